@@ -149,7 +149,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _exported(name: str) -> Any:
-    """Import a public name that an installed plugin gives."""
+    """Import a public name that an installed plugin exports."""
     known = list(__all__)
     if not name.startswith("_"):  # such names are asked for by tools that look at every module
         from delf.packages.official import packages

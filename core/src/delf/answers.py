@@ -100,12 +100,12 @@ def taken_apart(text: str) -> tuple[str, str, bool]:
 
 
 class Opening(NamedTuple):
-    """The mark with which reasoning begins.
+    """The mark with which a model's reasoning begins.
 
     Args:
-        length: How far it goes in the text.
-        end: Finds the mark that ends the reasoning.
-        mark: That mark.
+        length: Number of characters that the mark takes up in the text.
+        end: Pattern that finds the mark at the end of the reasoning.
+        mark: The mark itself, such as ``<think>``.
     """
 
     length: int
@@ -114,7 +114,7 @@ class Opening(NamedTuple):
 
 
 def reasoning_in(text: str) -> Opening | None:
-    """Return the mark that a text starts with, if it begins with reasoning."""
+    """Return the opening mark of reasoning if the text starts with such a mark, else None."""
     start = len(text) - len(text.lstrip())
     if not _ANY_OPENING.match(text, start):
         return None
@@ -127,7 +127,7 @@ def reasoning_in(text: str) -> Opening | None:
 
 
 def may_be_reasoning(text: str) -> bool:
-    """Return whether a text that is still coming may begin with such a mark."""
+    """Return True if an incomplete text may still turn out to begin with reasoning."""
     begun = text.lstrip()
     if begun and begun[0] not in "<[◁":
         return False
@@ -150,14 +150,14 @@ def _unopened(text: str) -> tuple[int, int] | None:
 
 
 def _in_block(text: str, place: int) -> bool:
-    """Return whether a place is between the fences of a block that goes on behind it."""
+    """Return True if a position is inside a fenced code block that is closed after it."""
     before = sum(line.lstrip().startswith("```") for line in text[:place].split("\n"))
     after = sum(line.lstrip().startswith("```") for line in text[place:].split("\n"))
     return before % 2 == 1 and after % 2 == 1
 
 
 def _channels(text: str) -> tuple[str, str, bool]:
-    """Split an answer in the harmony format, whose parts are in channels."""
+    """Split an answer in the harmony format, whose parts are labelled by channel."""
     thoughts, messages, called = [text[: _first(text)].strip()], list[str](), list[str]()
     for part in _HARMONY.finditer(text):
         if part["channel"] == "final":
@@ -176,7 +176,7 @@ def _first(text: str) -> int:
 
 
 def _plain(text: str) -> str:
-    """Return the text without the marks that servers should have taken off its ends."""
+    """Strip control marks that a server should have removed from both ends of a text."""
     while (tail := _TAIL.search(text.rstrip()[-_LONGEST_MARK:])) is not None:
         text = text.rstrip()[: -len(tail.group())]
     head = _HEAD.match(text)
@@ -205,7 +205,7 @@ def asked_on(*, anew: bool) -> str:
     """Build the request that asks a model to continue a truncated answer.
 
     Args:
-        anew: Whether it begins from the beginning, as a call has to.
+        anew: Ask for the whole answer again, which an answer with tool calls needs.
     """
     return _AGAIN if anew else _GO_ON
 
@@ -217,11 +217,11 @@ def joined(first: str, second: str) -> str | None:
     its own, or begins as the first answer did, replaces the first answer.
 
     Args:
-        first: The answer that broke off.
-        second: The next one.
+        first: The truncated answer.
+        second: The answer to the request of :func:`asked_on`.
 
     Returns:
-        The whole; None if it is unclear how the two belong together.
+        The whole answer; None if it is unclear how the two fit together.
     """
     if not first.strip():
         return second
@@ -276,7 +276,7 @@ _WHY: Final[dict[BrokenBy, tuple[str, str]]] = {
 
 
 def broken_off(reply: ModelReply) -> LLMExecutionError:
-    """Return the error for a truncated answer, with an excerpt of its text."""
+    """Make the error for a truncated answer, with an excerpt of its text."""
     why, hint = _WHY[reply.broken_by or "break"]
     limit = f" ({reply.max_tokens:,} tokens)" if reply.max_tokens else ""
     limit = limit if reply.broken_by == "length" else ""
@@ -285,7 +285,7 @@ def broken_off(reply: ModelReply) -> LLMExecutionError:
 
 
 def quoted(text: str) -> str:
-    """Quote a model's words for an error: nothing of them is lost."""
+    """Quote a model's answer in full for an error message."""
     text = " ".join(text.split())
     if len(text) > _SHOWN:
         text = f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"

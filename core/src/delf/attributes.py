@@ -1,4 +1,4 @@
-"""``FixedAttributes``: public attributes that hold for the life of an object."""
+"""``FixedAttributes``: public attributes that are fixed when an object is made."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class FixedAttributes:
     """
 
     _options: ClassVar[frozenset[str]] = frozenset()
-    """Names of constructor arguments that are no attributes."""
+    """Constructor arguments that are not stored as attributes."""
     _another: ClassVar[str] = "make another one with this option"
-    """The hint of the error."""
+    """The hint of :class:`delf.errors.FixedAttributeError` for an object of this class."""
 
     if not TYPE_CHECKING:  # a type checker would take any name for an attribute
 
@@ -52,7 +52,7 @@ class FixedAttributes:
         )
 
     def _is_fixed(self, name: str) -> bool:
-        """Return True if a value that is set now would have no effect."""
+        """Return True if assigning the attribute now would have no effect."""
         found = getattr(type(self), name, None)
         if isinstance(found, property):
             return found.fset is None

@@ -1,4 +1,4 @@
-"""The environment that settings are read from: the process's own over ``.env`` over kept keys.
+"""The variables that settings are read from: ``os.environ``, then ``.env``, then kept keys.
 
 Nothing here writes to ``os.environ``: two projects in one process keep their own variables. A
 ``.env`` file counts once its folder is trusted, see :mod:`delf.trust.decisions`.
@@ -47,7 +47,7 @@ class SourcedText(str):
     source: Source
 
     def __new__(cls, text: str, source: Source = "project") -> Self:
-        """Make a text with its source as an attribute."""
+        """Create a text with its source as an attribute."""
         made = super().__new__(cls, text)
         made.source = source
         return made
@@ -65,7 +65,7 @@ class FileText(SourcedText):
     folder: Path
 
     def __new__(cls, text: str, folder: Path = Path()) -> Self:
-        """A text like any other, with two attributes more."""
+        """Create a text with its source and its folder as attributes."""
         made = super().__new__(cls, text)
         made.folder = folder
         return made
@@ -76,14 +76,15 @@ def source_of(value: object, otherwise: Source = "program") -> Source:
 
     Args:
         value: The value.
-        otherwise: Of a text that does not say it: code, or for variables the environment.
+        otherwise: The source of a value that does not carry one: ``program`` for values in code,
+            the environment for variables.
     """
     return value.source if isinstance(value, SourcedText) else otherwise
 
 
 @dataclass(frozen=True)
 class _Place:
-    """The place of settings: the variables, the project's folder, and the trust in it."""
+    """The context in which settings are read: variables, the project's folder and its trust."""
 
     environ: Mapping[str, str]
     folder: Path | None
@@ -97,8 +98,8 @@ def beside(folder: Path, path: str) -> str:
     """Resolve a path relative to a folder; ``~`` is the user's home.
 
     Args:
-        folder: From where a relative path counts.
-        path: As it was written.
+        folder: The folder that a relative path starts from.
+        path: The path as the user wrote it.
     """
     # pathlib's own raises for the home of a user that does not exist
     return str(folder / os.path.expanduser(path))  # noqa: PTH111
@@ -106,12 +107,12 @@ def beside(folder: Path, path: str) -> str:
 
 @dataclass(frozen=True)
 class EnvFile:
-    """A ``.env`` file, as it was read once.
+    """A parsed ``.env`` file.
 
     Args:
         path: The file.
-        written: Its assignments in their order, nothing looked up.
-        warnings: A warning for each line that is no assignment.
+        written: The assignments in file order, before references are expanded.
+        warnings: A warning for each line that is not an assignment.
     """
 
     path: Path
@@ -124,10 +125,11 @@ class EnvFile:
 
         Args:
             path: The file.
-            within: The folder that no link may lead out of; its own when omitted.
+            within: The folder that symbolic links must not leave; the file's own folder when
+                omitted.
 
         Raises:
-            ConfigurationError: When it cannot be read.
+            ConfigurationError: If the file exists and cannot be read.
         """
         content = read_file(path, within or path.parent, _MOST_BYTES)
         try:
@@ -158,10 +160,11 @@ class EnvFile:
         return found
 
     def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return its variables.
+        """Return the file's variables with their references expanded.
 
         Args:
-            environ: The variables that ``${NAME}`` in a value may refer to, besides lines above.
+            environ: Variables that ``${NAME}`` may refer to, in addition to earlier lines of the
+                file.
         """
         if not self.written:
             return {}
@@ -219,9 +222,10 @@ def _of_env_file() -> dict[str, str]:
 
 
 def apart(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function in a context that holds this environment and no other ContextVar.
+    """Call a function in a fresh context that keeps only the current environment for settings.
 
-    The objects that the function makes may serve others, who must not see the caller's ContextVars.
+    The objects that the function makes may be shared by other tasks, which must not see the
+    caller's ContextVars.
     """
     context = Context()
     context.run(_current.set, _current.get())
@@ -238,10 +242,10 @@ def _warn(text: str) -> None:
 def using_environ(
     environ: Mapping[str, str], folder: Path | None = None, trust: Trust | None = None
 ) -> Generator[None]:
-    """Settings that are made inside are read from this environment.
+    """Read settings that are created inside the block from the given environment.
 
     Args:
-        environ: All variables; neither the process's own nor ``.env`` are looked at.
+        environ: All variables; ``os.environ`` and ``.env`` are ignored.
         folder: The project's folder; that of the working directory when omitted.
         trust: The trust decisions to use; the remembered ones when omitted.
     """

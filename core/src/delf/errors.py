@@ -30,9 +30,9 @@ class DelfError(Exception):
     Args:
         message: What went wrong, and where.
         hint: What to do next; the class's own hint when omitted.
-        can_retry: Whether another script could do better; the class's own answer when omitted. A
-            service that cannot be reached, or a right that is missing, is so for every script:
-            then a task fails at once, and the model is not asked again.
+        can_retry: Whether another script could succeed; the class's default when omitted. If False
+            (an unreachable service, a missing right), the task fails at once and the model is not
+            asked again.
     """
 
     code: ClassVar[str] = "ERR-DELF-001"
@@ -68,7 +68,7 @@ class DelfError(Exception):
 
 
 def _rebuilt(kind: type[DelfError], arguments: tuple[Any, ...]) -> DelfError:
-    """Make an error without its ``__init__``; its attributes are set afterwards."""
+    """Create an error without calling its ``__init__``; the caller sets the attributes."""
     return kind.__new__(kind, *arguments)
 
 
@@ -80,7 +80,7 @@ class ConfigurationError(DelfError):
 
 
 class UnknownKeywordError(ConfigurationError, TypeError):
-    """A method of the agent has no keyword of this name."""
+    """A method of the agent was called with an unknown keyword."""
 
     code = "ERR-CONFIG-002"
 
@@ -94,7 +94,7 @@ class UnknownKeywordError(ConfigurationError, TypeError):
             known: The keywords that are accepted.
 
         Raises:
-            UnknownKeywordError: For the first that it does not have.
+            UnknownKeywordError: For the first unknown keyword.
         """
         names = list(known)
         for name in given:
@@ -170,10 +170,10 @@ class OptionalDependencyError(ConfigurationError, ImportError):
 
 
 class JournalUnavailableError(ConfigurationError):
-    """The journal cannot be written, so that no task can begin."""
+    """The journal cannot be written, so no task can start."""
 
     chosen = False
-    """True if the user chose this journal, so that delf must not continue without a journal."""
+    """True if the user chose the journal, so delf must not fall back to no journal."""
 
     code = "ERR-JOURNAL-004"
     default_hint = 'journal = "none" keeps nothing'
@@ -253,18 +253,18 @@ class TaskLimitError(ToolExecutionError):
 
 
 class ToolRefusedError(DelfError):
-    """The gate did not let a call through: unknown, not allowed, or arguments invalid."""
+    """The gate refused a call: unknown action, not allowed, or invalid arguments."""
 
     code = "ERR-TOOL-005"
 
 
 class LLMExecutionError(DelfError):
-    """A call to a language model failed for good.
+    """A model call failed, and retries did not help.
 
     Args:
         message: The provider's message, without credentials.
         provider: The provider's name, as ``acme``.
-        status: The HTTP status, where there was one.
+        status: The HTTP status, if the provider answered.
     """
 
     code = "ERR-LLM-001"
@@ -284,14 +284,14 @@ class LLMExecutionError(DelfError):
 
 
 class CodeGenerationError(DelfError):
-    """The model answered without any code that could run."""
+    """The model's answer contained no code to run."""
 
     code = "ERR-LLM-002"
     default_hint = "try a stronger model, or say the task more concretely"
 
 
 class PrefilterError(DelfError):
-    """The choice of tools failed and was not allowed to be skipped."""
+    """The prefilter failed to select tools, and the task may not continue without it."""
 
     code = "ERR-LLM-003"
 
@@ -303,7 +303,7 @@ class SandboxExecutionError(DelfError):
 
 
 class SandboxUnavailableError(SandboxExecutionError):
-    """No sandbox, or none that is strong enough, can be used here."""
+    """No sandbox with sufficient isolation is available here."""
 
     code = "ERR-SANDBOX-002"
     default_hint = "install another sandbox, or ask for a lower min_isolation"
@@ -354,7 +354,7 @@ class MemoryRetrievalError(DelfError):
 
 
 class BudgetExceededError(DelfError):
-    """The budget is exhausted, or the next call would exceed it; no more money was used.
+    """The budget is exhausted, or the next model call would exceed it; that call was not made.
 
     Args:
         message: The figures, for people.
@@ -386,7 +386,7 @@ class BudgetExceededError(DelfError):
 
 
 class TaskTimeoutError(DelfError):
-    """A task did not end in its time; it was stopped with its sandbox."""
+    """A task reached its timeout; the task and its sandbox were stopped."""
 
     code = "ERR-AGENT-002"
     default_hint = (
@@ -416,7 +416,7 @@ class TaskStoppedError(DelfError):
 
 
 class TaskLeftError(DelfError):
-    """A task stops unfinished: the journal has no end of the task, which can be resumed."""
+    """A task stopped before its end; its journal has no final event, so it can be resumed."""
 
     code = "ERR-AGENT-006"
 
@@ -438,7 +438,7 @@ class UndecidedCallError(TaskLeftError):
 
 
 class UnrecordedCallError(TaskLeftError):
-    """A call was made, and the journal did not take its end. The task stops, and can be resumed."""
+    """A call was made, but the journal did not store its result; the task can be resumed."""
 
     code = "ERR-JOURNAL-005"
     default_hint = "the task stopped there; resume it when the journal can be written"
@@ -478,14 +478,14 @@ def check_one_of(what: str, value: object, allowed: Iterable[str]) -> None:
 
 
 def check_above_zero(what: str, value: object) -> None:
-    """Refuse a number of seconds or a sum that is not above zero.
+    """Raise for a number, such as seconds or a price, that is not above zero.
 
     Args:
         what: The name of the value, for the message.
         value: The value.
 
     Raises:
-        ConfigurationError: When it is not a number above zero.
+        ConfigurationError: If the value is not a number above zero.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise ConfigurationError(f"{what} is {value!r}", hint="give a number above 0")
@@ -509,7 +509,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def __getattr__(name: str) -> Any:
-    """An error that a plugin brings, as ``SQLSchemaError``."""
+    """Import an error class that a plugin exports, such as ``SQLSchemaError``."""
     if not name.endswith("Error"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(sys.modules["delf"], name)

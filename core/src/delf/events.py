@@ -29,12 +29,12 @@ ScriptStatus = Literal["done", "failed", "rerun", "limit", "crashed", "cancelled
 ANSWER: Final = "answer"
 """The call with which a script gives the answer of a task that wants data."""
 Cancellation = Literal["abandoned", "cut_off", "not_started"]
-"""The reason of a cancelled call: dropped by its script, a dead sandbox, or not made yet."""
+"""The reason a call was cancelled: abandoned by its script, a dead sandbox, or never started."""
 
 Remember = Literal["no", "task", "until_revoked"]
 Covers = Literal["call", "action"]
 Fit = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""A check of arguments: returns them as they would be used, or refuses them."""
+"""A function that validates arguments: returns them converted, or raises ``ToolRefusedError``."""
 DecisionKind = Literal["approved", "edited", "rejected", "expired", "already_done"]
 DecisionSource = Literal[
     "person", "policy", "nobody", "timeout", "abandoned", "sandbox_died", "changed"
@@ -42,7 +42,7 @@ DecisionSource = Literal[
 
 
 class Step(StrEnum):
-    """The loop's own steps; a strategy's may have any other name."""
+    """The steps of the engine's own loop; strategies may add steps with other names."""
 
     RECALL = "recall"
     SETUP = "setup"
@@ -135,7 +135,7 @@ class TaskStarted(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResumed(_Event):
-    """A task continues whose process was gone, or that had ended at its timeout or budget.
+    """A task was resumed after its process died, or after it ended at its timeout or budget.
 
     Earlier steps are not repeated; an earlier :class:`TaskFinished` no longer ends the task.
     ``setup`` and ``parent`` are as at the start of the task.
@@ -194,10 +194,10 @@ class ToolsSelected(_Event):
 class ModelCalled(_Event):
     """A request was sent to a model.
 
-    ``number`` counts a task's model calls from 1. ``prompt`` has the messages that the previous
-    call for the same purpose did not have, packed, and ``same`` counts the messages they share;
-    None where prompts are not kept. ``server_side`` names the tools that the provider may use by
-    itself, such as its web search.
+    ``number`` counts a task's model calls from 1. ``prompt`` has the messages that are new since
+    the previous call for the same purpose, compressed, and ``same`` is the number of unchanged
+    leading messages; None if prompts are not kept. ``server_side`` names the tools that the
+    provider may use by itself, such as its web search.
     """
 
     model: str
@@ -214,8 +214,8 @@ class ModelCalled(_Event):
 class ModelReplied(_Event):
     """A model answered; ``cost_usd`` is None if no price is known.
 
-    ``text`` includes the reasoning; ``finish_reason`` is the provider's word, and ``reply_id`` the
-    provider's name for the answer.
+    ``text`` includes the reasoning; ``finish_reason`` is in the provider's words, and ``reply_id``
+    is the provider's id of the answer.
     """
 
     model: str
@@ -232,7 +232,7 @@ class ModelReplied(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFailed(_Event):
-    """A model call failed for good."""
+    """A model call failed, and retries did not help."""
 
     model: str
     purpose: Purpose
@@ -243,10 +243,11 @@ class ModelFailed(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelWrote(_Event):
-    """A part of a model's answer since the last such event, before the whole came.
+    """A part of a streamed answer was recorded, before the answer was complete.
 
-    A call of the answer is about to be made, or the answer broke off. Where no whole answer
-    follows, this is the answer.
+    The part is the text since the last event of this kind. It is recorded when a call in the answer
+    is about to be made, or when the stream breaks off; if no ``ModelReplied`` follows, these parts
+    are the answer.
     """
 
     purpose: Purpose
@@ -256,7 +257,7 @@ class ModelWrote(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptGenerated(_Event):
-    """A script was taken out of a model's answer."""
+    """A script was extracted from a model's answer."""
 
     code: str
     attempt: int
@@ -265,7 +266,7 @@ class ScriptGenerated(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxOpened(_Event):
-    """A sandbox was given to the task."""
+    """A sandbox session was opened for the task."""
 
     backend: str
     isolation: Isolation
@@ -273,7 +274,7 @@ class SandboxOpened(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariablesRestored(_Event):
-    """Variables of the conversation's last task were given to the scripts of this task.
+    """Variables of the conversation's previous task were passed to the scripts of this task.
 
     A resumed task gets the same variables. ``trust`` is ``own`` if that task had read nothing that
     others wrote.
@@ -345,7 +346,7 @@ class CallFinished(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallAbandoned(_Event):
-    """The script abandoned a call: the script does not see the result, whatever it is."""
+    """The script stopped waiting for a call and will not see its result."""
 
     call_id: int
     action: str
@@ -371,7 +372,7 @@ class ChildStarted(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildFinished(_Event):
-    """A child task ended; ``cost_usd`` is None where a price is not known."""
+    """A child task ended; ``cost_usd`` is None if a price is unknown."""
 
     call_id: int
     child_id: str
@@ -383,11 +384,11 @@ class ChildFinished(_Event):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """The words with which a field of a request is shown as a fact of its own.
+    """The label of a request's field that is shown as a fact of its own.
 
     Args:
         text: The label of the fact.
-        required: Whether a person has to be shown the field before they can approve.
+        required: Whether a channel must show the field before it may offer approval.
     """
 
     text: str
@@ -395,11 +396,11 @@ class Label:
 
 
 def labelled(text: str, *, required: bool = True) -> Any:
-    """Declare a field of a request, None by default, that is shown as a fact where it is set.
+    """Declare an optional field of a request (default None) that is shown as a fact when set.
 
     Args:
         text: The label of the fact.
-        required: Whether a person has to be shown the field before they can approve.
+        required: Whether a channel must show the field before it may offer approval.
     """
     return field(default=None, metadata={"label": Label(text, required)})
 
@@ -417,7 +418,7 @@ class ApprovalRequest:
     ``action`` is ``script``, and ``digest`` is over the code. A script cannot be edited.
 
     Args:
-        request_id: The name of the request; used once.
+        request_id: The unique id of the request.
         task_id: The task that makes the call.
         task: The task in plain words.
         call_id: The number of the call; 0 for a script.
@@ -426,45 +427,44 @@ class ApprovalRequest:
         effect: The action's effect on the world.
         arguments: The real, validated arguments.
         defaults: The values of arguments that the call leaves out, as far as they are known.
-        description: The script's own ``desc=``, if any. The script's word, not a fact.
+        description: The script's own ``desc=``, if any: a claim of the script, not checked.
         digest: SHA-256 over action and arguments.
         action_digest: SHA-256 over the action: a remembered decision is void once it differs.
         shown_digest: SHA-256 over the preview and its sources. An approved call is checked again
             before it is made; a person is asked again where this differs. None without preview.
         files_digest: SHA-256 over the content of the files that the call names. The call uses this
             content, whatever happens to the files meanwhile. None without files.
-        reason: The reason for which the connection wants a person to be asked, if it gave one.
+        reason: The connection's reason for asking a person, if given.
         preview: The effect of the call in the connection's words; plain text of any length.
         outcome_unknown: True for a call that was begun before its process died, and whose end is
             not recorded. ``Approved`` makes the call again, ``AlreadyDone`` states that it
             happened.
-        changed: True where a person was asked before, and something else would be done now.
+        changed: True if an earlier approval is void because the call would now have another effect.
         code: The script, if a script as a whole is to be approved.
         actions: The script's actions that need approval; an approval lets them pass while it runs.
         effects: The effect of each of these actions.
-        script: The number of the script that asks; 0 where none does.
-        because: The reason for which there is another script than the first.
-        changes: The latest changes that the task has made so far, a line each.
-        changes_before: The number of changes that came before these.
-        made_before: The number of a call of this task that did the very same, if there is one.
-        line: The line of the script that the call is written on, where that is known.
-        worker: The name of the worker that asks, if the task is a worker's.
+        script: The number of the script that makes the call; 0 without a script.
+        because: The reason that the model wrote another script after the first.
+        changes: The latest changes that the task has made, one line each.
+        changes_before: The number of earlier changes not listed in ``changes``.
+        made_before: The number of an earlier identical call of this task, if any.
+        line: The line of the call in the script, if known.
+        worker: The name of the worker that runs the task, if any.
         origins: The sources of values in the arguments, by path, as ``to[0]``. ``kind`` is
             ``task``, ``script``, ``result`` or ``unknown``, ``trust`` is ``own`` or ``outside``,
-            and ``text`` says it in words. It is a help, and no proof.
-        flow: The reason for which these sources need a person's look.
+            and ``text`` says it in words. Origins are a hint, not a proof.
+        flow: The reason that the origins of the arguments require approval.
         asked_by: The name of the person whose task it is; ``local`` is the local user.
         shaped_by: The names of other people who shaped the task: by an edit, a rejection with a
             reason, or the result of an interrupted call. The person whose task was forked or
             run again is one, too. Under a rule for several people they count as askers.
-        rule: The team's rule for the action, as :class:`delf.protocols.rules.ApprovalRule` has it;
-            empty where none holds.
+        rule: The team's rule for the action as data of :class:`delf.protocols.rules.ApprovalRule`;
+            empty if no rule applies.
         files: The files that the call would send or read, by name, with their sizes in bytes.
         parent: The task whose script started this task, if it is a child task.
-        expires_after: The seconds after which the request expires, which means no.
-        fit: A check of other arguments, so that a channel can ask again. It returns them as they
-            would be used, or raises :class:`delf.errors.ToolRefusedError`. None for a script, and
-            in events.
+        expires_after: Seconds until the request expires, which counts as a rejection.
+        fit: Validates edited arguments, so that a channel can ask again: returns them converted, or
+            raises :class:`delf.errors.ToolRefusedError`. None for a script, and in events.
     """
 
     request_id: str
@@ -532,18 +532,18 @@ class ApprovalRequested(ApprovalRequest):
 class ApprovalDecided(_Event):
     """A request was decided.
 
-    ``source`` says what kind of decision it is: of a ``person``, or a program in their place; of
-    the ``policy``, which is the approval mode; for ``nobody`` could be asked; after the
-    ``timeout``; because the call was ``abandoned`` by its script, or its ``sandbox_died``; because
-    what would be done has ``changed`` since it was shown.
+    ``source`` is the kind of decision: ``person`` (or a program acting for a person), ``policy``
+    (the approval mode), ``nobody`` (no one could be asked), ``timeout``, ``abandoned`` (the script
+    stopped waiting), ``sandbox_died``, or ``changed`` (the effect differs from the one shown).
 
-    ``arguments`` are those of an edited call, ``result`` is that of one that had happened, ``note``
-    is the position of the answer in the journal's inbox, if it came from there. ``remember`` says
-    for how long later calls need no further approval, ``covers`` whether only those with the same
-    arguments. What is remembered ``until_revoked`` holds for later tasks of ``key`` (None: of the
-    local user) in the ``project``, which is a folder. ``via`` is from where it was given, and
-    ``others`` who approved it before, where a rule wants two. ``person`` is the person as the owner
-    of tasks, where a person decided; None for the local user.
+    ``arguments`` are the arguments of an edited call, and ``result`` is the result of a call
+    declared as already done. ``note`` is the position of the answer in the journal's inbox, if the
+    answer came from there. ``remember`` is how long later calls pass without approval, and
+    ``covers`` whether only calls with the same arguments do. A decision remembered
+    ``until_revoked`` holds for later tasks of ``key`` (None for the local user) in the folder
+    ``project``. ``via`` is the channel or address of the answer, and ``others`` are earlier
+    approvers if the rule requires two. ``person`` is the owner name of the deciding person; None
+    for the local user.
     """
 
     request_id: str
@@ -565,7 +565,7 @@ class ApprovalDecided(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalVoted(_Event):
-    """One of the people approved a request, for which its rule wants two.
+    """One of two required people approved a request.
 
     ``note`` and ``via`` are as in :class:`ApprovalDecided`. ``key`` is the person as the owner of
     tasks, None for the local user, and ``teams`` are the person's teams at that time.
@@ -582,7 +582,7 @@ class ApprovalVoted(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRemembered(_Event):
-    """A call or script passes without a question, by a remembered approval.
+    """A call or script passed by a remembered approval, without a question.
 
     ``by`` approved, at the Unix time ``decided_at``, the request ``from_request`` of the task
     ``from_task``.
@@ -628,7 +628,7 @@ class FileWritten(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunRequested(_Event):
-    """The script asked for another pass with new context."""
+    """The script requested another pass with new context."""
 
     attempt: int
     context: str
@@ -647,16 +647,16 @@ class RetryScheduled(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned(_Event):
-    """A warning for the user; the task continues."""
+    """A warning for the user was recorded; the task continues."""
 
     message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted(_Event):
-    """Data that a strategy took from elsewhere, shown to people.
+    """A strategy recorded outside data, which people see and a resumed task receives again.
 
-    ``topic`` is the strategy's own name for the data. A resumed task gets the same data again.
+    ``topic`` is the strategy's own name for the data.
     """
 
     topic: str
@@ -665,18 +665,18 @@ class Noted(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactsLearned(_Event):
-    """Facts of this task went into the memory store."""
+    """Facts of this task were added to the memory store."""
 
     facts: tuple[str, ...]
 
 
 LIMIT_CODES: Final = frozenset({TaskTimeoutError.code, BudgetExceededError.code})
-"""The codes of the errors after which a task can go on with more time or money."""
+"""The codes of errors after which a task can continue with more time or budget."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFinished(_Event):
-    """The task is over; ``value`` is its answer as plain data, if the task wanted data.
+    """The task ended; ``value`` is its answer as plain data, if the task declared an answer type.
 
     ``by`` is the person who stopped the task, if known, and ``via`` the way, as ``page,
     203.0.113.9``.
@@ -702,7 +702,7 @@ class TaskFinished(_Event):
 
     @property
     def at_limit(self) -> bool:
-        """True if the task ended at its timeout or budget, and can go on with more of that."""
+        """True if the task ended at its timeout or budget and can continue with a higher limit."""
         return not self.status and self.code in LIMIT_CODES
 
 
@@ -748,7 +748,10 @@ _HEAD = ("task_id", "seq", "at")
 
 
 def _data_fields(cls: type[Any]) -> tuple[str, ...]:
-    """Name the journalled fields. A field that does not compare is a function, not data."""
+    """Return the names of the fields that are stored in a journal.
+
+    Fields excluded from comparison hold functions and are not stored.
+    """
     return tuple(f.name for f in dataclasses.fields(cls) if f.name not in _HEAD and f.compare)
 
 
@@ -763,7 +766,7 @@ _WORDS: Final = {"CallStatus", "ScriptStatus", "DecisionKind", "DecisionSource",
 }
 _NUMBERS: Final = {"None", "bool", "int", "float", "tuple[int, ...]", "Usage"}
 _OF_OUR_OWN: Final = _NUMBERS | _WORDS | {"Purpose", "Cancellation"}
-"""Types of values made here: numbers, and words of the events themselves."""
+"""Types of event fields that need no frozen copy: numbers and the events' own literals."""
 _TEXTS: Final = {
     cls: tuple(
         f.name
@@ -782,33 +785,36 @@ _OPEN: Final = {
     )
     for cls in _TYPES.values()
 }
-"""The fields whose values others may hold and change."""
+"""Fields whose values may be shared with other code, and therefore are copied and frozen."""
 _VALUES: Final = {c: attrgetter("task_id", "seq", *names) for c, names in _TEXTS.items()}
 SAFE: Final = {name for names in _FIELDS.values() for name in (*_HEAD[1:], *names)}.difference(
     *_TEXTS.values()
 )
-"""Fields that hold no secret: a number or a word that equals a secret by chance reveals nothing."""
+"""Fields that are never redacted.
+
+Their values are numbers and fixed words, which reveal nothing if they equal a secret by chance.
+"""
 
 
 def frozen_fields(kind: Any, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an event, with frozen copies of values that others may hold.
+    """Return an event's fields, with frozen copies of values that other code may hold.
 
     Args:
         kind: The event's class.
-        fields: Its own fields.
+        fields: The event's own fields by name.
     """
     names = [name for name in _OPEN.get(kind, ()) if type(fields.get(name)) not in PLAIN]
     return {**fields, **{name: frozen(fields[name]) for name in names}} if names else fields
 
 
 def content_of(event: Event | ApprovalRequest) -> dict[str, Any]:
-    """Return the own fields of an event, or of a request, without its task, number and time."""
+    """Return an event's or request's own fields, without task id, number and time."""
     names = _FIELDS.get(type(event)) or _data_fields(type(event))
     return {name: getattr(event, name) for name in names}
 
 
 def encode(event: Event) -> dict[str, Any]:
-    """Return an event as JSON-ready data; values that JSON lacks are tagged."""
+    """Encode an event as JSON-ready data; types that JSON does not support are tagged."""
     cls = type(event)
     data = {name: to_jsonable_or_repr(value) for name, value in content_of(event).items()}
     return {
@@ -822,10 +828,10 @@ def encode(event: Event) -> dict[str, Any]:
 
 
 def decode(record: Mapping[str, Any]) -> Event:
-    """Return the event that :func:`encode` made.
+    """Decode an event from the output of :func:`encode`.
 
     Raises:
-        DelfError: When the record is of an unknown type or a newer version.
+        DelfError: If the record has an unknown type or a newer version.
     """
     cls = _TYPES.get(str(record.get("type")))
     if cls is None or record.get("v", 0) > EVENT_VERSION:
@@ -844,12 +850,12 @@ def decode(record: Mapping[str, Any]) -> Event:
 
 
 _EVENT_BYTES: Final = 500
-"""Of an event's small fields."""
+"""Estimated bytes of an event's small fields."""
 _MOST_BYTES: Final = 64 * 1024 * 1024
 
 
 def size_of(event: Event) -> int:
-    """About how many bytes of memory an event takes; counting ends at 64 MB."""
+    """Estimate the bytes of memory that an event takes; counting stops at 64 MB."""
     size = _EVENT_BYTES
     for value in _VALUES[type(event)](event):
         if type(value) is str:
@@ -864,8 +870,8 @@ class StoppedBy:
     """The person who stopped a task.
 
     Args:
-        name: Their name, where it is known.
-        via: From where.
+        name: The person's name, if known.
+        via: The channel or address from which the person stopped it.
     """
 
     name: str | None = None
@@ -875,11 +881,11 @@ class StoppedBy:
 def end_of(
     events: Sequence[Event], error: DelfError, stopped: StoppedBy | None = None
 ) -> TaskFinished:
-    """Return the last event of a task that no process works on.
+    """Make the final event of a task that no process works on.
 
     Args:
-        events: All of its events.
-        error: Why it ends.
+        events: All events of the task.
+        error: The error with which the task ends.
         stopped: The person who stopped the task.
     """
     return TaskFinished(
@@ -908,7 +914,7 @@ def end_event(events: Sequence[Event]) -> TaskFinished | None:
 
 
 def cost_of(events: Sequence[Event]) -> float | None:
-    """Add up the cost of a task's models in USD; None where a price is not known."""
+    """Add up the cost of a task's model calls in USD; None if any price is unknown."""
     paid = [event for event in events if isinstance(event, (ModelReplied, ChildFinished))]
     costs = [e.cost_usd for e in paid if isinstance(e, ChildFinished) or e.purpose != "setup"]
     return None if None in costs else sum((cost or 0.0 for cost in costs), 0.0)

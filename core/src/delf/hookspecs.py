@@ -1,4 +1,4 @@
-"""The hooks: the one page that a plugin's author reads.
+"""The hooks that a plugin may implement: the reference for plugin authors.
 
 A plugin is a module named by an entry point of the group ``delf``::
 
@@ -48,16 +48,16 @@ from delf.specs import (
 )
 
 PLUGIN_API: Final = 1
-"""Raised when a hook or protocol changes so that a plugin must be changed, too."""
+"""The version of the plugin interface; raised when existing plugins must be changed."""
 
 ENTRY_POINT_GROUP: Final = "delf"
-"""The group of a plugin's one entry point: its module of hooks."""
+"""The entry point group of a plugin's module of hooks."""
 
 EXPORTS_GROUP: Final = "delf.exports"
-"""The group of names for ``from delf import NAME``: ``Tickets = "delf_tickets.desk:Tickets"``."""
+"""The entry point group of names for ``from delf import NAME``."""
 
 DISTRIBUTION: Final = "delf-core"
-"""The name that a plugin's package requires; `delf` on the index is another project's."""
+"""The distribution that plugins depend on; `delf` on PyPI is another project."""
 
 hookspec = pluggy.HookspecMarker("delf")
 hookimpl = pluggy.HookimplMarker("delf")
@@ -83,7 +83,7 @@ def delf_connections() -> Iterable[ConnectionSpec]:  # pyright: ignore[reportRet
 
 @hookspec
 def delf_sandbox_backends() -> Iterable[SandboxSpec]:  # pyright: ignore[reportReturnType]
-    """Return sandboxes: where scripts run.
+    """Return sandbox backends, which run scripts in isolation.
 
     Example::
 
@@ -102,7 +102,7 @@ def delf_sandbox_backends() -> Iterable[SandboxSpec]:  # pyright: ignore[reportR
 
 @hookspec
 def delf_memory_stores() -> Iterable[MemorySpec]:  # pyright: ignore[reportReturnType]
-    """Memory stores: facts that outlive a task.
+    """Return memory stores, which keep facts across tasks.
 
     Example::
 
@@ -120,7 +120,7 @@ def delf_memory_stores() -> Iterable[MemorySpec]:  # pyright: ignore[reportRetur
 
 @hookspec
 def delf_prefilters() -> Iterable[PrefilterSpec]:  # pyright: ignore[reportReturnType]
-    """Prefilters: which of many actions a task needs.
+    """Return prefilters, which select the actions that a task needs.
 
     Example::
 
@@ -139,7 +139,7 @@ def delf_prefilters() -> Iterable[PrefilterSpec]:  # pyright: ignore[reportRetur
 
 @hookspec
 def delf_embedders() -> Iterable[EmbedderSpec]:  # pyright: ignore[reportReturnType]
-    """Embedding models, which memory stores and prefilters share.
+    """Return embedding models, shared by memory stores and prefilters.
 
     Example::
 
@@ -158,7 +158,7 @@ def delf_embedders() -> Iterable[EmbedderSpec]:  # pyright: ignore[reportReturnT
 
 @hookspec
 def delf_file_formats() -> Iterable[FormatSpec]:  # pyright: ignore[reportReturnType]
-    """File formats: which files ``files.read`` gives as rows, and which are made from rows.
+    """Return file formats that ``files.read`` parses into rows, or that are written from rows.
 
     Example::
 
@@ -177,7 +177,7 @@ def delf_file_formats() -> Iterable[FormatSpec]:  # pyright: ignore[reportReturn
 
 @hookspec
 def delf_approval_channels() -> Iterable[ApprovalSpec]:  # pyright: ignore[reportReturnType]
-    """Yield approval channels: ways to ask somebody before a call is made.
+    """Return approval channels, which ask a person before a call is made.
 
     Example::
 
@@ -195,7 +195,7 @@ def delf_approval_channels() -> Iterable[ApprovalSpec]:  # pyright: ignore[repor
 
 @hookspec
 def delf_models() -> Iterable[ModelSpec]:  # pyright: ignore[reportReturnType]
-    """Language models, by the names that they serve.
+    """Return language model clients, with the model names that they serve.
 
     Example::
 
@@ -215,7 +215,7 @@ def delf_models() -> Iterable[ModelSpec]:  # pyright: ignore[reportReturnType]
 
 @hookspec
 def delf_journals() -> Iterable[JournalSpec]:  # pyright: ignore[reportReturnType]
-    """Journals: where events are kept.
+    """Return journals, which store events.
 
     Example::
 
@@ -233,7 +233,7 @@ def delf_journals() -> Iterable[JournalSpec]:  # pyright: ignore[reportReturnTyp
 
 @hookspec
 def delf_strategies() -> Iterable[StrategySpec]:  # pyright: ignore[reportReturnType]
-    """Strategies: how a task becomes tool calls.
+    """Return strategies, which turn a task into tool calls.
 
     Example::
 
@@ -251,7 +251,7 @@ def delf_strategies() -> Iterable[StrategySpec]:  # pyright: ignore[reportReturn
 
 @hookspec
 def delf_observers() -> Iterable[ObserverSpec]:  # pyright: ignore[reportReturnType]
-    """Observers: see every event.
+    """Return observers, which receive every event.
 
     Example::
 
@@ -269,7 +269,7 @@ def delf_observers() -> Iterable[ObserverSpec]:  # pyright: ignore[reportReturnT
 
 @hookspec
 def delf_commands() -> Iterable[CommandSpec]:  # pyright: ignore[reportReturnType]
-    """Commands of the ``delf`` program.
+    """Return commands of the ``delf`` program.
 
     Example::
 

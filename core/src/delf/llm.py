@@ -1,4 +1,4 @@
-"""``LLMConfig``: which model to ask, where, and how."""
+"""``LLMConfig``: the model to use, its endpoint and its settings."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ DEFAULT_TIMEOUT: Final = 300.0
 """Seconds for one request when the setting ``timeout`` is not given."""
 
 SERVER_SIDE_TOOLS: Final = "server_side_tools"
-"""The setting that names tools which the provider runs by itself."""
+"""The setting with the tools that the provider runs itself, such as web search."""
 
 LOOKS_OUTSIDE: Final = frozenset({"generate", "call"})
-"""The purposes of model calls that may use the provider's own tools."""
+"""Purposes of model calls in which the provider may run its own tools."""
 
 MOST_LETTERS: Final = 8_000_000
-"""The longest answer that is taken; the longest that a model gives has about half a million."""
+"""The most characters of an answer that are accepted, above what any model writes."""
 
 SETTINGS: Final = (
     "temperature",
@@ -45,7 +45,7 @@ _ELSEWHERE: Final = {
     "code_execution": "scripts run in delf's own sandbox",
     "image_generation": "an answer is text",
 }
-"""Tools of providers that delf does not offer, with the replacement."""
+"""Server-side tools that delf does not support, each with the alternative."""
 
 T = TypeVar("T")
 
@@ -55,11 +55,11 @@ else:
     _NotShown = InitVar
 
 HIDDEN: Final = "**********"
-"""The text that is shown in place of a key."""
+"""The placeholder shown instead of a key."""
 
 
 class _Hidden:
-    """A value that prints as stars; code must ask for the value by name."""
+    """A wrapper that hides a value in ``repr`` and dumps."""
 
     __slots__ = ("value",)
 
@@ -77,8 +77,8 @@ class LLMConfig:
     Args:
         model: The name as the endpoint expects it. A provider may stand in front, as
             ``provider/model`` or ``provider:model``, as an installed plugin declares it.
-        base_url: Root of the API, with its version (``http://host/v1``); of the protocol that most
-            servers speak, unless a provider is named.
+        base_url: Root of the API with its version (``http://host/v1``). The OpenAI-compatible
+            protocol is used unless a provider is named.
         api_key: The key; the provider's environment variable when omitted. Never shown: neither
             in a repr nor by ``dataclasses.asdict()`` and other dumps.
         headers: Extra HTTP headers for every request. Never shown.
@@ -124,7 +124,7 @@ class LLMConfig:
 
     @property
     def address(self) -> str | None:
-        """The base URL as it may be shown: without a login and without a query."""
+        """The base URL without credentials and query, safe to display."""
         if self.base_url is None:
             return None
         scheme, slashes, rest = self.base_url.rpartition("://")
@@ -138,11 +138,10 @@ class LLMConfig:
         )
 
     def server_side_tools_for(self, purpose: str) -> tuple[str, ...]:
-        """Name the tools that the provider may use for an answer.
+        """Return the server-side tools for a model call of some purpose.
 
         Args:
-            purpose: The use of the answer: only scripts and calls by scripts use the provider's
-                tools.
+            purpose: The purpose of the call; only those in ``LOOKS_OUTSIDE`` may use the tools.
         """
         if purpose not in LOOKS_OUTSIDE:
             return ()
@@ -186,10 +185,10 @@ def normalise_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _server_side_tools(given: Any) -> list[dict[str, Any]]:
-    """Return tools that the provider runs by itself, as tables.
+    """Validate the setting of server-side tools and return each tool as a table.
 
     Raises:
-        ModelConfigurationError: For another shape, tool or field.
+        ModelConfigurationError: If the value has another shape, or an unknown tool or field.
     """
     where = f"model setting {SERVER_SIDE_TOOLS!r}"
     tools: dict[str, dict[str, Any]] = {}
@@ -229,5 +228,5 @@ def _listed(given: Any) -> Sequence[Any]:
 
 
 def as_llm_config(value: str | LLMConfig) -> LLMConfig:
-    """Return a model given by name or by configuration, as a configuration."""
+    """Return a configuration for a model that is given by name or by configuration."""
     return value if isinstance(value, LLMConfig) else LLMConfig(value)

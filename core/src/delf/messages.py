@@ -14,9 +14,9 @@ from delf.types import Trust
 Role = Literal["system", "user", "assistant"]
 _MAKES: Final = "system(text), user(text) and assistant(text) of delf.messages make messages"
 Purpose = Literal["generate", "prefilter", "summarize", "call", "setup", "learn", "outline"]
-"""The purpose of a model call; usage is reported by purpose.
+"""The purpose of a model call, by which usage is reported.
 
-``setup`` is apart from a task's cost.
+Calls for ``setup`` are not part of a task's cost.
 """
 
 
@@ -52,7 +52,7 @@ class ToolCall:
         id: The id that the result refers to.
         name: The tool.
         arguments: JSON as the model wrote it, unchecked.
-        token: An opaque value of the provider to send back with the call, if any.
+        token: An opaque value of the provider, sent back with the result, if any.
     """
 
     id: str
@@ -63,7 +63,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """The result of a call, for a message of the user's that follows it."""
+    """The result of a tool call, sent to the model in the next user message."""
 
     id: str
     name: str
@@ -80,7 +80,7 @@ class Message:
     Args:
         role: The author of the message.
         parts: The content.
-        trust: Of an earlier answer: ``own`` if its task had read nothing that others wrote.
+        trust: For an earlier answer: ``own`` if its task had read nothing that others wrote.
     """
 
     role: Role
@@ -98,12 +98,12 @@ class Message:
 
 
 def system(text: str) -> Message:
-    """Return a system message."""
+    """Make a system message."""
     return Message("system", (TextPart(text),))
 
 
 def user(text: str, parts: Sequence[Part] = ()) -> Message:
-    """Return a user message: text, then any further parts."""
+    """Make a user message of a text and optional further parts."""
     return Message("user", (TextPart(text), *parts))
 
 
@@ -129,13 +129,13 @@ def _cut(value: object) -> str:
 
 
 def assistant(text: str, calls: Sequence[ToolCall] = ()) -> Message:
-    """Make the model's earlier message: text, then the requested calls."""
+    """Make an assistant message of a text and the tool calls that the model requested."""
     parts = (TextPart(text),) if text or not calls else ()
     return Message("assistant", (*parts, *calls))
 
 
 def results(given: Sequence[ToolResult]) -> Message:
-    """Make the message with the results of the calls before."""
+    """Make the message with the results of the previous message's tool calls."""
     return Message("user", tuple(given))
 
 
@@ -144,7 +144,7 @@ class ModelTool:
     """A function that a model may call instead of answering.
 
     Args:
-        name: Letters, digits, ``_`` and ``-``; at most 64.
+        name: The tool's name: at most 64 letters, digits, ``_`` and ``-``.
         description: The effect of the tool.
         parameters: JSON Schema of its arguments: an object.
     """
@@ -160,10 +160,10 @@ class ModelRequest:
 
     Args:
         messages: The conversation, the byte-stable part first.
-        purpose: The use of the answer.
+        purpose: The purpose of the call, for usage reports.
         settings: Normalised generation settings (``temperature``, ``max_tokens`` …).
         tools: The tools that the model may call; see :class:`delf.protocols.model.SupportsTools`.
-        must_call: Whether the answer has to be a call.
+        must_call: Whether the model must answer with a tool call.
     """
 
     messages: tuple[Message, ...]
@@ -204,10 +204,10 @@ class Price:
     """The price of a model, in USD per million tokens.
 
     Args:
-        input: Tokens of the request.
-        output: Tokens of the answer.
-        cached_input: Tokens of the request that the provider had seen before.
-        max_output_tokens: The longest answer that the model can give, where that is known.
+        input: Price of input tokens.
+        output: Price of output tokens.
+        cached_input: Price of input tokens read from the provider's cache.
+        max_output_tokens: The most tokens of an answer, if known.
     """
 
     input: float
@@ -216,7 +216,7 @@ class Price:
     max_output_tokens: int | None = None
 
     def cost(self, usage: Usage) -> float:
-        """Return the price of some tokens, in USD."""
+        """Return the cost in USD of a call's tokens."""
         fresh = usage.input_tokens - usage.cached_tokens
         total = (
             fresh * self.input
@@ -227,7 +227,7 @@ class Price:
 
 
 BrokenBy = Literal["length", "filter", "refusal", "break"]
-"""The reason of an incomplete answer: its length, a filter, a refusal, or a failure."""
+"""The reason that an answer is incomplete: length, a filter, a refusal, or a failure."""
 
 _REASONS: Final[Mapping[BrokenBy, str]] = {
     "length": "length max_tokens max_output_tokens max_completion_tokens max_length model_length "
@@ -245,21 +245,21 @@ _BROKEN: Final[dict[str, BrokenBy]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
-    """A model's whole answer.
+    """A model's complete answer.
 
     Args:
         text: The text of the answer.
         model: The model that was asked, as the user named it.
         usage: Tokens as the provider counted them.
-        cost_usd: The price by the provider's list, or None where it is not known.
+        cost_usd: The cost in USD by the provider's price list; None if unknown.
         finish_reason: ``stop``, ``length``, ``tool_calls``, ``cut`` for a truncated answer, or the
             provider's own word. :attr:`broken_by` interprets it.
         calls: The calls that the model requests.
-        reasoning: The model's reasoning, which is no part of the answer.
-        max_tokens: The most that delf, and not the provider, let the answer have.
+        reasoning: The model's reasoning, separate from the answer.
+        max_tokens: The token limit that delf set for the answer, if any.
         fees_usd: The price of services other than tokens, such as searches by the provider; a part
             of ``cost_usd``. None if unknown.
-        reply_id: The provider's name for the answer, by which it can be asked about there.
+        reply_id: The provider's id of the answer, for support requests.
     """
 
     text: str
@@ -275,7 +275,7 @@ class ModelReply:
 
     @property
     def broken_by(self) -> BrokenBy | None:
-        """Return the reason for which the answer is truncated; None if the answer is whole.
+        """The reason that the answer is truncated; None if the answer is complete.
 
         A truncated answer is never used.
         """
@@ -288,8 +288,8 @@ class ModelDelta:
 
     Args:
         text: The new text.
-        call: Which of the reply's calls it is a piece of the arguments of; None for its text.
-        whole: The call, once all of its arguments have come.
+        call: The index of the tool call whose arguments ``text`` continues; None for answer text.
+        whole: The complete call, with the last piece of its arguments.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""Notes of a connection about a result: a guess, a loss, a limit.
+"""Notes that a connection attaches to a result: a guess, a loss, a limit.
 
 A note becomes a warning in the trace, so that a guess is never silent.
 """
@@ -28,7 +28,7 @@ def note(message: str) -> None:
 
 @contextmanager
 def notes_of_call() -> Generator[dict[str, None]]:
-    """Collect the notes of everything called inside the block, threads included."""
+    """Collect the notes of all code called inside the block, threads included."""
     notes: dict[str, None] = {}
     token = _notes.set(notes)
     try:
@@ -38,5 +38,5 @@ def notes_of_call() -> Generator[dict[str, None]]:
 
 
 def in_call() -> bool:
-    """Return True in the code of a call, threads included."""
+    """Return True inside a tool call, threads included."""
     return _notes.get() is not None

@@ -1,4 +1,4 @@
-"""``Providers``: the providers of models that plugins declare, and the spellings of model names.
+"""``Providers``: the model providers that plugins declare, and the spellings of model names.
 
 The core knows no provider. A name such as ``acme:large`` or ``acme/large`` is understood where an
 installed plugin declares the provider ``acme``.
@@ -17,14 +17,14 @@ from delf.llm import AUTO, LLMConfig
 from delf.specs import Provider
 
 _TAG: Final = re.compile(r"latest|instruct|text|v?\d[\w.-]*")
-"""The part after a colon that is a tag of a local server's model, as in ``model:7b``."""
+"""Matches the tag of a local server's model name, as in ``model:7b``."""
 
 
 class Providers:
-    """The providers that are known somewhere.
+    """The providers declared by installed plugins.
 
     Args:
-        known: The providers; of two with one name or word, the first has it.
+        known: The providers; the first one wins if two declare the same name or alias.
     """
 
     def __init__(self, known: Iterable[Provider] = ()) -> None:
@@ -37,14 +37,14 @@ class Providers:
                 self._words.setdefault(word, provider)
 
     def named(self, word: str) -> Provider | None:
-        """Return the provider that a word means, in any case of letters."""
+        """Return the provider with this name or alias, ignoring case."""
         return self._words.get(word.lower())
 
     def of(self, model: str) -> Provider | None:
-        """Return the provider of a model by its name.
+        """Return the provider of a model name.
 
         Args:
-            model: The name, with a provider and a slash in front or without.
+            model: The model's name, with or without ``provider/`` in front.
         """
         name = model.lower()
         word, slash, _ = name.partition("/")
@@ -55,8 +55,8 @@ class Providers:
     def understood(self, config: LLMConfig) -> LLMConfig:
         """Return a configuration with ``provider:model`` resolved, if its name has that form.
 
-        The name becomes ``provider/model``. With an address it becomes ``model``, and the
-        provider the configuration's.
+        The name becomes ``provider/model``; if the configuration has an address, it becomes
+        ``model`` and the configuration's ``provider`` is set.
         """
         word, _, rest = config.model.partition(":")
         provider = self.named(word)
@@ -68,12 +68,10 @@ class Providers:
         return replace(config, model=_as_given(config.model, rest), provider=chosen)
 
     def spellings(self, model: str) -> frozenset[str]:
-        """Return every way to write a model's name, in small letters.
-
-        With a provider in front or not.
+        """Return all spellings of a model name in lower case, with and without provider.
 
         Args:
-            model: The name, in one of these ways.
+            model: The name in any of these spellings.
         """
         name = model.lower()
         word, _, rest = re.sub("[:/]", "/", name, count=1).partition("/")
@@ -87,11 +85,11 @@ class Providers:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The environment variables with a key of any of them, each once."""
+        """The environment variables with API keys of all providers, without repeats."""
         return tuple(dict.fromkeys(key for provider in self.all for key in provider.keys))
 
     def suggested(self, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-        """Yield each model that a key of the environment is for, once, with the key's name."""
+        """Yield each suggested model whose provider has a key in the environment, with that key."""
         for provider in self.all:
             key = next((name for name in provider.keys if environ.get(name)), None)
             if key is not None and provider.suggested is not None:
@@ -99,7 +97,7 @@ class Providers:
 
 
 def _as_given(name: str, text: str) -> str:
-    """Return a part of a name with the source of the whole."""
+    """Return a part of a name that keeps the source of the whole name."""
     if isinstance(name, FileText):
         return FileText(text, name.folder)
     return SourcedText(text, name.source) if isinstance(name, SourcedText) else text

@@ -1,9 +1,9 @@
-"""Dataclasses that cost little to define.
+"""Dataclasses that are cheap to define.
 
-To the type checker, and to ``dataclasses.fields``, ``replace`` and ``asdict``, they are as any
-other. The standard library compiles up to six methods for each while it is defined, half a
-millisecond, and most of what a process defines it never makes. Here ``__init__`` is compiled when
-the first one is made, and the other methods are closures.
+They behave like standard dataclasses, also for type checkers and for ``dataclasses.fields``,
+``replace`` and ``asdict``. The standard library compiles up to six methods when it defines a
+dataclass, which takes half a millisecond, and most dataclasses are never used in a process. Here
+``__init__`` is compiled when the first instance is made, and the other methods are closures.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ else:
     def dataclass(
         *, frozen: bool = False, slots: bool = False, kw_only: bool = False
     ) -> Callable[[type], type]:
-        """Make a class a dataclass, as ``dataclasses.dataclass`` does, but for ``InitVar``.
+        """Make a class a dataclass, like ``dataclasses.dataclass`` without ``InitVar`` support.
 
         Args:
             frozen: Fields cannot be assigned to.
@@ -54,7 +54,7 @@ _THAWING: Final = threading.RLock()
 
 @contextlib.contextmanager
 def _thawed_bases(cls: type, *, frozen: bool) -> Generator[None]:
-    """Unfreeze base classes: the standard library wants bases like their class."""
+    """Temporarily mark base classes as not frozen: dataclasses forbid mixed inheritance."""
     bases = [vars(base).get("__dataclass_params__") for base in cls.__mro__[1:]]
     params: list[Any] = [item for item in bases if item is not None]
     with _THAWING:  # modules are imported in several threads
@@ -71,7 +71,7 @@ def _thawed_bases(cls: type, *, frozen: bool) -> Generator[None]:
 
 
 class _Absent:
-    """In place of an argument that was not given and is made again each time."""
+    """A placeholder for an omitted argument whose default is made by a factory."""
 
     def __repr__(self) -> str:
         return "<factory>"
@@ -172,7 +172,7 @@ def _initialiser(cls: type) -> Callable[..., None]:
 
 
 class _Signature:
-    """``inspect.signature`` of a class whose ``__init__`` may not be compiled yet."""
+    """A lazy ``__signature__``, because ``__init__`` may not be compiled yet."""
 
     def __get__(self, instance: object, owner: type) -> inspect.Signature:
         import inspect

@@ -55,16 +55,16 @@ __all__ = [
 ]
 
 _ADDRESS: Final = re.compile(r"(^|_)(url|uri|host|hostname|endpoint|address|spec|config)$")
-"""Names of settings that say where something goes, or name the file that does."""
+"""Matches names of settings that hold an address or the path of a file with addresses."""
 
 
 def folder_of(value: object) -> Path | None:
-    """Return the folder that a relative path in a setting refers to.
+    """Return the folder that relative paths in a setting start from; None for the current one.
 
-    None for the working directory; else the folder of the ``delf.toml`` in which the value stands.
+    For a value from ``delf.toml`` this is the folder of that file.
 
     Args:
-        value: A setting as it was given, before it was validated.
+        value: A setting before validation.
     """
     return value.folder if isinstance(value, FileText) else None
 
@@ -84,11 +84,11 @@ directory. A URL is unchanged.
 
 
 class Named(dict[str, "str | SecretStr"]):
-    """Values that are secrets by their names."""
+    """Values whose secrecy is decided by their names."""
 
 
 class SentAlong(Named):
-    """Values that go with every request."""
+    """Values that are sent with each request."""
 
 
 _Values: TypeAlias = dict[str, str | SecretStr]
@@ -103,7 +103,7 @@ digits is a secret, such as ``X-Client: 7f3a…``.
 
 
 class SentTo:
-    """The settings that say where a secret goes: ``Annotated[SecretStr, SentTo("base_url")]``.
+    """An annotation with the settings that hold a secret's destination addresses.
 
     Without addresses the secret leaves the process by itself (a URL with a password) or not at
     all (a key that is only compared). A secret without ``SentTo`` may go to any address of its
@@ -118,10 +118,10 @@ class SentTo:
 
 
 def revealed(values: Mapping[str, str | SecretStr]) -> dict[str, str]:
-    """Return values by name as they are.
+    """Return named values in plain text.
 
     Args:
-        values: The values of a setting, or secrets by name.
+        values: Values by name, secret or not.
     """
     return {
         name: value.get_secret_value() if isinstance(value, SecretStr) else value
@@ -136,9 +136,9 @@ class PluginSettings(BaseModel):
     ``SecretStr``. A field that is not given in code is read from ``DELF_<INSTANCE>_<FIELD>``
     in the environment, then in ``.env``; ``delf.toml`` comes last.
 
-    A secret of the environment goes to no address that a file of the project gives. A secret
-    declares its addresses with :class:`SentTo`; otherwise each field with a name like
-    ``base_url``, ``host`` or ``spec``, or with a value with ``://``, counts as one.
+    A secret from the environment is never sent to an address from a project's file. A secret
+    declares its addresses with :class:`SentTo`; otherwise each field with a name like ``base_url``,
+    ``host`` or ``spec``, or with a value with ``://``, counts as one.
     """
 
     model_config = ConfigDict(
@@ -162,7 +162,7 @@ class PluginSettings(BaseModel):
         """Return the source of a field: code, the environment, or a file of the project.
 
         Args:
-            field: Its name.
+            field: The name of the field.
         """
         return self._sources.get(field, "program")
 
@@ -193,7 +193,7 @@ class PluginSettings(BaseModel):
 
 
 def check_variables(name: str, source: Source, variables: Iterable[str]) -> None:
-    """Refuse an address of a project's file if a library would send it a variable's value.
+    """Refuse an address from a project's file if a library would send it a variable's value.
 
     Args:
         name: The owner of the address, for the message.
@@ -242,7 +242,7 @@ def _check_addresses(
     values: Mapping[str, Any],
     sources: Mapping[str, Source],
 ) -> None:
-    """Refuse to send a secret of the environment to an address of a project's file."""
+    """Refuse to send a secret from the environment to an address from a project's file."""
     for held, its_source in sources.items():
         if its_source != "environment" or held not in cls.model_fields or not _is_secret(cls, held):
             continue
@@ -261,7 +261,7 @@ def _check_addresses(
 
 
 def _declared_addresses(cls: type[PluginSettings], field: str) -> tuple[str, ...] | None:
-    """Return the fields with the addresses of a secret; None if it declares none."""
+    """Return the fields with the destination addresses of a secret; None if none are declared."""
     found = [one for one in cls.model_fields[field].metadata if isinstance(one, SentTo)]
     return found[-1].fields if found else None
 
@@ -281,13 +281,12 @@ def _is_address(field: str, value: Any) -> bool:
 
 
 def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str, Any]:
-    """Read the variables of an instance, by field.
+    """Read the environment variables of an instance, by field.
 
-    pydantic-settings reads them, tables and lists as JSON; a list may also be texts with commas
-    between them. To import it takes as long as
-    pydantic itself, so that is left out where there is no such variable. Its own look at
-    ``.env`` is not used: it searches the working directory only, and takes every foreign
-    variable in the file for an unknown setting.
+    pydantic-settings parses the variables, tables and lists as JSON; a list may also be
+    comma-separated. The package is imported only if such a variable exists, because the import
+    takes as long as pydantic's own. Its ``.env`` support is not used: it reads only the working
+    directory, and treats every other variable in the file as an unknown setting.
     """
     variables = {
         key.lower(): value

@@ -1,7 +1,7 @@
-"""Specs that hooks return: frozen records with the name of a capability and the place of its code.
+"""Specs that hooks return: frozen records that name a capability and the location of its code.
 
 ``factory`` is ``"module:attribute"`` and is resolved on first use, so that listing plugins imports
-no vendor package. Growth is a new optional field, never a new required one.
+no vendor package. New versions add only optional fields.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ class Spec:
 
     Each subclass declares a kind of plugin: ``kind``, the ``protocol`` of the factory's object
     (``"module:attribute"``), and in ``optional`` the protocols that the object may have besides,
-    each with the feature that is missing without it. These are names in the protocol's own
-    module, or ``"module:attribute"``; an empty text means that nothing worth a warning is missing.
+    each with the feature that is missing without it. These protocols are named as in the main
+    protocol's module, or as ``"module:attribute"``; an empty feature means that no warning is
+    needed.
 
     Args:
         name: The name that users type; unique among the specs of its kind.
         summary: One line for lists.
         factory: ``"module:attribute"``, resolved on first use.
-        project_files: ``"module:attribute"`` of a function that names the files of a project
-            which say what this capability does there. It is called with a
-            :class:`delf.trust.folders.UntrustedFolder`, and nothing in these files has an effect
-            before the folder is trusted.
+        project_files: ``"module:attribute"`` of a function that returns the project files which
+            configure this capability. It receives a :class:`delf.trust.folders.UntrustedFolder`;
+            these files have no effect until the user trusts the folder.
         plugin_settings: ``"module:attribute"`` of a :class:`delf.settings.PluginSettings`: the
-            options of ``[plugins.NAME]``, where the parameters of no factory declare them. It reads
-            the variables of the plugin's name with ``_`` for ``-``.
+            options of ``[plugins.NAME]``, if they are not parameters of a factory. Environment
+            variables use the plugin's name with ``_`` for ``-``.
     """
 
     kind: ClassVar[str] = "spec"
@@ -51,10 +51,9 @@ class ConnectionSpec(Spec):
     """A type of connection; the factory is a :class:`delf.tools.connection.Connection` subclass.
 
     Args:
-        input_files: Every task that has input files gets one, made with two arguments: the
-            files (:class:`delf.protocols.formats.InputFile`), and the formats that are
-            installed (:class:`delf.protocols.formats.InstalledFormats`). With ``always`` a task
-            without input files gets one, too.
+        input_files: True to create a connection for each task with input files, ``always`` for each
+            task. The factory then receives the files (:class:`delf.protocols.formats.InputFile`),
+            and the formats that are installed (:class:`delf.protocols.formats.InstalledFormats`).
     """
 
     kind: ClassVar[str] = "connection"
@@ -79,9 +78,9 @@ class FormatSpec(Spec):
     :class:`delf.protocols.formats.FileFormat`.
 
     Args:
-        endings: Of the names of files that it reads, as ``(".rows", ".table")``.
-        writes: Of the names of output files that it makes from rows; then its object
-            is a :class:`delf.protocols.formats.SupportsWrite`, too.
+        endings: Suffixes of the files that the format reads, such as ``(".rows", ".table")``.
+        writes: Suffixes of output files that the format writes from rows; its object must then be a
+            :class:`delf.protocols.formats.SupportsWrite`.
     """
 
     kind: ClassVar[str] = "format"
@@ -100,10 +99,10 @@ class SandboxSpec(Spec):
     """A sandbox backend; the factory is called with its options as keywords.
 
     Args:
-        isolation: How far it keeps a script from the host.
-        subset: Whether it runs only a part of Python; ``auto`` then prefers others, unless
-            ``min_isolation`` asks for what only this one gives.
-        unsupported: Features scripts cannot use there, in words for the model; empty for none.
+        isolation: The strength of the isolation from the host.
+        subset: Whether it runs only a subset of Python; ``auto`` then prefers other backends that
+            satisfy ``min_isolation``.
+        unsupported: The features that scripts cannot use, in words for the model; may be empty.
     """
 
     kind: ClassVar[str] = "sandbox"
@@ -141,8 +140,8 @@ class EmbedderSpec(Spec):
     ``context`` a :class:`delf.protocols.context.PluginContext`.
 
     Args:
-        serves: Patterns of names of models (``fnmatch``); the longest that matches wins. The
-            spec's own name is served, too.
+        serves: Patterns of model names (``fnmatch``); the longest match wins. The spec's own name
+            always matches.
         by_name: Used only if named explicitly, because texts leave the machine.
     """
 
@@ -197,18 +196,18 @@ class Provider:
     """A provider whose models a plugin serves.
 
     Args:
-        name: In front of its models' names, and in ``LLMConfig(provider=…)`` and ``providers``.
-        aliases: Other words for it in these places.
-        models: Patterns of names that mean it without a provider in front (``fnmatch``, small
-            letters).
-        keys: Environment variables with its key, the one to name in messages first.
-        login: ``key`` where every call needs one of them; ``other`` where a call may have another
-            login, such as a role of its cloud; ``none`` where there is none.
-        addresses: Environment variables with its address.
-        compatible: Other servers speak its protocol: the provider is the default for a bare
-            address.
-        own_protocol: Its protocol is its own at any address, so its name counts there, too. Else
-            a name with an address is sent to that address as it is.
+        name: The name, used as prefix of model names, in ``LLMConfig(provider=…)`` and in
+            ``providers``.
+        aliases: Alternative names.
+        models: Patterns (``fnmatch``, lower case) of model names that imply this provider.
+        keys: Environment variables with the API key; messages name the first.
+        login: ``key`` if every call needs an API key; ``other`` if another login is possible, such
+            as a cloud role; ``none`` if no login is needed.
+        addresses: Environment variables with the base URL.
+        compatible: Whether other servers use the same protocol; the provider is then the default
+            for a model with only an address.
+        own_protocol: Whether the provider's name is recognised in model names even if an address is
+            given. Otherwise the name is sent to that address unchanged.
         suggested: The model to suggest to a user who has a key and names no model.
     """
 
@@ -228,7 +227,7 @@ class Provider:
         return (self.name, *self.aliases)
 
     def patterns(self, *, at_address: bool = False) -> Iterator[str]:
-        """Yield the patterns of its models' names, with the provider in front and without.
+        """Yield the patterns of the provider's model names, with and without ``provider/``.
 
         Args:
             at_address: Only patterns that hold if an address is given, too.
@@ -294,8 +293,8 @@ class StrategySpec(Spec):
     Its object works on concurrent tasks.
 
     Args:
-        llm: The model of its agents that have none, where it does without.
-        settings: Fields of the configuration of its agents, whatever is given otherwise.
+        llm: The model name for agents without a model, if the strategy needs none.
+        settings: Fields of the agent's configuration that the strategy overrides.
     """
 
     kind: ClassVar[str] = "strategy"

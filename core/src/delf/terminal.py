@@ -1,4 +1,4 @@
-"""Text as a person is shown it, on a terminal, a page or in a mail.
+"""Safe display of text on a terminal, a page or in a mail.
 
 Invisible characters, and characters that reverse a line, are escaped as in Python. A host's name
 with letters of several scripts is shown in its machine form, ``xn--…``. The page has the same rules
@@ -17,12 +17,12 @@ _HIDDEN: Final = (
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2000-\u200a\u205f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U0001d159\U000e0100-\U000e01ef]"
 )
-"""Characters that Unicode calls letters, marks or spaces, but that are invisible."""
+"""Invisible characters that Unicode classifies as letters, marks or spaces."""
 _SPACES: Final = "\xa0\u202f\u3000"
 """Spaces of texts in French or Japanese, shown as a space."""
 _JOINERS: Final = "\u200c\u200d"
 _JOINED: Final = "[\u0600-\u0dff\u1000-\u109f]"
-"""Letters of scripts in which a joiner is a part of the word."""
+"""Letters of scripts in which an invisible joiner is part of the spelling."""
 _EMOJI_STYLES: Final = "\ufe0e\ufe0f"
 _SKINS: Final = "[\U0001f3fb-\U0001f3ff]"
 
@@ -31,21 +31,21 @@ _LABEL: Final = (
     "\u3040-\ud7ff\uf900-\ufdff\ufe70-\ufefe\uff10-\uff19\uff21-\uff3a\uff41-\uff5a\uff66-\uffdc"
     "\U00010000-\U0001efff\U00020000-\U0003ffff"
 )
-"""The characters of a label in a host's name, and their look-alikes."""
+"""Matches the characters of a host name's label, and their look-alikes."""
 _DOTS: Final = ".\u3002\uff0e\uff61"
 _NAME: Final = (
     f"(?P<before>(?P<who>[{_LABEL}.+'%]{{0,64}})@|://(?:[^\\s/@]{{0,200}}@)?|domain:|)"
     f"(?P<host>[{_LABEL}]+(?:[{_DOTS}][{_LABEL}]+)*)"
 )
 _BARE: Final = f"(?i:^www[{_DOTS}]|[{_DOTS}](?:com|net|org|biz|edu|gov|mil|io|eu)$)"
-"""Beginnings and ends of a name that mark it as a host's name without an address."""
+"""Prefixes and suffixes that mark a bare word as a host name."""
 _PLAIN: Final = (
     "[\u00c0-\u0130\u0132-\u0137\u0139-\u0148\u014a-\u017e\u01a0\u01a1\u01af\u01b0\u01cd-\u01dc"
     "\u0218-\u021b\u0300-\u036f\u1e00-\u1eff\u1100-\u11ff\u3040-\u312f\u3400-\u9fff\uac00-\ud7ff"
     "\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-"""Latin letters with accents, and Chinese, Japanese and Korean letters: none looks like a plain
-Latin letter, and names mix them.
+"""Matches letters that never look like a plain Latin letter: accented Latin, Chinese, Japanese and
+Korean.
 """
 _ALIKE: Final = (
     "[\u0131\u0138\u0149\u017f-\u019f\u01a2-\u01ae\u01b1-\u01cc\u01dd-\u0217\u021c-\u02ff"
@@ -57,13 +57,13 @@ _ALIKE: Final = (
 
 
 _RUNS: Final = f"(?:[A-Za-z]|{_PLAIN}|{_ALIKE})+"
-"""Letters in a row."""
+"""Matches a run of letters."""
 _ENDING: Final = f"[{_DOTS}][A-Za-z]{{2,24}}$"
 _STACKED: Final = "([{0}]{{4}})([{0}]+)".format(
     "\u0300-\u036f\u0483-\u0489\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
     "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 )
-"""More marks on one letter than any language has: they would cover other lines."""
+"""The most combining marks on one letter; more would cover other lines."""
 
 
 def visible(text: str) -> str:
@@ -128,7 +128,7 @@ def _shown(text: str, at: int) -> str:
 
 
 def _joins(before: str, after: str) -> bool:
-    """Return whether a joiner between two signs is a part of how they look."""
+    """Return True if a joiner between two characters is part of the spelling."""
     if re.match(_JOINED, before) and re.match(_JOINED, after):
         return True
     is_emoji = bool(after) and unicodedata.category(after) == "So"
@@ -169,7 +169,7 @@ def _coded(label: str) -> str:
 
 
 def _passes_for_another(name: str) -> bool:
-    """Return whether a name mixes plain Latin letters with others that may look like them."""
+    """Return True if a name mixes plain Latin letters with similar letters of other scripts."""
     if name.isascii():
         return False
     others = re.sub(_PLAIN, "", name)

@@ -1,4 +1,4 @@
-"""Small shared types: literals and identifiers that every layer speaks."""
+"""Small shared types: literals and identifiers for all layers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Each level is stricter than the levels before it.
 
 
 class EffectWords(NamedTuple):
-    """An effect as people see it: a symbol and its words."""
+    """The symbol and the words that describe an effect to people."""
 
     mark: str
     text: str
@@ -25,7 +25,7 @@ EFFECT_WORDS: Final[Mapping[str, EffectWords]] = {
     "write": EffectWords("◐", "changes something"),
     "irreversible": EffectWords("●", "cannot be undone"),
 }
-"""The words of each level: terminal, page and all other channels take them from here."""
+"""The words for each effect, used by all channels."""
 
 
 class TaskState(StrEnum):
@@ -57,7 +57,7 @@ class TaskState(StrEnum):
 
 
 class StateWords(NamedTuple):
-    """A state of a task as people see it.
+    """The mark, words and colour that describe a task state to people.
 
     Args:
         mark: A shape that stands before the text.
@@ -79,7 +79,7 @@ STATE_WORDS: Final[Mapping[TaskState, StateWords]] = {
     TaskState.STOPPED: StateWords("■", "stopped", "yellow"),
     TaskState.INTERRUPTED: StateWords("‖", "interrupted", "yellow"),
 }
-"""The words of each state: terminal and page take them from here."""
+"""The words for each task state, used by terminal and page."""
 
 OTHERS_WAIT_WORDS: Final = StateWords("◇", "waiting for others", "yellow")
 """The text for a task that waits for another person."""
@@ -110,11 +110,11 @@ FlowMode = Literal["off", "show", "guard", "deny"]
 """The use of values' sources: none, shown in questions, asked about, or refused."""
 
 IN_PROCESS: Final = "none"
-"""The name of the journal that the core brings: events live as long as their process."""
+"""The name of the core's in-process journal, whose events are lost when the process ends."""
 
 
 def can_be_undone(effect: str) -> bool:
-    """Return whether an effect is reversible: levels up to ``write`` are.
+    """Return True if an effect can be undone: ``read`` and ``write`` can.
 
     Args:
         effect: The name of a level. An unknown name counts as the strictest.

@@ -48,9 +48,9 @@ def _run() -> int:
 
 
 def _interrupt_again(failure: sys.UnraisableHookArgs) -> Any:
-    """Repeat a Ctrl-C that Python would drop in finalizers and weak references.
+    """Repeat a ``KeyboardInterrupt`` that Python would swallow in a finalizer or weak reference.
 
-    The import system uses weak references, so that an early Ctrl-C was lost now and then.
+    The import system uses weak references, so an early Ctrl-C was sometimes lost.
     """
     if not issubclass(failure.exc_type, KeyboardInterrupt):
         return sys.__unraisablehook__(failure)
@@ -61,7 +61,7 @@ def _interrupt_again(failure: sys.UnraisableHookArgs) -> Any:
 
 
 def _without_commands(words: list[str]) -> int:
-    """Print the version, or name the package that brings a command."""
+    """Print the version or a hint, when no package with commands is installed."""
     from delf import __version__
     from delf.packages.official import how_to_install, package_of
 

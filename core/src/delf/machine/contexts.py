@@ -1,4 +1,4 @@
-"""Contexts of tasks: what is done for a task sees the ContextVars of its caller, and no others.
+"""ContextVars of tasks: work for a task sees the ContextVars of its caller only.
 
 An event loop runs a callback in the context in which it was registered. So work that is registered
 by one task and serves another, as the reader of a sandbox that was started ahead, would show the
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def without_context(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function in an empty context, which whatever it registers or starts inherits."""
+    """Call a function in an empty context, which everything the function starts inherits."""
     return Context().run(function, *args, **kwargs)
 
 
@@ -37,7 +37,7 @@ def shared_task(work: Coroutine[Any, Any, T], name: str | None = None) -> asynci
 def in_context(
     context: Context, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
 ) -> T:
-    """Call a function in a copy of a context; many calls at once may use the same one."""
+    """Call a function in a copy of a context, so that concurrent calls may share the original."""
     return context.copy().run(function, *args, **kwargs)
 
 
@@ -50,8 +50,8 @@ def awaited_in(context: Context, work: Coroutine[Any, Any, T]) -> Generator[Any,
     usual.
 
     Args:
-        context: Where the coroutine runs.
-        work: The coroutine, which was not awaited before.
+        context: The context to copy.
+        work: The coroutine, not yet awaited.
     """
     run = context.copy().run
     try:

@@ -1,4 +1,4 @@
-"""Counts the file descriptors that this process may still open."""
+"""The number of file descriptors that this process may still open."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def descriptors_left() -> int | None:
-    """Count the files and sockets that this process can still open; ``None`` without a limit."""
+    """Return the number of files that this process may still open; None if unlimited."""
     try:
         import resource
     except ImportError:  # Windows, whose handles have no such limit

@@ -13,7 +13,7 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 
 
 def check_file_name(name: object) -> str:
-    """Check a relative name that must stay inside the output folder on every system.
+    """Check that a relative name stays inside the output folder on every system, and return it.
 
     Letters with accents are composed, so that names that look the same are the same.
 
@@ -23,7 +23,7 @@ def check_file_name(name: object) -> str:
     ``.git/hooks/pre-commit``) or for options (``-rf``).
 
     Raises:
-        ValueError: When it does not.
+        ValueError: If the name is refused.
     """
     if not isinstance(name, str) or not name.strip():
         raise ValueError("an output file needs a name")
@@ -35,7 +35,7 @@ def check_file_name(name: object) -> str:
 
 
 def _is_plain(part: str) -> bool:
-    """Return whether a part of a name is valid everywhere and looks like what it is."""
+    """Return True if a part of a name is valid on every system and has no misleading characters."""
     if not part or part != part.strip() or part.endswith("."):
         return False
     if any(unicodedata.category(letter) in _INVISIBLE for letter in part):

@@ -1,4 +1,4 @@
-"""The Python interpreter for child processes, if the program itself is frozen or embedded."""
+"""The Python interpreter for child processes, also in frozen and embedded programs."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def own_python() -> str:
     ``DELF_PYTHON``, the installation's interpreters, then ``PATH``. Each candidate is run once.
 
     Raises:
-        ConfigurationError: When there is no such Python.
+        ConfigurationError: If no such interpreter is found.
     """
     return _own_python(os.environ.get(VARIABLE), sys.executable, is_frozen())
 
 
 def is_frozen() -> bool:
-    """Return whether the program was packed with its modules; Nuitka marks compiled modules."""
+    """Return True if the program was packed by PyInstaller, cx_Freeze or Nuitka."""
     main = sys.modules.get("__main__")
     return bool(getattr(sys, "frozen", False)) or hasattr(main, "__compiled__")
 
@@ -78,7 +78,7 @@ def _candidates(frozen: bool) -> Iterator[str]:
 
 
 def _is_python(path: str) -> bool:
-    """Run a program once, without the caller's variables, to see whether it is a Python."""
+    """Return True if running the program shows that it is a Python interpreter."""
     try:
         done = subprocess.run(  # noqa: S603 - no shell
             [path, "-I", "-S", "-c", _PROBE],

@@ -21,7 +21,7 @@ from delf.machine.own_files import read_own, write_private
 from delf.records import dataclass
 
 SERVICE: Final = "delf"
-"""The name of delf's entries in a keyring."""
+"""The service name of delf's entries in the system's keyring."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class KeptKeys:
     """The kept variables.
 
     Args:
-        file: Where they are.
+        file: The file with the names and, without a keyring, the values.
     """
 
     file: Path
@@ -44,14 +44,14 @@ class KeptKeys:
         return cls(user_config_path("delf", appauthor=False) / "keys.json")
 
     def names(self) -> dict[str, bool]:
-        """Return the names, each with True if its value is in the keyring."""
+        """Map each kept name to True if its value is in the keyring."""
         return {name: value is None for name, value in self._read().items()}
 
     def values(self, without: Mapping[str, str]) -> dict[str, str]:
         """Return the variables; the keyring is opened only for values that are needed.
 
         Args:
-            without: Variables that are set already.
+            without: Variables that are set already and need no lookup.
         """
         found = {name: value for name, value in self._read().items() if name not in without}
         if None in found.values():
@@ -61,13 +61,13 @@ class KeptKeys:
         return {name: value for name, value in found.items() if value is not None}
 
     def keep(self, name: str, value: str) -> str:
-        """Keep a variable.
+        """Store a variable in the keyring or, without a keyring, in the file.
 
         Returns:
-            Where: ``the system's keyring``, or the file.
+            The place of the value: ``the system's keyring``, or the file's path.
 
         Raises:
-            ConfigurationError: When name or value cannot be one, or nothing can be written.
+            ConfigurationError: If the name or value is invalid, or the file cannot be written.
         """
         if not _NAME.fullmatch(name):
             raise ConfigurationError(
@@ -122,7 +122,7 @@ class KeptKeys:
 
 
 def own_variables() -> dict[str, str]:
-    """Return the variables of this process, over those that the user keeps."""
+    """Return the environment variables of this process, on top of the kept keys."""
     process = dict(os.environ)
     return {**KeptKeys.here().values(process), **process}
 

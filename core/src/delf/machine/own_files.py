@@ -18,7 +18,7 @@ _MOST_BYTES: Final = 16_000_000
 
 
 def is_own_folder(path: Path) -> bool:
-    """Return whether a path is a folder of the user's, in which nobody else can write or read."""
+    """Return True if a path is a folder of the user that nobody else can read or write."""
     try:
         found = path.lstat()
     except OSError:
@@ -27,7 +27,7 @@ def is_own_folder(path: Path) -> bool:
 
 
 def read_own(path: Path) -> bytes | None:
-    """Return the content of a file; None if the file is missing or others could write it."""
+    """Return the content of a file; None if the file is missing or others could have written it."""
     try:
         with os.fdopen(os.open(path, _READ), "rb") as file:
             found = os.fstat(file.fileno())
@@ -42,7 +42,7 @@ def make_private_folder(folder: Path) -> None:
     """Make a folder and its parents for the owner alone; existing folders are unchanged.
 
     Raises:
-        OSError: When it cannot be made.
+        OSError: If the folder cannot be created.
     """
     # Each by itself: mkdir(parents=True) gives its mode to the last one only.
     for place in (*reversed(folder.parents), folder):
@@ -57,7 +57,7 @@ def make_private_file(path: Path) -> None:
     to the files that it makes beside it.
 
     Raises:
-        OSError: When it cannot be made.
+        OSError: If the file cannot be created.
     """
     make_private_folder(path.parent)
     with suppress(FileExistsError):
@@ -68,17 +68,17 @@ def create_private(path: Path) -> BinaryIO:
     """Create a file for its owner alone, and open it for writing.
 
     Raises:
-        FileExistsError: When the name is taken.
+        FileExistsError: If the file exists.
     """
     return os.fdopen(os.open(path, _NEW, 0o600), "wb")
 
 
 def write_own(path: Path, text: str) -> None:
-    """Write a file, whole or not at all; its folder is made where it is missing.
+    """Write a file atomically, creating its folder if needed.
 
     Raises:
-        ConfigurationError: When others can write to the folder.
-        OSError: When it cannot be written.
+        ConfigurationError: If other users can write to the folder.
+        OSError: If the file cannot be written.
     """
     make_private_folder(path.parent)
     if not is_own_folder(path.parent):
@@ -90,10 +90,10 @@ def write_own(path: Path, text: str) -> None:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, whole or not at all; with its folder.
+    """Write a file atomically so that only its owner can read it, creating its folder if needed.
 
     Raises:
-        OSError: When it cannot be written.
+        OSError: If the file cannot be written.
     """
     make_private_folder(path.parent)
     new = path.with_name(f".{path.name}.{secrets.token_hex(8)}")

@@ -1,4 +1,4 @@
-"""Threads for blocking work that may take long and must not delay the end of the process."""
+"""Threads for long blocking work that must not delay the exit of the process."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ T = TypeVar("T")
 
 
 def in_own_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
-    """Call something in a thread that no other work needs.
+    """Run a function in a daemon thread of its own.
 
     Args:
-        function: The function to call, in a copy of this context.
-        name: The thread's.
+        function: The function, called in a copy of the current context.
+        name: The name of the thread.
 
     Returns:
-        Its result, or its failure, which is no news where nobody waits for it.
+        A future with the result or the exception. An exception that nobody awaits is not logged.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()

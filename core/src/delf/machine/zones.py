@@ -19,8 +19,8 @@ class Zone:
     """A time zone.
 
     Args:
-        rule: As POSIX writes it in ``TZ``: ``CET-1CEST,M3.5.0,M10.5.0/3``.
-        name: Its name in the time zone database, where it is known: ``Europe/Madrid``.
+        rule: The rule in the POSIX format of ``TZ``: ``CET-1CEST,M3.5.0,M10.5.0/3``.
+        name: The IANA name, if known: ``Europe/Madrid``.
     """
 
     rule: str
@@ -28,7 +28,7 @@ class Zone:
 
 
 def local_zone() -> Zone:
-    """Return the zone of this machine, or of the variable ``TZ``."""
+    """Return the time zone of ``TZ`` or of this machine."""
     return _zone(os.environ.get("TZ", ""))
 
 
@@ -52,7 +52,7 @@ def _file_of(given: str) -> Path | None:
 
 
 def _rule_in(path: Path) -> str:
-    """Return the rule at the end of a file of the time zone database."""
+    """Return the POSIX rule in the footer of a time zone file."""
     try:
         content = path.read_bytes()
         if not content.startswith(b"TZif") or content[4:5] < b"2":
@@ -68,7 +68,7 @@ def _name_of(path: Path) -> str:
 
 
 def _fixed(seconds: int) -> str:
-    """Return a rule that is the same all year."""
+    """Format a POSIX rule for a fixed offset in seconds."""
     sign = "-" if seconds >= 0 else "+"
     hours, minutes = divmod(abs(seconds) // 60, 60)
     shown = f"{'+' if seconds >= 0 else '-'}{hours:02}{minutes:02}"

@@ -1,1 +1,1 @@
-"""Parts for services over a network: addresses, bodies, pauses, trust of TLS, outages."""
+"""Helpers for network services: addresses, response bodies, retries, TLS and outages."""

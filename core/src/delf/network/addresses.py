@@ -15,7 +15,7 @@ _LAST_32: Final = 0xFFFF_FFFF
 
 
 def is_public(address: Address) -> bool:
-    """Return whether an address is public, without an embedded private address."""
+    """Return True if an IP address, and any IPv4 address embedded in it, is public."""
     if isinstance(address, ipaddress.IPv4Address):
         return address.is_global and not address.is_multicast and address not in _INNER_V4
     embedded = _embedded(address)
@@ -25,7 +25,7 @@ def is_public(address: Address) -> bool:
 
 
 def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """Return the IPv4 address that a packet to this one ends at."""
+    """Return the IPv4 address embedded in an IPv6 address, such as of 6to4 or NAT64; else None."""
     if address in _NAT64:
         return ipaddress.IPv4Address(int(address) & _LAST_32)
     if address.teredo is not None:

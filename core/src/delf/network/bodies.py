@@ -1,4 +1,4 @@
-"""Bodies of HTTP answers, inflated within a limit.
+"""HTTP response bodies, decompressed within a size limit.
 
 A compressed kilobyte may become a megabyte, and a doubly compressed kilobyte a gigabyte, before
 anybody counts bytes. So plugins send :data:`ACCEPTED` only, and read bodies with this module.
@@ -27,7 +27,7 @@ _DEFLATED: Final = 8
 
 
 class BodyError(ValueError):
-    """A body that is not read to its end."""
+    """A response body could not be read to its end."""
 
 
 class BodyTooLargeError(BodyError):
@@ -35,25 +35,25 @@ class BodyTooLargeError(BodyError):
 
 
 class BodyEncodingError(BodyError):
-    """A body has an unrequested or corrupt compression."""
+    """A body is compressed with an encoding that was not requested, or corrupt."""
 
 
 async def read_body(response: httpx.Response, most: int) -> bytes:
-    """Return a whole body.
+    """Read and decompress a whole response body.
 
     Args:
-        response: The answer, whose body was not read.
-        most: The most bytes that it may have, as it came and inflated.
+        response: The response, whose body was not read yet.
+        most: The most bytes of the body, both as received and decompressed.
 
     Raises:
-        BodyTooLargeError: When it has more.
-        BodyEncodingError: When it cannot be inflated.
+        BodyTooLargeError: If the body exceeds the limit.
+        BodyEncodingError: If the body cannot be decompressed.
     """
     return b"".join([piece async for piece in pieces(response, most)])
 
 
 async def pieces(response: httpx.Response, most: int) -> AsyncGenerator[bytes]:
-    """Yield a body while it comes; see :func:`read_body`."""
+    """Yield a response body in decompressed chunks as it arrives; see :func:`read_body`."""
     inflater = Inflater(response.headers, most)
     async for data in response.aiter_raw():
         for turn, piece in enumerate(inflater.feed(data), 1):
@@ -63,14 +63,14 @@ async def pieces(response: httpx.Response, most: int) -> AsyncGenerator[bytes]:
 
 
 class Inflater:
-    """Inflate a body as it arrives, in pieces of at most 64 KiB.
+    """A streaming decompressor with a size limit, in chunks of at most 64 KiB.
 
     Args:
-        headers: Of the answer, as httpx has them.
-        most: The most bytes that the body may have, as it came and inflated.
+        headers: The response headers, as httpx has them.
+        most: The most bytes of the body, both as received and decompressed.
 
     Raises:
-        BodyEncodingError: When it is compressed in another way than :data:`ACCEPTED`.
+        BodyEncodingError: If the encoding is not in :data:`ACCEPTED`.
     """
 
     def __init__(self, headers: Any, most: int) -> None:
@@ -88,14 +88,14 @@ class Inflater:
         self._came = self._made = 0
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Inflate bytes lazily, a piece at a time.
+        """Decompress received bytes, yielding chunks lazily.
 
         Args:
-            data: The next bytes of the body as it came.
+            data: The next bytes of the body as received.
 
         Raises:
-            BodyTooLargeError: When there are too many.
-            BodyEncodingError: When the compression is broken.
+            BodyTooLargeError: If the body exceeds the limit.
+            BodyEncodingError: If the compressed data is corrupt.
         """
         self._came += len(data)
         for piece in self._inflate(data):
@@ -125,7 +125,7 @@ class Inflater:
                 return
 
     def _kind(self, first: int) -> int:
-        """Find the wrapping of the bytes: some servers send ``deflate`` without zlib's head."""
+        """Return the ``wbits`` for zlib: some servers send ``deflate`` without the zlib header."""
         if self._encoding == "gzip":
             return _GZIP
         return zlib.MAX_WBITS if first & _METHOD == _DEFLATED else _RAW

@@ -1,4 +1,4 @@
-"""An HTTP client for services: exchanges within limits, and attempts until an answer stands."""
+"""An HTTP client for services, with size and time limits and retries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _not_ours(record: logging.LogRecord) -> bool:
 
 
 class Reply(NamedTuple):
-    """An answer of a server, read whole."""
+    """A complete HTTP response."""
 
     status: int
     reason: str
@@ -39,14 +39,14 @@ class Reply(NamedTuple):
 
 
 class HttpClient:
-    """Connections to a service, kept between requests of one event loop.
+    """A pool of HTTP connections to a service, for use in one event loop.
 
-    Redirects are not followed, and cookies not kept. Proxies are those of the environment.
+    Redirects are not followed and cookies are not kept. Proxies are read from the environment.
 
     Args:
-        timeout: Seconds for an exchange, from the moment at which it is sent.
-        at_once: The most exchanges at a time; others wait for their turn.
-        agent: The ``User-Agent``.
+        timeout: Seconds for one exchange, counted from sending the request.
+        at_once: The most concurrent exchanges; further ones wait.
+        agent: The ``User-Agent`` header.
     """
 
     def __init__(self, timeout: float, at_once: int, agent: str = "delf") -> None:
@@ -68,21 +68,21 @@ class HttpClient:
         params: Sequence[tuple[str, str]] | None = None,
         more_seconds: float = 0.0,
     ) -> Reply:
-        """Send a request once, and read the whole answer.
+        """Send a request once and read the whole response.
 
         Args:
             method: The HTTP method.
             url: The address.
-            headers: The headers beside those of every request.
-            content: The body.
-            most: The most bytes of the answer, as they came and inflated.
-            params: Added to the query.
-            more_seconds: Seconds beside the timeout, as for a large body.
+            headers: Headers in addition to the client's own.
+            content: The request body.
+            most: The most bytes of the response body, as received and decompressed.
+            params: Parameters to add to the query.
+            more_seconds: Seconds to add to the timeout, such as for a large body.
 
         Raises:
-            httpx.TransportError: When there is no answer, or not in time.
-            httpx.InvalidURL: When the address is none.
-            BodyError: When the body is too large, or cannot be inflated.
+            httpx.TransportError: If no response arrives in time.
+            httpx.InvalidURL: If the address is invalid.
+            BodyError: If the body is too large or cannot be decompressed.
         """
         import httpx
 
@@ -103,7 +103,7 @@ class HttpClient:
             _ours.reset(mark)
 
     async def aclose(self) -> None:
-        """Close all connections. The next request opens new ones."""
+        """Close all connections. A later request opens new connections."""
         client, self._client = self._client, None
         if client is not None and self._loop is asyncio.get_running_loop():
             await client.aclose()
@@ -127,13 +127,13 @@ class HttpClient:
 
 @dataclass(slots=True, kw_only=True)
 class Course:
-    """The attempts of a request so far.
+    """The state of a request's attempts.
 
     Args:
-        attempts: The attempts that ended.
-        failures: Those of them that used up a retry.
-        in_doubt: An attempt was sent, and may have been done, though no good answer came.
-        waited: Seconds that were waited without using up a retry, as for a quota.
+        attempts: Number of finished attempts.
+        failures: Number of attempts that used up a retry.
+        in_doubt: Whether an attempt without a good response may have taken effect.
+        waited: Seconds waited without using up a retry, such as for a quota.
     """
 
     attempts: int = 0
@@ -144,12 +144,12 @@ class Course:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Again:
-    """The wish to send a request again after an answer that refuses.
+    """The decision to send a request again after a response with an error.
 
     Args:
-        seconds: The pause before it.
-        is_failure: Whether it uses up a retry.
-        in_doubt: Whether the request may have been done.
+        seconds: The pause before the next attempt.
+        is_failure: Whether the attempt uses up a retry.
+        in_doubt: Whether the request may have taken effect.
     """
 
     seconds: float
@@ -158,11 +158,11 @@ class Again:
 
 
 class NoAnswerError(Exception):
-    """A request got no answer, and is not sent again.
+    """A request got no response, and no retry is left or safe.
 
     Args:
         error: The last failure.
-        in_doubt: Whether the request may have been done.
+        in_doubt: Whether the request may have taken effect.
     """
 
     def __init__(self, error: Exception, *, in_doubt: bool) -> None:
@@ -171,10 +171,10 @@ class NoAnswerError(Exception):
         self.in_doubt = in_doubt
 
     def reason(self, seconds: float) -> str:
-        """Word the failure.
+        """Describe the failure for an error message.
 
         Args:
-            seconds: The time that the exchange had.
+            seconds: The timeout of the exchange.
         """
         import httpx
 
@@ -184,13 +184,13 @@ class NoAnswerError(Exception):
 
 
 class Attempts(Generic[A]):
-    """Sends a request until an answer stands: again where that is safe and may help.
+    """Sends a request and retries where a retry is safe and may help.
 
     Args:
-        retries: The most failures after which the request is sent again.
-        is_repeatable: Whether sending the request twice is as good as once.
-        again: Looks at an answer; None where the answer stands.
-        sleep: Waits between attempts.
+        retries: The most failures that are followed by another attempt.
+        is_repeatable: Whether the request is idempotent.
+        again: Decides from a response whether to retry; returns None to accept the response.
+        sleep: Awaitable sleep between attempts.
     """
 
     def __init__(
@@ -208,16 +208,16 @@ class Attempts(Generic[A]):
         self.course = Course()
 
     async def answer(self, send: Callable[[], Awaitable[A]]) -> A:
-        """Return the answer that stands.
+        """Send the request until a response is accepted, and return that response.
 
-        A request that reached nobody is sent again whatever it does; one whose answer was lost
-        only if it is repeatable.
+        A request that did not reach the server is always retried; a request whose response was lost
+        is retried only if it is repeatable.
 
         Args:
             send: Sends the request once.
 
         Raises:
-            NoAnswerError: When no answer came.
+            NoAnswerError: If no attempt got a response.
         """
         import httpx
 

@@ -1,4 +1,4 @@
-"""Warnings of outages: one at the beginning, and one with a count at the end."""
+"""Log messages about outages: one warning at the start, and one with a count at the end."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from weakref import WeakValueDictionary
 
 _telling: WeakValueDictionary[str, Outage] = WeakValueDictionary()
-"""For each service the outage that reports it, while the owner of the outage exists."""
+"""The outage that logs for each service, held weakly."""
 
 
 class Outage:
-    """Warn at the first failure, count the others, and report the count at recovery.
+    """Logs the first failure of a service, and the number of failures at recovery.
 
-    Several parts of a process may need one service, such as a database. One of them reports the
-    outage; the failures of the others are added to its count.
+    Several parts of a process may share a service, such as a database. One of them logs the outage;
+    failures of the others are added to its count.
 
     Args:
-        log: Where to.
-        what: What does not work meanwhile, as a sentence without its end.
-        of: The thing that is away, where others need it, too.
+        log: The logger.
+        what: What does not work during the outage, as a sentence without a full stop.
+        of: The service, if other parts of the process share it.
     """
 
     def __init__(self, log: logging.Logger, what: str, of: str | None = None) -> None:
@@ -45,7 +45,7 @@ class Outage:
             self.over()
 
     def failed(self, error: BaseException) -> None:
-        """Record a failure."""
+        """Record a failure, and log a warning if it is the first."""
         self.failures += 1
         begins, teller = self.failures == 1, self
         if begins:
@@ -57,7 +57,7 @@ class Outage:
         self._log.log(level, "%s (failure %d): %s", self._what, self.failures, error)
 
     def over(self) -> None:
-        """Record a success; report the end of an outage."""
+        """Record a success, and log the end of an outage if there was one."""
         if not self.failures:
             return
         seconds = time.monotonic() - self._since

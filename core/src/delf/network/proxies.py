@@ -1,4 +1,4 @@
-"""Proxies of the environment, which all HTTP clients read in this one way.
+"""HTTP proxies from the environment, read in the same way for all HTTP clients.
 
 ``HTTP_PROXY``, ``HTTPS_PROXY`` and ``ALL_PROXY`` name proxies, in capitals or not. ``NO_PROXY``
 lists hosts that need none, as curl reads it: names with the names below them, addresses, networks
@@ -30,28 +30,28 @@ class Proxy:
     """A proxy.
 
     Args:
-        variable: The variable that names it.
-        url: Its address, with a login where it needs one.
+        variable: The environment variable with the proxy's address.
+        url: The address, with credentials if needed.
     """
 
     variable: str
     url: str
 
     def __str__(self) -> str:
-        """Return the variable and the address without a login."""
+        """Return the variable and the address without credentials."""
         shown = _LOGIN.sub(lambda found: found[1] or "", self.url).partition("/?")[0].rstrip("/")
         return f"the proxy of {self.variable} ({shown})"
 
     def checked(self, socks: str | None = "socksio", package: str = "httpx[socks]") -> str:
-        """Return its address.
+        """Return the proxy's address after checking that the client supports it.
 
         Args:
             socks: The module that a client needs for SOCKS; None for a client without SOCKS.
             package: The package with that module.
 
         Raises:
-            ConfigurationError: When it is not an address of a proxy, or not for this client.
-            OptionalDependencyError: When it speaks SOCKS, and the module is missing.
+            ConfigurationError: If the address is not a proxy's, or this client does not support it.
+            OptionalDependencyError: If a SOCKS proxy needs a package that is not installed.
         """
         url = self.url if "://" in self.url else f"http://{self.url}"
         try:
@@ -77,11 +77,11 @@ class Proxy:
 
 
 class Proxies:
-    """The proxies of the environment as it is now.
+    """The proxies of the environment at the time of construction.
 
     Args:
-        environ: Names in small letters without ``_proxy``, as of :func:`urllib.request.getproxies`;
-            the environment's, or the system's, when None.
+        environ: Proxies by scheme, as of :func:`urllib.request.getproxies`; read from the
+            environment or the system when None.
     """
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
@@ -95,11 +95,11 @@ class Proxies:
         }
 
     def __bool__(self) -> bool:
-        """Return True if there is any."""
+        """Return True if any proxy is configured."""
         return bool(self._named)
 
     def of(self, url: str) -> Proxy | None:
-        """Find the proxy that requests for an address go through; None where they need none."""
+        """Return the proxy for a URL; None for a direct connection."""
         if not self._named:
             return None
         parts = urlsplit(url)
@@ -119,7 +119,7 @@ class Proxies:
 
 
 def proxy_for(url: str) -> Proxy | None:
-    """Find the proxy of the environment for an address; None where it needs none."""
+    """Return the environment's proxy for a URL; None for a direct connection."""
     return Proxies().of(url)
 
 
@@ -132,7 +132,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _means(entry: str, host: str, address: Any, port: int) -> bool:
-    """Return whether an entry of ``NO_PROXY`` is about a host."""
+    """Return True if an entry of ``NO_PROXY`` matches a host and port."""
     if entry == "*":
         return True
     if "/" in entry or (entry.count(":") > 1 and not entry.startswith("[")):
@@ -158,7 +158,7 @@ def _is_within(entry: str, address: Any) -> bool:
 
 
 class _Choice:
-    """Transports of an HTTP library, one for each proxy, made when they are first needed."""
+    """Lazily created transports of an HTTP library, one for each proxy."""
 
     def __init__(self, library: Any, kind: str, options: Mapping[str, Any]) -> None:
         self._library = library
@@ -176,7 +176,7 @@ class _Choice:
 
 
 def _named(error: Any, proxy: Proxy, request: Any) -> Exception:
-    """Make the same error with the name of the proxy."""
+    """Copy a transport error with the name of the proxy added to its message."""
     return cast("Exception", type(error)(f"{error} (by {proxy})", request=request))
 
 
@@ -225,15 +225,15 @@ class _Transport(_Choice):
 
 
 def async_transport(library: Any, **options: Any) -> Any:
-    """Make the transport of an ``AsyncClient``, which chooses the proxy of each request.
+    """Make a transport for ``AsyncClient`` that chooses the proxy for each request.
 
     Args:
         library: httpx, or a module with the same classes.
-        options: Those of its ``AsyncHTTPTransport``, such as ``verify`` and ``limits``.
+        options: Options of the library's ``AsyncHTTPTransport``, such as ``verify`` and ``limits``.
     """
     return _AsyncTransport(library, "AsyncHTTPTransport", options)
 
 
 def transport(library: Any, **options: Any) -> Any:
-    """Make the transport of a ``Client``, as :func:`async_transport`."""
+    """Make a transport for ``Client``; the sync version of :func:`async_transport`."""
     return _Transport(library, "HTTPTransport", options)

@@ -1,4 +1,4 @@
-"""The times at which a request is sent again: the server's wish, or growing pauses."""
+"""Delays between attempts of a request: ``Retry-After`` or exponential back-off."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds of a ``Retry-After`` header, or None without a usable header.
 
     Args:
-        headers: Of an answer, with names in small letters or of any case.
+        headers: The response headers, with lower-case or case-insensitive names.
     """
     header = headers.get("retry-after", "").strip()
     # Seconds, or a date: RFC 9110 allows both.
@@ -28,11 +28,11 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def pause(attempt: int, longest: float = 32.0) -> float:
-    """Return the back-off before another attempt: longer each time, with jitter.
+    """Return the back-off in seconds before the next attempt, growing and with jitter.
 
     Args:
-        attempt: How many attempts came before, from 0.
-        longest: The longest pause, before it is spread by a quarter.
+        attempt: Number of previous attempts.
+        longest: The upper limit in seconds, before jitter of a quarter is applied.
     """
     spread = 0.75 + random.random() / 2  # noqa: S311 - no secret
     return min(FIRST_PAUSE * 2.0 ** min(attempt, 60), longest) * spread

@@ -1,4 +1,4 @@
-"""Trust of TLS connections: read once, because reading takes longer than most requests."""
+"""The TLS context for HTTP clients, loaded once because loading takes longer than most requests."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
 
 class CertificatesError(OSError):
-    """``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` names a place without certificates."""
+    """``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` names a path without certificates."""
 
 
 def trusted() -> ssl.SSLContext:
     """Return httpx's default TLS context, shared by all clients; never change it.
 
     Raises:
-        CertificatesError: Naming the variable.
+        CertificatesError: If a variable names a path without certificates.
     """
     return _trusted(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")))
 

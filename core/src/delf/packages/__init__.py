@@ -1,1 +1,1 @@
-"""Installed packages: delf's own, and another project's of the same name."""
+"""Installed packages: delf's own, and an unrelated PyPI project named ``delf``."""

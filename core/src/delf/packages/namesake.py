@@ -1,4 +1,4 @@
-"""Another project's distribution ``delf``: installed here, too, it takes the command ``delf``."""
+"""Detection of the unrelated distribution ``delf``, which would take over the command ``delf``."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ MENDED_BY: Final = (
 
 
 def is_beside(file: str) -> bool:
-    """Return whether the other package is installed in the folder of this one.
+    """Return True if the unrelated package ``delf`` is installed in the same folder.
 
-    Only names are compared, because this runs at each ``import delf``.
+    Only file names are compared, because the check runs at each ``import delf``.
 
     Args:
         file: The ``__init__.py`` of this package.

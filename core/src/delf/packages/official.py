@@ -1,4 +1,4 @@
-"""delf's own packages: the capabilities of each, and how to install a package.
+"""delf's own packages: the capabilities of each package, and its install command.
 
 Code names no plugin: ``official.json`` does, and delf suggests no other name for installation. The
 first package of a kind is the default.
@@ -24,7 +24,7 @@ def _table() -> dict[str, dict[str, str]]:
 
 
 def packages(kind: str) -> dict[str, str]:
-    """Return the packages that bring a kind, by name.
+    """Return the packages that provide capabilities of a kind, by capability name.
 
     Args:
         kind: A kind of spec; ``installer`` for the command
@@ -35,23 +35,23 @@ def packages(kind: str) -> dict[str, str]:
 
 
 def package_of(kind: str, name: str) -> str | None:
-    """Return the package that brings an official name, or None where it is not one."""
+    """Return the package that provides an official name; None for other names."""
     return packages(kind).get(name)
 
 
 def package_bringing(name: str) -> str | None:
-    """Return the package that brings a capability or a public name of any kind."""
+    """Return the package that provides a capability or public name of any kind."""
     kinds = (kind for kind in _table() if kind not in (_MODELS, "installer", "library"))
     return next(filter(None, (package_of(kind, name) for kind in kinds)), None)
 
 
 def usual(kind: str) -> str:
-    """Return the name of a kind that most people want."""
+    """Return the recommended name of a kind, which is the first one listed."""
     return next(iter(packages(kind)))
 
 
 def usual_model(model: str) -> str:
-    """Return the name of the kind of model that most people want for a model."""
+    """Return the recommended model client for a model."""
     from fnmatch import fnmatchcase
 
     names = _table()[_MODELS]
@@ -59,13 +59,13 @@ def usual_model(model: str) -> str:
 
 
 def kind_named_by(model: str) -> tuple[str, str] | None:
-    """Return the pattern and the kind of a model whose prefix, as ``word:``, names one kind.
+    """Return the pattern and the kind if a model's prefix, such as ``word:``, belongs to one kind.
 
     Args:
         model: The model's name.
 
     Returns:
-        None for a name that several kinds may serve.
+        None if no kind or several kinds match.
     """
     prefix = f"{model.partition(':')[0]}:*"
     kind = _table()[_MODELS].get(prefix) if ":" in model else None
@@ -73,13 +73,13 @@ def kind_named_by(model: str) -> tuple[str, str] | None:
 
 
 def all_packages() -> frozenset[str]:
-    """Return the names of all packages that are delf's own, but for the core's."""
+    """Return the names of all delf packages except the core."""
     kinds = (names for kind, names in _table().items() if kind != _MODELS)
     return frozenset(package for names in kinds for package in names.values())
 
 
 def module_of(package: str) -> str:
-    """Return the module that an official package is imported by."""
+    """Return the module name of an official package."""
     name = package.removeprefix(PLUGIN_PREFIX).removeprefix("delf-")
     return f"delf_{name.replace('-', '_')}"
 
@@ -87,8 +87,8 @@ def module_of(package: str) -> str:
 def how_to_install(package: str) -> str:
     """Return the command that installs a package.
 
-    An index has none of delf's own. So the installer takes these from the clone, and pip takes them
-    from `dist`, the folder of wheels that `make dist` builds.
+    delf's packages are not on PyPI: the installer takes them from the clone, and pip from `dist`,
+    the folder of wheels that `make dist` builds.
     """
     from importlib.util import find_spec
     from shlex import quote

@@ -48,7 +48,7 @@ _CHOOSE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A spec and its plugin."""
+    """A spec together with the plugin that offers it."""
 
     spec: Spec
     plugin: Candidate
@@ -57,7 +57,7 @@ class Offer:
 class Catalog:
     """All specs of all loaded plugins, by kind and name, and the records of all plugins.
 
-    :class:`~delf.plugins.host.PluginHost` says more of its methods.
+    See :class:`~delf.plugins.host.PluginHost`, which has the public methods.
 
     Args:
         loaded: The results of loading, in any order.

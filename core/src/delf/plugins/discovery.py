@@ -37,8 +37,8 @@ class Candidate:
         keywords: Its keywords.
         exports: Names that ``from delf import NAME`` gives, each with its ``module:attribute``.
         plugin: The plugin itself, where it was given in code.
-        problem: Why the metadata cannot be used, if so.
-        blocked: What blocked the plugin, if anything.
+        problem: The defect of the metadata, if any.
+        blocked: The setting that blocked the plugin, if any.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Candidate:
 
     @property
     def origin(self) -> str:
-        """Name its origin for messages: distribution and version."""
+        """The distribution and version, for messages."""
         if self.distribution is None:
             return f"plugin {self.name!r} given in code"
         return f"{self.distribution} {self.version}" if self.version else self.distribution
@@ -104,7 +104,7 @@ def in_code(plugins: Iterable[tuple[str, object]]) -> Iterator[Candidate]:
 
 
 def from_file(path: str) -> tuple[str, object]:
-    """Return a plugin in one file, which is not installed: its name and its module.
+    """Import a plugin from a single file that is not installed; return its name and module.
 
     The module is called as the file, so ``factory="tickets:Tickets"`` names what is in
     ``tickets.py``.
@@ -113,7 +113,7 @@ def from_file(path: str) -> tuple[str, object]:
         path: The file.
 
     Raises:
-        PluginError: When it cannot be imported.
+        PluginError: If the file cannot be imported.
     """
     from importlib import util
 
@@ -138,7 +138,7 @@ def from_file(path: str) -> tuple[str, object]:
 
 
 def normalise(name: str) -> str:
-    """Return a distribution's name in the form that compares equal however it is spelled."""
+    """Normalise a distribution's name for comparison."""
     return _SEPARATORS.sub("-", name).lower()
 
 

@@ -1,4 +1,4 @@
-"""Makes the object behind a spec with the options that the user set for its plugin."""
+"""Construction of the object behind a spec, with the options of its plugin."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def make(
         host: The host of the spec.
         spec: The spec.
         options: Options by plugin name, from ``[plugins.NAME]``.
-        offered: Given where the factory has a parameter of that name.
-        more: Options from elsewhere, which win.
+        offered: Values passed only if the factory has parameters of these names.
+        more: Options that override the others.
 
     Raises:
-        ConfigurationError: For an option that the factory does not take or that does not fit its
-            type, and for an object that lacks what its kind must have.
-        PluginError: When the factory cannot be imported.
+        ConfigurationError: For an unknown or mistyped option, or if the made object does not
+            satisfy the protocol of its kind.
+        PluginError: If the factory cannot be imported.
     """
     factory = host.resolve(spec)
     given = fitting_options(host, spec, options.get(host.plugin_of(spec) or spec.name, {}))
@@ -54,7 +54,7 @@ def make(
 
 
 def fitting_options(host: PluginHost, spec: Spec, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return options as the types that a factory declares.
+    """Convert options to the types that a factory declares.
 
     Args:
         host: The host of the spec.
@@ -64,7 +64,7 @@ def fitting_options(host: PluginHost, spec: Spec, given: Mapping[str, Any]) -> M
     Raises:
         ConfigurationError: If the factory does not take an option, or a value does not fit its
             type.
-        PluginError: When the factory cannot be imported.
+        PluginError: If the factory cannot be imported.
     """
     factory, place = host.resolve(spec), _place(host, spec)
     signature = inspect.signature(factory)
@@ -110,7 +110,7 @@ def check_options(host: PluginHost, plugin: str, given: Mapping[str, Any]) -> No
 
 
 def _check_settings(settings: type[PluginSettings], given: Mapping[str, Any], place: str) -> None:
-    """Refuse what does not fit; others may be missing, which the environment may hold elsewhere."""
+    """Refuse values of the wrong type; missing ones may come from the environment."""
     try:
         settings(**given)
     except ValidationError as error:

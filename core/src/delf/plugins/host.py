@@ -200,7 +200,7 @@ class PluginHost:
             spec: A spec of this host.
 
         Raises:
-            PluginError: When it cannot be imported, naming the plugin.
+            PluginError: If the object cannot be imported, naming the plugin.
             DelfError: If the plugin raised it to explain why it cannot be used.
         """
         with self._lock:

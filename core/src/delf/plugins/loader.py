@@ -31,11 +31,11 @@ _PROJECT: Final = "delf"
 
 
 class _BadPluginError(Exception):
-    """A plugin violates the rules of hookspecs; the message has the violation."""
+    """A plugin violates the rules of ``hookspecs``; the message says which."""
 
 
 class _Manager(pluggy.PluginManager):
-    """Looks for hooks among a module's functions only, which is most of a registration's time."""
+    """A pluggy manager that looks for hooks only among a module's functions, which is quicker."""
 
     def parse_hookimpl_opts(self, plugin: Any, name: str) -> pluggy.HookimplOpts | None:
         if isinstance(plugin, ModuleType) and not inspect.isfunction(vars(plugin).get(name)):
@@ -88,9 +88,10 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
 
 
 def unfit(candidate: Candidate) -> tuple[State, str] | None:
-    """Return why a plugin is not imported: blocked, broken, or of another plugin API.
+    """Return the state and reason if a plugin must not be imported; else None.
 
-    The installer checks the plugin's required packages, including delf's version.
+    A plugin is unfit if it is blocked, broken or written for another plugin API. The installer, not
+    this function, checks the plugin's required packages.
     """
     if candidate.blocked is not None:
         return "disabled", candidate.blocked
@@ -175,7 +176,7 @@ def _ask(hook: str, function: Any) -> list[Spec]:
 
 
 def _checked(hook: str, expected: type[Spec], item: object) -> Spec:
-    """Return the item as a spec; dataclasses do not check types themselves."""
+    """Return the item if it is a spec with fields of the declared types; raise otherwise."""
     if not isinstance(item, expected):
         given = item.__name__ if isinstance(item, type) else type(item).__name__
         raise _BadPluginError(f"{hook} returned a {given}, not a {expected.__name__}")

@@ -22,11 +22,11 @@ class PluginRecord:
 
     Args:
         plugin: The plugin as its distribution describes it.
-        state: Whether it can be used.
+        state: Whether the plugin can be used.
         reason: Why the state is not ``loaded``.
         specs: The specs that the plugin offers.
         warnings: Warnings for the plugin's author.
-        load_ms: How long its import and hooks took; 0 when it was not imported.
+        load_ms: Milliseconds that its import and hooks took; 0 if it was not imported.
     """
 
     plugin: Candidate

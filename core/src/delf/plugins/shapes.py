@@ -1,4 +1,4 @@
-"""Compare the objects of plugins with the protocols that their kinds declare."""
+"""Checks of plugin objects against the protocols that their kinds declare."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def need(given: object, wanted: type, who: str) -> None:
         who: The plugin, for the message.
 
     Raises:
-        PluginError: When it is another thing.
+        PluginError: If the object is not of the type.
     """
     if isinstance(given, wanted):
         return
@@ -92,11 +92,11 @@ def has(made: object, name: str) -> bool:
 
 
 def faults(kind: str, made: object) -> Iterator[str]:
-    """Explain why an object cannot be of a kind: members missing, or not async.
+    """Yield the reasons that an object does not satisfy the protocol of a kind.
 
     Args:
         kind: As in :attr:`delf.specs.Spec.kind`.
-        made: The object, or the class of such.
+        made: The object, or its class.
     """
     protocol = protocol_of(kind)
     if protocol is None:
@@ -109,11 +109,11 @@ def faults(kind: str, made: object) -> Iterator[str]:
 
 
 def not_as_declared(protocol: type, made: object) -> Iterator[str]:
-    """Yield methods that are async in place of a plain method, or plain in place of async.
+    """Yield methods that are async although the protocol's are plain, or the other way round.
 
     Args:
         protocol: The protocol that declares the methods; missing methods are ignored.
-        made: The object, or the class of such.
+        made: The object, or its class.
     """
     owner = made if isinstance(made, type) else type(made)
     for name in members(protocol):

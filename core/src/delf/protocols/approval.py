@@ -21,13 +21,13 @@ def _check_reason(kind: str, reason: object) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approved:
-    """Yes; perhaps also for calls that come later.
+    """A decision that a call may be made, and perhaps later calls, too.
 
     Args:
-        remember: For how long they pass without a question: in this ``task``, or
+        remember: How long later calls pass without a question: for this ``task``, or
             ``until_revoked``.
-        covers: With ``remember``: only a ``call`` with the same arguments, defaults spelled out or
-            not, or the ``action`` with any arguments.
+        covers: With ``remember``, the calls that pass: a ``call`` with the same arguments (defaults
+            may be spelled out), or the ``action`` with any arguments.
         reason: A note for the journal.
     """
 
@@ -43,7 +43,7 @@ class Approved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edited:
-    """Approval with changed arguments, which pass the gate again."""
+    """Approval of the call with changed arguments, which are checked again."""
 
     arguments: Mapping[str, Any]
 
@@ -57,11 +57,12 @@ class Edited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
-    """No, and why.
+    """A decision that a call must not be made.
 
     Args:
-        reason: A text for the script and the model that writes another script. Without a person's
-            reason no other script is written, because it could only ask the same again.
+        reason: A text for the script and the model, which may write another script. Without a
+            person's reason the model writes no other script, because it could only ask the same
+            again.
     """
 
     reason: str = NO_REASON
@@ -85,7 +86,7 @@ class AlreadyDone:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
-    """No answer in time; counts as a rejection."""
+    """The request expired without an answer; counts as a rejection."""
 
     after_seconds: float
 
@@ -95,10 +96,10 @@ class Decider:
     """The person who decides a request.
 
     Args:
-        name: Their name; of the local user, the way by which they decide.
-        key: The owner of their tasks, as a server has it; None for the local user.
+        name: The person's name; for the local user, the channel.
+        key: The owner name of the person's tasks on a server; None for the local user.
         teams: Their teams.
-        via: Where they decided, as ``page, 203.0.113.9`` or ``mail``.
+        via: The channel and address of the decision, such as ``page, 203.0.113.9`` or ``mail``.
     """
 
     name: str = "agent"
@@ -112,7 +113,7 @@ Decision = Approved | Edited | Rejected | AlreadyDone | Expired
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecidedBy:
-    """A decision with its person, from a channel that knows people."""
+    """A decision and the person who made it, from a channel that identifies people."""
 
     decision: Decision
     who: Decider
@@ -123,21 +124,21 @@ class RememberedDecision:
     """An approval for later calls without a question, until it is revoked or its task ends.
 
     Args:
-        request_id: The request that was approved, which names the decision.
+        request_id: The approved request, whose id identifies the decision.
         task_id: Its task.
         action: The action that was called.
-        arguments: With what a call passes; None where any arguments do.
-        digest: Of such a call.
-        action_digest: Of the action as it was then.
+        arguments: The arguments with which a call passes; None for any arguments.
+        digest: The digest of a call with these arguments.
+        action_digest: The digest of the action at the time of the decision.
         worker: The worker of the child task that asked, if any.
-        has_reason: Whether the connection itself wanted a person to be asked.
+        has_reason: Whether the connection itself required approval.
         by: The person who approved.
         key: The owner of the later tasks that the approval holds for; None for the local user.
-        project: The folder of their project; None where it is for its own task only.
-        at: When, as Unix time.
+        project: The folder of the project; None for a decision that holds only for its own task.
+        at: The Unix time of the decision.
         files_digest: The content of the files that a call with these arguments names.
-        flow_rules: The data flows that were shown and approved, for the action with any arguments;
-            in the form of the agent's setting of that name.
+        flow_rules: With any arguments, the data flows that the approver was shown, in the format of
+            :func:`flow_between`.
     """
 
     request_id: str
@@ -194,10 +195,10 @@ class RememberedDecision:
         return cls.of(asked, approved, by=decided.by, at=decided.at, **where)
 
     def covers(self, request: ApprovalRequest) -> bool:
-        """Return whether a call is covered; the caller checks the task.
+        """Return True if the decision covers a call; the caller checks the task.
 
-        A decision for any arguments covers a check of the connection only if that check was
-        approved.
+        A call that the connection itself wants approved is covered by a decision for any arguments
+        only if that decision approved such a call.
         """
         same = (self.action, self.action_digest, self.worker)
         if same != (request.action, request.action_digest, request.worker):
@@ -212,16 +213,16 @@ def flow_between(source: str, path: str, action: str, argument: str) -> tuple[st
 
     Args:
         source: The action with that result.
-        path: Where in the result, as ``[3].sender``.
-        action: The action that is called.
-        argument: Where in its arguments, as ``to[0]``.
+        path: The path in the result, such as ``[3].sender``.
+        action: The called action.
+        argument: The path in the arguments, such as ``to[0]``.
     """
     names = [part for part in re.split(r"[.\[\]]+|\d+", path) if part]
     return ".".join([source, *names]), f"{action}.{re.split(r'[.[]', argument, maxsplit=1)[0]}"
 
 
 def _flows_of(asked: ApprovalRequest) -> tuple[str, ...]:
-    """Return the flows of others' words that a request showed, as rules."""
+    """Return the data flows from other authors' words that a request showed."""
     found: list[str] = []
     for argument, origin in asked.origins.items():
         if asked.flow and origin["kind"] == "result" and origin["trust"] == "outside":
@@ -233,10 +234,10 @@ def _flows_of(asked: ApprovalRequest) -> tuple[str, ...]:
 
 @runtime_checkable
 class SupportsPresence(Protocol):
-    """A channel that knows in advance whether anybody can be asked."""
+    """A channel that knows in advance whether a person can answer."""
 
     def can_ask(self) -> bool:
-        """Return whether somebody could answer now, as far as is known without asking."""
+        """Return True if a person could answer now, as far as is known without asking."""
         ...
 
 

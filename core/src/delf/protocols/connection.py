@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @runtime_checkable
 class ConnectionLike(Protocol):
-    """The engine's view of a connection, as :class:`delf.tools.connection.Connection` has it.
+    """The members of a connection that the engine uses.
 
     ``is_function`` says that the connection's only action is called by the connection's own
     name, as ``add(1, 2)``, which is what a ``@tool`` function is.
@@ -57,7 +57,7 @@ class FinishedTask:
 
     Args:
         task: The user's task, in words.
-        ask: Asks the agent's light model. It costs the agent's budget and no task's.
+        ask: Asks the agent's light model; the cost counts against the agent's budget, not a task's.
     """
 
     task: str
@@ -87,7 +87,7 @@ class SupportsPluginContext(Protocol):
         """Use these from now on. Called as the agent starts, before any action.
 
         Args:
-            context: The agent's.
+            context: The context of the agent.
         """
         ...
 
@@ -97,13 +97,13 @@ class SupportsRenewal(Protocol):
     """A connection whose actions may change while an agent uses it."""
 
     def is_stale(self) -> bool:
-        """Return whether ``actions()`` may give others than last time; asked before each task."""
+        """Return True if ``actions()`` may have changed; called before each task."""
         ...
 
 
 @runtime_checkable
 class SupportsNotices(Protocol):
-    """A connection with notices for the user, such as an action that was left out."""
+    """A connection with notices for the user, for example about an omitted action."""
 
     def notices(self) -> Sequence[str]:
         """Return notices for its user, a line each; asked after ``actions()``, for each task."""
@@ -112,7 +112,7 @@ class SupportsNotices(Protocol):
 
 @runtime_checkable
 class SupportsClose(Protocol):
-    """An object that holds resources, and can be used again after it was closed."""
+    """An object that holds resources and can be used again after closing."""
 
     async def aclose(self) -> None:
         """Release all resources. Idempotent."""
@@ -127,7 +127,7 @@ class ProposedCall:
         action: The action's name, as ``send``.
         arguments: The validated arguments that the script gave; defaults are not among them.
         description: The script's own ``desc=``, if any.
-        context: The task behind the call, to be looked at.
+        context: The context of the task, for reading only.
     """
 
     action: str
@@ -162,17 +162,17 @@ class _Shown:
         return hashlib.sha256(dumps(shown)).hexdigest()
 
     def asking(self, reason: str) -> NeedsApproval:
-        """Return a copy that asks a person, with a reason."""
+        """Return a copy that requires approval for a reason."""
         shown: dict[str, Any] = {item.name: getattr(self, item.name) for item in fields(_Shown)}
         return NeedsApproval(reason=reason, **shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowed(_Shown):
-    """The connection has nothing to add: ``confirm`` decides whether a person is asked.
+    """The verdict that the connection has no objection; ``confirm`` still decides about approval.
 
     Args:
-        preview: The text for a person, if one is asked for another reason.
+        preview: The effect of the call, shown if approval is required for another reason.
         basis: The state that the preview was made from.
         files: The files that the call would send or read.
     """
@@ -183,7 +183,7 @@ class NeedsApproval(_Shown):
     """The verdict that a person must be asked, whatever ``confirm`` says.
 
     Args:
-        reason: Why, in one line.
+        reason: The reason in one line.
         preview: The effect of the call.
         basis: The state that the preview was made from.
         files: The files that the call would send or read.
@@ -228,11 +228,11 @@ class SecretsKeeper(Protocol):
     """A redactor that removes secrets from everything that leaves an agent."""
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:
-        """Take these out, too, from now on. May be called in any thread.
+        """Redact these secrets from now on. Thread-safe.
 
         Args:
-            source: The owner of the secrets, whose earlier secrets they replace.
-            secrets: The secrets as they are.
+            source: The owner of the secrets; these replace the owner's earlier secrets.
+            secrets: The secrets in plain text.
         """
         ...
 
@@ -256,15 +256,15 @@ class SetupAsk(Protocol):
     async def __call__(
         self, messages: Sequence[Message], llm: str | LLMConfig | None = None
     ) -> ModelReply:
-        """The model's answer.
+        """Return the model's answer.
 
         Args:
             messages: The conversation.
             llm: The model; the agent's light one when None.
 
         Raises:
-            BudgetExceededError: When the agent's budget is used up.
-            DelfError: When the model failed for good.
+            BudgetExceededError: If the agent's budget is exhausted.
+            DelfError: If the model call failed after retries.
         """
         ...
 
@@ -288,6 +288,6 @@ class SupportsSetup(ConnectionLike, Protocol):
             ask: Asks a model.
 
         Returns:
-            Whether the actions are others now, and are to be loaded again.
+            Whether the actions changed and must be loaded again.
         """
         ...

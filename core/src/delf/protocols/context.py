@@ -45,18 +45,17 @@ class PluginContext:
     :meth:`~delf.protocols.connection.SupportsPluginContext.use_context`.
 
     Args:
-        data_dir: Where data that outlive the agent belong, the user's data folder unless it is
-            given; it may have to be made.
-        namespace: Which of the user's memories is meant.
+        data_dir: The folder for persistent data, by default the user's data folder; it may not
+            exist yet.
+        namespace: The namespace of memories to use.
         environ: Where keys are looked up: the process's environment over ``.env``.
         providers: Keys given in code, by provider.
-        api_key_for: Keys by the address that they are for.
-        spellings: Gives every way to write a model's name, in small letters.
-        embedder: Gives the embedder of a name, the agent's own for None; everybody who asks
-            for one name gets the same object. Raises ``PluginError`` when there is none.
-        conversations: Opens the journal that keeps conversations: the agent's own for None, or one
-            by its file or URL. The caller closes the journal. Raises ``PluginError`` without a
-            journal.
+        api_key_for: Keys by the address to which they may be sent.
+        spellings: Returns all spellings of a model's name, in lower case.
+        embedder: Returns the shared embedder of a name, or the agent's own for None; raises
+            ``PluginError`` if no plugin provides it.
+        conversations: Opens the journal for conversations: the agent's own for None, else by file
+            or URL. The caller closes the journal. Raises ``PluginError`` if there is none.
     """
 
     data_dir: Path = field(default_factory=_data_dir)

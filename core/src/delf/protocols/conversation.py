@@ -19,9 +19,9 @@ class ChatMessage:
         role: The author.
         content: The text.
         at: Unix time in seconds.
-        task_id: The task that it belongs to.
-        position: Its number in the conversation, from 1; 0 until it is kept.
-        trust: Of an answer: ``own`` if its task had read nothing that others wrote. The user's own
+        task_id: The task that the message belongs to.
+        position: Its number in the conversation, from 1; 0 until it is stored.
+        trust: For an answer: ``own`` if its task had read nothing that others wrote; the user's
             text is always ``own``.
     """
 
@@ -95,7 +95,7 @@ class ConversationStore(Protocol):
 
         Args:
             conversation: Its id.
-            limit: How many messages at the most; what this costs depends on it alone.
+            limit: The most messages to load; older messages add no cost.
         """
         ...
 
@@ -134,21 +134,21 @@ class ConversationStore(Protocol):
     async def prune(
         self, before: float | None, keep: int = 0, *, dry_run: bool = False
     ) -> Sequence[ConversationRecord]:
-        """Remove conversations as ``clear`` does; return their ids, the oldest first.
+        """Remove conversations as :meth:`clear` does; return the removed ones, oldest first.
 
         A conversation with a new message meanwhile stays. The remains of conversations that were
         removed a day ago are deleted; then their positions begin again.
 
         Args:
             before: Only conversations without a message since this Unix time; all when None.
-            keep: How many of the newest stay in any case.
-            dry_run: Only say which.
+            keep: The number of newest conversations to keep in any case.
+            dry_run: Return the conversations without removing them.
         """
         ...
 
 
 Summarise = Callable[["LLMConfig | None", str], Awaitable[str]]
-"""A function that asks a model, the agent's quick model for None; the cost is the task's."""
+"""A function that asks a model (the agent's quick model for None) at the task's cost."""
 
 Warn = Callable[[str], Awaitable[None]]
 """Records a warning."""
@@ -171,7 +171,7 @@ class History:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptVariables:
-    """Variables that a task left for the next task of a conversation.
+    """Variables of a finished task, kept for the next task of the conversation.
 
     Args:
         values: Plain data, by name.
@@ -208,7 +208,7 @@ class TaskConversation(Protocol):
             answer: The result.
             task_id: The task.
             trust: ``own`` if the task had read nothing that others wrote, earlier turns included.
-            again: Whether the task was resumed, so that it may have been added already.
+            again: Whether the task was resumed, so its messages may already be stored.
         """
         ...
 

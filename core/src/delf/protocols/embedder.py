@@ -33,7 +33,7 @@ class Embedder(Protocol):
 
     @property
     def model(self) -> str:
-        """Names the model: vectors of another model cannot be compared with its own."""
+        """The model's name: vectors of different models cannot be compared."""
         ...
 
     @property
@@ -47,7 +47,7 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
-        """Return a normalised vector for each text, whose dot product is the similarity.
+        """Embed texts as normalised vectors, whose dot product is the similarity.
 
         The zero vector stands for an empty text.
 
@@ -56,7 +56,7 @@ class Embedder(Protocol):
             kind: Whether the texts look for others or are to be found.
 
         Raises:
-            DelfError: When the model cannot be loaded or does not answer.
+            DelfError: If the model cannot be loaded or does not answer.
         """
         ...
 
@@ -67,7 +67,7 @@ class SupportsLoading(Protocol):
 
     @property
     def is_loaded(self) -> bool:
-        """True once ``embed`` computes at once, or fails at once."""
+        """True if ``embed`` returns or raises without loading the model first."""
         ...
 
     async def load(self) -> None:
@@ -86,9 +86,9 @@ class SupportsCheck(Protocol):
     """An embedder that can report whether it is usable."""
 
     async def check(self) -> None:
-        """Check the requirements, without loading the model or a network request.
+        """Check the requirements without loading the model or sending a request.
 
         Raises:
-            DelfError: When it could not be used, with what to do about it.
+            DelfError: If the embedder cannot be used, with a hint.
         """
         ...

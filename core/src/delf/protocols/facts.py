@@ -26,16 +26,16 @@ from delf.terminal import hidden_characters, visible
 from delf.types import can_be_undone, effect_words
 
 Weight = Literal["danger", "caution", "information"]
-"""The weight of a fact, heaviest first: harmful, unusual, informative."""
+"""The weight of a fact: harmful, unusual or informative, heaviest first."""
 
 HAPPENED: Final = "it did happen"
-"""The answer to a request with unknown outcome that makes no call."""
+"""The answer to a request with unknown outcome that declares the call as already done."""
 _LONG: Final = 80
-"""The number of characters on one line from which the length is shown."""
+"""The line length in characters from which a fact also shows the length."""
 _MOST_NAMED: Final = 5
 _CONTAINERS: Final = (Mapping, list, tuple, set, frozenset)
 _LINE_ENDS: Final = re.compile("\r\n|\r")
-"""Python's own beside a line feed, and no others: a comment goes on after a form feed."""
+"""The line ends of Python source: unlike ``str.splitlines``, a form feed does not end a comment."""
 
 
 class FactKind(StrEnum):
@@ -75,13 +75,12 @@ class Fact:
 
     Args:
         kind: The subject of the fact.
-        weight: How much it matters.
-        label: Its name, a few words; the name of an argument is its label.
-        text: The fact itself, in full; of an argument the value, a text as it is and all else as
-            JSON.
+        weight: The importance of the fact.
+        label: A few words; for an argument its name.
+        text: The full fact; for an argument its value, a string unquoted and all else as JSON.
         note: An aside, such as the length of a value; may be empty.
         about: The argument that the fact belongs to, by its real name; may be empty.
-        required: Whether a person has to be shown it before they can approve.
+        required: Whether a channel must show the fact before it may offer approval.
     """
 
     kind: FactKind
@@ -103,11 +102,11 @@ class Fact:
 
 
 def facts(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> Sequence[Fact]:
-    """Word all that a person has to know before they decide about a request.
+    """Return all facts that a person needs to decide about a request.
 
     Args:
-        request: The request, or its event.
-        so_far: Events of its task since it was made: votes about it are facts, too.
+        request: The request or its event.
+        so_far: Later events of the task; votes among them become facts, too.
     """
     found = [*_dangers(request), *_setting(request), *_subject(request)]
     found += [*_team(request, so_far), *_expiry(request)]
@@ -118,7 +117,7 @@ def facts(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> Sequence[Fa
 
 
 def labels() -> Mapping[str, Label]:
-    """Return the fields of a request that are facts of their own, with their labels."""
+    """Return the labels of the request fields that are shown as facts of their own."""
     found = ((item.name, item.metadata.get("label")) for item in fields(ApprovalRequest))
     return {name: label for name, label in found if label is not None}
 
@@ -129,7 +128,7 @@ def facts_data(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> list[d
 
 
 def plain_lines(found: Iterable[Fact], mark: str = "! ") -> Iterator[str]:
-    """Lay facts out as plain text, for channels that have nothing but lines.
+    """Format facts as plain text lines, for channels without layout.
 
     Further lines of a text are indented, so that no text looks like another fact.
 
@@ -149,11 +148,11 @@ def plain_lines(found: Iterable[Fact], mark: str = "! ") -> Iterator[str]:
 
 
 def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> ApprovalRequest:
-    """Return a request with other arguments, without details of replaced values.
+    """Return a copy of a request with edited arguments, without details of the old values.
 
     Args:
-        request: The request as it was made.
-        arguments: All its arguments as a person has changed them.
+        request: The original request.
+        arguments: All arguments after the edit.
     """
     known, nothing = request.arguments, object()
     same = {name for name, value in arguments.items() if known.get(name, nothing) == value}
@@ -184,7 +183,7 @@ def value_text(value: Any) -> str:
 
 
 def _readable(value: Any) -> Any:
-    """Format a value that JSON does not have."""
+    """Convert a value that JSON does not support to readable data."""
     if isinstance(value, (date, time)):
         return value.isoformat()
     if isinstance(value, (Decimal, UUID, PurePath)):
@@ -265,7 +264,7 @@ def _question(request: ApprovalRequest) -> str:
 
 
 def _flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
-    """Describe the author of the words behind a call."""
+    """Describe who wrote the words that caused a call."""
     path, _, where = flow.partition(": ")
     origin = request.origins.get(path)
     if origin is None or origin["trust"] != "outside":
@@ -275,7 +274,7 @@ def _flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
 
 
 def _hidden(name: str, texts: Iterable[str], about: str = "") -> Iterator[Fact]:
-    """Name the characters of a text that a person cannot see, or takes for others."""
+    """Yield facts about characters that are invisible or look like others."""
     found: dict[str, None] = {}
     for text in texts:
         found |= dict.fromkeys(hidden_characters(text))
@@ -418,7 +417,7 @@ def _texts(name: str, value: Any) -> Iterator[str]:
 
 
 def _origins(request: ApprovalRequest, name: str) -> Iterator[Fact]:
-    """Say where the values of an argument came from, a fact for each source."""
+    """Yield a fact for each source of an argument's values."""
     found: dict[tuple[str, bool], list[str]] = {}
     for path, origin in request.origins.items():
         if root_of(path) == name:
@@ -439,7 +438,7 @@ def _origins(request: ApprovalRequest, name: str) -> Iterator[Fact]:
 
 
 def root_of(path: str) -> str:
-    """Return the argument that a path such as ``to[0].name`` leads into."""
+    """Return the argument name at the start of a path such as ``to[0].name``."""
     return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 

@@ -1,4 +1,4 @@
-"""Input files, and file formats: how the host reads some, and makes output files from rows."""
+"""Input files and file formats, which read tables and write output files from rows."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class InputFile:
 
     Args:
         name: The name for scripts and the user.
-        path: Where it is on the host.
-        visible: Where scripts find it.
+        path: The path on the host.
+        visible: The path for scripts.
     """
 
     name: str
@@ -27,12 +27,12 @@ class InputFile:
 
     @property
     def ending(self) -> str:
-        """The end of its name, as ``.csv``."""
+        """The file's suffix, such as ``.csv``."""
         return Path(self.name).suffix.lower()
 
     @property
     def line(self) -> str:
-        """Return its line in the prompt."""
+        """The file's line in the prompt."""
         try:
             size = f"{self.size:,} bytes"
         except OSError:
@@ -45,13 +45,13 @@ class InputFile:
         """The current size in bytes.
 
         Raises:
-            OSError: When it is gone.
+            OSError: If the file no longer exists.
         """
         return Path(self.path).stat().st_size
 
 
 class FormatFactory(NamedTuple):
-    """The place of a factory, from which another process makes a :class:`FileFormat`.
+    """The import location of a factory, so that another process can make a :class:`FileFormat`.
 
     Args:
         module: The module's name.
@@ -90,7 +90,7 @@ class FileFormat(Protocol):
             part: The table's name; the first when None.
 
         Raises:
-            ToolExecutionError: When the file cannot be read, or has no such part.
+            ToolExecutionError: If the file cannot be read or has no such table.
         """
         ...
 
@@ -99,10 +99,10 @@ class Peek(NamedTuple):
     """The first rows of a table, unparsed.
 
     Args:
-        rows: Rows that are not empty, with their numbers in the file, from 1.
-        total: About how many rows there are in all; None where only reading tells.
-        columns: Names of columns and their declared types, where the file declares them; None
-            where a row names them.
+        rows: Non-empty rows with their row numbers in the file, from 1.
+        total: The approximate number of rows; None if unknown without reading the file.
+        columns: Column names and types declared by the file; None if a header row names the
+            columns.
     """
 
     rows: Sequence[tuple[int, list[Any]]]
@@ -123,33 +123,33 @@ class SupportsPeek(Protocol):
             most: The most rows; all when None.
 
         Raises:
-            ToolExecutionError: When the file cannot be read, or has no such part.
+            ToolExecutionError: If the file cannot be read or has no such table.
         """
         ...
 
 
 @runtime_checkable
 class SupportsWrite(Protocol):
-    """A format that can make files, too."""
+    """A format that can also write files."""
 
     async def write(self, parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
-        """Return a file's content.
+        """Encode tables as a file.
 
         Args:
             parts: The rows of each table by its name; the first row names the columns. Cells
                 are None, text, numbers, booleans, dates, times.
 
         Raises:
-            ToolExecutionError: When the rows cannot be put into such a file.
+            ToolExecutionError: If the format cannot represent the rows.
         """
         ...
 
 
 class InstalledFormats(Protocol):
-    """The formats that are installed, as the tasks of an agent share them."""
+    """The installed file formats, shared by all tasks of an agent."""
 
     def reader(self, ending: str) -> FileFormat | None:
-        """Find the format that reads files of an ending, or None where no plugin does.
+        """Return the format that reads files with a suffix; None if no plugin does.
 
         Args:
             ending: As ``.rows``.
@@ -160,13 +160,13 @@ class InstalledFormats(Protocol):
         ...
 
     def factory(self, ending: str) -> FormatFactory | None:
-        """Find the factory of the format that reads files of an ending.
+        """Return the import location of the format that reads files with a suffix.
 
         Args:
             ending: As ``.rows``.
 
         Returns:
-            The factory's place, for another process; None where no plugin reads such files.
+            The location, for use in another process; None if no plugin reads such files.
 
         Raises:
             PluginError: If two plugins match, or the matching plugin is broken.
@@ -174,9 +174,9 @@ class InstalledFormats(Protocol):
         ...
 
     def shared(self, make: Callable[[], T]) -> T:
-        """Return the object that all tasks of the agent share, closed with the agent.
+        """Return an object that all tasks of the agent share; it is closed with the agent.
 
         Args:
-            make: Makes it, for the first that asks.
+            make: Makes the object on the first call.
         """
         ...

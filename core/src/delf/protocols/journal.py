@@ -1,4 +1,4 @@
-"""A journal: the append-only record of everything that happened."""
+"""A journal: the append-only record of all events."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ class TaskRecord:
         task_id: The task's id.
         task: The task in plain words.
         started_at: The Unix time at which it began.
-        state: The task's state. In a journal, a task that waits for a person is running;
-            :func:`delf.protocols.states.state_of` tells these apart.
+        state: The stored state. A task that waits for a person is stored as running; see
+            :func:`delf.protocols.states.state_of`.
         origin: The agent's id.
         finished_at: The Unix time at which it ended.
         duration_ms: The time from acceptance to the end.
-        cost_usd: The cost of its models; None while it runs, and where a price is not known.
-        error: The reason for which it failed.
+        cost_usd: The cost of its model calls; None while the task runs or if a price is unknown.
+        error: The message of the error that ended the task.
         events: The number of its events.
-        owner: The process that works on it, as ``pid 7 on host``.
-        queue: The queue in which it waits, or waited, for a runner.
-        key: The person for whom it is done, if not the local user.
-        losses: The number of its processes that died, or were silent for too long.
-        tries: The number of tries that failed and put it back into its queue; ``error`` has the
-            latest reason then.
-        not_before: The Unix time from which on a runner may take it.
-        folder: The folder in which it was started, if a command or a server started it.
+        owner: The process that works on the task, such as ``pid 7 on host``.
+        queue: The queue from which a runner takes, or took, the task.
+        key: The owner, if not the local user.
+        losses: The number of processes that lost the task by dying or missing their lease.
+        tries: The number of failed attempts after which the task returned to its queue; ``error``
+            is the latest failure.
+        not_before: The Unix time before which no runner takes the task.
+        folder: The folder in which a command or server started the task.
     """
 
     task_id: str
@@ -65,10 +65,10 @@ class TaskRecord:
 
     @classmethod
     def beginning(cls, event: Event) -> dict[str, Any]:
-        """Return the fields that the first event of a task tells: those of the same names.
+        """Return the record's fields that a task's first event has under the same names.
 
         Args:
-            event: The first event, whatever it is.
+            event: The first event of the task.
         """
         found: dict[str, Any] = {"task_id": event.task_id, "task": "", "started_at": event.at}
         if isinstance(event, (TaskQueued, TaskStarted)):
@@ -78,24 +78,24 @@ class TaskRecord:
 
     @property
     def place(self) -> ListPlace:
-        """The task's place in a list of tasks, from which ``find`` continues."""
+        """The position in a list of tasks after which ``find`` continues."""
         return self.started_at, self.task_id
 
 
 ListPlace = tuple[float, str]
-"""The start of a task, and its id: the place where a list of tasks continues."""
+"""A position in a list of tasks: a task's start time and its id."""
 Ages = Mapping[TaskState, float]
-"""Seconds by the states of tasks that are not at work: how long they stay."""
+"""Retention times in seconds, by state of tasks that nobody works on."""
 
 
 class Journal(Protocol):
-    """Keeps events in order, once each, before anyone acts on them."""
+    """Stores events in order, exactly once, before any other code acts on them."""
 
     async def append(self, event: Event) -> None:
-        """Append an event. The event is stored when this returns.
+        """Append an event; the event is durable when this returns.
 
-        A cancelled caller leaves a begun append running, ahead of later appends. The caller appends
-        the same event again to be sure: a stored event is not stored twice.
+        If the caller is cancelled, a started append still completes before later appends. Appending
+        a stored event again is a no-op.
         """
         ...
 
@@ -138,7 +138,7 @@ class Note:
     """A message between processes, to the process that works on a task.
 
     Args:
-        position: Grows with each note.
+        position: The note's number, larger than that of each earlier note.
         task_id: The task.
         at: Unix time in seconds.
         kind: The subject, as ``approval``.
@@ -154,13 +154,13 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PerhapsAlive:
-    """The previous process of a task, if its death is not certain.
+    """The previous process of a task, which may still be alive.
 
     That process may be stopped or cut off from the journal, and still be making its call.
 
     Args:
         process: As ``pid 7 on host``.
-        lease: The seconds of silence after which its tasks are others'.
+        lease: The lease in seconds, after which other processes may claim the task.
     """
 
     process: str
@@ -169,13 +169,13 @@ class PerhapsAlive:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """The tasks that were removed, or would be.
+    """The tasks that ``prune`` removed, or would remove.
 
     Args:
         tasks: Their ids, the oldest first.
         events: How many events they have.
-        files: The paths of the files that they wrote; they are still there.
-        inputs: The paths of the files that they were given, and no task that is left.
+        files: Paths of their output files, which are not deleted.
+        inputs: Paths of their input files that no remaining task uses.
     """
 
     tasks: tuple[str, ...] = ()
@@ -190,9 +190,9 @@ class RequestRecord:
 
     Args:
         requested: The request.
-        decided: How it was decided, if it was.
+        decided: The decision, if any.
         task: The task; running only while a live process works on it.
-        votes: While it waits for a second approval, the first one.
+        votes: The approvals so far, while a second one is required.
     """
 
     requested: ApprovalRequested
@@ -212,7 +212,7 @@ class JournalSize:
     """The size of a journal.
 
     Args:
-        place: Where it is, without a password.
+        place: The file or URL, without credentials.
         bytes: The size on disk.
         free_bytes: The unused part of that size.
         events: How many events it has.
@@ -226,7 +226,7 @@ class JournalSize:
 
 @runtime_checkable
 class SupportsRemembered(Protocol):
-    """A journal that finds decisions which hold until they are revoked.
+    """A journal that stores decisions which hold until they are revoked.
 
     These are the ``ApprovalDecided`` with ``remember="until_revoked"``, as
     :meth:`delf.protocols.approval.RememberedDecision.of_events` reads them.

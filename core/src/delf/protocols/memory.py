@@ -30,7 +30,7 @@ class MemoryStore(Protocol):
         """Remember facts.
 
         Raises:
-            MemorySetupError: When the store cannot be opened.
+            MemorySetupError: If the store cannot be opened.
         """
         ...
 
@@ -39,11 +39,11 @@ class MemoryStore(Protocol):
 
         Args:
             query: The search text, in plain words.
-            top_k: How many at the most.
+            top_k: The most facts to return.
             threshold: The least similarity, from 0 to 1.
 
         Raises:
-            MemoryRetrievalError: When they cannot be looked for.
+            MemoryRetrievalError: If the search fails.
         """
         ...
 
@@ -52,7 +52,7 @@ class MemoryStore(Protocol):
         ...
 
     async def delete(self, facts: Sequence[str]) -> int:
-        """Forget facts with exactly these texts in this namespace; how many there were."""
+        """Forget facts with exactly these texts in this namespace; return their number."""
         ...
 
     async def clear(self) -> None:
@@ -69,7 +69,7 @@ class SupportsMemoryWarmUp(Protocol):
     """A store that loads a model or index before it can search."""
 
     async def warm_up(self) -> None:
-        """Load the model, and return when it is loaded or has failed.
+        """Load the model, returning once the load has succeeded or failed.
 
         An agent calls this when it starts. A search in the meantime does not wait: it searches
         without the model, and adds a note.
@@ -96,7 +96,8 @@ class DoneTask:
         answer: The answer.
         known: The facts that were recalled for it.
         ask: Asks the agent's light model; its cost is the task's.
-        trust: The authors of the words in the answer; facts from others' words are marked.
+        trust: ``own`` if the task had read nothing that others wrote; facts of other tasks are
+            marked.
     """
 
     task: str

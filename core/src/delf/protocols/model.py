@@ -12,7 +12,7 @@ from delf.records import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelContext:
-    """The context of a model's factory, beside its configuration.
+    """The context for the factory of a model, in addition to its configuration.
 
     Args:
         environ: Where keys are looked up: the process environment over ``.env``.
@@ -32,16 +32,16 @@ class Model(Protocol):
     """
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Return the whole answer.
+        """Return the model's complete answer.
 
         Raises:
-            EnvironmentKeyError: When the key is missing.
-            LLMExecutionError: When the call failed for good.
+            EnvironmentKeyError: If the API key is missing.
+            LLMExecutionError: If the call failed after retries.
         """
         ...
 
     def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """Return the answer in pieces as they come, then once as a whole, with its usage."""
+        """Yield the answer in pieces as they arrive, then the complete reply with its usage."""
         ...
 
     async def aclose(self) -> None:
@@ -51,20 +51,20 @@ class Model(Protocol):
 
 @runtime_checkable
 class SupportsPrice(Protocol):
-    """A model that knows its price in advance, as a budget requires.
+    """A model whose price is known in advance, as a budget requires.
 
     A model that has this method and no price is not asked under a budget. The cost of a model
     without this method is known from its replies only.
     """
 
     async def price(self) -> Price | None:
-        """Return the price of the provider's list, or None, without a request."""
+        """Return the price from the provider's list, without a request; None if unknown."""
         ...
 
 
 @runtime_checkable
 class SupportsTools(Protocol):
-    """A model that can be given tools, and asks for calls of them."""
+    """A model that supports tool calls."""
 
     @property
     def takes_tools(self) -> bool:
@@ -74,15 +74,15 @@ class SupportsTools(Protocol):
 
 @runtime_checkable
 class SupportsRecording(Protocol):
-    """A factory of models that can also record another model's answers."""
+    """A model factory that can also record the answers of another model."""
 
     def record(self, model: Model, path: str, clean: Callable[[str], str], /) -> Model:
-        """Return the model, with every exchange added to a file that the factory's models replay.
+        """Wrap a model so that each exchange is appended to a file for later replay.
 
         Args:
             model: The model that answers.
             path: The file.
-            clean: Takes the secrets out of a text of an answer, before it is written there.
+            clean: Redacts secrets from a text before it is written to the file.
         """
         ...
 
@@ -91,14 +91,14 @@ class ModelSession(Protocol):
     """An open connection to a model that keeps the conversation."""
 
     def send(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """Say something new; the answer in pieces as they come, then once as a whole.
+        """Send new messages; yield the answer in pieces, then the complete reply.
 
         Args:
-            request: A request with only the new messages of this session; the system message is
-                among the first ones.
+            request: A request with only the messages that are new in this session; the first
+                request includes the system message.
 
         Raises:
-            DelfError: When the session is broken. The task goes on without it.
+            DelfError: If the session broke; the task continues with ordinary requests.
         """
         ...
 
@@ -112,20 +112,20 @@ class SupportsSessions(Protocol):
     """A model whose conversations can stay open, so that no turn sends the history again."""
 
     async def connect(self) -> ModelSession | None:
-        """Return a new session; None for a model of this kind that has none.
+        """Open a session; return None if the model does not support sessions.
 
         Raises:
-            DelfError: When none is available now.
+            DelfError: If no session is available at the moment.
         """
         ...
 
 
 @runtime_checkable
 class SupportsModelWarmUp(Protocol):
-    """A model that can prepare for its first request while the task looks for its context."""
+    """A model with persistent sessions, which need not resend the history in each turn."""
 
     async def warm_up(self) -> None:
-        """Prepare the model. A failure is reported by the request that needs it."""
+        """Prepare for the first request; a failure is raised by that request instead."""
         ...
 
 
@@ -137,6 +137,6 @@ class SupportsModelCheck(Protocol):
         """Check the requirements, such as a key, without a request.
 
         Raises:
-            DelfError: When it could not be asked, with what to do about it.
+            DelfError: If the model cannot be used, with a hint.
         """
         ...

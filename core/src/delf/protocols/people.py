@@ -16,13 +16,14 @@ from delf.records import dataclass
 Right = Literal["read", "run", "decide", "delete", "people"]
 EVERY_RIGHT: Final[tuple[Right, ...]] = get_args(Right)
 RIGHTS: Final[tuple[Right, ...]] = EVERY_RIGHT[:-1]
-"""The rights that a new person has by default; ``people`` has to be given by name."""
+"""The default rights of a new person; the right ``people`` must be granted by name."""
 Scope = Literal["own", "team", "all"]
-"""The visible tasks: own tasks, tasks of people in a shared team, or all."""
+"""The tasks that a person may see: their own, those of their teams, or all."""
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 NoticeChoice = Literal["asked", "reminded", "ended"]
-"""Mails that a person chooses: a request that they may decide waits, it still waits after some
-time, a task of their own has ended."""
+"""Mails that a person can choose: a new request that they may decide, a reminder of that request,
+the end of their own task.
+"""
 NOTICES: Final[tuple[NoticeChoice, ...]] = get_args(NoticeChoice)
 LOCAL: Final = "local"
 """The name of the local user, who needs no key."""
@@ -32,15 +33,15 @@ _SECRET: Final = "delf_"  # noqa: S105 - the beginning by which scanners of secr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonKey:
-    """A key of a person; the key itself is not kept.
+    """An API key of a person, stored only as a digest.
 
     Args:
-        label: The purpose, as ``laptop`` or ``ci``.
+        label: The name of the key, such as ``laptop`` or ``ci``.
         digest: SHA-256 of the key, as hexadecimal digits.
-        made_at: When, as Unix time.
+        made_at: The Unix time of its creation.
         rights: The rights, if fewer than the person's.
         scope: The visible tasks, if fewer than the person's.
-        revoked_at: From when on it is none any more.
+        revoked_at: The Unix time of its revocation, if any.
     """
 
     label: str
@@ -56,11 +57,11 @@ class PersonEntry:
     """A line in the history of a person.
 
     Args:
-        at: When, as Unix time.
-        what: What has happened, as in :class:`PersonChange`.
-        by: Who did it.
-        via: From where.
-        about: What holds now, or the label of a key, in words.
+        at: The Unix time of the change.
+        what: The kind of change, as in :class:`PersonChange`.
+        by: The person who made the change.
+        via: The channel or address.
+        about: The new value in words, or the label of a key.
     """
 
     at: float
@@ -76,15 +77,15 @@ class Person:
 
     Args:
         name: The name in decisions and tasks.
-        uid: Made once and never again, so that a later person of this name is another one.
-        made_at: When, as Unix time.
+        uid: A unique id, so a later person with the same name is distinct.
+        made_at: The Unix time of creation.
         rights: The rights.
         scope: The visible tasks.
-        teams: The teams that they belong to; rules for approvals name them, too.
+        teams: The person's teams, which approval rules may name.
         mail: The person's mail address, which a login can use.
         keys: Their keys, the oldest first.
-        revoked_at: From when on they may do nothing.
-        notices: The mails that they have chosen to get.
+        revoked_at: The Unix time from which the person has no access, if revoked.
+        notices: The mails that the person chose to receive.
         history: The latest changes of the person, the newest last.
     """
 
@@ -107,11 +108,11 @@ class Person:
 
 
 def owners_seen(person: Person, people: Iterable[Person]) -> frozenset[str] | None:
-    """Return the owners whose tasks a person sees by their scope; None for all owners.
+    """Return the owners whose tasks a person may see; None for all owners.
 
     Args:
         person: The person.
-        people: Everybody, of whom those with a team of theirs are seen with the scope ``team``.
+        people: All people; the scope ``team`` covers those who share a team with the person.
     """
     if person.scope == "all":
         return None
@@ -124,7 +125,7 @@ def owners_seen(person: Person, people: Iterable[Person]) -> frozenset[str] | No
 
 
 def sees(person: Person, people: Iterable[Person], owner: str | None) -> bool:
-    """Return whether a person's scope covers the tasks of an owner; None is the local user.
+    """Return True if a person may see the tasks of an owner; None is the local user.
 
     Args:
         person: The person.
@@ -140,11 +141,11 @@ class PersonChange:
     """A change of a person, as observers record it.
 
     Args:
-        at: When, as Unix time.
+        at: The Unix time of the change.
         name: The person.
         what: The changed part.
         by: The person who made the change.
-        via: From where, as ``page, 203.0.113.9``, or a command.
+        via: The channel, such as ``page, 203.0.113.9``, or a command.
         facts: The new state: rights, scope and teams; the label of a key.
     """
 
@@ -180,10 +181,10 @@ def _difference(before: Person | None, after: Person) -> tuple[Any, dict[str, An
 
 
 def check_name(name: str, what: str = "name") -> str:
-    """Return a name that a person, team or key can have.
+    """Return a valid name for a person, team or key; raise for any other text.
 
     Raises:
-        ConfigurationError: When it is none, or means the local user.
+        ConfigurationError: If the name is invalid, or reserved for the local user.
     """
     if not _NAME.fullmatch(name) or name == LOCAL:
         raise ConfigurationError(
@@ -226,13 +227,13 @@ def name_of_holder(holder: str | None) -> str:
 
 
 def digest_of(secret: str | bytes) -> str:
-    """Return the digest by which a key is known."""
+    """Return the SHA-256 digest that identifies a key."""
     data = secret.encode() if isinstance(secret, str) else secret
     return hashlib.sha256(data).hexdigest()
 
 
 def new_secret() -> str:
-    """Generate a key, which is shown once."""
+    """Generate a random key."""
     import secrets
 
     return f"{_SECRET}{secrets.token_urlsafe(32)}"
@@ -244,7 +245,7 @@ def person_text(person: Person) -> str:
 
 
 def person_of(text: str) -> Person:
-    """Decode a person of a journal, ignoring unknown fields of a newer delf."""
+    """Decode a person stored by :func:`person_text`, ignoring unknown fields of newer versions."""
     data = _known(Person, json.loads(text))
     keys = tuple(_key_of(_known(PersonKey, item)) for item in data.pop("keys", ()))
     for name in ("rights", "teams", "notices"):

@@ -1,4 +1,4 @@
-"""A prefilter: which of many actions a task needs."""
+"""A prefilter: selects the actions that a task needs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class CatalogEntry:
 
     Args:
         name: ``connection.method``.
-        summary: A line about it.
-        tags: Words that it is sorted under, if there are any.
+        summary: A one-line description.
+        tags: Category tags, if any.
         parameters: The parameters' names and descriptions.
-        values: Allowed words of parameters, and keys of record parameters.
-        reads: Whether it only reads.
-        description: All that is known about it.
+        values: Allowed values of parameters, and keys of record parameters.
+        reads: Whether the action only reads.
+        description: The full description, for searching.
     """
 
     name: str
@@ -80,20 +80,20 @@ class Prefilter(Protocol):
         """Return the actions that this task needs.
 
         Raises:
-            PrefilterError: When it cannot choose; the engine then chooses by words.
+            PrefilterError: If it cannot choose; the engine then falls back to word search.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """The choice of a prefilter for the tools of a task.
+    """A configured prefilter.
 
     Args:
-        name: The prefilter's.
-        mode: The mode in which it works.
-        forced: Whether it was asked for by name, so that a task cannot do without it.
-        made: Returns the prefilter, the same for all tasks; raises if it cannot be made.
+        name: The prefilter's name.
+        mode: The value of ``prefilter_mode``.
+        forced: Whether the user named the prefilter, so the task fails if it is unavailable.
+        made: Returns the shared prefilter; raises if it cannot be made.
     """
 
     name: str

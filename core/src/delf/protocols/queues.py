@@ -23,7 +23,7 @@ class TaskQueue(Protocol):
         a task that never appears.
 
         Raises:
-            DelfError: When the queue cannot be reached; then it does not have the task.
+            DelfError: If the queue cannot be reached; the task is then not enqueued.
         """
         ...
 

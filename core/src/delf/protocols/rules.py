@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 
 class ApprovalRule(BaseModel):
-    """A table of ``[agent.approval_rules]``, for the actions whose names its key matches.
+    """A table of ``[agent.approval_rules]``, whose key is a pattern of action names.
 
     People and teams share one namespace; ``local`` is the local user.
     """
@@ -39,7 +39,7 @@ class ApprovalRule(BaseModel):
 
     @property
     def needs_others(self) -> bool:
-        """True if another person than the one who asked, or edited, has to approve."""
+        """True if someone other than the person who asked or edited must approve."""
         return self.four_eyes or bool(self.two_of)
 
     def data(self) -> dict[str, Any]:
@@ -48,5 +48,5 @@ class ApprovalRule(BaseModel):
 
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> ApprovalRule | None:
-        """Return the rule of a request; None where none holds."""
+        """Return the rule from a request's data; None if no rule applies."""
         return cls.model_validate(dict(data)) if data else None

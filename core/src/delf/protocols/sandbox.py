@@ -12,7 +12,7 @@ from delf.records import dataclass
 from delf.types import Isolation
 
 MAX_SCRIPT: Final = 2**17
-"""Letters of a script; the longest that models write have some ten thousand."""
+"""The most characters of a script; scripts of models have at most some ten thousand."""
 MAX_MESSAGE: Final = 4096
 """The most characters of an error message from a sandbox."""
 MAX_TEXT: Final = 20_000
@@ -23,11 +23,11 @@ _MAX_VARIABLES: Final = 100
 
 
 def _cut(outcome: Any, **most: int) -> None:
-    """Truncate text of a sandbox before it goes into prompts, events and logs.
+    """Truncate text fields from a sandbox before they reach prompts, events and logs.
 
     Args:
-        outcome: How a script ended, or a call.
-        most: How many letters each of its fields may have.
+        outcome: The outcome of a script, or a call request.
+        most: The most characters of each field.
     """
     for name, letters in most.items():
         value = getattr(outcome, name)
@@ -43,7 +43,7 @@ def _cut(outcome: Any, **most: int) -> None:
 
 
 def _short(text: str, most: int) -> str:
-    """Return a text that is not too long, and can be written as UTF-8."""
+    """Truncate a text, and replace characters that UTF-8 cannot encode."""
     short = text if len(text) <= most else f"{text[: most - 1]}…"
     try:
         short.encode()
@@ -54,7 +54,7 @@ def _short(text: str, most: int) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of one session. A breach ends the script with a clear error.
+    """The limits of one session; exceeding one ends the script with a clear error.
 
     A task has one session; after a breach another session gets the remaining processor time, output
     files and calls.
@@ -69,7 +69,7 @@ class Limits:
         open_files: File descriptors.
         processes: Processes beside the script's own.
         scratch_bytes: All files in scratch space together.
-        calls: Tool calls of a session, so that a script which only calls has an end, too.
+        calls: Tool calls of a session; this also ends an endless loop of calls.
     """
 
     cpu_seconds: float = 60.0
@@ -86,12 +86,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolNames:
-    """The names of one connection in a script.
+    """The callable names of one connection in a script.
 
     Args:
         name: The variable's name.
         methods: Its methods; empty when the connection itself is called.
-        changing: The names that change something; ``""`` if the connection itself does.
+        changing: The methods with side effects; ``""`` stands for the connection itself.
     """
 
     name: str
@@ -110,7 +110,7 @@ class SessionSpec:
         libraries: Third-party packages that it may import, by their distribution's name.
         limits: The limits of the session.
         files: Input files that it may read, as absolute paths of the host.
-        row_files: Endings of output files that the host makes from rows, as ``.rows``.
+        row_files: Suffixes of output files that the host writes from rows, such as ``.rows``.
         zone: The time zone of its clock.
     """
 
@@ -125,7 +125,7 @@ class SessionSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRequest:
-    """A call that a script makes, unchecked: every field is the script's claim.
+    """A tool call from a script; every field is unverified input from the script.
 
     Args:
         call_id: Its number in the session.
@@ -133,8 +133,8 @@ class CallRequest:
         method: Its method; empty when the connection itself is called.
         args: Arguments by position.
         kwargs: Arguments by name.
-        alone: Whether the script does nothing else before it has the answer.
-        line: The line of the script that it is written on, from 1; None where that is not known.
+        alone: Whether the script is blocked until the answer arrives.
+        line: The line of the call in the script, from 1; None if unknown.
     """
 
     call_id: int
@@ -155,7 +155,7 @@ class Returned:
 
     Args:
         value: The result itself.
-        encoded: The same in tagged JSON, for backends that speak the wire.
+        encoded: The result as tagged JSON, for backends that use the wire format.
     """
 
     value: Any
@@ -163,7 +163,7 @@ class Returned:
 
 
 REJECTED: Final = "ApprovalRejected"
-"""The exception of a call to which approval was denied."""
+"""The name of the exception that a script gets for a rejected call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class ToolMessage:
-    """The call returns a tool's own error message as text (``handle_error``)."""
+    """The call returns the tool's own error message as text, by ``handle_error``."""
 
     message: str
 
@@ -207,34 +207,35 @@ class ScriptHost(Protocol):
         ...
 
     def printed(self, text: str) -> None:
-        """Note that the script printed."""
+        """Record text that the script printed."""
         ...
 
     def wrote_file(self, name: str, data: bytes) -> None:
-        """Note that the script handed over a whole output file.
+        """Record a complete output file of the script.
 
         Raises:
-            ValueError: When the name or the size is not acceptable; the session is broken.
+            ValueError: If the name or size is refused; the session must then be closed.
         """
         ...
 
     def wrote_rows(self, name: str, data: bytes) -> None:
-        """Note that the script handed over the rows of a file that the host makes, in tagged JSON.
+        """Record the rows, as tagged JSON, of an output file that the host will write.
 
         Raises:
-            ValueError: When the name or the rows are not acceptable; the session is broken.
+            ValueError: If the name or the rows are refused; the session must then be closed.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptStart:
-    """The recorded values that make a script repeat its course.
+    """The recorded values that let a script repeat its earlier run.
 
     Args:
         seed: The seed of all random numbers.
         clock: The first clock reads: Unix times in nanoseconds. Later reads see the real time.
-        turns: The moments of its answers, as passed to :meth:`SupportsReplay.turns_taken`.
+        turns: The event loop turns in which answers arrived, as passed to
+            :meth:`SupportsReplay.turns_taken`.
     """
 
     seed: str = ""
@@ -248,19 +249,19 @@ class SupportsReplay(Protocol):
 
     @property
     def script_start(self) -> ScriptStart:
-        """For the script that is about to run."""
+        """The recorded values for the script that is about to run."""
         ...
 
     def clock_read(self, readings: Sequence[int]) -> None:
-        """Note that the script looked at the clock, beyond ``script_start.clock``; in its order."""
+        """Record clock reads beyond ``script_start.clock``, in order."""
         ...
 
     def turns_taken(self, turns: Sequence[int]) -> None:
-        """In which turns of its event loop the script got answers, and timers ran out.
+        """Record the turns of the script's event loop in which answers arrived and timers fired.
 
         Args:
-            turns: Pairs: a turn, and the number of a call, counted from the script's first, or
-                0 for a timer.
+            turns: Pairs of a turn and the number of a call (counted from the script's first), or 0
+                for a timer.
         """
         ...
 
@@ -274,11 +275,11 @@ class SupportsReplay(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The script came to its end.
+    """The script ran to its end.
 
     Args:
-        value: The returned value or last expression, if it can be passed on.
-        variables: The names alive afterwards, with their types.
+        value: The value of the last expression, if it can be encoded.
+        variables: The variables after the script, with their types.
     """
 
     value: Any = None
@@ -297,7 +298,7 @@ class Failed:
         message: Its message.
         line: The failing line of the script, from 1.
         source: The text of that line.
-        variables: The names alive, with their types.
+        variables: The variables after the failure, with their types.
         call_id: The call whose failure caused the exception, by the number of its
             :class:`CallRequest`.
     """
@@ -315,7 +316,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rerun:
-    """The script asked for another pass."""
+    """The script requested another pass with new context."""
 
     context: str
     remaining: str
@@ -330,7 +331,7 @@ class Rerun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitReached:
-    """The script went over a limit: ``cpu``, ``memory``, ``output``, ``file``, ``calls`` …."""
+    """The script exceeded a limit: ``cpu``, ``memory``, ``output``, ``file``, ``calls`` …."""
 
     limit: str
     message: str
@@ -344,12 +345,12 @@ class LimitReached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crashed:
-    """The sandbox died or broke the protocol; the session is of no more use.
+    """The sandbox died or violated the protocol; the session is unusable.
 
     Args:
-        message: How.
-        by_script: Whether the script itself ended it, as by an exit. Then it is not run again in
-            another sandbox, which is done after other deaths.
+        message: A description of the failure.
+        by_script: Whether the script ended the sandbox itself, for example by exiting. Such a
+            script is not run again in another sandbox; after any other crash it is.
     """
 
     message: str
@@ -363,7 +364,7 @@ Outcome = Done | Failed | Rerun | LimitReached | Crashed
 
 
 def check_script(code: str) -> LimitReached | None:
-    """Return the reason for not reading a script at all, or None.
+    """Return an outcome if a script is too large to run, else None.
 
     Args:
         code: The script.
@@ -397,7 +398,7 @@ class SupportsUsage(Protocol):
 
     @property
     def cpu_seconds(self) -> float:
-        """The total processor time in seconds; known once the session is closed."""
+        """The total processor time in seconds, known once the session is closed."""
         ...
 
 
@@ -425,36 +426,36 @@ class SandboxBackend(Protocol):
     isolation: Isolation
 
     async def available(self) -> Availability:
-        """Return whether sessions can be opened on this machine. Never raises."""
+        """Check whether sessions can be opened on this machine. Never raises."""
         ...
 
     async def open(self, spec: SessionSpec) -> SandboxSession:
-        """Return a fresh session that no other task has used.
+        """Open a fresh session that no other task has used.
 
         Raises:
-            SandboxUnavailableError: When it is not available.
+            SandboxUnavailableError: If no session can be opened.
         """
         ...
 
     def visible_path(self, path: str) -> str:
-        """Return a script's path of an input file.
+        """Return the path under which a script sees an input file.
 
         Args:
-            path: Its absolute path on the host.
+            path: The absolute path on the host.
         """
         ...
 
     async def aclose(self) -> None:
-        """End every session and free everything. Safe to call twice."""
+        """Close all sessions and release all resources. Idempotent."""
         ...
 
 
 @runtime_checkable
 class SupportsMeasures(Protocol):
-    """A backend that can measure which of its confinement works here."""
+    """A backend that can test which of its confinement measures work here."""
 
     async def measures(self) -> Mapping[str, bool]:
-        """Return the measures that keep a script from the host, and whether each works here."""
+        """Return each measure that confines a script, with True if it works here."""
         ...
 
 
@@ -470,16 +471,16 @@ class SupportsLanguage(Protocol):
 
 @runtime_checkable
 class SupportsPreparation(Protocol):
-    """A backend that makes something before its first session, such as an image."""
+    """A backend that needs preparation before its first session, such as building an image."""
 
     async def prepare(self, libraries: tuple[str, ...]) -> None:
-        """Prepare the backend once. No task begins and no model is asked before.
+        """Prepare the backend once, before any task starts or model is asked.
 
         Args:
             libraries: Third-party packages that scripts may import.
 
         Raises:
-            SandboxUnavailableError: When it cannot be made, and why.
+            SandboxUnavailableError: If the preparation fails, with the reason.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Search and figures over all tasks of a journal."""
+"""Full-text search and statistics over all tasks of a journal."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ class TaskFilter:
     """Conditions for tasks; None matches any.
 
     Args:
-        text: Words that its task, its scripts, its calls with their arguments, its answer or an
-            error of it holds. All words of a text have to be in one such place; what stands in
-            double quotes has to follow each other there. The last word may be the beginning of one.
-        person: The name of who asked.
-        connection: A connection that it called.
-        action: An action that it called, as ``shop.orders``.
-        model: A model that it asked.
-        state: Its state, as in :class:`delf.protocols.journal.TaskRecord`.
-        since: The Unix time at which it started, or later.
-        until: The Unix time before which it started.
-        least_cost: The least cost of it in US dollars.
+        text: Words to search for in the task, its scripts, calls with arguments, answer and errors.
+            All words must occur in one of these places; a phrase in double quotes must occur as
+            such. The last word matches as a prefix.
+        person: The name of the person who submitted the task.
+        connection: A connection that the task called.
+        action: An action that the task called, such as ``shop.orders``.
+        model: A model that the task asked.
+        state: The state, as in :class:`delf.protocols.journal.TaskRecord`.
+        since: The earliest start as Unix time.
+        until: The Unix time before which the task started.
+        least_cost: The minimum cost in USD.
         keys: The owners of the tasks.
     """
 
@@ -53,8 +53,8 @@ class FoundTask:
     Args:
         task: The task.
         person: The name of the submitter; empty if unnamed.
-        place: The place of the words, where words were asked for.
-        seq: The number of the event in which they are.
+        place: The part of the task in which the words were found, if ``text`` was given.
+        seq: The number of the event with the words.
         excerpt: The text around them.
     """
 
@@ -69,23 +69,23 @@ class FoundTask:
 class Figures:
     """The figures of a group of tasks.
 
-    Tokens and cost are of models alone: for a group by connection or action they are zero, as no
-    call has a price. A child task counts in all figures but ``tasks``, ``failed`` and ``stopped``.
+    Tokens and cost are those of model calls, so they are zero in groups by connection or action.
+    Child tasks are included in all figures except ``tasks``, ``failed`` and ``stopped``.
 
     Args:
         group: The day as ``2026-10-31``, or the name that the tasks have in common.
-        tasks: How many tasks.
-        failed: How many of them failed.
-        stopped: The number of tasks that somebody stopped.
-        calls: How many calls of tools; by model, how many of the model.
-        failed_calls: How many of these failed.
-        questions: How many requests for approval.
-        waited_seconds: The time for which these waited for an answer, until now where they do.
+        tasks: Number of tasks.
+        failed: Number of failed tasks.
+        stopped: Number of stopped tasks.
+        calls: Number of tool calls; in groups by model, of model calls.
+        failed_calls: Number of failed calls.
+        questions: Number of approval requests.
+        waited_seconds: Total seconds that requests waited for an answer, pending ones until now.
         input_tokens: Tokens that models read, those from a cache among them.
         cached_tokens: Tokens that came from a cache.
         output_tokens: Tokens that models wrote.
         cost_usd: The cost of all answers with a known price.
-        unpriced: How many answers have no known price.
+        unpriced: Number of answers without a known price.
     """
 
     group: str
@@ -109,8 +109,8 @@ class Found:
 
     Args:
         tasks: The tasks.
-        more: True when there are older ones that meet the filter, too.
-        behind: The number of events that are not indexed yet.
+        more: Whether older matching tasks exist.
+        behind: Number of events not indexed yet.
     """
 
     tasks: Sequence[FoundTask] = field(default_factory=tuple[FoundTask, ...])

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecord:
-    """A session.
+    """A login session of a person.
 
     Args:
-        digest: Of what the browser shows, which is not kept.
+        digest: The digest of the session cookie, which itself is not stored.
         name: The name of the person.
         began: Unix time in seconds.
-        until: When it is over.
-        holder: The owner of tasks that it stands for; another person of the name has another one.
-        key: The digest of the key that was shown, if one was: the session ends with it.
-        way: How its person logged in, as ``key`` or ``oidc``.
-        client: The address from where.
+        until: The Unix time at which the session expires.
+        holder: The owner name of the person's tasks, unique even if another person had the same
+            name.
+        key: The digest of the API key used to log in, if any; revoking the key ends the session.
+        way: The login method, ``key`` or ``oidc``.
+        client: The client's network address.
         browser: The browser's description of itself.
     """
 

@@ -28,12 +28,11 @@ from delf.types import TaskState
 
 
 class Conditions(TypedDict, total=False):
-    """Conditions of tasks in a list; None stands for any.
+    """Conditions for tasks in a list; None matches any.
 
-    ``state`` is the state of a task. ``text`` stands in its words, in any case. ``since`` is the
-    Unix time at which it started, or later. ``keys`` are those on whose behalf it is done: one of
-    them. ``after`` is the place of the last task of a page that was read before; the last page of a
-    list costs as much as the first.
+    ``state`` is the state of a task. ``text`` is contained in the task's words, ignoring case.
+    ``since`` is the earliest start as Unix time. ``keys`` are the accepted owners. ``after`` is the
+    place of the last task of the previous page; all pages cost the same to read.
     """
 
     state: TaskState | None
@@ -81,19 +80,19 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def count(self) -> Mapping[TaskState, int]:
-        """Count the tasks in each state that some are in."""
+        """Count the tasks by state, omitting states without tasks."""
         ...
 
     async def resolve(self, text: str, keys: Collection[str] | None = None) -> str:
-        """Return the id that a text abbreviates.
+        """Return the full id of a task from a unique prefix.
 
         Args:
-            text: The beginning of an id, or a whole one.
-            keys: Only tasks that are done on behalf of one of these. Others are refused as what
-                does not exist, and in the same time.
+            text: A prefix of an id, or a full id.
+            keys: The owners whose tasks may be found. Tasks of others are reported as unknown, with
+                the same timing.
 
         Raises:
-            UnknownTaskError: When no id or more than one begins so.
+            UnknownTaskError: If no id, or more than one, has this prefix.
         """
         ...
 
@@ -103,10 +102,10 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Remove old tasks with all events, except running and queued tasks.
 
         Args:
-            older_than: Only tasks that ended so many seconds ago; by state, only tasks in one of
-                these states.
-            keep: How many of the newest stay in any case.
-            dry_run: Only say which.
+            older_than: The minimum age in seconds since the end; by state, only tasks in one of the
+                given states.
+            keep: The number of newest tasks to keep in any case.
+            dry_run: Return the tasks without removing them.
         """
         ...
 
@@ -114,7 +113,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Remove tasks that do not run, with all events; return the removed ids.
 
         Args:
-            task_ids: Their whole ids.
+            task_ids: Full ids.
         """
         ...
 
@@ -122,7 +121,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Return one task.
 
         Raises:
-            UnknownTaskError: When it is not known.
+            UnknownTaskError: If no such task is known.
         """
         ...
 
@@ -130,7 +129,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Claim a task that no process works on, to resume it.
 
         Returns:
-            Who worked on it before, if that process may be alive.
+            The previous owner, if that process may still be alive.
 
         Raises:
             UnknownTaskError: When no such task is known.
@@ -143,7 +142,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     def lease(self, seconds: float) -> None:
-        """Let other processes claim this process's tasks after a silence of so many seconds.
+        """Set the lease: seconds of silence after which other processes may claim this one's tasks.
 
         Call this before the first event; without a lease, a process of this machine keeps its tasks
         until it ends.
@@ -164,10 +163,10 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Yield notes as any process posts them, of one task or of all.
 
         Args:
-            task_id: Only this task's.
-            after: A position: existing notes after it come first; without it, only notes posted
-                from this call on. For notes of other processes this holds from the next answer of
-                this journal on, as for ``subscribe``.
+            task_id: Only notes of this task.
+            after: A position: existing notes after that position come first. If omitted, only notes
+                posted after this call are yielded; notes of other processes may be missed until the
+                next result of this journal, as for ``subscribe``.
         """
         ...
 
@@ -175,7 +174,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Return the existing notes in order, for readers that start later.
 
         Args:
-            task_id: Only this task's.
+            task_id: Only notes of this task.
             after: Only those after this position.
         """
         ...
@@ -188,24 +187,24 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         Args:
             start: Only requests whose id has this prefix, with or without ``req_``.
             waiting: Only pending requests.
-            limit: How many at the most; the newest.
+            limit: The most requests to return; the newest are kept.
         """
         ...
 
     async def stop(self, task_id: str, by: str, via: str = "") -> bool:
-        """Ask the owner of a task to stop it and wait; end a task without an owner.
+        """Ask the owner of a task to stop it and wait; a task without an owner is ended directly.
 
         Args:
             task_id: The task.
             by: The person who stops the task.
-            via: From where.
+            via: The channel or address.
 
         Returns:
-            False when it was over already.
+            False if the task had already ended.
 
         Raises:
             UnknownTaskError: When no such task is known.
-            DelfError: When it is not stopped in time.
+            DelfError: If the task does not stop in time.
         """
         ...
 
@@ -217,7 +216,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Check the whole journal; takes seconds for gigabytes.
 
         Raises:
-            DelfError: When some of it is damaged.
+            DelfError: If the journal is damaged.
         """
         ...
 
@@ -232,14 +231,14 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def size(self) -> JournalSize:
-        """Return its size."""
+        """Return the size of the journal."""
         ...
 
     async def back_up(self, path: Path) -> None:
         """Copy a consistent snapshot of the journal into a new file.
 
         Raises:
-            DelfError: When it cannot be copied.
+            DelfError: If the journal cannot be copied.
         """
         ...
 
@@ -247,7 +246,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Fill this empty journal from a backup; return the number of tasks.
 
         Raises:
-            DelfError: When it is not empty, or the file is not a backup.
+            DelfError: If this journal is not empty, or the file is not a backup.
         """
         ...
 
@@ -258,7 +257,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
     # -- tasks that failed and can go on -------------------------------------------------
 
     async def reopen(self, task_id: str) -> PerhapsAlive | None:
-        """Claim a task that has failed, and let more events follow its end.
+        """Claim a failed task, so that more events can follow its end.
 
         Returns:
             None: nobody works on a task that has an end. A task that somebody has reopened is
@@ -273,10 +272,10 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
     # -- search and figures, by an index beside the events -------------------------------
 
     async def index(self, seconds: float) -> int:
-        """Bring the index up to date, for so many seconds at the most.
+        """Update the search index for at most so many seconds.
 
         Returns:
-            How many events are still to be read.
+            Number of events that are still not indexed.
         """
         ...
 
@@ -285,11 +284,11 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
 
         Args:
             wanted: The filter.
-            limit: How many at the most.
-            before: Only those older than the task with this id.
+            limit: The most tasks to return.
+            before: Only tasks older than the task with this id.
 
         Raises:
-            UnknownTaskError: When ``before`` is not known.
+            UnknownTaskError: If the task ``before`` is unknown.
         """
         ...
 
@@ -306,7 +305,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
             zone: The time zone of the days, by its IANA name.
 
         Raises:
-            DelfError: When the zone is unknown.
+            DelfError: If the zone is unknown.
         """
         ...
 
@@ -317,14 +316,14 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def keep_person(self, person: Person, instead_of: Person | None) -> bool:
-        """Keep a person.
+        """Store a person unless another process changed the person meanwhile.
 
         Args:
-            person: As it is from now on.
+            person: The new version.
             instead_of: The previous version; None for a new person.
 
         Returns:
-            False, and nothing changes, if somebody else was quicker.
+            False, without a change, if the stored person is not ``instead_of``.
         """
         ...
 
@@ -333,14 +332,14 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def end_login(self, digest: str) -> None:
-        """Forget a session."""
+        """Delete a session."""
         ...
 
     async def logins(self, digests: Collection[str] | None = None) -> list[SessionRecord]:
-        """Return the sessions that are not over.
+        """Return the sessions that have not expired.
 
         Args:
-            digests: Only these.
+            digests: Only sessions with these digests.
         """
         ...
 
@@ -366,69 +365,69 @@ class PartialJournal:
 
     @property
     def keep(self) -> Ages:
-        """Tasks stay forever."""
+        """No retention times: tasks are kept forever."""
         return {}
 
     async def size(self) -> JournalSize:
-        """Raise: this journal does not know its size."""
+        """Raise an error: the journal does not know its size."""
         self._refuse("tell its size")
 
     async def back_up(self, path: Path) -> None:
-        """Refuse to be copied."""
+        """Raise an error: the journal has no backups."""
         self._refuse("be copied")
 
     async def restore(self, path: Path) -> int:
-        """Refuse to be filled from a copy."""
+        """Raise an error: the journal has no backups."""
         self._refuse("be filled from a copy")
 
     def read_all(self) -> AsyncIterator[Sequence[Event]]:
-        """Refuse to be read as a whole."""
+        """Raise an error: the journal cannot be read as a whole."""
         self._refuse("be read as a whole")
 
     async def reopen(self, task_id: str) -> PerhapsAlive | None:
-        """Refuse to let a task go on after its end."""
+        """Raise an error: the journal cannot reopen ended tasks."""
         self._refuse("let a task go on after its end")
 
     async def index(self, seconds: float) -> int:
-        """Refuse to search."""
+        """Raise an error: the journal has no search."""
         self._refuse("search")
 
     async def search(self, wanted: TaskFilter, limit: int = 50, before: str | None = None) -> Found:
-        """Refuse to search."""
+        """Raise an error: the journal has no search."""
         self._refuse("search")
 
     async def figures(
         self, by: FigureBy, wanted: TaskFilter, zone: str = "UTC"
     ) -> Sequence[Figures]:
-        """Refuse to add up figures."""
+        """Raise an error: the journal has no statistics."""
         self._refuse("add up figures")
 
     async def people(self) -> list[Person]:
-        """Refuse to keep people."""
+        """Raise an error: the journal does not store people."""
         self._refuse("keep people")
 
     async def keep_person(self, person: Person, instead_of: Person | None) -> bool:
-        """Refuse to keep people."""
+        """Raise an error: the journal does not store people."""
         self._refuse("keep people")
 
     async def begin_login(self, session: SessionRecord) -> None:
-        """Refuse to keep sessions."""
+        """Raise an error: the journal does not store sessions."""
         self._refuse("keep sessions")
 
     async def end_login(self, digest: str) -> None:
-        """Refuse to keep sessions."""
+        """Raise an error: the journal does not store sessions."""
         self._refuse("keep sessions")
 
     async def logins(self, digests: Collection[str] | None = None) -> list[SessionRecord]:
-        """Refuse to keep sessions."""
+        """Raise an error: the journal does not store sessions."""
         self._refuse("keep sessions")
 
     def conversations(self, namespace: str) -> ConversationStore:
-        """Refuse to keep conversations."""
+        """Raise an error: the journal does not store conversations."""
         self._refuse("keep conversations")
 
     async def namespaces(self) -> Sequence[str]:
-        """Refuse to keep conversations."""
+        """Raise an error: the journal does not store conversations."""
         self._refuse("keep conversations")
 
     def _refuse(self, what: str) -> Never:

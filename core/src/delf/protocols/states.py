@@ -26,10 +26,11 @@ def state_of(
     """Return the state of a task, for every place that shows or compares it.
 
     Args:
-        task: The events of the task from its first, or its record in a journal. A record does
-            not tell whether the task waits for a person, which ``waiting`` has to say.
-        interrupted: Whether the task's process is gone. A record tells it by itself.
-        waiting: The ids of the tasks with a request that waits for a person.
+        task: All events of the task, or its record in a journal. With a record, pass ``waiting``,
+            because records do not show whether a task waits for a person.
+        interrupted: Whether the task's process died; ignored for a record, which has this state
+            itself.
+        waiting: The ids of tasks with pending requests.
     """
     if isinstance(task, TaskRecord):
         return _of_record(task, waiting)
@@ -55,7 +56,7 @@ def _of_record(record: TaskRecord, waiting: Collection[str]) -> TaskState:
 
 
 def stored_states(state: TaskState) -> tuple[TaskState, ...]:
-    """Return the stored states of records that may have a state.
+    """Return the stored states of which some tasks may be in a given state.
 
     A journal stores tasks that wait for a person, or for a place in their process, as running. A
     search for a state therefore reads these records and checks each with :func:`state_of`.
@@ -70,4 +71,4 @@ def stored_states(state: TaskState) -> tuple[TaskState, ...]:
 
 
 STORED_STATES: Final = tuple(state for state in TaskState if state in stored_states(state))
-"""The states that a journal can count by itself."""
+"""States that a journal stores as such, so that it can count them."""

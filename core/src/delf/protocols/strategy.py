@@ -36,12 +36,12 @@ class ToolDescription:
         asks: Whether a person is asked before each call.
         make_schema: Makes :attr:`schema`.
         parameters: The parameters, in order.
-        returns: The type of its result in stub notation.
-        connection: The name of its connection; empty for a function.
-        about: A line about the connection.
-        tags: Words that it is sorted under.
-        built_in: Whether it is always shown, as a reader of input files.
-        full_types: Makes the parameters and the result with whole types, where those here were
+        returns: The type of the result in stub notation.
+        connection: The name of the connection; empty for a function.
+        about: A one-line description of the connection.
+        tags: Category tags.
+        built_in: Whether the tool is always shown, such as ``files.read``.
+        full_types: Returns the parameters and the result with complete types, if the types here are
             shortened.
         returns_doc: The description of the result.
     """
@@ -72,7 +72,7 @@ class ToolDescription:
 
     @property
     def signature(self) -> str:
-        """``(statement: str, limit: int = 100) -> list[dict]``."""
+        """The signature in stub notation: ``(statement: str, limit: int = 100) -> list[dict]``."""
         return f"({', '.join(map(str, self.parameters))}) -> {self.returns}"
 
 
@@ -82,10 +82,10 @@ class ToolChoice:
 
     Args:
         shown: The tools shown to the model.
-        left_out: How many more may be called.
+        left_out: The number of tools that can be called but are not shown.
         catalog: All tools except built-in ones.
-        describe: Describes one of the catalog by its name.
-        budget: The most characters of a prompt that tools take.
+        describe: Returns the description of a tool in the catalog.
+        budget: The most characters that tools may take up in the prompt.
     """
 
     shown: Sequence[ToolDescription]
@@ -100,21 +100,21 @@ class ScriptResult:
     """The outcome of a script.
 
     Args:
-        outcome: How it ended.
+        outcome: The outcome of the sandbox session.
         printed: The printed text, without secrets.
-        variables_alive: Whether the next script finds its variables.
-        changes: Its calls that changed something, or may have, as lines of text.
-        refused: Why the task cannot go on, when the script failed because the budget was used up.
-        can_retry: Whether another script could do better. It could not where a call failed for a
-            reason that stays, as a service that does not answer or a right that is missing.
-        cause: The exception of the tool that failed the script. A strategy that fails with the
-            script raises its error ``from`` this, so that programs see the reason.
+        variables_alive: Whether the next script can use the variables.
+        changes: The calls that changed something, or may have, one line each.
+        refused: The error that ends the task, if the budget was exhausted.
+        can_retry: Whether another script could succeed; False if a call failed for a lasting
+            reason, such as an unreachable service or a missing right.
+        cause: The tool's exception that failed the script. A strategy raises its own error ``from``
+            this exception, so that programs see the reason.
         is_silent: Whether the script ended without effect: it printed nothing, left no value, wrote
             no file and changed nothing.
-        returned: The results of the calls of a silent script, as lines of text: kinds and sizes.
-        found_nothing: Whether it is silent, called tools, and all that they returned was empty.
-        rejected: Whether it failed because approval was denied to a call, or to the script as a
-            whole. The name of the exception says nothing: a script can raise any.
+        returned: The types and sizes of the call results of a silent script, one line each.
+        found_nothing: Whether the script is silent, called tools, and got only empty results.
+        rejected: Whether the script failed because a call, or the whole script, was denied
+            approval. Do not use the exception's name for this: a script can raise any exception.
     """
 
     outcome: Outcome
@@ -132,13 +132,13 @@ class ScriptResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptCall:
-    """A valid call of a script, as a guard sees it.
+    """A valid call of a script, as passed to a :class:`CallGuard`.
 
     Args:
         name: The tool, as in :class:`ToolDescription`.
         effect: The effect of the call.
-        arguments: By name.
-        built_in: Whether it is a tool of delf's own.
+        arguments: The arguments by name.
+        built_in: Whether the tool is one of delf's own.
     """
 
     name: str
@@ -155,23 +155,23 @@ class CallGuard(Protocol):
         ...
 
     def begun(self, call: ScriptCall) -> Returned | None:
-        """Take notice of a call.
+        """Observe a call before it is made, and optionally answer the call.
 
         Returns:
-            The result that the same call had in an earlier script, so that it is not made again;
-            None where it is made.
+            A recorded result of the same call, so that the call is not made again;
+            None to make the call.
         """
         ...
 
     def judge(self, call: ScriptCall) -> Verdict:
-        """Judge a call before its connection does; a call may be judged several times."""
+        """Check a call before its connection does; may be called several times for one call."""
         ...
 
     def ended(self, call: ScriptCall, answer: CallAnswer) -> CallAnswer:
-        """Look at the answer of a call.
+        """Observe the answer of a call, and optionally replace the answer.
 
         Returns:
-            It, or another one that the script gets in its place.
+            The answer for the script: the given one or a replacement.
         """
         ...
 
@@ -196,17 +196,17 @@ class StrategyHost(Protocol):
 
     @property
     def choice(self) -> ToolChoice:
-        """The same tools and the omitted ones, for :func:`delf.tools.stubs.stubs_of`."""
+        """The shown and the omitted tools, for :func:`delf.tools.stubs.stubs_of`."""
         ...
 
     @property
     def libraries(self) -> Sequence[str]:
-        """The packages that scripts may import beside harmless standard modules."""
+        """Packages that scripts may import in addition to harmless standard modules."""
         ...
 
     @property
     def unsupported(self) -> str:
-        """The parts of Python that the sandbox lacks, in words for the model; empty for none."""
+        """The unsupported Python features of the sandbox, in words for the model; may be empty."""
         ...
 
     @property
@@ -216,7 +216,7 @@ class StrategyHost(Protocol):
 
     @property
     def is_conversation(self) -> bool:
-        """True if the task is a turn of a conversation, in which much needs no tool."""
+        """True if the task is a turn of a conversation, which often needs no tool."""
         ...
 
     @property
@@ -226,12 +226,12 @@ class StrategyHost(Protocol):
 
     @property
     def retry_count(self) -> int:
-        """The number of times that a failed step may be tried again."""
+        """The maximum number of retries of a failed step."""
         ...
 
     @property
     def rerun_count(self) -> int:
-        """The number of times that a script may ask for another pass."""
+        """The maximum number of further passes that scripts may request."""
         ...
 
     def begin(self, rules: str) -> tuple[Message, ...]:
@@ -245,7 +245,7 @@ class StrategyHost(Protocol):
 
     @property
     def takes_tools(self) -> bool:
-        """True if the main model can be given tools, and asks for calls of them."""
+        """True if the main model supports tool calls."""
         ...
 
     async def ask(
@@ -257,56 +257,56 @@ class StrategyHost(Protocol):
         session: ModelSession | None = None,
         continues: bool = False,
     ) -> ModelReply:
-        """Ask the main model; counted in cost and budget.
+        """Ask the main model; the call counts towards cost and budget.
 
-        The answer is whole and without reasoning. An answer that was truncated at the limit of its
-        length is continued, and is an error if it has no end. With ``on_delta`` or in a session, a
-        truncated answer is returned with its ``broken_by``: use only the parts that were begun
-        already.
+        The answer is complete and without reasoning. An answer that was truncated at its token
+        limit is continued; if it still does not end, an error is raised. With ``on_delta`` or in a
+        session, a truncated answer is returned with ``broken_by`` set: use only the calls that were
+        already started.
 
         Args:
             messages: The whole conversation; in a session that was asked before, the new messages.
             tools: The tools that the model may call in its answer, if it supports tools.
-            on_delta: Receives the answer's pieces as they come, and may begin calls: the text so
-                far is journalled first. An answer that breaks off after its first piece is returned
-                as far as it came, with ``cut`` as its ``finish_reason``; so is an answer whose
-                process died after one of its calls was begun.
-            session: Where it is asked, of :meth:`connect`, if not by a request of its own.
+            on_delta: Receives the answer's pieces as they arrive and may start calls, before which
+                the text so far is journalled. An answer that breaks off after its first piece is
+                returned with the ``finish_reason`` ``cut``; so is, on resume, an answer whose
+                process died after a call was started.
+            session: An open session of :meth:`connect` to use instead of a separate request.
             continues: Whether the session has answered before.
 
         Raises:
             BudgetExceededError: Before any cost.
-            DelfError: When the model failed for good.
+            DelfError: If the call failed after retries.
         """
         ...
 
     async def connect(self, *, needed: bool = False) -> ModelSession | None:
-        """Open a session, so that no turn sends the history again; the caller closes it.
+        """Open a session, so that turns need not resend the history; the caller closes the session.
 
-        None if the model has no sessions, and while a resumed task's answers come from the journal.
-        A session may break: a strategy keeps the history, for another session or plain requests.
+        Returns None if the model does not support sessions, and while a resumed task replays
+        recorded answers. A session may break, so a strategy keeps the history to open another one.
 
         Args:
-            needed: Whether a model that has none is an error.
+            needed: Raise instead of returning None if the model does not support sessions.
 
         Raises:
-            ModelConfigurationError: When it has none, and one is needed.
-            DelfError: When none is available now.
+            ModelConfigurationError: If the model does not support sessions and ``needed`` is True.
+            DelfError: If no session is available at the moment.
         """
         ...
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], description: str | None = None
     ) -> CallAnswer:
-        """Make a tool call. Not while a script runs.
+        """Make a tool call; not allowed while a script runs.
 
         Args:
             name: The tool, as in :class:`ToolDescription`.
-            arguments: By name.
-            description: A few words that say why, for people.
+            arguments: The arguments by name.
+            description: A short reason for people who approve the call.
 
         Returns:
-            The result, or why there is none, as a value.
+            The result, or the failure as a value.
         """
         ...
 
@@ -323,13 +323,13 @@ class StrategyHost(Protocol):
         ...
 
     def strategy(self, name: str) -> Strategy:
-        """Return another strategy, which can do a part of the task.
+        """Return another installed strategy, to delegate a part of the task.
 
         Args:
-            name: Its name.
+            name: The strategy's name.
 
         Raises:
-            PluginError: When it is not installed.
+            PluginError: If the strategy is not installed.
         """
         ...
 
@@ -342,19 +342,21 @@ class StrategyHost(Protocol):
         ...
 
     def say(self, text: str) -> None:
-        """Add to the answer; people see the text at once."""
+        """Append to the answer; the text is shown at once."""
         ...
 
     def step(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Show a step and its duration to people."""
+        """Report a step and its duration in the trace while the block runs."""
         ...
 
     async def note(self, topic: str, source: Callable[[], Awaitable[str]]) -> str:
-        """Store outside data in the journal: a resumed task gets the same data again.
+        """Fetch outside data once and journal it, so that a resumed task gets the same data.
 
         Args:
-            topic: The strategy's own word for it, as ``notification``. People see it with the text.
-            source: Asked for the text, unless it is recorded. An empty text is kept, and not shown.
+            topic: The strategy's own name for the data, such as ``notification``, shown with the
+                text.
+            source: Fetches the text, unless it is recorded. An empty text is recorded but not
+                shown.
         """
         ...
 
@@ -364,28 +366,28 @@ class StrategyHost(Protocol):
 
     @property
     def has_answered(self) -> bool:
-        """True if a task that wants data has been given them, by a call of ``answer``.
+        """True if a task with a declared answer type has been answered by a call of ``answer``.
 
-        A strategy that has nothing else to say can end then.
+        A strategy can then return without further text.
         """
         ...
 
     def refuse(self, text: str) -> str | None:
-        """Return the fault of an answer, if the task wants a declared shape.
+        """Return the fault of an answer that does not match the task's declared type; else None.
 
-        A strategy asks before it ends, and lets the model fix the fault. A refused answer is not
-        shown; a refused answer that is returned anyway fails the task.
+        A strategy calls this before it ends, and lets the model fix the fault. A refused answer is
+        not shown; returning a refused answer fails the task.
 
         Args:
             text: The answer.
 
         Returns:
-            Words for the model; None where nothing is wrong.
+            The fault in words for the model; None for a valid answer.
         """
         ...
 
     async def retrying(self, reason: str) -> None:
-        """Record that something failed and is tried once more."""
+        """Record that a step failed and is retried."""
         ...
 
 
@@ -393,20 +395,20 @@ class Strategy(Protocol):
     """A way to work on a task until it is done."""
 
     async def solve(self, host: StrategyHost) -> str:
-        """Return the answer's text.
+        """Work on the task and return the answer's text.
 
         Raises:
-            DelfError: When the task failed.
+            DelfError: If the task fails.
         """
         ...
 
 
 @runtime_checkable
 class SupportsCallsOnly(Strategy, Protocol):
-    """A strategy that may do without scripts."""
+    """A strategy that may work without scripts."""
 
     calls_only: bool
-    """True if its tasks run no script: no sandbox is opened or announced for them."""
+    """True if tasks run no script: no sandbox is opened or mentioned in the prompt."""
 
 
 def runs_scripts(strategy: Strategy) -> bool:
@@ -419,9 +421,9 @@ class SupportsOwnTools(Strategy, Protocol):
     """A strategy with tools of its own, such as a search for tools that the model is not shown."""
 
     def own_tools(self, choice: ToolChoice) -> Sequence[ConnectionLike]:
-        """Return tools of a task for which a prefilter chose; always shown, and never asked about.
+        """Return the strategy's own tools for a task with omitted tools; they need no approval.
 
         Args:
-            choice: The strategy's choice.
+            choice: The shown and the omitted tools.
         """
         ...

@@ -31,7 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def strictest(effects: Iterable[Effect]) -> Effect:
-    """Return the strictest of several effects.
+    """Return the strictest of some effects.
 
     Args:
         effects: At least one.

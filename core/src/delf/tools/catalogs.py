@@ -1,4 +1,4 @@
-"""The tools of a catalog that fit some words."""
+"""Word search over the tools of a catalog."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from delf.tools.steps import short_steps_of, steps_of
 
 _KEPT: Final = "ranking"
 _RANKED: Final = 100
-"""Actions of each step that are ranked."""
+"""The number of actions ranked for each step of the task."""
 _SURE: Final = 10
 _SUREST: Final = 4
-"""The actions before the plain changes of the resources that a task names."""
+"""The number of best matches that come before the plain changes of named resources."""
 _PLAIN: Final = 3
 _FEW: Final = 3
-"""Short steps, such as *and pause it*, get so many actions after the first ten."""
+"""The number of actions added for each short step, such as *and pause it*."""
 _NAME: Final = 2.0
 _TAGS: Final = 1.0
 _SUMMARY: Final = 2.0
@@ -29,7 +29,7 @@ _DESCRIPTION: Final = 0.5
 
 
 def search(catalog: Catalog, words: str, limit: int = 20) -> tuple[CatalogEntry, ...]:
-    """Return the actions that fit some words, best first; names and parameters count, too.
+    """Return the actions that match some words, best first; names and parameters count, too.
 
     The first search makes an index of all actions, which the catalog keeps.
 
@@ -42,17 +42,17 @@ def search(catalog: Catalog, words: str, limit: int = 20) -> tuple[CatalogEntry,
 
 
 def places(catalog: Catalog, words: str, limit: int = 20) -> list[int]:
-    """Return the results of :func:`search` as places in the catalog."""
+    """Like :func:`search`, but return positions in the catalog."""
     return _ranking(catalog).find(words, limit)
 
 
 def shares(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[int, float]]:
-    """Return the results of :func:`places` with their shares of a perfect fit, from 0 to 1."""
+    """Like :func:`places`, each with a score from 0 to 1 relative to a perfect match."""
     return _ranking(catalog).shares(words, limit)
 
 
 def best_first(catalog: Catalog, task: str) -> list[str]:
-    """Return the names of all actions, the best matches of the task's steps first.
+    """Return all action names, those that best match the task's steps first.
 
     Args:
         catalog: The actions.
@@ -67,9 +67,10 @@ def best_first(catalog: Catalog, task: str) -> list[str]:
 
 
 def _plain_changes(catalog: Catalog, step: str) -> list[int]:
-    """Return the actions that create, update or delete what a step names, as it asks for; a few.
+    """Return a few actions that create, update or delete a resource which a step names.
 
-    Whoever marks a task as done needs ``update_task``, of which the step has one word.
+    A step such as "mark the task as done" needs ``update_task``, but shares only one word with that
+    name.
     """
     kinds = kinds_of_change(step)
     order = {word: at for at, word in reversed([*enumerate(map(stem, words_of(step)))])}
@@ -84,7 +85,7 @@ def _plain_changes(catalog: Catalog, step: str) -> list[int]:
 
 
 def in_turn(rankings: Sequence[Sequence[int]]) -> list[int]:
-    """Return the best of each ranking, then the second of each, and so on, each once.
+    """Interleave rankings without repeats: the best of each, then the second of each, and so on.
 
     Args:
         rankings: Places in a catalog.

@@ -27,19 +27,19 @@ _OWN_METHODS: Final = frozenset(
     {"actions", "aclose", "check", "context", "inspect", "is_stale", "keep_secret", "setup"}
     | {"tell_secrets", "type_name", "use_context"}
 )
-"""The methods that delf itself calls on a connection: no action has such a name."""
+"""The names of methods that delf calls on a connection, which actions may not have."""
 
 
 class _Inspect:
-    """``inspect`` works on the class, without credentials, and on an instance."""
+    """A descriptor: ``inspect`` works on the class, without credentials, and on instances."""
 
     def __get__(
         self, instance: Connection | None, owner: type[Connection]
     ) -> Callable[..., dict[str, Any]]:
         def inspect(*, verbose: bool = False) -> dict[str, Any]:
-            """Return the actions that can be called as data.
+            """Return the callable actions as data.
 
-            Names, or with ``verbose`` everything.
+            Only names by default; with ``verbose`` also descriptions and parameters.
             """
             name = instance.name if instance is not None else owner.type_name()
             allow = None if instance is None else instance.allow
@@ -54,7 +54,7 @@ class _Inspect:
 def describe_actions(
     name: str, summary: str, actions: Sequence[Action], *, verbose: bool = False
 ) -> dict[str, Any]:
-    """Make the result of ``inspect``: ``tool``, ``description``, ``methods`` and ``total``."""
+    """Return the data of ``inspect``: ``tool``, ``description``, ``methods`` and ``total``."""
     methods: list[Any] = [
         action.describe(verbose=True) if verbose else action.name for action in actions
     ]
@@ -62,7 +62,7 @@ def describe_actions(
 
 
 class _KeptSecrets:
-    """The secrets that a connection learned, with a listener; a copy has no listener yet."""
+    """The secrets that a connection has learned, and their listener; a copy has no listener."""
 
     def __init__(self, secrets: tuple[str, ...] = ()) -> None:
         self._secrets = secrets
@@ -86,7 +86,7 @@ class _KeptSecrets:
 
 
 class ConnectionOptions(TypedDict, total=False):
-    """The keywords that every connection takes besides its own settings."""
+    """Keyword arguments that every connection accepts in addition to its own settings."""
 
     name: str | None
     allow: Permission
@@ -128,9 +128,11 @@ class Connection:
     is_function: bool = False
     inspect: ClassVar[_Inspect] = _Inspect()
     context_trust: ClassVar[Trust] = "outside"
-    """The author of what ``context`` returns; ``own`` where that is settings of the user alone."""
+    """The author of ``context``'s text: the user alone (``own``) or others."""
     description_trust: ClassVar[Trust] = "own"
-    """The author of the actions' names and descriptions; ``outside`` where a server sends them."""
+    """The author of names and descriptions of actions: the user (``own``) or a server
+    (``outside``).
+    """
 
     def __init__(
         self,
@@ -163,7 +165,7 @@ class Connection:
         secrets of a connection count, so that tokens may be renewed forever.
 
         Args:
-            secret: The secret as it is. It counts from 6 characters on.
+            secret: The secret in plain text. Texts shorter than 6 characters are not redacted.
         """
         self.__kept.add(self.name, secret)
 
@@ -177,11 +179,11 @@ class Connection:
         return cls.__name__.lower()
 
     async def actions(self) -> Sequence[Action]:
-        """Return all actions. A dynamic connection overrides this and makes them itself."""
+        """Return all actions. Connections with dynamic actions override this method."""
         return actions_of(type(self), self, self.name)
 
     def _named(self, first: Sequence[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a positional argument with its name."""
+        """Merge a positional argument into the keyword settings."""
         if not first:
             return {}
         names = [] if self.Settings is None else list(self.Settings.model_fields)

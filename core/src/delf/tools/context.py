@@ -20,7 +20,7 @@ Check = Callable[[str], "str | None"]
 
 
 class Connect(Protocol):
-    """Makes a connection that neither ``delf.toml`` nor code has made."""
+    """A function that creates further connections for a task."""
 
     def __call__(
         self,
@@ -30,17 +30,17 @@ class Connect(Protocol):
         settings: Mapping[str, Any] | None = None,
         where: str | None = None,
     ) -> Any:
-        """The connection, a :class:`delf.protocols.connection.ConnectionLike`.
+        """Create a connection and return it as :class:`delf.protocols.connection.ConnectionLike`.
 
         Args:
             name: The name in scripts; without a kind, a name in ``delf.toml``, or a type.
             kind: The name of a type, or the path of a class, as ``mycompany.tools.Database``.
             settings: As in ``[connections.NAME]``, ``allow`` and ``confirm`` included. Relative
                 paths count from the project's folder.
-            where: Where it is configured, for messages.
+            where: The place of the configuration, for messages.
 
         Raises:
-            ConfigurationError: When there is no such type, or the settings do not fit.
+            ConfigurationError: If the type is unknown or the settings are invalid.
         """
         ...
 
@@ -56,11 +56,11 @@ class ChildTask:
         system_prompt: Instructions for the model.
         files: Paths of input files.
         timeout: Seconds. The parent's own time ends the child, too.
-        worker: The name of the worker that does it, shown to people who are asked.
+        worker: The name of the worker that runs the task, shown in approval requests.
         budget_usd: The most that it and its own children may cost, within the agent's budget.
         retry_count: How often a failed script is fixed.
         rerun_count: How many further passes a script may ask for.
-        strategy: How it becomes tool calls.
+        strategy: The strategy's name.
         check: Returns the fault of an answer, which then goes back to the model; None if the answer
             is good. Receives the answer's text, and must be quick.
         output: The type of the answer, if it is not text: a type, or a JSON Schema.
@@ -87,9 +87,9 @@ class ChildResult:
 
     Args:
         task_id: The child's id, in the parent's journal.
-        text: Its answer; what was printed so far where it failed.
-        status: Whether it succeeded.
-        error: Why it did not.
+        text: The answer; if the task failed, the output so far.
+        status: The final status.
+        error: The error message, if the task failed.
         hint: What to do next, if known.
         cost_usd: The cost; None if a price is unknown. The parent's cost includes it.
         files: Its output files: paths by name.
@@ -108,14 +108,14 @@ class ChildResult:
     at_limit: bool = False
 
     def raise_for_status(self, who: str) -> None:
-        """Raise the failure of the child task, as the failure of a call that waits for its answer.
+        """Raise a :class:`ToolExecutionError` if the child task failed.
 
         Args:
-            who: The name of who did it, for the message.
+            who: The name of the worker or tool, for the message.
 
         Raises:
-            TaskLimitError: When it failed at its timeout or budget.
-            ToolExecutionError: When it failed otherwise.
+            TaskLimitError: If the child reached its timeout or budget.
+            ToolExecutionError: If the child failed in another way.
         """
         if not self.status:
             kind = TaskLimitError if self.at_limit else ToolExecutionError
@@ -134,9 +134,9 @@ class CallContext:
         call_id: The call's number in the task.
         connection: The name of the connection that is called.
         folder: The folder of the agent's project, or the working folder.
-        depth: 0 in a task of the user, 1 in a child of it.
+        depth: The nesting depth: 0 for the user's task, 1 for its children.
         worker: The name of the worker that does the task; None in a task of the user.
-        input_files: Where the task's input files are, by name.
+        input_files: Paths of the task's input files, by name.
         llm: The model of the task.
         vision_llm: Its model for images and documents.
         strategy: How the task becomes tool calls.
@@ -176,20 +176,20 @@ class CallContext:
         return self._output_files()
 
     def read_file(self, name: str, most: int, *, read: Callable[[], bytes] | None = None) -> bytes:
-        """Read a file that the call names. Blocks: call this method in a thread.
+        """Read a file that the call names. Blocking: call this method in a thread.
 
-        All reads of one call return the same bytes, from its ``check`` on: what a person was asked
-        about is what is used, whatever happens to the file meanwhile. A request for approval is
-        bound to these bytes.
+        All reads in one call, including its ``check``, return the same bytes. An approval is bound
+        to these bytes, so a later change of the file has no effect on the approved call.
 
         Args:
-            name: The name of the file in scripts: an input file, or one that the task has written.
+            name: The name of an input file, or of a file that the task has written.
             most: The most bytes that it may have.
-            read: Reads a file that is none of the task's, such as one of another connection.
+            read: Reads the file if it does not belong to the task, for example from another
+                connection.
 
         Raises:
-            ToolRefusedError: When there is no such file, or it is too large.
-            OSError: When it cannot be read.
+            ToolRefusedError: If the file is missing or too large.
+            OSError: If the file cannot be read.
         """
         return self._read_file(name, most, read)
 
@@ -276,12 +276,12 @@ class CallContext:
         Args:
             messages: The conversation.
             llm: The model; the agent's main one when omitted.
-            settings: Generation settings. With ``max_tokens`` an answer that is longer is cut, and
-                its ``broken_by`` is ``length``; without it, it is asked for to its end.
+            settings: Generation settings. With ``max_tokens`` a longer answer is truncated, with
+                ``broken_by`` set to ``length``; without, the answer is continued to its end.
 
         Raises:
             BudgetExceededError: Before any cost.
-            DelfError: When the model failed for good, or its answer broke off.
+            DelfError: If the call failed after retries, or the answer broke off.
         """
         return await self._ask(messages, llm, settings or {})
 
@@ -293,17 +293,17 @@ class CallContext:
         name: str = "consent",
         fit: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None,
     ) -> Mapping[str, Any] | None:
-        """Ask a person in the midst of the call, in the way of the task's approvals.
+        """Ask a person a question during a call, through the task's approval channels.
 
         Args:
             question: The question, in plain words.
             arguments: The values to use; a person may change them.
             name: The name of the question, after the connection's name.
-            fit: Checks what a person changed, and gives it as it is used; raises
-                ``ToolRefusedError`` for what cannot be.
+            fit: Validates values that the person edited and returns them converted; raises
+                ``ToolRefusedError`` for invalid values.
 
         Returns:
-            The arguments as they were approved; None where nobody approved them.
+            The approved arguments; None if the person rejected them.
         """
         return await self._consent(question, dict(arguments or {}), name, fit or dict)
 
@@ -322,10 +322,10 @@ def read_once(
         known: The task's files by name.
         name: The file.
         most: The most bytes that it may have.
-        read: Reads a file that is none of the task's.
+        read: Reads the file if it does not belong to the task.
 
     Raises:
-        ToolRefusedError: When there is no such file, or it is too large.
+        ToolRefusedError: If the file is missing or too large.
     """
     key = name if read is not None or name in known else Path(name).name
     if key not in kept:

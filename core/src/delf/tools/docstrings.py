@@ -1,4 +1,4 @@
-"""Sections of docstrings, with headers (``Args:``), rules below them, or fields (``:param x:``)."""
+"""Parsing of docstring sections with headers (``Args:``), underlines or fields (``:param x:``)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Docstring(NamedTuple):
     """A docstring in parts.
 
     Args:
-        summary: The text before the first section, paragraphs on lines of their own.
+        summary: The text before the first section, one line for each paragraph.
         parameters: The description of each parameter.
         returns: The description of the result.
     """
@@ -39,7 +39,7 @@ def read_docstring(doc: str) -> Docstring:
     """Read the sections of a docstring.
 
     Args:
-        doc: The docstring without the indentation that all of its lines share.
+        doc: The dedented docstring.
     """
     summary: list[str] = []
     parameters: dict[str, str] = {}
@@ -62,7 +62,7 @@ def read_docstring(doc: str) -> Docstring:
 
 
 def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the parts of a docstring, each with its name in lower case; the first has none."""
+    """Yield the sections with their names in lower case; the text before the first has no name."""
     name, part, number = "", list[str](), 0
     while number < len(lines):
         line = lines[number]
@@ -97,7 +97,7 @@ def _header(lines: list[str], number: int) -> tuple[str, int]:
 
 
 def _is_numpy(part: list[str]) -> bool:
-    """Return whether a section has its items at the margin, as NumPy's have."""
+    """Return True if a section's items are not indented, as in the NumPy style."""
     first = next((line for line in part if line.strip()), None)
     return first is None or not first.startswith((" ", "\t"))
 
@@ -131,7 +131,7 @@ def _returns_text(lines: list[str]) -> str:
 
 
 def _fields(lines: list[str]) -> Iterator[dict[str, str]]:
-    """Fields as ``:param name: text``, with the lines that go on below."""
+    """Parse ``:param name: text`` fields with their continuation lines."""
     current: dict[str, str] | None = None
     for line in lines:
         found = _FIELD.match(line.strip())

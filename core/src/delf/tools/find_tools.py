@@ -1,4 +1,4 @@
-"""``find_tools``: a script looks for tools that the model was not shown, or not whole."""
+"""``find_tools``: lets a script search for tools that the prompt omits or shortens."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from delf.tools.stubs import FIND_TOOLS, Detail, render_stubs, whole_size
 
 _MOST: Final = 10
 _FOUND: Final = Detail(800, 800, 3_000)
-"""The most characters of each tool found by words; a tool found by name is shown whole."""
+"""The most characters of each tool found by words; a tool found by name is shown in full."""
 
 
 def own_tools(choice: ToolChoice) -> Sequence[ConnectionLike]:
-    """``find_tools``, where not all tools are shown, or not whole.
+    """Return ``find_tools`` if the prompt omits or shortens tools.
 
     Args:
         choice: The tools of the task.
@@ -43,7 +43,7 @@ def own_tools(choice: ToolChoice) -> Sequence[ConnectionLike]:
 
 
 def _named(choice: ToolChoice, words: str) -> list[ToolDescription]:
-    """Return the tools that a text consists of, by their names with or without the connection."""
+    """Return the tools if a text consists only of tool names."""
     wanted = {word.partition("(")[0].strip("`'\"") for word in words.replace(",", " ").split()}
     found = [
         entry.name

@@ -32,7 +32,7 @@ _WORDS: Final = frozenset(
     {"title", "description", "default", "examples", "format", "deprecated", "strict", "type"}
     | {"$defs", "definitions", "$schema", "$id", "$comment", "readOnly", "writeOnly"}
 )
-"""Keys of a schema beside which nothing else holds."""
+"""Schema keywords whose siblings are ignored when converting to a type."""
 _CHOICES: Final = frozenset({"enum", "const", "anyOf", "$ref"})
 _NUMBERS: Final = {
     "minimum": "ge",
@@ -58,7 +58,7 @@ def foreign_functions(item: Any) -> list[Callable[..., Any]] | None:
     """Return the functions behind another framework's tool or toolset; None for anything else.
 
     Args:
-        item: Something from ``tools``.
+        item: An item of ``tools``.
 
     Raises:
         ToolDefinitionError: For a tool that only works within its own framework.
@@ -131,7 +131,8 @@ def _abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
     """Refuse a pydantic-ai toolset that lists its tools only in a run, such as a filtered one.
 
     Raises:
-        ToolDefinitionError: When it does not say so, or a tool takes the run.
+        ToolDefinitionError: If the tools are only known in a run, or a tool takes the run's
+            context.
     """
     package: Any = sys.modules.get("pydantic_ai")
     if package is None or not isinstance(item, getattr(package, "AbstractToolset", ())):
@@ -202,7 +203,7 @@ def _cogency(item: Any) -> Callable[..., Any] | None:
 
 
 def _json_schema(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a parameter of cogency."""
+    """Convert a parameter of a cogency tool to a JSON Schema."""
     words = {
         "min": "minimum",
         "max": "maximum",
@@ -214,7 +215,7 @@ def _json_schema(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _toolset(item: Any) -> list[Callable[..., Any]] | None:
-    """pydantic-ai's ``FunctionToolset``, and llm's ``Toolbox``."""
+    """Return the functions of pydantic-ai's ``FunctionToolset`` or llm's ``Toolbox``."""
     listed = getattr(item, "tools", None)
     if isinstance(listed, Mapping):
         listed = list(cast("Mapping[Any, Any]", listed).values())
@@ -232,7 +233,7 @@ def _toolset(item: Any) -> list[Callable[..., Any]] | None:
 
 
 def _with_schema(pair: tuple[Any, ...]) -> list[Callable[..., Any]] | None:
-    """Return a function and its schema of chat completions, in either order."""
+    """Return the function of a pair with a chat completions schema, in either order."""
     functions = [part for part in pair if callable(part)]
     schemas = [cast("Mapping[str, Any]", part) for part in pair if isinstance(part, Mapping)]
     if len(pair) != 2 or len(functions) != 1 or len(schemas) != 1:
@@ -250,14 +251,14 @@ def _is_named(item: Any) -> bool:
 
 
 def _schema_of(given: Any) -> Mapping[str, Any]:
-    """Return a JSON Schema that may be a pydantic model."""
+    """Return the JSON Schema of a schema or pydantic model."""
     make = getattr(given, "model_json_schema", None)
     found = make() if callable(make) else given
     return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
 
 
 def _known_type(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a known type for smolagents' ``any``, ``image`` and ``audio``, which JSON lacks."""
+    """Replace smolagents' types ``any``, ``image`` and ``audio``, unknown to JSON Schema."""
     kind = part.get("type")
     known = {key: value for key, value in part.items() if key not in ("type", "nullable")}
     return {**known, "type": kind} if kind in _TYPES else known
@@ -271,14 +272,14 @@ def _function(
     *,
     holds: bool = False,
 ) -> Callable[..., Any]:
-    """Return a function with the name, the words and the parameters of a tool.
+    """Make a function with the name, description and parameters of a foreign tool.
 
     Args:
-        name: The tool's.
+        name: The tool's name.
         description: The description for the model.
         schema: A JSON Schema of its arguments.
-        work: Is called with them, by keywords.
-        holds: Whether it refuses by itself what does not fit the schema.
+        work: The function to call with keyword arguments.
+        holds: Whether the tool validates its arguments itself.
     """
     parts = cast("Mapping[str, Mapping[str, Any]]", schema.get("properties") or {})
     needed = set(cast("Iterable[str]", schema.get("required") or ()))
@@ -320,7 +321,7 @@ def _function(
 
 
 def _checked(hint: Any, own: str, schema: Mapping[str, Any], tool: str) -> Any:
-    """Return the type of a parameter whose schema says more than a type: the schema checks it."""
+    """Return a parameter's type, with schema validation added if the type alone is too weak."""
     from pydantic import AfterValidator
 
     from delf.tools.json_schema import Checker, Fault
@@ -381,7 +382,7 @@ def _target(ref: str, root: Mapping[str, Any]) -> Any:
 
 
 def _name(text: str) -> str:
-    """Return a name of Python's for any other."""
+    """Convert any text to a valid Python identifier."""
     name = re.sub(r"\W+", "_", text).strip("_") or "tool"
     name = f"_{name}" if name[0].isdigit() else name
     return f"{name}_" if keyword.iskeyword(name) else name

@@ -23,7 +23,7 @@ HandleError = bool | str | Callable[[Exception], str] | None
 
 
 class Tool(Generic[P, R]):
-    """A function that scripts can call by its name; still callable as before in Python.
+    """A function that scripts can call by name; in Python it stays callable as before.
 
     Made by :func:`tool`. As a connection, a tool has one action with its own name.
     """
@@ -41,7 +41,7 @@ class Tool(Generic[P, R]):
         self.confirm: Permission = confirm
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function itself, bypassing the tool."""
+        """Call the wrapped function directly."""
         return self.function(*args, **kwargs)
 
     async def actions(self) -> Sequence[Action]:
@@ -144,7 +144,7 @@ def _handler(given: HandleError) -> str | Callable[[Exception], str] | None:
 
 
 def _named(partial: functools.partial[Any]) -> functools.partial[Any]:
-    """Copy name, text and hints of a function to its partial; bound arguments are no parameters."""
+    """Copy name, docstring and hints of a function to its partial, without bound arguments."""
     made: Any = functools.partial(partial.func, *partial.args, **partial.keywords)
     function = inspect.unwrap(partial.func)
     for name in ("__name__", "__qualname__", "__doc__", "__module__", "__globals__"):
@@ -205,7 +205,7 @@ def _check_kind(target: Callable[..., Any]) -> None:
 
 
 def _is_named(item: inspect.Parameter) -> bool:
-    """Return others are refused for their kind."""
+    """Return True if a parameter can be passed by keyword."""
     return item.kind in (item.POSITIONAL_OR_KEYWORD, item.KEYWORD_ONLY)
 
 
@@ -218,7 +218,7 @@ def _has_callable(hint: Any) -> bool:
 
 
 def as_connections(items: Iterable[Any]) -> tuple[ConnectionLike, ...]:
-    """Return all of ``tools`` as connections; a toolset of another framework is several.
+    """Convert all items of ``tools`` to connections; a foreign toolset becomes several.
 
     Raises:
         ToolDefinitionError: If an object is not a tool.
@@ -231,10 +231,10 @@ def as_connections(items: Iterable[Any]) -> tuple[ConnectionLike, ...]:
 
 
 def as_connection(item: Any) -> ConnectionLike:
-    """Return something from ``tools`` as a connection; plain functions become tools.
+    """Convert an item of ``tools`` to a connection; plain functions become tools.
 
     Raises:
-        ToolDefinitionError: When it is neither.
+        ToolDefinitionError: If the item is not a tool or connection.
     """
     if isinstance(item, ConnectionLike):
         return item

@@ -1,4 +1,4 @@
-"""Types of Python in stub notation, as ``list[{"id": int, ?"name": str}]``, and their texts."""
+"""Python types in stub notation, such as ``list[{"id": int, ?"name": str}]``."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from typing import Any, Final, NamedTuple, cast
 
 _DEEPEST: Final = 6
 _ROOM: Final = 6_000
-"""The characters of a type; a longer one loses depth."""
+"""The most characters of a type before nested records are shortened."""
 _MOST_NOTES: Final = 12
 _MOST_FIELDS: Final = 400
-"""The fields of a type; one with more loses depth."""
+"""The most fields of a type before nested records are shortened."""
 _QUALIFIERS: Final = frozenset({"Required", "NotRequired", "ReadOnly", "Final", "ClassVar"})
-"""Names of type qualifiers, because typing_extensions has some that ``typing`` lacks."""
+"""Names of type qualifiers; compared by name because typing_extensions has its own."""
 _NAMES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("Sequence", "MutableSequence", "Iterable", "Collection", "deque"), "list"),
     **dict.fromkeys(("Mapping", "MutableMapping", "OrderedDict", "defaultdict"), "dict"),
     **dict.fromkeys(("Set", "MutableSet"), "set"),
 }
-"""The plain types that values of others become on their way to a script."""
+"""The plain types to which values of other types are converted for scripts."""
 _TABLES: Final = frozenset({"DataFrame", "LazyFrame", "Table", "RecordBatch", "RecordBatchReader"})
 _COLUMNS: Final = frozenset({"Series", "ndarray", "ChunkedArray", "Index"})
 _LIBRARIES: Final = frozenset({"numpy", "pandas", "polars", "pyarrow"})
@@ -39,11 +39,11 @@ _LIMITS: Final = (
     ("max_length", "at most {} long"),
     ("pattern", "matches {}"),
 )
-"""The limits that pydantic and annotated_types know, by their attributes."""
+"""Names of constraint attributes in pydantic and annotated_types."""
 
 
 class _NoRoom(Exception):  # noqa: N818 - a finding
-    """A type has more fields than there is room for."""
+    """Raised internally when a type exceeds the limit of fields."""
 
 
 class RecordField(NamedTuple):
@@ -52,7 +52,7 @@ class RecordField(NamedTuple):
     Args:
         name: The key that scripts use.
         hint: Its type.
-        required: Whether a script must give it, or always finds it.
+        required: Whether the field must be passed, or is always present.
         doc: Its description.
     """
 
@@ -63,14 +63,14 @@ class RecordField(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """A place in a type.
+    """The context in which a type is formatted.
 
     Args:
-        given: Whether scripts write values of it, and so may leave out what has a default.
-        depth: The records within each other that are spelled out.
-        around: The records that it stands in.
-        bound: The types that stand for type variables here.
-        fields: Counts down the fields that there is room for.
+        given: Whether scripts pass values of the type, so fields with defaults are optional.
+        depth: The number of nested record levels to spell out.
+        around: The enclosing records, to detect recursion.
+        bound: The types bound to type variables.
+        fields: A countdown of the remaining fields.
     """
 
     given: bool
@@ -81,14 +81,14 @@ class _Place(NamedTuple):
 
 
 def type_text(hint: Any, *, given: bool = False) -> str:
-    """Return a type in compact stub notation, as ``list[{"id": int, ?"name": str}]``.
+    """Format a type in compact stub notation, such as ``list[{"id": int, ?"name": str}]``.
 
     Records (TypedDict, named tuple, dataclass, model of pydantic, class of attrs) are written as
     their fields, as deep as there is room; enums as the Literal of their values.
 
     Args:
         hint: The type.
-        given: Whether scripts write values of it, and so may leave out what has a default.
+        given: Whether scripts pass values of the type, so fields with defaults are optional.
     """
     for depth in range(_DEEPEST, 1, -1):
         try:
@@ -124,7 +124,7 @@ def notes_of(hint: Any, *, given: bool = False) -> str:
 
     Args:
         hint: The type.
-        given: Whether scripts write values of it.
+        given: Whether scripts pass values of the type.
     """
     fields = itertools.islice(_notes(hint, _Place(given), ""), _MOST_FIELDS)
     found = (f"{path}: {text}" for path, text in fields if text)
@@ -132,9 +132,9 @@ def notes_of(hint: Any, *, given: bool = False) -> str:
 
 
 def plain_default(value: Any) -> Any:
-    """Return a default as a script would write it.
+    """Convert a default value to the form that a script would write.
 
-    Enums as their values, also inside lists and dicts.
+    Enums become their values, also inside lists and dicts.
     """
     if isinstance(value, enum.Enum):
         return value.value
@@ -151,7 +151,7 @@ def record_fields(owner: object, *, given: bool) -> list[RecordField] | None:
 
     Args:
         owner: A class.
-        given: Whether scripts write values of it.
+        given: Whether scripts pass values of the type.
     """
     hint: Any = owner
     if hasattr(hint, "__required_keys__"):  # of typing or typing_extensions
@@ -178,13 +178,13 @@ def record_fields(owner: object, *, given: bool) -> list[RecordField] | None:
 
 
 def _attribute_names(hint: Any) -> Sequence[str]:
-    """Return the fields of a class of attrs or msgspec."""
+    """Return the field names of an attrs or msgspec class."""
     attributes: Sequence[Any] = getattr(hint, "__attrs_attrs__", ())
     return [item.name for item in attributes] or getattr(hint, "__struct_fields__", ())
 
 
 def _typed_dict_fields(hint: Any) -> list[RecordField]:
-    """In a module whose annotations are texts, the class has not read which keys are required."""
+    """Return the fields of a TypedDict; with string annotations, resolves required keys itself."""
     fields: list[RecordField] = []
     for name, found in _hints_of(hint).items():
         qualified = {*_qualifiers(found)}
@@ -205,7 +205,7 @@ def _named_tuple_fields(hint: Any, *, given: bool) -> list[RecordField]:
 
 
 def _model_fields(hint: Any, *, given: bool) -> list[RecordField]:
-    """Return the fields of a pydantic model, under the names by which it is filled, or dumped."""
+    """Return the fields of a pydantic model under their validation or serialization aliases."""
     config: Mapping[str, Any] = getattr(hint, "model_config", {})
     fields: list[RecordField] = []
     for name, field in cast("dict[str, Any]", hint.model_fields).items():
@@ -229,7 +229,7 @@ def _model_fields(hint: Any, *, given: bool) -> list[RecordField]:
 
 
 def _alias(field: Any) -> str | None:
-    """Return the name of a field in what is given; of several the first."""
+    """Return the name of a field in input data; the first of several aliases."""
     alias = field.validation_alias if field.validation_alias is not None else field.alias
     for choice in getattr(alias, "choices", (alias,)):
         if isinstance(choice, str):
@@ -259,7 +259,7 @@ def _text(hint: Any, place: _Place) -> str:
 
 
 def _alias_value(hint: Any) -> Any:
-    """Return the type behind a ``type`` statement."""
+    """Return the type behind a ``type`` statement alias."""
     return hint.__value__ if type(hint).__name__ == "TypeAliasType" else None
 
 
@@ -302,7 +302,7 @@ def _literal_text(values: Sequence[Any]) -> str:
 
 
 def _class_text(hint: type[Any], place: _Place, whole: Any = None) -> str:
-    """Return a class as text; ``whole`` is the type with its arguments, if it has any."""
+    """Format a class; ``whole`` is the type with its arguments, if any."""
     if issubclass(hint, enum.Enum):
         return _literal_text(tuple(hint))
     if hint.__module__.partition(".")[0] in _LIBRARIES and not place.given:
@@ -338,7 +338,7 @@ def _root_of(hint: Any) -> Any:
 
 
 def _bindings(hint: Any) -> dict[Any, Any]:
-    """Return the types that stand for the type variables of a class and of its bases."""
+    """Return the types bound to the type variables of a class and its bases."""
     origin = typing.get_origin(hint) or hint
     variables = getattr(origin, "__parameters__", ())
     if not isinstance(origin, type) or not isinstance(variables, tuple):
@@ -351,7 +351,7 @@ def _bindings(hint: Any) -> dict[Any, Any]:
 
 
 def _notes(hint: Any, place: _Place, path: str) -> Iterator[tuple[str, str]]:
-    """Yield the descriptions in a type, each after the keys that lead to it."""
+    """Yield the descriptions in a type, each with the key path that leads to it."""
     while typing.get_origin(hint) is typing.Annotated or _is_qualifier(typing.get_origin(hint)):
         hint = typing.get_args(hint)[0]
     if isinstance(hint, typing.TypeVar):
@@ -379,7 +379,7 @@ def _notes(hint: Any, place: _Place, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _hints_of(owner: Any) -> dict[str, Any]:
-    """Return the annotations of a class; none where they cannot be resolved."""
+    """Return the annotations of a class; an empty dict if they cannot be resolved."""
     try:
         return typing.get_type_hints(owner, include_extras=True)
     except (NameError, TypeError, AttributeError):
@@ -404,7 +404,7 @@ def _qualifiers(hint: Any) -> Iterator[str]:
 
 
 def _unqualified(hint: Any) -> Any:
-    """Return a type without ``Required``, ``ReadOnly`` and the like; ``Annotated`` stays."""
+    """Strip ``Required``, ``ReadOnly`` and similar qualifiers, keeping ``Annotated``."""
     while _is_qualifier(typing.get_origin(hint)):
         hint = typing.get_args(hint)[0]
     return hint
@@ -415,7 +415,7 @@ def _is_needed(field: dataclasses.Field[Any]) -> bool:
 
 
 def _texts_of(item: Any) -> list[str]:
-    """Return the texts of one part of ``Annotated``: itself, its description, its limits."""
+    """Return the texts of one item of ``Annotated``: a string, a description, or constraints."""
     if isinstance(item, str):
         return [item]
     documentation = getattr(item, "documentation", None)  # typing_extensions.Doc
@@ -439,7 +439,7 @@ def _limits_of(item: Any) -> str:
 
 
 def _described(metadata: Mapping[Any, Any]) -> str:
-    """Return the description in the metadata of a dataclass's field, under the usual names."""
+    """Return the description in a dataclass field's metadata, under the usual keys."""
     texts = (metadata.get(name) for name in ("description", "doc", "help"))
     return next((text for text in texts if isinstance(text, str)), "")
 

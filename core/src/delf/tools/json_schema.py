@@ -1,4 +1,4 @@
-"""Checks values against schemas that a stranger wrote: nothing is fetched, time is bounded."""
+"""Validation against untrusted JSON Schemas, with bounded time and no network access."""
 
 from __future__ import annotations
 
@@ -17,29 +17,27 @@ if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
 MAX_BYTES: Final = 1_000_000
-"""The largest schema, as JSON."""
+"""The most bytes of a schema as JSON."""
 MAX_PARTS: Final = 20_000
 """The most subschemas of a schema."""
 # Counting takes seconds for a million values, such as the rows of an answer.
 _CHEAP: Final = 50
-"""A schema of so few parts, none of which holds itself, is checked without counting before."""
+"""The most subschemas of a non-recursive schema that is checked without counting steps first."""
 # The library has no limit of time, so the steps of a check are counted before it.
 _STEPS: Final = 20_000
 _STEPS_EACH: Final = 50
-"""The most steps of a check, and so many more for each part of the value."""
+"""The step limit of a check grows by this number for each part of the value."""
 _PATTERN_STEPS: Final = 100
 _VALUES_A_STEP: Final = 20
 _BACKTRACKS: Final = 10_000
 """The most backtracking steps of a pattern on one text."""
 _HEAVY: Final = 2000
-"""The most schemas that look at one part; ``unevaluated`` keywords count all of them again."""
+"""The most schemas applied to one part of a value, as ``unevaluated`` keywords apply all again."""
 _LARGE: Final = 10_000
-"""The size of a value from which only the first fault is searched, because formatting faults is
-slow.
-"""
+"""The value size from which only the first fault is reported, because formatting faults is slow."""
 _MESSAGE: Final = 400
 _LISTED: Final = 1_200
-"""Characters of a message that lists the values or the keys that would be right."""
+"""The most characters of a message that lists allowed values or keys."""
 
 _HERE: Final = ("not", "if", "then", "else")
 _HERE_LISTS: Final = ("allOf", "anyOf", "oneOf")
@@ -59,7 +57,7 @@ _LINKS: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,500}\)")
 
 
 _REPEATED: Final = re.compile(r"(?:\)|\\[bBAzZ]|[\^$])\{(\d{1,9})(?:,(\d{0,9}))?\}")
-"""A repeat of a group, or of an assertion: within each other their numbers multiply."""
+"""Matches a repeat of a group or assertion; nested repeats multiply."""
 _MOST_REPEATED: Final = 100_000
 
 Target = Callable[[str], Any]
@@ -69,9 +67,9 @@ class Fault(NamedTuple):
     """A fault of a value.
 
     Args:
-        path: Where in it, from the outside in.
+        path: The keys and indexes that lead to the faulty part.
         message: The fault, in one line.
-        unchecked: Whether all that is wrong is that it cannot be checked.
+        unchecked: Whether the value was not checked, because checking is too expensive.
     """
 
     path: tuple[str | int, ...]
@@ -95,7 +93,7 @@ class Checker:
         where: The owner of the schema, for messages.
 
     Raises:
-        ToolDefinitionError: When the schema is too large, is none, or leads out of itself.
+        ToolDefinitionError: If the schema is too large, invalid, or refers outside of itself.
         OptionalDependencyError: When ``jsonschema-rs`` is not installed.
     """
 
@@ -147,10 +145,10 @@ class Checker:
     # -- the schema ---------------------------------------------------------------------
 
     def _look_at(self) -> bool:
-        """Look at all schemas within; whether a check of any value takes few steps.
+        """Inspect all subschemas; return True if checking any value takes few steps.
 
         Raises:
-            ValueError: Saying what cannot be used.
+            ValueError: If a part of the schema is not supported.
         """
         size = len(json.dumps(self._root, ensure_ascii=False, default=str))
         if size > MAX_BYTES:
@@ -200,7 +198,7 @@ class Checker:
         """Return the target of a reference.
 
         Raises:
-            ValueError: When that is no place of the schema.
+            ValueError: If the reference does not resolve within the schema.
         """
         if ref not in self._targets:
             self._targets[ref] = at(self._root, ref)
@@ -214,7 +212,7 @@ class Checker:
 
 
 def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
-    """Return the fault; of several alternatives, the fault of the closest alternative."""
+    """Convert a library error to a :class:`Fault`; among alternatives, the closest one counts."""
     branches: list[list[Any]] = getattr(error.kind, "context", None) or []
     inner = [error for branch in branches for error in branch]
     if not inner:
@@ -233,7 +231,7 @@ def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
 
 
 def _allowed(error: Any, root: Mapping[str, Any]) -> str | None:
-    """Word a wrong value or key with all that would be right; None for other faults."""
+    """Describe a wrong value or key together with the allowed ones; None for other faults."""
     kind = error.kind.name
     if kind == "enum":
         given = error.instance
@@ -263,15 +261,15 @@ def _keys_at(root: Mapping[str, Any], path: Iterable[str | int]) -> list[str]:
 
 
 def _likeness(error: Any) -> tuple[int, bool]:
-    """Return how far into a value an error is; a word that another alternative has counts less."""
+    """Rank an error by its depth in the value, less if another alternative's key was used."""
     return len(error.instance_path), error.kind.name not in ("enum", "const")
 
 
 class _Here:
-    """The number of schemas that look at the same part of a value.
+    """Counts the schemas that apply to the same part of a value.
 
     Args:
-        target: Follows a reference.
+        target: Resolves a reference.
     """
 
     def __init__(self, target: Target) -> None:
@@ -279,10 +277,10 @@ class _Here:
         self._known: dict[int, int | None] = {}
 
     def weight(self, schema: dict[str, Any]) -> int:
-        """Count the schemas; a schema that is reached in several ways counts several times.
+        """Count the applied schemas, once for each way in which they are reached.
 
         Raises:
-            ValueError: When the schema is among them itself, so that there is no end.
+            ValueError: If the schema applies itself, which never ends.
         """
         if id(schema) in self._known:
             known = self._known[id(schema)]
@@ -299,11 +297,11 @@ class _Here:
 
 
 class _Steps:
-    """Counts how often a schema within a schema looks at a part of a value, or guesses more.
+    """Estimates the number of validation steps of a value.
 
     Args:
-        target: Follows a reference.
-        most: Where counting ends.
+        target: Resolves a reference.
+        most: The number at which counting stops.
     """
 
     def __init__(self, target: Target, most: int) -> None:
@@ -312,7 +310,7 @@ class _Steps:
         self._known: dict[tuple[int, int], int] = {}
 
     def of(self, schema: Any, value: Any) -> int:
-        """Return the steps of a schema with a value."""
+        """Estimate the steps to validate a value against a schema."""
         if not isinstance(schema, dict):
             return 1
         found = cast("dict[str, Any]", schema)
@@ -363,7 +361,7 @@ class _Steps:
 
 
 def _parts_here(found: dict[str, Any], target: Target) -> Iterator[Any]:
-    """Yield the schemas within one that look at the same part of a value."""
+    """Yield the subschemas that apply to the same part of a value."""
     if isinstance(found.get("$ref"), str):
         yield target(found["$ref"])
     yield from (found[name] for name in _HERE if name in found)
@@ -374,14 +372,14 @@ def _parts_here(found: dict[str, Any], target: Target) -> Iterator[Any]:
 
 
 def at(root: Any, ref: str) -> Any:
-    """Return the place of a document that a reference leads to.
+    """Resolve a reference within a document.
 
     Args:
         root: The document.
         ref: ``#``, or ``#/a/path`` as a JSON pointer.
 
     Raises:
-        ValueError: When it leads out of the document, or nowhere in it.
+        ValueError: If the reference does not resolve within the document.
     """
     if ref != "#" and not ref.startswith("#/"):
         raise ValueError(f"$ref {clean(ref)!r} leads out of the schema, and is not followed")
@@ -403,7 +401,7 @@ def _check_pattern(pattern: object) -> None:
     The engine limits the size of a compiled pattern, but repeats of nothing have no size.
 
     Raises:
-        ValueError: For such a one.
+        ValueError: If the pattern has such repeats.
     """
     if isinstance(pattern, str):
         found = _REPEATED.finditer(pattern)
@@ -446,7 +444,7 @@ def _mapped(value: Any) -> dict[str, Any]:
 
 
 def clean(text: object, limit: int = 120) -> str:
-    """Reduce text of a service to one short line without control characters."""
+    """Reduce a service's text to one short line without control characters."""
     if not isinstance(text, str):
         return ""
     text = text[: limit * 8]

@@ -1,4 +1,4 @@
-"""``allow`` and ``confirm``: the two controls on every connection, and what they mean."""
+"""The semantics of ``allow`` and ``confirm``, the two permissions of each connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from delf.types import Permission
 
 
 def check_permission(value: Any, which: str, where: str) -> Permission:
-    """Return a value for ``allow`` or ``confirm`` in its canonical form.
+    """Normalise and validate a value of ``allow`` or ``confirm``.
 
     Args:
         value: None, a bool, a name or a sequence of names.
@@ -24,8 +24,8 @@ def check_permission(value: Any, which: str, where: str) -> Permission:
         where: The connection, for messages.
 
     Raises:
-        ConnectionConfigurationError: For a bad ``allow``.
-        AgentConfirmationError: For a bad ``confirm``.
+        ConnectionConfigurationError: For an invalid ``allow``.
+        AgentConfirmationError: For an invalid ``confirm``.
     """
     if value is None or isinstance(value, bool):
         return value
@@ -43,7 +43,7 @@ def check_permission(value: Any, which: str, where: str) -> Permission:
 
 
 def check_groups(actions: Sequence[Action], where: str) -> None:
-    """Refuse a group of actions with the name of an action.
+    """Refuse a permission group that has the name of an action.
 
     A name in ``allow`` or ``confirm`` is one action or one group: ``allow="send"`` would
     otherwise allow everything in the group of that name, too.
@@ -69,7 +69,7 @@ def check_groups(actions: Sequence[Action], where: str) -> None:
 def check_permission_names(
     value: Permission, which: str, where: str, actions: Sequence[Action]
 ) -> None:
-    """Refuse names that no action has.
+    """Refuse a permission with names that no action has.
 
     Raises:
         ConnectionConfigurationError: For a bad ``allow``.
@@ -89,17 +89,17 @@ def check_permission_names(
 
 
 def is_allowed(allow: Permission, action: Action) -> bool:
-    """Return whether an action may be used at all. None and True allow all, False none."""
+    """Return True if ``allow`` permits an action; None and True permit all, False none."""
     if allow is None or isinstance(allow, bool):
         return allow is not False
     return _named(allow, action)
 
 
 def needs_confirmation(confirm: Permission, action: Action) -> bool:
-    """Return whether a call needs confirmation.
+    """Return True if ``confirm`` requires approval for an action.
 
-    None decides by effect: everything but ``read`` is asked for. True asks for all, False for none,
-    names for exactly those names.
+    None requires approval for every effect but ``read``, True for all actions, False for none, and
+    names for exactly these actions.
     """
     if confirm is None:
         return action.effect != "read"

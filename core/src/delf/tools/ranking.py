@@ -12,19 +12,21 @@ from typing import Any, Final
 
 # BM25: how soon a repeated word counts no more, and how much long texts are held back.
 _LONG: Final = 3
-"""The words of a name of which a task may leave out one."""
+"""The number of words from which one word of a name may be missing in the task."""
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.4
 _NAMED: Final = 0.5
-"""The bonus of a name of which all words are looked for."""
+"""The factor for a name whose words all occur in the search."""
 _WORD: Final = re.compile(r"[^\W_]+")
 _RUN: Final = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]+)"
 )
-"""Thai, Lao, Burmese, Khmer, Japanese, Chinese, and Korean, which joins its particles to words."""
+"""Matches runs of scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese,
+Chinese and Korean.
+"""
 _STEMMING: Final = threading.Lock()
-"""A lock for the stemmer, which keeps the word in itself."""
+"""Guards the stemmer, which is not thread-safe."""
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z](?!s(?![a-z]))[a-z])")
 _STOP: Final = frozenset(
     {"a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "has", "have", "in", "into"}
@@ -51,7 +53,7 @@ _ALIKE: Final = {
 def words_of(text: str) -> list[str]:
     """Split a text or name into words, normalised to singular, without stop words.
 
-    Where words are written without blanks between them, each two letters count as a word.
+    In scripts without spaces, each pair of letters counts as a word.
 
     Args:
         text: Plain words, ``snake_case`` or ``camelCase``.
@@ -62,7 +64,7 @@ def words_of(text: str) -> list[str]:
 
 
 def parts_of(word: str) -> list[str]:
-    """Split a word of a script without blanks into pairs of letters; else return the word.
+    """Split a word of a script without spaces into pairs of letters; return other words unchanged.
 
     Args:
         word: Letters and digits alone.
@@ -79,10 +81,10 @@ def _pairs(run: str) -> list[str]:
 
 
 def is_pair(word: str) -> bool:
-    """Return whether a word is two letters of a script without blanks.
+    """Return True if a word is a pair of letters from a script without spaces.
 
     Args:
-        word: Of :func:`words_of`.
+        word: A word of :func:`words_of`.
     """
     return _RUN.fullmatch(word) is not None
 
@@ -114,9 +116,9 @@ def _stemmer() -> Callable[[str], str]:
 
 
 def named_by(text: str) -> Callable[[str], bool]:
-    """Make a test of names: whether a text has all words of a name, in any form.
+    """Return a predicate that is true for names whose words all occur in a text.
 
-    Of a name of three words and more, one may be missing: *start time* names ``start_time_utc``.
+    In a name of three or more words, one may be missing: *start time* names ``start_time_utc``.
 
     Args:
         text: Plain words, such as a task.
@@ -145,7 +147,7 @@ def singular(word: str) -> str:
 
 
 def _terms(text: str) -> dict[str, float]:
-    """Return the words of a text and their stems, each of weight 1.
+    """Return the words of a text and their stems, each with weight 1.
 
     A stem is not taken for a word.
     """
@@ -160,9 +162,8 @@ class Ranking:
     text whose name contains every search word counts half as much again.
 
     Args:
-        texts: For each thing its texts with their weights; a word that a name holds says more
-            than one of a description.
-        names: The names of the things, if they have any.
+        texts: The weighted texts of each item; a name usually weighs more than a description.
+        names: The names of the items, if any.
     """
 
     def __init__(
@@ -195,23 +196,23 @@ class Ranking:
         self._unknown = max(self._most.values(), default=1.0)
 
     def find(self, words: str, limit: int = 20) -> list[int]:
-        """Return the numbers of the things that fit best, best first; equals in their own order.
+        """Return the indexes of the best matching items, best first; ties keep the given order.
 
         Args:
             words: The search words.
-            limit: The most numbers.
+            limit: The most results.
         """
         return [number for number, _ in self.shares(words, limit)]
 
     def shares(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
-        """Return the results of :meth:`find`, each with its share of a perfect score.
+        """Like :meth:`find`, each with its score relative to a perfect match.
 
-        A word that no text has counts as the rarest word: 1 means that all words are found where
-        they count most.
+        A score of 1 means that all words occur where they weigh most; a word that no text has
+        counts as the rarest.
 
         Args:
             words: The search words.
-            limit: The most numbers.
+            limit: The most results.
         """
         found = _terms(words)
         meant = {same: _SAME for word in found for same in _ALIKE.get(word, ())} | found
@@ -229,5 +230,5 @@ class Ranking:
         return [(number, scores[number] / perfect) for number in best]
 
     def _counts(self, word: str) -> float:
-        """Return the most that a word can count."""
+        """Return the maximum score that a word can contribute."""
         return self._most.get(word, self._unknown)

@@ -1,4 +1,4 @@
-"""Resources behind the names of actions: ``close_ticket`` and ``list_tickets`` share one."""
+"""Grouping of actions by resource: ``close_ticket`` and ``list_tickets`` share one."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _CHANGES: Final = {
     "update": frozenset({"update", "partial", "patch", "put", "edit", "change", "set", "replace"}),
     "delete": frozenset({"delete", "remove", "destroy"}),
 }
-"""The verbs of the plainest changes."""
+"""Verbs for creating, updating and deleting."""
 _FIRST_VERBS: Final = {
     **dict.fromkeys(("open", "file", "write", "log", "register", "book", "start"), "create"),
     **dict.fromkeys(("erase", "drop", "clear", "discard"), "delete"),
 }
-"""Verbs that are one of these where a step begins with them."""
+"""Words that count as verbs only at the start of a step."""
 _LOOKING: Final = _LOOKS | frozenset(
     {"which", "what", "who", "whose", "when", "where", "why", "how", "is", "are", "does", "do"}
     | {"download", "export", "summarise", "summarize", "report", "tell", "compare", "check"}
@@ -44,7 +44,7 @@ _MOST_SIBLINGS: Final = 3
 
 
 def looks_only(name: str) -> bool:
-    """Return whether an action's name has a read verb and no other verb.
+    """Return True if an action's name has a read verb and no other verb.
 
     Args:
         name: Such as ``tickets.search`` or ``read_flow_runs``.
@@ -53,7 +53,7 @@ def looks_only(name: str) -> bool:
 
 
 def changes(name: str) -> bool:
-    """Return whether an action's name has a verb of changing, as ``create`` or ``delete``.
+    """Return True if an action's name has a verb of change, such as ``create`` or ``delete``.
 
     Args:
         name: Such as ``tickets.close``.
@@ -84,7 +84,7 @@ def nouns_of(name: str) -> list[str]:
 
 
 class Change(NamedTuple):
-    """A change that an action's name tells.
+    """A change that an action's name expresses.
 
     Args:
         kind: ``create``, ``update`` or ``delete``.
@@ -97,7 +97,7 @@ class Change(NamedTuple):
 
 @functools.lru_cache(20_000)
 def plain_change(name: str) -> Change | None:
-    """Return the change that an action's name tells, if that is all that it does.
+    """Return the change that an action's name expresses, if the name has no other verb.
 
     Args:
         name: Such as ``update_task`` or ``tickets_partial_update``.
@@ -109,9 +109,9 @@ def plain_change(name: str) -> Change | None:
 
 
 def kinds_of_change(step: str) -> frozenset[str]:
-    """Return the kinds of change that a step of a task asks for; none where it only looks.
+    """Return the kinds of change that a step asks for; an empty set for a reading step.
 
-    A verb that is not known, as *mark* or *reschedule*, is one of an update.
+    An unknown verb, such as *mark* or *reschedule*, counts as an update.
 
     Args:
         step: Plain words.
@@ -159,7 +159,7 @@ class _Readers(NamedTuple):
 
 
 def _readers(catalog: Sequence[CatalogEntry]) -> Mapping[str, Sequence[_Readers]]:
-    """Return the resources that are read, by the rarest of their nouns."""
+    """Return the reading actions of each resource, by the resource's rarest noun."""
     groups: dict[frozenset[str], list[str]] = {}
     for entry in sorted(catalog, key=lambda entry: len(entry.name)):
         if (entry.reads or looks_only(entry.name)) and not is_count(entry.name):
@@ -174,7 +174,7 @@ def _readers(catalog: Sequence[CatalogEntry]) -> Mapping[str, Sequence[_Readers]
 
 
 def is_count(name: str) -> bool:
-    """Return whether an action only counts, so that it cannot find a resource.
+    """Return True if an action only counts records, so that it cannot find one.
 
     Args:
         name: ``connection.method``.
@@ -183,7 +183,7 @@ def is_count(name: str) -> bool:
 
 
 def is_own(parameter: str, name: str) -> bool:
-    """Return whether a parameter is about the resource of its action: ``flow_runs`` of its runs.
+    """Return True if a parameter is about its action's own resource, such as ``flow_runs``.
 
     Args:
         parameter: The parameter's name.

@@ -1,4 +1,4 @@
-"""Names for the records that several tools give, so that a prompt spells each out once."""
+"""Names for records that several tools return, so that a prompt spells out each record once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from delf.tools.resources import nouns_of
 
 _RECORD: Final = re.compile(r"(?P<before>list\[)?(?P<record>\{.+\})(?P<after>\]?(?: \| None)?)")
 _WORTH: Final = 80
-"""A shorter record is as easily written out."""
+"""The minimum length of a record that gets a name; shorter records are written out."""
 
 
 class Result(NamedTuple):
@@ -21,7 +21,7 @@ class Result(NamedTuple):
         name: Such as ``FlowRun``.
         record: Its type in full.
         text: The type of the result, with the name in place of the record.
-        first: The first tool that gives it.
+        first: The first tool that returns the record.
     """
 
     name: str
@@ -31,11 +31,11 @@ class Result(NamedTuple):
 
 
 Results = Mapping[str, Result]
-"""Named results by the ``returns`` of the tools."""
+"""The named results, by the tools' ``returns`` texts."""
 
 
 def named_results(tools: Iterable[ToolDescription]) -> Results:
-    """Name the records that at least two tools give, alone or in a list.
+    """Name the records that at least two tools return, alone or in a list.
 
     Args:
         tools: The shown tools.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _EXPECTED = 400
-"""The characters of a type in an error, unless it has more keys than fit."""
+"""The most characters of an expected type in an error, unless key names need more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class Parameter:
     Args:
         name: Its name.
         type_text: Its type in stub notation.
-        default_text: Its default in stub notation, or None when it is required.
+        default_text: The default in stub notation; None for a required parameter.
         doc: The description from the docstring.
     """
 
@@ -56,7 +56,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullTypes:
-    """The parameters and the result of an action with types that nothing was cut from."""
+    """The complete types of an action's parameters and result."""
 
     parameters: tuple[Parameter, ...]
     returns: str
@@ -64,7 +64,7 @@ class FullTypes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signature:
-    """The parameters and the result of a function, with the words of its docstring."""
+    """The parameters and the result of a function, with texts of its docstring."""
 
     parameters: tuple[Parameter, ...]
     returns: str
@@ -78,14 +78,14 @@ class Signature:
 
 
 def read_signature(function: Callable[..., Any], *, skip_first: bool = False) -> Signature:
-    """Read a function.
+    """Read a function's signature and docstring.
 
     Args:
         function: A plain or async function with type hints.
         skip_first: Leave out ``self``.
 
     Raises:
-        ToolDefinitionError: When a script could not call it by keywords.
+        ToolDefinitionError: If the function cannot be called by keyword.
     """
     where = getattr(function, "__qualname__", repr(function))
     try:
@@ -168,7 +168,7 @@ def _check_parameter(item: inspect.Parameter, where: str) -> None:
 
 
 def _joined(*texts: str) -> str:
-    """Texts of several sources in one line, each once."""
+    """Join texts from several sources in one line, without repeats."""
     kept = list(dict.fromkeys(filter(None, texts)))
     return "; ".join([*(text.rstrip(".") for text in kept[:-1]), *kept[-1:]])
 
@@ -205,7 +205,7 @@ class ArgumentValidator:
         return self._model
 
     def check_defaults(self) -> None:
-        """Find out whether the defaults fit their types.
+        """Check that the defaults of all parameters match their types.
 
         Raises:
             ToolDefinitionError: If a default does not fit its type.
@@ -229,7 +229,7 @@ class ArgumentValidator:
     def json_schema(self) -> dict[str, Any]:
         """Return the arguments as a JSON schema; computed once, which takes milliseconds.
 
-        A type that JSON does not know, such as a class, has an empty schema.
+        A type without a JSON equivalent, such as a class, has an empty schema.
         """
         if self._schema is None:
             from pydantic.errors import PydanticInvalidForJsonSchema
@@ -241,10 +241,10 @@ class ArgumentValidator:
         return copy.deepcopy(self._schema)
 
     def __call__(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Convert arguments; omitted arguments stay omitted, so that defaults apply.
+        """Validate and convert arguments; omitted arguments stay omitted, so that defaults apply.
 
         Raises:
-            ToolRefusedError: Naming each argument that does not fit and the right signature.
+            ToolRefusedError: With the name of each invalid argument and the signature.
         """
         validator = self.build().__pydantic_validator__
         try:
@@ -304,10 +304,10 @@ def _expected(parameter: Parameter) -> str:
 
 
 def check_name(name: str, what: str) -> str:
-    """Return a name that a script can use as a variable.
+    """Return the name if it is a valid Python identifier; raise otherwise.
 
     Raises:
-        ToolDefinitionError: When it is not a Python identifier.
+        ToolDefinitionError: If the name is not a Python identifier.
     """
     if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
         raise ToolDefinitionError(

@@ -1,4 +1,4 @@
-"""Splits a task into the steps for which it may need different tools."""
+"""Splitting of a task into steps that may need different tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TELLING: Final = 3
 
 
 def steps_of(task: str) -> list[str]:
-    """Return the task itself, then each part with three or more significant words, at most twelve.
+    """Return the task itself and its parts with three or more significant words, at most twelve.
 
     Args:
         task: The task in plain words.

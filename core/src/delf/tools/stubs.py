@@ -21,28 +21,28 @@ from delf.tools.type_texts import Named, shorten
 
 FIND_TOOLS: Final = "find_tools"
 _RESULT_NAMES: Final = 16
-"""The minimum of a result's keys to show; further keys only if there is room."""
+"""The most result keys shown at least; more are shown only if there is room."""
 _NAMES_SHARE: Final = 0.4
 """The share of the budget that names of further tools may take."""
 _ABOUT: Final = "# and about"
 _IN_VAIN: Final = 40
-"""So many stubs that do not fit mean that the budget is used."""
+"""The number of stubs in a row that do not fit, after which filling stops."""
 _ROUNDS: Final = 4
 _OTHER_VALUES: Final = 5
 _DOC: Final = 600
-"""The characters of the text about a parameter or a result."""
+"""The most characters of a parameter's or result's description."""
 
 
 class Detail(NamedTuple):
-    """The room that each stub has.
+    """The limits in characters for each stub.
 
     Args:
-        argument: Characters of the type of a parameter that is required or that the task names.
-        other: Characters of the type of any other parameter.
-        result: Characters of the type of the result.
-        summary: Characters of the summary.
+        argument: For the type of a required parameter, or of one that the task names.
+        other: For the type of any other parameter.
+        result: For the type of the result.
+        summary: For the summary.
         docs: Whether all parameters are explained; else only required or named ones.
-        stub: Characters of a stub, beyond which its types are :data:`_TIGHT`.
+        stub: For the whole stub; longer stubs use :data:`_TIGHT` types.
         values: The most values of an enumeration, beside values that the task names.
     """
 
@@ -59,16 +59,16 @@ _NO_LIMIT: Final = 1_000_000
 WHOLE: Final = Detail(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
 LEAST: Final = Detail(400, 60, 300, 120, docs=False, stub=1_000)
 _FIRST: Final = Detail(1_500, 1_000, 1_500)
-"""The actions that fit a task best, where not all are shown."""
+"""The number of best matching actions that keep complete types if not all tools are shown."""
 _FIRSTS: Final = 5
 _FIRSTS_SHARE: Final = 0.2
-"""The share of the budget that they may take."""
+"""The share of the budget for the best matching actions."""
 _TIGHT: Final = Detail(120, 30, 160, 90, docs=False, values=4)
 _DETAILS: Final = (WHOLE, Detail(1_200, 1_200, 1_200), Detail(600, 300, 600), LEAST)
 
 
 def stubs_of(choice: ToolChoice, task: str) -> str:
-    """Return the tools of a task as a prompt shows them.
+    """Return the stubs of a task's tools for the prompt.
 
     Args:
         choice: The tools to show, and the omitted tools.
@@ -91,12 +91,12 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
 
 
 def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]:
-    """Return the names of the tools whose stubs fit the budget, in the order of their use.
+    """Return the names of the tools whose stubs fit the budget, taken in ranking order.
 
     Each name is followed by the actions that read the same resource.
 
     Args:
-        choice: All tools, of which none is left out.
+        choice: All tools, with none omitted.
         ranked: Their names, best first.
         task: The user's task, in plain words.
     """
@@ -133,7 +133,7 @@ def _taken(
     *,
     is_listed: bool,
 ) -> tuple[list[ToolDescription], dict[str, ToolDescription]]:
-    """Return the remaining tools, and the tools whose stubs fit beside the kept ones."""
+    """Select the tools whose stubs fit beside the kept ones; return the rest and the selection."""
     seen = {text for tool in kept.values() for text in (tool.connection, tool.returns)}
     more: dict[str, ToolDescription] = {}
     left: list[ToolDescription] = []
@@ -170,7 +170,7 @@ def render_stubs(
 
 
 def _firsts(choice: ToolChoice, named: Named, task: str) -> frozenset[str]:
-    """Return the actions that fit a task best, as many as have room with whole types."""
+    """Return the best matching actions, as many as fit with complete types."""
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
     room = choice.budget * _FIRSTS_SHARE
     found: set[str] = set()
@@ -183,11 +183,11 @@ def _firsts(choice: ToolChoice, named: Named, task: str) -> frozenset[str]:
 
 
 def whole_size(tools: Iterable[ToolDescription], enough: int) -> int:
-    """Count the characters of the whole stubs of some tools, or more than enough of them.
+    """Count the characters of complete stubs, stopping once ``enough`` is exceeded.
 
     Args:
         tools: The tools.
-        enough: Where counting may end.
+        enough: The count at which to stop.
     """
     return _size(list(tools), WHOLE, _nothing, enough)
 
@@ -213,7 +213,7 @@ def _size(
 def _lines(
     tools: Sequence[ToolDescription], detail: Detail, named: Named, firsts: Collection[str] = ()
 ) -> Iterable[str]:
-    """Yield the stubs, of functions first, then of each connection below its head."""
+    """Yield the stub lines, functions first, then each connection below its header."""
     results = named_results(tools)
     whole = {
         result.name
@@ -251,7 +251,7 @@ def names_of(names: Iterable[str], budget: int) -> str:
     Where they take more than their share of the budget, large groups are only counted.
 
     Args:
-        names: Of the tools, in their order.
+        names: The names of the tools, in order.
         budget: The budget of all tools.
     """
     groups: dict[tuple[str, str], list[str]] = {}
@@ -323,7 +323,7 @@ def _text(tool: ToolDescription, detail: Detail, named: Named, results: Results)
 def _parameter(
     parameter: Parameter, detail: Detail, named: Named, action: str, is_about: bool
 ) -> str:
-    """Return a parameter; the only record of a body is shown with its keys."""
+    """Format a parameter; the only record of a request body is shown with its keys."""
     is_wanted = (
         parameter.required
         or (is_about and detail != _TIGHT)

@@ -1,4 +1,4 @@
-"""Types in stub notation as trees, so that a long type loses depth before it loses names."""
+"""Types in stub notation as trees, which are shortened by depth before names are dropped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 Named = Callable[[str], bool]
-"""Returns whether a task names a key or a value."""
+"""A predicate: True if a task names a key or value."""
 
 _KEY: Final = re.compile(r'\??"(?:[^"\\]|\\.)*": ?')
 _STRING: Final = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
@@ -17,7 +17,7 @@ _ITEMS: Final = "*"
 _MORE: Final = "..."
 _DEEPEST: Final = 12
 _FORMS: Final = ((_DEEPEST, 80), (4, 60), (3, 60), (2, 60), (1, 60))
-"""Depths of records and number of names in each, from the whole to the minimum."""
+"""The shortening levels, each a record depth and a number of names, from complete to minimal."""
 
 
 def values_in(text: str) -> list[str]:
@@ -47,12 +47,12 @@ _Parts = tuple[str | _Group, ...]
 
 
 class _Form(NamedTuple):
-    """The parts of a type that are written.
+    """The limits for formatting a type.
 
     Args:
-        depth: Records within each other.
-        names: Keys of each.
-        values: Values of each ``Literal``.
+        depth: The number of nested record levels.
+        names: The most keys of each record.
+        values: The most values of each ``Literal``.
     """
 
     depth: int
@@ -71,7 +71,7 @@ def shorten(text: str, limit: int, named: Named, names: int = 60, values: int = 
 
     Args:
         text: A type in stub notation.
-        limit: Characters.
+        limit: The most characters.
         named: Tells which keys and values the task names.
         names: The most keys of the outermost records.
         values: The most values of each ``Literal``.
@@ -92,12 +92,12 @@ def shorten(text: str, limit: int, named: Named, names: int = 60, values: int = 
 
 
 def with_none(text: str, places: Iterable[Sequence[str]]) -> str:
-    """Add ``| None`` to a type at the places where answers had None.
+    """Add ``| None`` to a type at the places where responses had null.
 
     Args:
         text: A type in stub notation.
-        places: The keys that lead to each value, with ``*`` for the items of a list. A place that
-            the type does not tell changes nothing.
+        places: The keys that lead to each value, with ``*`` for list items. Unknown places are
+            ignored.
     """
     for place in sorted(map(tuple, places)):
         try:
@@ -154,7 +154,7 @@ def _nothing(_name: str) -> bool:
 
 
 class _Reader:
-    """A parser of one type.
+    """A recursive parser of types in stub notation.
 
     Args:
         text: The type.
@@ -165,10 +165,10 @@ class _Reader:
         self._at: int = 0
 
     def parts(self, ends: str, level: int = 0) -> _Parts:
-        """Parse up to any of some characters, or to the end.
+        """Parse up to any of the given characters, or to the end.
 
         Raises:
-            ValueError: When brackets do not match, or are nested too deeply.
+            ValueError: If brackets do not match or nest too deeply.
         """
         if level > 3 * _DEEPEST:
             raise ValueError("nested too deeply")
@@ -247,7 +247,7 @@ def _group_text(group: _Group, form: _Form, named: Named) -> str:
 
 
 def _is_named(item: _Item, named: Named) -> bool:
-    """Return whether the task names an item or a part of it."""
+    """Return True if the task names an item or a part of it."""
     if named(item.key):
         return True
     groups = [part for part in item.parts if isinstance(part, _Group)]

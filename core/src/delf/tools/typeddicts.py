@@ -1,10 +1,10 @@
-"""Makes types acceptable to pydantic that a signature may have.
+"""Conversion of standard type hints that pydantic does not accept.
 
 Before Python 3.12 pydantic takes the TypedDict of ``typing_extensions`` only, since that of
-``typing`` loses which keys are required when one inherits from another. Users write what the
-standard library offers; it is translated here, key by key.
+``typing`` loses which keys are required when one inherits from another. Users write the standard
+library's TypedDict, which is translated here key by key.
 
-A ``Literal`` of members of an enum takes their values, which is what scripts write.
+A ``Literal`` of members of an enum is replaced by their values, as scripts write them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _QUALIFIERS: Final = (typing.Required, typing.NotRequired, typing_extensions.Rea
 
 
 def validatable(hint: Any) -> Any:
-    """Return a type in which pydantic takes all that a stub offers.
+    """Return an equivalent type that pydantic can validate.
 
     Args:
         hint: A resolved type hint.
@@ -30,11 +30,11 @@ def validatable(hint: Any) -> Any:
 
 
 _TAKES_ALL: Final = sys.version_info >= (3, 12)
-"""Pydantic takes the TypedDict of ``typing``."""
+"""True if pydantic accepts the TypedDict of ``typing``."""
 
 
 def _by_value(hint: Any, members: tuple[Any, ...]) -> Any:
-    """Return a ``Literal``, with enum members found by their values."""
+    """Return a ``Literal`` in which enum members are replaced by their values."""
     found = {each.value: each for each in members if isinstance(each, enum.Enum)}
     if not found:
         return hint
@@ -48,7 +48,7 @@ def _by_value(hint: Any, members: tuple[Any, ...]) -> Any:
 
 
 def _translate(hint: Any, done: dict[Any, Any]) -> Any:
-    """Return one type; ``done`` holds the records that were translated already."""
+    """Translate a type; ``done`` holds the records that are already translated."""
     if not _TAKES_ALL and isinstance(hint, type) and typing.is_typeddict(hint):
         return _translate_record(hint, done)
     origin, args = typing.get_origin(hint), typing.get_args(hint)

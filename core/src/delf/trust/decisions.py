@@ -22,7 +22,7 @@ from delf.records import dataclass
 from delf.trust.folders import CONFIG_FILE, parse_toml, values_by_path
 
 VARIABLE: Final = "DELF_TRUST"
-"""The variable of the process that names folders to be trusted as they are."""
+"""The environment variable with folders to trust without asking."""
 
 Items = Mapping[str, Mapping[str, str]]
 """The contents of a folder's files: by file, then by key.
@@ -35,7 +35,7 @@ _FORMAT: Final = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """A statement of a folder that is new since the folder was trusted.
+    """A value in a folder's files that changed since the folder was trusted.
 
     Args:
         file: The file's path in the folder.
@@ -54,7 +54,7 @@ class Trusted:
 
     Args:
         root: The folder's real path.
-        at: When it was trusted last, in seconds since 1970.
+        at: The Unix time at which it was last trusted.
         salt: The prefix of all digests of this folder.
         digests: By file and key.
     """
@@ -65,7 +65,7 @@ class Trusted:
     digests: Mapping[str, Mapping[str, str]] = field(repr=False)
 
     def changes(self, items: Items) -> Iterator[Change]:
-        """Yield the changes since then. A removed file is no change, because it has no effect."""
+        """Yield the changes since the folder was trusted; removed files have no effect."""
         for file, parts in items.items():
             known = self.digests.get(file)
             if known is None:
@@ -82,24 +82,24 @@ class Trusted:
 
 @dataclass(frozen=True, kw_only=True)
 class Trust:
-    """The trust in a folder: the person's, as remembered, and a vouching.
+    """The trust decisions that apply: remembered ones, and folders vouched for.
 
     Args:
-        vouched: Real paths of folders that are trusted as they are, with all that is in them: by
-            the program, on the command line, or by ``DELF_TRUST``.
+        vouched: Real paths of folders that are trusted with all their contents: by the program, on
+            the command line, or by ``DELF_TRUST``.
     """
 
     vouched: tuple[Path, ...] = ()
 
     @classmethod
     def here(cls, *folders: str | os.PathLike[str]) -> Self:
-        """Read the trust from the process's environment and user.
+        """Read the trust decisions of this user and environment.
 
         Args:
-            folders: Further ones to vouch for.
+            folders: Further folders to vouch for.
 
         Raises:
-            ConfigurationError: When ``DELF_TRUST`` has a path that is not absolute.
+            ConfigurationError: If ``DELF_TRUST`` has a relative path.
         """
         named = [Path(name) for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name]
         for folder in named:
@@ -131,14 +131,14 @@ class Trust:
         raise FolderNotTrustedError(real, tuple(files), changed=known is not None)
 
     def keep(self, root: Path, items: Items) -> None:
-        """Keep a folder trusted after delf itself changed a file for the user.
+        """Update the trust record after delf changed a trusted file on the user's behalf.
 
         Args:
             root: The folder.
             items: The changed contents.
 
         Raises:
-            ConfigurationError: When it cannot be kept.
+            ConfigurationError: If the record cannot be written.
         """
         real = root.resolve()
         if items and not any(real.is_relative_to(folder) for folder in self.vouched):
@@ -146,7 +146,7 @@ class Trust:
 
 
 def part_of(path: Path, content: bytes, root: Path) -> Items:
-    """Return a file as contents of its folder; nothing for a file elsewhere.
+    """Return the trust items of a file; an empty mapping for a file outside of the folder.
 
     Args:
         path: The file.
@@ -154,7 +154,7 @@ def part_of(path: Path, content: bytes, root: Path) -> Items:
         root: The folder.
 
     Raises:
-        ConfigurationError: When it is a link out of the folder.
+        ConfigurationError: If the file is a link that leads out of the folder.
     """
     root, real = root.resolve(), path.resolve()
     path = path.absolute() if path.absolute().is_relative_to(root) else real
@@ -166,12 +166,12 @@ def part_of(path: Path, content: bytes, root: Path) -> Items:
 
 
 def whole(content: bytes) -> Mapping[str, str]:
-    """Return the content of a file that is taken as a whole."""
+    """Return the trust items of a file that is compared as a whole."""
     return {"": hashlib.sha256(content).hexdigest()}
 
 
 def items_of(name: str, text: str) -> Mapping[str, str]:
-    """Return the contents of a file that delf wrote, in the form of a later read.
+    """Return the trust items of a file that delf wrote, as a later read would give them.
 
     Args:
         name: Its path in the folder.
@@ -207,14 +207,14 @@ def all_trusted() -> list[Trusted]:
 
 
 def remember(root: Path, items: Items) -> None:
-    """Trust contents of a folder, keeping earlier trust.
+    """Trust the given contents of a folder, in addition to earlier ones.
 
     Args:
         root: The folder.
         items: The contents, or a part of them.
 
     Raises:
-        ConfigurationError: When it cannot be kept.
+        ConfigurationError: If the record cannot be written.
     """
     root, folder = root.resolve(), store()
     if not folder.is_absolute() or folder.resolve().is_relative_to(root):
@@ -250,10 +250,10 @@ def remember(root: Path, items: Items) -> None:
 
 
 def revoke(root: Path) -> bool:
-    """Forget that a folder was trusted.
+    """Remove a folder's trust record; return False if there was none.
 
     Returns:
-        Whether it was.
+        True if the folder was trusted.
     """
     folder, real = store(), root.resolve()
     was = trusted(real) is not None
@@ -272,13 +272,13 @@ def _digest(salt: str, file: str, key: str, value: str) -> str:
 
 
 def _may_hold(folder: Path, root: Path) -> bool:
-    """Return whether a record belongs to the user, not to the folder itself."""
+    """Return True if a record is the user's own, not one that the folder itself could plant."""
     inside = not folder.is_absolute() or folder.resolve().is_relative_to(root)
     return not inside and is_own_folder(folder)
 
 
 def _read(path: Path) -> Trusted | None:
-    """Read a record; None if it is invalid or writable by others."""
+    """Read a trust record; None if it is invalid or writable by others."""
     try:
         stored: Any = json.loads(read_own(path) or b"")
         if stored["format"] != _FORMAT:

@@ -1,7 +1,7 @@
-"""The files of a project's folder, and how to read them before they are trusted.
+"""Safe reading of a project folder's files before the folder is trusted.
 
-A folder may be a stranger's: a file in it can be a pipe that never ends, a link to a secret
-elsewhere, or a gigabyte.
+An untrusted folder may contain a pipe that never ends, a link to a secret elsewhere, or a huge
+file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONFIG_FILE: Final = "delf.toml"
 ENV_FILE: Final = ".env"
 
 MOST_BYTES: Final = 256 * 1024
-"""The most that a file of settings may hold."""
+"""The most bytes of a settings file."""
 
 _REPOSITORIES: Final = (".git", ".hg", ".jj", ".svn")
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
@@ -39,7 +39,7 @@ _FLAGS: Final = (
 
 
 def working_folder() -> Path:
-    """Return the working directory; if it was removed, a path where no file can be.
+    """Return the working directory; if it was removed, a path at which no file can exist.
 
     A service keeps running after the folder of its release was removed.
     """
@@ -57,7 +57,7 @@ def project_folder(start: Path) -> Path:
     only for work in that folder.
 
     Args:
-        start: Where the search begins.
+        start: The folder in which the search starts.
     """
     start = start.resolve()
     return next((folder for folder in _upwards(start) if is_file(folder / CONFIG_FILE)), start)
@@ -108,10 +108,10 @@ def read_file(path: Path, within: Path, most: int = MOST_BYTES) -> bytes | None:
     Args:
         path: The file.
         within: The folder, which no link may lead out of.
-        most: The most bytes that it may have.
+        most: The most bytes of the file.
 
     Raises:
-        ConfigurationError: When it is too large, leads out of the folder, or cannot be read.
+        ConfigurationError: If the file is too large, leads out of the folder, or cannot be read.
     """
     if not is_file(path):
         return None
@@ -134,10 +134,10 @@ def read_file(path: Path, within: Path, most: int = MOST_BYTES) -> bytes | None:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return a TOML document.
+    """Parse a TOML document.
 
     Raises:
-        ValueError: When it is none, or nested as no person writes it.
+        ValueError: If the text is not TOML, or is nested too deeply.
     """
     import tomllib
 
@@ -214,11 +214,11 @@ class UntrustedFolder:
         return path if inside else None
 
     def files_of(self, path: Path) -> list[Path]:
-        """Return the regular files of a folder, ordered by name; none of a folder elsewhere."""
+        """Return the regular files of a folder by name; none for a folder outside the project."""
         return [item for item in self._in(path) if is_file(item)]
 
     def folders_of(self, path: Path) -> list[Path]:
-        """Return the folders of a folder, ordered by name; none of a folder elsewhere."""
+        """Return the subfolders of a folder by name; none for a folder outside the project."""
         return [item for item in self._in(path) if item.is_dir()]
 
     def _in(self, path: Path) -> list[Path]:

@@ -1,1 +1,1 @@
-"""Values between processes and from outside: encoded, converted, read and limited."""
+"""Encoding, conversion, reading and limits of values from outside and between processes."""

@@ -1,4 +1,4 @@
-"""Values of data libraries as plain data: one set of rules for results, arguments and files.
+"""Conversion of data library values to plain data, for results, arguments and files.
 
 The same file runs on the host and inside every sandbox, so it uses the standard library only, and
 detects a library by the module of a type. ``docs/values.md`` describes the conversion of each type.
@@ -31,7 +31,7 @@ _LIBRARIES: Final = frozenset({"numpy", "pandas", "polars", "pyarrow", "duckdb",
 _MAX_TEXT: Final = 10_000
 _ROWS_AT_ONCE: Final = 10_000
 _TOO_LONG: Final = 10**4300
-"""Python writes no integer of more digits."""
+"""The most digits of an integer that Python formats by default."""
 _ONE_COLUMN: Final = "value"
 # numpy's letters for kinds of columns, and its names of numbers wider than a float.
 _DATES: Final = "Mm"
@@ -42,7 +42,7 @@ Text = Callable[[Any], Any]
 
 
 class Table(NamedTuple):
-    """A table of any library: the names of its columns, and its rows as plain values."""
+    """A table of any library, as column names and rows of plain values."""
 
     columns: list[str]
     rows: Iterator[list[Any]]
@@ -55,7 +55,7 @@ def plain(value: Any, notes: dict[str, None] | None = None) -> Any:
 
     Args:
         value: Any value.
-        notes: Gets the names of the types that became texts.
+        notes: Collects the names of types that were converted to text.
     """
     names: dict[str, None] = {} if notes is None else notes
 
@@ -67,7 +67,7 @@ def plain(value: Any, notes: dict[str, None] | None = None) -> Any:
 
 
 def plain_or_as_is(value: Any) -> Any:
-    """Convert like :func:`plain`, but keep uncovered values, so that the wire refuses them."""
+    """Convert like :func:`plain`, but keep unsupported values, which encoding then refuses."""
     return _at_any_depth(value, lambda part: part)
 
 
@@ -188,7 +188,7 @@ _WAYS: Final[tuple[Callable[[Any], Any], ...]] = (
     operator.index,
     float,
 )
-"""The ways in which other libraries give their values as plain data, the closest first."""
+"""Conversion methods of other libraries' values, the most exact first."""
 
 # -- the libraries ----------------------------------------------------------------------------
 
@@ -280,7 +280,7 @@ def unique_names(names: Iterable[str]) -> list[str]:
     """Return the names, numbering duplicates.
 
     Args:
-        names: Of columns.
+        names: Column names.
     """
     taken: dict[str, None] = {}
     listed = list(names)
@@ -306,7 +306,7 @@ def _flat(name: Any) -> str:
 
 
 def _cell(value: Any, text: Text) -> Any:
-    """Return a cell of a table, where NaN is a missing value."""
+    """Convert a table cell; NaN counts as a missing value."""
     kind = cast("Any", type(value))
     if kind is float:
         return value if value == value else None  # noqa: PLR0124 - NaN
@@ -339,7 +339,7 @@ def _pandas(frame: Any, text: Text) -> Table:
 
 
 def _only_numbers(index: Any) -> bool:
-    """Return whether an index has only row numbers."""
+    """Return True if an index has only row numbers."""
     return (
         kind_name(index) == "RangeIndex"
         and index.name is None
@@ -353,7 +353,7 @@ def _pandas_cells(column: Any) -> list[Any]:
 
 
 def _pandas_column(value: Any, text: Text) -> Any:
-    """Convert a column without an own index, an index, an array or a scalar of pandas."""
+    """Convert a pandas column with a default index, an index, an array or a scalar."""
     if hasattr(value, "iloc"):
         if hasattr(value, "columns") or not _only_numbers(value.index):
             return _NOT_ONE
@@ -400,7 +400,7 @@ def _numpy_scalar(value: Any, dtype: Any, text: Text) -> Any:
 
 
 def _numpy_moment(value: Any) -> Any:
-    """Return a moment or a duration of numpy, as text where Python has none of that kind."""
+    """Convert a numpy date or duration; to text if Python has no equivalent."""
     if value != value:  # noqa: PLR0124 - NaT
         return None
     made = value.item()
@@ -419,7 +419,7 @@ def _numpy_moment(value: Any) -> Any:
 
 
 def _arrow_or_polars_cells(column: Any) -> list[Any]:
-    """Return the cells of a column; as text where Python has no value of that kind."""
+    """Convert a column's cells; to text if Python has no equivalent."""
     if hasattr(column, "to_pylist"):
         try:
             return column.to_pylist()

@@ -1,6 +1,6 @@
 """JSON and Python literals in which a duplicate key is an error.
 
-Readers take the last of two values. If a model wrote both, its intention is unknown.
+Standard parsers keep the last value. If a model wrote two values, its intention is unknown.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Any
 
 
 class DuplicateKeyError(ValueError):
-    """An object has a key twice."""
+    """A JSON object or dict literal has a key twice."""
 
 
 def reject_duplicate_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object; an ``object_pairs_hook`` of the json module.
+    """Build a dict from key-value pairs; an ``object_pairs_hook`` for the json module.
 
     Raises:
-        DuplicateKeyError: When a key stands in it twice.
+        DuplicateKeyError: If a key occurs twice.
     """
     made: dict[str, Any] = {}
     for key, value in pairs:
@@ -30,17 +30,17 @@ def reject_duplicate_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 
 DECODER = json.JSONDecoder(strict=False, object_pairs_hook=reject_duplicate_keys)
-"""A decoder for JSON of models, whose texts may hold line breaks."""
+"""A decoder for JSON written by models, which may contain raw line breaks in strings."""
 
 
 def read_literal(text: str) -> Any:
-    """Read a literal of Python.
+    """Parse a Python literal.
 
     Raises:
-        DuplicateKeyError: When a key of a dict stands in it twice.
-        ValueError: When it is no literal, as are the next two.
-        TypeError: See above.
-        SyntaxError: See above.
+        DuplicateKeyError: If a key of a dict occurs twice.
+        ValueError: If the text is not a literal.
+        TypeError: If the text is not a literal.
+        SyntaxError: If the text is not a literal.
     """
     tree = ast.parse(text.strip(), mode="eval")
     for node in ast.walk(tree):

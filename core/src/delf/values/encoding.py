@@ -48,29 +48,29 @@ _MAX_SET = 4_000_000  # about 40,000 pairs: to write them in order takes a third
 _MAX_POWER = 6144  # of ten, as in IEEE 754's decimal128
 _FEW_LEVELS = 3
 MAX_VALUES = 5_000_000
-"""The most values in one frame of a guest. Two bytes on the wire can become seventy in memory."""
+"""The most values in one frame from a guest; two bytes on the wire can take 70 in memory."""
 MAX_DEPTH = 500
-"""The deepest nesting between processes, readable by every receiver."""
+"""The deepest nesting that every receiver can decode."""
 _TOO_DEEP = "the value is nested too deeply or contains itself"
 _COSTS = {str: 0, bytes: 10, int: 0, float: 0, bool: 0, type(None): 0, list: 2, dict: 6}
 _COST = 12
-"""The cost of a value on the wire beside its parts, in values: see :mod:`delf.values.sizes`."""
+"""The cost of a container, counted in values; see :mod:`delf.values.sizes`."""
 VALUE_BYTES = 32
-"""The bytes of a value in memory beside its letters, about."""
+"""Estimated bytes of a value in memory, without its characters."""
 _TAG_BYTES = b'"$t"'
 PLAIN = frozenset({str, int, float, bool, type(None)})
-"""Types that JSON writes unchanged."""
+"""Types that JSON encodes unchanged."""
 _FEW_PARTS = 8
 _NO_LETTERS = frozenset({int, float, bool, type(None)})
 _type_of: Callable[[Any], Any] = type
 
 
 class UnsupportedValueError(TypeError):
-    """A value of this type, size or depth cannot cross between processes."""
+    """A value has a type, size or depth that cannot be encoded."""
 
 
 class TooLargeError(UnsupportedValueError):
-    """A value has more values or letters than can be passed."""
+    """A value has too many parts or characters to encode."""
 
 
 def dumps(value: Any, *, named: bool = False) -> bytes:
@@ -78,10 +78,10 @@ def dumps(value: Any, *, named: bool = False) -> bytes:
 
     Args:
         value: Plain data; see the module's table.
-        named: Make records of named tuples, rather than tuples.
+        named: Encode named tuples as mappings instead of tuples.
 
     Raises:
-        UnsupportedValueError: For another type, or when nested too deeply.
+        UnsupportedValueError: If a type is not supported, or nesting is too deep.
     """
     before = _NAMED.set(named) if named else None
     try:
@@ -100,7 +100,7 @@ def loads(data: bytes | bytearray | memoryview) -> Any:
     """Decode the output of :func:`dumps`.
 
     Raises:
-        ValueError: When the bytes are not such a document.
+        ValueError: If the bytes are not valid encoded data.
     """
     raw = bytes(data)
     # To look for one character first is forty times quicker.
@@ -109,10 +109,10 @@ def loads(data: bytes | bytearray | memoryview) -> Any:
 
 
 def make_loads(record: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], Any]:
-    """Return a function as :func:`loads` that makes another kind of dict.
+    """Return a variant of :func:`loads` that builds another kind of dict.
 
     Args:
-        record: Makes it of a dict.
+        record: Converts a decoded dict.
     """
 
     def made(value: dict[str, Any]) -> Any:
@@ -130,13 +130,13 @@ def _decoded(read: Callable[[str], Any], raw: bytes) -> Any:
 
 
 def weight(value: Any, most: int) -> int:
-    """Estimate the bytes of a copied or written value, without copying it.
+    """Estimate the encoded size of a value in bytes, without encoding it.
 
-    A value in several places counts at each place, because it is written at each.
+    A shared value counts once for each place, because it is encoded at each.
 
     Args:
         value: Any value.
-        most: Counting ends above this, so that it takes no longer than such a value would.
+        most: The number at which counting stops.
     """
     total = VALUE_BYTES
     todo: list[Any] = [(value,)]
@@ -159,19 +159,19 @@ def weight(value: Any, most: int) -> int:
 
 
 def check_size(value: Any, most: int, most_values: int | None = None) -> None:
-    """Raise for a value that is too large to write, before writing it.
+    """Raise for a value that is too large to encode.
 
-    A shared value is written at each place: forty lists that hold the next list twice are a million
-    million values. Each object is visited once here, so the check is fast.
+    A shared value is encoded at each place, so 40 lists that each hold the next list twice expand
+    to 10¹² values. The check visits each object once and is therefore fast.
 
     Args:
         value: Any value.
-        most: The most letters and bytes in it.
-        most_values: The most values in it; :data:`MAX_VALUES` when left out.
+        most: The most characters and bytes.
+        most_values: The most values; :data:`MAX_VALUES` when omitted.
 
     Raises:
-        TooLargeError: When it has more.
-        UnsupportedValueError: When it has more than :data:`MAX_DEPTH` levels.
+        TooLargeError: If a limit is exceeded.
+        UnsupportedValueError: If nesting exceeds :data:`MAX_DEPTH`.
     """
     try:
         _Sizes(most, most_values or MAX_VALUES).of(value, 1)
@@ -180,7 +180,7 @@ def check_size(value: Any, most: int, most_values: int | None = None) -> None:
 
 
 class _Sizes:
-    """Looks at each part of a value once, and counts values, letters and levels."""
+    """Visits each part of a value once, and counts values, characters and levels."""
 
     def __init__(self, most: int, most_values: int) -> None:
         self._most, self._most_values = most, most_values
@@ -231,7 +231,7 @@ class _Sizes:
 
 
 def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
-    """Return the parts of a value, and their least number."""
+    """Return the parts of a value, and the minimum number of values they stand for."""
     kind = _type_of(value)
     if kind is list or kind is tuple:
         return value, len(value)
@@ -253,7 +253,7 @@ def _parts_of(value: Any) -> tuple[Iterable[Any], int]:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Return the value in tagged form, of types that the json module writes unchanged."""
+    """Convert a value to tagged form, of JSON types only."""
     try:
         return _encode(value)
     except RecursionError:
@@ -261,7 +261,7 @@ def to_jsonable(value: Any) -> Any:
 
 
 def to_jsonable_or_repr(value: Any) -> Any:
-    """Return the value in tagged form; parts that cannot be kept as data are kept as their repr."""
+    """Convert a value to tagged form; parts that cannot be encoded become their ``repr``."""
     return value if _type_of(value) in PLAIN else _jsonable_or_repr(value, _FEW_LEVELS)
 
 
@@ -284,7 +284,7 @@ def _jsonable_or_repr(value: Any, levels: int) -> Any:
 
 
 def from_jsonable(value: Any) -> Any:
-    """Return the inverse of :func:`to_jsonable`."""
+    """Decode a value from the output of :func:`to_jsonable`."""
     if isinstance(value, list):
         return [from_jsonable(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
@@ -328,7 +328,7 @@ def _encode_key(value: Any) -> Any:
 
 
 def _stays_hashable(encoded: Any) -> bool:
-    """Return whether a hashable value stays hashable, as records become plain dicts."""
+    """Return True if a hashable value stays hashable when named tuples become dicts."""
     if isinstance(encoded, list):
         return False
     if not isinstance(encoded, dict):
@@ -392,11 +392,11 @@ def _encode_decimal(value: decimal.Decimal) -> dict[str, str]:
 
 
 _NAMED: ContextVar[bool] = ContextVar("delf_named", default=False)
-"""True if named tuples become records."""
+"""A context variable: True while named tuples are encoded as mappings."""
 
 
 def _encode_tuple(value: Any) -> dict[str, Any]:
-    """Return a tuple, or the record that a named tuple is in a result."""
+    """Encode a tuple; a named tuple of a result becomes a mapping."""
     names: Any = getattr(value, "_fields", None)
     if not isinstance(names, tuple) or not _NAMED.get():
         return _tagged_items("tuple", value)
@@ -410,8 +410,8 @@ def _tagged_items(tag: str, items: Any) -> dict[str, Any]:
 def _encode_set(tag: str, items: Any) -> Any:
     """Encode a set, or a list if its items become unhashable records.
 
-    The order is the same in every process; the order of a set depends on its history, and for texts
-    on a hash seed of the process.
+    The items are sorted so that the encoding is the same in every process: a set's own order
+    depends on its history and on the process's hash seed.
     """
     if is_quickly_sorted(items):
         return {TAG: tag, "v": sorted(items)}
@@ -432,7 +432,7 @@ def is_quickly_sorted(items: Iterable[Any]) -> bool:
 
 
 _EXACT_DAYS = 90_000
-"""Below that a number of seconds has its microseconds."""
+"""The number of days below which ``total_seconds()`` keeps microseconds exactly."""
 
 _QUICKLY_SORTED: tuple[set[type], ...] = ({str}, {int})
 _MISSING = frozenset({"NAType", "NaTType"})  # of pandas
@@ -445,12 +445,12 @@ def _encode_datetime(value: dt.datetime) -> dict[str, Any]:
 
 
 def _later_of(value: dt.datetime | dt.time, written: dict[str, Any]) -> dict[str, Any]:
-    """Return the later of two equal clock times, which ISO 8601 cannot express."""
+    """Mark the later of two equal clock times at the end of summer time, as ISO 8601 cannot."""
     return {TAG: "later", "v": written} if value.fold else written
 
 
 def _encode_timedelta(value: dt.timedelta) -> dict[str, Any]:
-    """Encode a duration in seconds; if inexact, as days, seconds and microseconds."""
+    """Encode a duration in seconds; if that is inexact, as days, seconds and microseconds."""
     if abs(value.days) < _EXACT_DAYS or not value.microseconds:
         return {TAG: "timedelta", "v": value.total_seconds()}
     return {TAG: "timedelta", "v": [value.days, value.seconds, value.microseconds]}
@@ -471,13 +471,13 @@ ENCODERS: dict[type, Callable[[Any], Any]] = {
     uuid.UUID: lambda v: {TAG: "uuid", "v": str(v)},
     complex: lambda v: {TAG: "complex", "v": [v.real, v.imag]},
 }
-"""The encoders of values that JSON does not have, by type; the first that fits."""
+"""The encoders of types that JSON does not support; the first match is used."""
 
 
 def _items(value: Any) -> list[Any]:
-    """Return the items of an encoded list.
+    """Return the items of an encoded list; raise for any other value.
 
-    Each letter of a text would become an item of eight bytes.
+    A text is refused, because each of its characters would become an item.
     """
     if type(value) is not list:
         raise ValueError("not a list")
@@ -485,14 +485,14 @@ def _items(value: Any) -> list[Any]:
 
 
 def _short(value: Any) -> Any:
-    """Return a text that can be read at once."""
+    """Return a text if it is short enough to parse quickly; raise otherwise."""
     if type(value) is str and len(value) > _MAX_SHORT:
         raise ValueError("too long")
     return value
 
 
 def _decimal_of(value: Any) -> decimal.Decimal:
-    """Return a number that converts to ``int`` quickly: a short text can name gigabytes."""
+    """Parse a decimal; refuse exponents that would expand to gigabytes as an ``int``."""
     if type(value) is not str:
         raise ValueError("not a text")
     number = decimal.Decimal(_short(value))
@@ -502,7 +502,7 @@ def _decimal_of(value: Any) -> decimal.Decimal:
 
 
 def _spread(keys: list[Any]) -> list[Any]:
-    """Return the keys unless their hashes collide: a set of n such keys takes n² steps.
+    """Return the keys; raise if many hashes collide, because building a set would take n² steps.
 
     A few collisions are normal: -1 and -2 collide, and so do the corners of a grid around them.
     """
@@ -514,7 +514,7 @@ def _spread(keys: list[Any]) -> list[Any]:
 
 
 def _members(value: Any) -> list[Any]:
-    """Return the members of an encoded set, unless inserting them would take too long."""
+    """Return the members of an encoded set; raise if building the set would take too long."""
     items = _spread(_items(value))
     if not is_quickly_sorted(items) and weight(items, _MAX_SET) > _MAX_SET:
         raise ValueError("too large")
@@ -561,7 +561,7 @@ def _decode_tag(value: dict[str, Any]) -> Any:
 
 
 def _make_writer() -> Callable[[Any], str]:
-    """Return a function that writes JSON. The standard encoder makes its C part for every call."""
+    """Make a JSON encoding function; the standard encoder rebuilds its C part for each call."""
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     whole = json.JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":"))
     if make is None:

@@ -1,4 +1,4 @@
-"""Frozen values: plain data that nobody can change, so that many may share it.
+"""Immutable plain data that can be shared safely.
 
 The values of an event are frozen as the event is recorded. The tool, the script, a listener or an
 observer keeps and changes its own objects only.
@@ -53,7 +53,7 @@ class FrozenList(list[Any]):
 
 
 class FrozenSet(set[Any]):
-    """A set that cannot be changed, where ``frozenset`` would be another value on the wire."""
+    """An immutable set; a ``frozenset`` would have another encoding."""
 
     __slots__ = ()
     __iand__ = __ior__ = __isub__ = __ixor__ = _REFUSED
@@ -70,10 +70,10 @@ _FROZEN: Final = frozenset({FrozenDict, FrozenList, FrozenSet})
 
 
 def frozen(value: Any) -> Any:
-    """Return a frozen copy of a value, equal to the journal's copy.
+    """Return an immutable copy of a value, equal to the copy in the journal.
 
-    Objects become plain data. A frozen value is returned unchanged; a value that cannot be passed
-    on becomes its ``repr``.
+    Objects become plain data. A frozen value is returned unchanged; a value that cannot be encoded
+    becomes its ``repr``.
     """
     try:
         return _frozen(value)
@@ -82,7 +82,7 @@ def frozen(value: Any) -> Any:
 
 
 def thawed(value: Any) -> Any:
-    """Return a copy of a frozen value that can be changed."""
+    """Return a mutable copy of a frozen value."""
     kind = cast("type[Any]", type(value))
     if kind is FrozenDict:
         return {name: item if type(item) in PLAIN else thawed(item) for name, item in value.items()}
@@ -114,7 +114,7 @@ def _all(items: Iterable[Any]) -> list[Any]:
 
 
 def _decoded(value: Any) -> Any:
-    """Freeze decoded data in place, which nobody else holds."""
+    """Freeze decoded data in place; the caller must hold the only reference."""
     kind = cast("type[Any]", type(value))
     if kind is dict:
         return FrozenDict({name: _decoded(item) for name, item in value.items()})

@@ -1,4 +1,4 @@
-"""JSON from outside, with notes for duplicate keys and lossy numbers."""
+"""A reader of untrusted JSON that notes duplicate keys and lossy numbers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LONGEST: Final = 60
 
 
 class JSONReader:
-    """A reader of values from one source that collects notes.
+    """Parses JSON values from one source, and collects notes.
 
     Args:
-        about: The source, as notes call it.
+        about: The name of the source, for notes.
     """
 
     def __init__(self, about: str) -> None:
@@ -39,24 +39,24 @@ class JSONReader:
             text: The JSON.
 
         Raises:
-            ValueError: When it is not JSON.
+            ValueError: If the text is not JSON.
         """
         return self._decoder.decode(text)
 
     def first(self, text: str, start: int) -> tuple[Any, int]:
-        """Parse the value at a position of a text; return the value and its end.
+        """Parse the value at a position of a text; return the value and its end position.
 
         Args:
             text: The JSON.
-            start: Where the value begins.
+            start: The position of the value.
 
         Raises:
-            ValueError: When it is not JSON, or has no end.
+            ValueError: If no complete JSON value starts there.
         """
         return self._decoder.raw_decode(text, start)
 
     def tell(self) -> None:
-        """Add the collected notes to the call, a sentence for each kind."""
+        """Add the collected notes to the current call, one sentence for each kind."""
         for found, what in (
             (self._twice, "has keys that are twice in one object, and the last value was taken"),
             (self._texts, "has numbers that no float or int holds, and they came as text"),
@@ -94,11 +94,11 @@ class JSONReader:
 
 
 def listed(names: list[str], count: int | None = None) -> str:
-    """Return the first of some names, and how many more there are.
+    """Format the first of some names, and the number of further ones.
 
     Args:
-        names: All of them, or the first.
-        count: How many there are, where these are the first.
+        names: The names, or the first of them.
+        count: The total number of names; the number of ``names`` when omitted.
     """
     more = (len(names) if count is None else count) - MOST_NAMED
     return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""The size limit of values: large values are processed in a thread, larger ones refused."""
+"""Size limits of values: large ones are processed in a thread, huge ones are refused."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Final, ParamSpec, TypeVar
 from delf.values.encoding import MAX_VALUES, weight
 
 LARGE: Final = 100_000
-"""Bytes of memory that are encoded, decoded or searched in a few milliseconds."""
+"""The bytes of memory up to which encoding takes only a few milliseconds."""
 _WEIGHTS: Final = {b",": 1, b":": 1, b"[": 2, b"{": 6}
-"""The cost of each in values: an empty list takes as much as two numbers, a dict as six."""
+"""The cost of each JSON container, in values: a list costs 2 numbers, a dict 6."""
 _FEW_BYTES: Final = 4 * 1024 * 1024
 _PIECE: Final = 1024 * 1024
 
@@ -20,14 +20,14 @@ T = TypeVar("T")
 
 
 def is_large(value: Any) -> bool:
-    """Return whether a value is large enough for a thread."""
+    """Return True if a value is large enough to be processed in a thread."""
     return weight(value, LARGE) > LARGE
 
 
 async def apart(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Do work in a thread, and wait for its end even where the caller is cancelled.
+    """Run a function in a thread, and wait for its end even if the caller is cancelled.
 
-    The cancellation is raised where the caller waits next, so that the result is not lost.
+    The cancellation is raised at the caller's next await, so that the result is not lost.
     """
     working = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
     cancelled: list[asyncio.CancelledError] = []
@@ -45,14 +45,14 @@ async def apart(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def has_too_many_values(payload: bytes) -> bool:
-    """Return whether a guest's frame or file holds more than the host takes into its memory."""
+    """Return True if a frame or file from a guest would take too much host memory."""
     if len(payload) <= _FEW_BYTES or cost(payload) <= MAX_VALUES:
         return False
     return cost_of_values(payload) > MAX_VALUES
 
 
 def cost(payload: bytes) -> int:
-    """Estimate the number of values in a payload, weighted by memory."""
+    """Estimate the number of values in a payload, weighted by memory use."""
     return sum(payload.count(sign) * weight for sign, weight in _WEIGHTS.items())
 
 

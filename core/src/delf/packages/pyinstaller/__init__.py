@@ -1,4 +1,4 @@
-"""Tells PyInstaller where the hook is that packs delf; its entry point is ``pyinstaller40``."""
+"""The location of the PyInstaller hook, for the entry point ``pyinstaller40``."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: N999
-"""PyInstaller's hook: pack delf with the plugins and libraries that are installed.
+"""PyInstaller hook: pack delf with the installed plugins and libraries.
 
 Plugins are found by their metadata, which is packed, too. Their sources are files beside the
 program, because its sandboxes and readers of files run in a Python of their own.
