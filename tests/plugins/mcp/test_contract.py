@@ -25,5 +25,5 @@ class TestMCP(ConnectionContract):
 
 class TestPackage(PluginContract):
     name = "mcp"
-    offers: Any = {"connection": ["mcp"], "strategy": ["mcp-call"], "command": ["mcp"]}
+    offers: Any = {"connection": ["mcp"], "command": ["mcp"]}
     vendors = ("mcp", "mcp_types", "httpx2", "starlette", "uvicorn")

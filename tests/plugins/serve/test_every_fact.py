@@ -25,9 +25,9 @@ from delf.testing import request_for, sample_requests, unseen_facts
 from delf_cli.main import cli
 from delf_devkit.testing.requests import AFTERWARDS
 from delf_engine.config import AgentConfig
+from delf_engine.one_call import LIST
 from delf_journal_sql import SqlJournal
 from delf_mcp.serving import Served
-from delf_mcp.strategy import LIST
 from delf_serve.channel import WebChannel
 from plugins.approval_slack.slack import Slack
 from plugins.approval_slack.test_slack import channel_of, rejects, seen_in

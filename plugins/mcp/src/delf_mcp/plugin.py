@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from delf.hookspecs import hookimpl
-from delf.specs import CommandSpec, ConnectionSpec, StrategySpec
+from delf.specs import CommandSpec, ConnectionSpec
 
 
 @hookimpl
@@ -14,15 +14,6 @@ def delf_connections() -> Iterable[ConnectionSpec]:
         name="mcp",
         summary="The tools of an MCP server.",
         factory="delf_mcp.connection:MCP",
-    )
-
-
-@hookimpl
-def delf_strategies() -> Iterable[StrategySpec]:
-    yield StrategySpec(
-        name="mcp-call",
-        summary="One call without a model; `delf mcp serve` uses it.",
-        factory="delf_mcp.strategy:OneCall",
     )
 
 

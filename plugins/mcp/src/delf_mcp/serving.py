@@ -23,10 +23,10 @@ from delf.errors import DelfError
 from delf.events import CallPrinted, CallStarted, Event, ModelCalled
 from delf.protocols.approval import ApprovalRequest, Decision, Rejected
 from delf.types import can_be_undone
+from delf_engine.one_call import LIST, ONE_CALL, call_task
 from delf_mcp.forms import decision_of, question_of
 from delf_mcp.outputs import Outputs
 from delf_mcp.results import blocks_of
-from delf_mcp.strategy import LIST
 
 _log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class Served:
     """
 
     def __init__(self, make_agent: MakeAgent) -> None:
-        self._calls = make_agent(strategy="mcp-call", on_confirm=self._confirm)
+        self._calls = make_agent(strategy=ONE_CALL, on_confirm=self._confirm)
         self._tasks = make_agent(on_confirm=self._confirm)
         self._tools: dict[str, types.Tool] = {}
         self._names: dict[str, str] = {}
@@ -257,8 +257,8 @@ class Served:
             response.raise_for_status()
             links = self._outputs.links(response.trace.task_id, response.files)
             return [types.TextContent(type="text", text=response.text), *links]
-        call = {"call": self._names[tool], "arguments": dict(arguments)}
-        response = await self._calls.arun(json.dumps(call), listeners=hearers)
+        call = call_task(self._names[tool], arguments)
+        response = await self._calls.arun(call, listeners=hearers)
         response.raise_for_status()
         return blocks_of(response.text)
 

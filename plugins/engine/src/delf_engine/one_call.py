@@ -1,0 +1,88 @@
+"""The strategy ``one-call``: a task of one call, made without a model and without a sandbox."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic_core import to_jsonable_python
+
+from delf.errors import ConfigurationError, ToolExecutionError
+from delf.protocols.sandbox import Raised, ToolMessage
+from delf.protocols.strategy import StrategyHost, ToolDescription
+
+ONE_CALL: Final = "one-call"
+"""The name of the strategy."""
+LIST: Final = "what can be called?"
+"""The task that is answered with descriptions of all tools."""
+
+
+def call_task(call: str, arguments: Mapping[str, Any]) -> str:
+    """Return the task, in the form of :class:`OneCall`, that makes a call.
+
+    Args:
+        call: The action, as ``gmail.search``.
+        arguments: Its arguments, by name.
+    """
+    return json.dumps({"call": call, "arguments": dict(arguments)})
+
+
+def read_call(text: str) -> tuple[str, dict[str, Any]]:
+    """Parse a call with literal arguments, as ``gmail.search(query="is:unread")``.
+
+    Args:
+        text: The call, as a script would write it.
+
+    Returns:
+        The action and its arguments, by name.
+
+    Raises:
+        ConfigurationError: When the text is no such call.
+    """
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+        if isinstance(node, ast.Call) and not node.args:
+            given = {str(item.arg): ast.literal_eval(item.value) for item in node.keywords}
+            if all(item.arg for item in node.keywords):
+                return ast.unparse(node.func), given
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        pass
+    raise ConfigurationError(
+        f"{text[:80]!r} is not a call with values",
+        hint='name each argument: gmail.search(query="is:unread", limit=50)',
+    )
+
+
+class OneCall:
+    """Makes the call that the task's text describes, as JSON, and returns its result as JSON.
+
+    Implements :class:`delf.protocols.strategy.Strategy`.
+    """
+
+    calls_only = True
+
+    async def solve(self, host: StrategyHost) -> str:
+        """Make the call, or describe all tools if the task is :data:`LIST`.
+
+        Raises:
+            ToolExecutionError: When the call failed.
+        """
+        if host.task == LIST:
+            return json.dumps([_described(tool) for tool in host.tools])
+        wanted = json.loads(host.task)
+        answer = await host.call(wanted["call"], wanted["arguments"])
+        if isinstance(answer, Raised):
+            raise ToolExecutionError(answer.message, can_retry=False) from answer.cause
+        value: Any = answer.message if isinstance(answer, ToolMessage) else answer.value
+        return json.dumps(to_jsonable_python(value, bytes_mode="base64"))
+
+
+def _described(tool: ToolDescription) -> dict[str, Any]:
+    return {
+        "name": tool.name,
+        "summary": tool.summary,
+        "effect": tool.effect,
+        "schema": dict(tool.schema),
+    }
