@@ -8,9 +8,10 @@ in ``visible.js``, and tests hold one table of cases against both.
 from __future__ import annotations
 
 import re
+import sys
 import unicodedata
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TextIO
 
 # The patterns are compiled when a text first needs them: most runs show ASCII alone.
 _HIDDEN: Final = (
@@ -177,3 +178,38 @@ def _passes_for_another(name: str) -> bool:
         return True
     labels = re.split(f"[{_DOTS}]", others)
     return any(not label.isascii() and re.search("[A-Za-z]", label) for label in labels)
+
+
+def wrapped(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | None = None) -> str:
+    """Wrap a text between words if a terminal would break a word.
+
+    Args:
+        text: The text; its own lines stay.
+        indent: Columns before it, and before its further lines.
+        head: Columns of what stands in front of its first line.
+        stream: Where it goes; stdout when omitted.
+
+    Returns:
+        The text; unchanged if the stream is no terminal.
+    """
+    if not (stream or sys.stdout).isatty():
+        return text
+    import shutil
+    import textwrap
+
+    room = max(20, shutil.get_terminal_size().columns - indent)
+    first = " " * head
+    lines: list[str] = []
+    for line in text.split("\n"):
+        if len(line) <= (room if lines else room - head):
+            lines.append(line if lines else first + line)
+            continue
+        lines += textwrap.wrap(
+            line,
+            room,
+            initial_indent="" if lines else first,
+            break_long_words=False,
+            break_on_hyphens=False,
+            replace_whitespace=False,
+        ) or [""]
+    return f"\n{' ' * indent}".join(lines)[head:]

@@ -142,7 +142,7 @@ def at_a_terminal(here: Path, *arguments: str) -> TerminalProcess:
 def test_the_question_shows_what_the_files_do_and_yes_is_remembered(here):
     with at_a_terminal(here, "config", "get", "agent.llm") as terminal:
         shown = terminal.expect("[y/N]:")
-        assert "you have not trusted them" in shown
+        assert "you have not trusted them" in " ".join(shown.split())
         assert "http://evil.test" in shown
         terminal.send("y\n")
         terminal.expect("gpt-4o")
@@ -168,7 +168,7 @@ def test_a_file_that_changes_after_the_question_is_asked_about_again(here):
         (here / "delf.toml").write_text(TOML.replace("evil", "worse"))
         terminal.send("y\n")
         again = terminal.expect("[y/N]:")
-        assert "has changed since you trusted it" in again
+        assert "has changed since you trusted it" in " ".join(again.split())
         assert "agent.llm.base_url (changed)" in again
         assert "worse.test" in again
         terminal.send("n\n")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from types import SimpleNamespace
+from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,11 +60,11 @@ def url(tmp_path, monkeypatch):
     return place
 
 
-async def waiting(request, so_far=()):
+async def waiting(request, so_far=(), setup=MappingProxyType({})):
     """A journal in which a request waits, in a process that lives."""
     journal = SqlJournal()
     task_id = request.task_id
-    started = TaskStarted(task_id=task_id, seq=1, at=1.0, task=request.task)
+    started = TaskStarted(task_id=task_id, seq=1, at=1.0, task=request.task, setup=setup)
     own = {f.name: getattr(request, f.name) for f in dataclasses.fields(request) if f.name != "fit"}
     asked = ApprovalRequested(**own, seq=2, at=2.0)
     later = [dataclasses.replace(event, seq=3 + n) for n, event in enumerate(so_far)]
@@ -208,6 +209,24 @@ async def test_page_shows_every_fact(where, server, open_page, subtests):  # noq
             assert await card.locator(".primary").count() == 1
             assert_arrived(request, await unfolded(card), without=around)
     assert await accessible(page) == []
+    await page.close()
+    for journal in journals:
+        await journal.aclose()
+
+
+async def test_page_and_api_name_the_project_of_another_folder(server, open_page):  # noqa: F811
+    here = dataclasses.replace(request_for(), task_id="task_here", request_id="req_here")
+    folders = [(request_for(), "/home/ada/teas"), (here, str(Path.cwd()))]
+    journals = [await waiting(one, setup={"folder": name}) for one, name in folders]
+    for path, key in (("/approvals", "approvals"), ("/tasks", "tasks")):
+        found = (await server.client.get(path)).json()[key]
+        assert {one["task_id"]: one["project"] for one in found} == {
+            request_for().task_id: "teas",
+            "task_here": None,
+        }
+    page = await open_page(f"{server.url}/#/inbox")
+    await expect(page.locator(".inbox-head", has_text="in teas")).to_have_count(1)
+    await expect(page.locator(".row-figures", has_text="teas")).to_have_count(1)
     await page.close()
     for journal in journals:
         await journal.aclose()

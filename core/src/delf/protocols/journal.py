@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import fields
+from pathlib import PurePath
 from typing import Any, Protocol, runtime_checkable
 
 from delf.events import (
@@ -72,9 +73,14 @@ class TaskRecord:
         """
         found: dict[str, Any] = {"task_id": event.task_id, "task": "", "started_at": event.at}
         if isinstance(event, (TaskQueued, TaskStarted)):
-            names = {item.name for item in fields(cls)} & {item.name for item in fields(event)}
-            found |= {name: getattr(event, name) for name in sorted(names)}
+            names = [item.name for item in fields(cls) if hasattr(event, item.name)]
+            found |= {name: getattr(event, name) for name in names}
         return found
+
+    @property
+    def project(self) -> str | None:
+        """The name of the task's project: the last part of its folder."""
+        return None if self.folder is None else PurePath(self.folder).name
 
     @property
     def place(self) -> ListPlace:

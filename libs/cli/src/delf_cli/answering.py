@@ -53,6 +53,7 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
         **{name: to_jsonable_or_repr(value) for name, value in view.items()},
         "state": state_of_request(record),
         "since": asked.at,
+        "folder": record.task.folder,
         "decided": None if decided is None else _decision(decided),
     }
 

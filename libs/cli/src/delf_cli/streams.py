@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import sys
-import textwrap
 from typing import Any, Final, TextIO
 
 import click.utils
 
+from delf import terminal
 from delf.notes import in_call
 
 _CLICK: Final[Any] = click.utils
@@ -144,29 +143,5 @@ def _to_nowhere(stream: Any) -> None:
 
 
 def wrapped(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | None = None) -> str:
-    """Wrap a text between words if a terminal would break a word.
-
-    Args:
-        text: The text; its own lines stay.
-        indent: Columns before it, and before its further lines.
-        head: Columns of what stands in front of its first line.
-        stream: Where it goes; stdout when omitted.
-    """
-    if not (stream or answers()).isatty():
-        return text
-    room = max(20, shutil.get_terminal_size().columns - indent)
-    first = " " * head
-    lines: list[str] = []
-    for line in text.split("\n"):
-        if len(line) <= (room if lines else room - head):
-            lines.append(line if lines else first + line)
-            continue
-        lines += textwrap.wrap(
-            line,
-            room,
-            initial_indent="" if lines else first,
-            break_long_words=False,
-            break_on_hyphens=False,
-            replace_whitespace=False,
-        ) or [""]
-    return f"\n{' ' * indent}".join(lines)[head:]
+    """Wrap a text for answers, or for another stream, as :func:`delf.terminal.wrapped` does."""
+    return terminal.wrapped(text, indent=indent, head=head, stream=stream or answers())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import textwrap
 from collections.abc import Sequence
+from pathlib import Path, PurePath
 from typing import Final
 
 import click
@@ -13,7 +15,7 @@ from delf.terminal import visible
 from delf_cli.streams import answers
 
 _LEAST: Final = 20
-"""Columns that the widest text keeps on a narrow terminal."""
+"""Columns that a text keeps on a narrow terminal; half of them where there are many texts."""
 _NARROWEST: Final = 60
 _NUMBER: Final = ">"
 
@@ -32,31 +34,41 @@ def aligned(
     """Draw rows in aligned columns under their heads; numbers are right-aligned.
 
     Args:
-        rows: Cells, which may be coloured, except those of the widest column.
+        rows: Cells, which may be coloured if they are short.
         head: The columns' names; number columns begin with ``>``.
         width: Columns of the terminal; None where it is none.
-        whole: Wrap the widest text if it does not fit; otherwise truncate it.
+        whole: Wrap texts that do not fit; otherwise truncate them.
     """
     cells = [[name.removeprefix(_NUMBER) for name in head], *rows]
     widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
     texts = [column for column, name in enumerate(head) if not name.startswith(_NUMBER)]
-    widest = max(texts, key=lambda column: widths[column])
-    if width is not None:
-        over = max(0, sum(widths) + 2 * (len(widths) - 1) - width)
-        widths[widest] = max(min(widths[widest], _LEAST), widths[widest] - over)
-    indent = " " * (sum(widths[:widest]) + 2 * widest)
+    over = 0 if width is None else sum(widths) + 2 * (len(widths) - 1) - width
+    texts.sort(key=lambda column: -widths[column])
+    # Each keeps enough to be read; if that is too much, the widest keeps it longest.
+    for column, least in [(c, _LEAST) for c in texts] + [(c, _LEAST // 2) for c in texts[::-1]]:
+        narrower = min(max(0, over), max(0, widths[column] - least))
+        widths[column] -= narrower
+        over -= narrower
     lines: list[str] = []
     for row in cells:
-        text, room = row[widest], widths[widest]
-        first, *more = _folded(text, room) if whole else [cut(text, room)]
-        shown = [*row[:widest], first, *row[widest + 1 :]]
-        padded = (
-            _padded(cell, size, at_right=name.startswith(_NUMBER))
-            for cell, size, name in zip(shown, widths, head, strict=True)
+        pieces = (
+            _folded(cell, room) if whole else [cut(cell, room)] if _width(cell) > room else [cell]
+            for cell, room in zip(row, widths, strict=True)
         )
-        lines.append("  ".join(padded).rstrip())
-        lines += [f"{indent}{piece}" for piece in more]
+        for shown in itertools.zip_longest(*pieces, fillvalue=""):
+            padded = (
+                _padded(cell, size, at_right=name.startswith(_NUMBER))
+                for cell, size, name in zip(shown, widths, head, strict=True)
+            )
+            lines.append("  ".join(padded).rstrip())
     return lines
+
+
+def project_column(folders: Sequence[str | None]) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the cells of the column "project": none if all are of this folder."""
+    if not set(folders) - {None, str(Path.cwd())}:
+        return [], [[] for _ in folders]
+    return ["project"], [[one_line(PurePath(folder or "-").name)] for folder in folders]
 
 
 def _padded(cell: str, size: int, *, at_right: bool) -> str:

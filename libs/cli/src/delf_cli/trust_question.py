@@ -6,11 +6,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 import click
 
 from delf_cli import errors
+from delf_cli.streams import wrapped
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
@@ -45,7 +46,7 @@ def ask(config: str | None, clean: Callable[[str], str], host: PluginHost) -> bo
     from delf.trust.decisions import remember
 
     folder = read(Path.cwd(), config, host)
-    for line in lines(folder, clean, everything=False):
+    for line in lines(folder, clean, everything=False, stream=sys.stderr):
         click.echo(line, err=True)
     if not click.confirm(f"\n{QUESTION}", default=False, err=True):
         return False
@@ -69,31 +70,49 @@ def changes_since(folder: Folder) -> list[Change] | None:
     return None if known is None else list(known.changes(folder.items))
 
 
-def lines(folder: Folder, clean: Callable[[str], str], *, everything: bool) -> Iterator[str]:
+def lines(
+    folder: Folder,
+    clean: Callable[[str], str],
+    *,
+    everything: bool,
+    stream: TextIO | None = None,
+) -> Iterator[str]:
     """Yield lines about the effects of a folder's files.
 
     Args:
         folder: The folder.
         clean: Takes secrets out of a line.
         everything: All lines of a kind, and not the first ones.
+        stream: Where the lines go; stdout when omitted.
     """
+    for line, indent in _indented(folder, clean, everything):
+        yield " " * indent + wrapped(line, indent=indent, stream=stream)
+
+
+def _indented(
+    folder: Folder, clean: Callable[[str], str], everything: bool
+) -> Iterator[tuple[str, int]]:
+    """Yield the lines with the columns before each."""
     from delf_cli.effects import KINDS, effects
 
-    where = click.style(errors.visible(str(folder.root)), bold=True)
+    where = errors.visible(str(folder.root))
     if not folder.items:
-        yield f"{where} has no files that delf reads by itself"
+        yield f"{where} has no files that delf reads by itself", 0
         return
     changes = changes_since(folder)
     if changes is None:
-        yield f"{where} has files that decide what delf does here, and you have not trusted them:"
+        yield (
+            f"{where} has files that decide what delf does here, and you have not trusted them:",
+            0,
+        )
     elif changes:
-        yield f"{where} has changed since you trusted it:"
+        yield f"{where} has changed since you trusted it:", 0
     else:
-        yield f"{where} is trusted:"
+        yield f"{where} is trusted:", 0
     names = list(folder.items)
     shown = names if everything else names[:_MOST_NAMES]
     more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-    yield f"  {errors.visible(', '.join(shown))}{more}"
+    yield f"{errors.visible(', '.join(shown))}{more}", 2
     if changes:
         yield from _section("what is new", [_change(item) for item in changes], everything)
     found = effects(folder)
@@ -115,15 +134,15 @@ def _effect_lines(some: Sequence[Effect], named: bool) -> Iterator[str]:
         yield what if places == [what] else f"{what}  ({places[0]}{more})"
 
 
-def _section(words: str, lines: Sequence[str], everything: bool) -> Iterator[str]:
-    yield ""
-    yield click.style(f"  {words}", bold=True)
+def _section(words: str, lines: Sequence[str], everything: bool) -> Iterator[tuple[str, int]]:
+    yield "", 0
+    yield click.style(words, bold=True), 2
     shown = lines if everything else lines[:_MOST]
     for line in shown:
         text = errors.visible(line.replace("\n", "⏎").replace("\t", " "))
-        yield f"    {text}"
+        yield text, 4
     if len(lines) > len(shown):
-        yield f"    and {len(lines) - len(shown)} more: delf trust --show"
+        yield f"and {len(lines) - len(shown)} more: delf trust --show", 4
 
 
 def _change(change: Change) -> str:

@@ -16,8 +16,8 @@ from delf.protocols.journal import RequestRecord
 from delf_approval_terminal.render import fact_lines
 from delf_cli.answering import state_of_request
 from delf_cli.ids import short_ids
-from delf_cli.streams import answers
-from delf_cli.tables import cut, one_line
+from delf_cli.streams import answers, wrapped
+from delf_cli.tables import cut, one_line, project_column
 from delf_cli.tables import table as runs_table
 
 _LONGEST: Final = 60
@@ -44,17 +44,19 @@ def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
 def table(records: Sequence[RequestRecord]) -> list[str]:
     """Format requests in aligned columns, within the terminal's width."""
     names = short_ids([record.requested.request_id for record in records])
+    project, projects = project_column([record.task.folder for record in records])
     rows = [
         (
             name,
             _age(record.requested.at),
             record.requested.effect,
             _marks(record),
+            *folder,
             line(record),
         )
-        for name, record in zip(names, records, strict=True)
+        for name, record, folder in zip(names, records, projects, strict=True)
     ]
-    return runs_table(rows, ("id", "waits", "effect", "look at", "call"))
+    return runs_table(rows, ("id", "waits", "effect", "look at", *project, "call"))
 
 
 def _marks(record: RequestRecord) -> str:
@@ -104,10 +106,10 @@ def show(record: RequestRecord) -> None:
         f"{asked.request_id}: {click.style(name, fg=_COLOURS.get(name))}, asked "
         f"{_age(asked.at)} ago"
     )
-    click.echo(f"task {asked.task_id}: {one_line(record.task.task)}")
+    click.echo(wrapped(f"task {asked.task_id}: {one_line(record.task.task)}"))
     if decided is not None:
         why = f": {one_line(decided.reason)}" if decided.reason else ""
-        click.echo(f"{decided.decision} by {one_line(decided.by)}{why}")
+        click.echo(wrapped(f"{decided.decision} by {one_line(decided.by)}{why}"))
     click.echo("")
     for piece in facts_of(record):
         click.echo(piece)
@@ -126,7 +128,7 @@ def facts_of(
     if asked.outcome_unknown:
         yield "Approve makes the call again, settle says that it did happen, reject gives it up."
     question, effect, *found = facts(asked, record.votes)
-    yield one_line(f"{question.text} {effect.note} {effect.text}")
+    yield wrapped(one_line(f"{question.text} {effect.note} {effect.text}"))
     width = columns() - len(_INDENT)
     for piece in fact_lines(asked, found, width, whole=True)[0]:
         yield f"{_INDENT}{piece}"

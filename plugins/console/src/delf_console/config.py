@@ -73,7 +73,7 @@ def show(ctx: click.Context, as_json: bool) -> None:
         return
     for key, value, origin in rows:
         click.echo(wrapped(f"{key} = {one_line(_text(value))}", indent=4))
-        click.echo(click.style(f"    {one_line(origin)}", dim=True))
+        click.echo(click.style(f"    {wrapped(one_line(origin), indent=4)}", dim=True))
 
 
 @config.command("get")

@@ -169,10 +169,12 @@ def _settings(made: Any, connection: str) -> Iterator[dict[str, Any]]:
 
 def _as_text(data: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
     from delf_cli.output import counted
+    from delf_cli.streams import wrapped
     from delf_cli.tables import table
 
     of = f" ({data['type']})" if data["type"] != data["tool"] else ""
-    yield f"{click.style(data['tool'], bold=True)}{of}: {data['description']}"
+    about = wrapped(f": {data['description']}", head=len(data["tool"] + of))
+    yield f"{click.style(data['tool'], bold=True)}{of}{about}"
     yield ""
     rows: list[tuple[str, ...]] = []
     for one in data["methods"]:
@@ -183,11 +185,12 @@ def _as_text(data: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
     yield "" if rows else "It has no actions."
     if verbose:
         for one in data["methods"]:
-            yield click.style(one["signature"], bold=True)
-            yield f"    {one['description']}"
+            yield click.style(wrapped(one["signature"], indent=8), bold=True)
+            yield f"    {wrapped(one['description'], indent=4)}"
             for parameter in one["parameters"]:
                 if "description" in parameter:
-                    yield f"    {parameter['name']}: {parameter['description']}"
+                    text = f"{parameter['name']}: {parameter['description']}"
+                    yield f"    {wrapped(text, indent=4)}"
             yield ""
         settings = [(s["name"], s["variable"], s["description"]) for s in data["settings"]]
         yield from table(settings, ("setting", "variable", "what it is"), whole=True)
@@ -196,4 +199,5 @@ def _as_text(data: Mapping[str, Any], *, verbose: bool) -> Iterator[str]:
     notes = [*([data["note"]] if data["note"] else []), *data["notices"]]
     if notes:
         yield ""
-    yield from (f"{click.style('note:', fg='yellow', bold=True)} {note}" for note in notes)
+    label = click.style("note:", fg="yellow", bold=True)
+    yield from (f"{label} {wrapped(note, head=6)}" for note in notes)

@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -18,7 +17,7 @@ from delf.terminal import visible
 from delf.types import STATE_WORDS, TaskState
 from delf_cli.ids import short_ids
 from delf_cli.streams import wrapped
-from delf_cli.tables import cut, one_line, table, terminal_width
+from delf_cli.tables import cut, one_line, project_column, table, terminal_width
 
 if TYPE_CHECKING:
     from delf_engine.views.prompts import Prompt
@@ -82,9 +81,7 @@ def state_text(task: TaskRecord) -> str:
 def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
     """Return tasks as rows of a table."""
     names = short_ids([task.task_id for task in tasks])
-    folders = {task.folder for task in tasks}
-    # Where all are of this folder, its name says nothing.
-    shows_folder = bool(folders - {None, str(Path.cwd())})
+    project, projects = project_column([task.folder for task in tasks])
     rows = [
         (
             one_line(name),
@@ -92,12 +89,11 @@ def tasks_table(tasks: Sequence[TaskRecord]) -> list[str]:
             ago(task.started_at),
             span(task.duration_ms),
             money(task),
-            *([one_line(Path(task.folder or "-").name)] if shows_folder else []),
+            *folder,
             one_line(task.task),
         )
-        for name, task in zip(names, tasks, strict=True)
+        for name, task, folder in zip(names, tasks, projects, strict=True)
     ]
-    project = ["project"] if shows_folder else []
     return table(rows, ("id", "state", "started", "took", "cost", *project, "task"))
 
 

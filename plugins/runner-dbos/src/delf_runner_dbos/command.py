@@ -19,6 +19,7 @@ from delf_cli.journals import project_journal
 from delf_cli.lazy import BareGroup
 from delf_cli.options import run_options
 from delf_cli.session import Options, log_to_stderr
+from delf_cli.tables import one_line, table
 from delf_engine.journal.factory import need_durable_journal
 from delf_engine.project.any_project import journal_name
 from delf_runner_dbos.queue import SCHEDULED, DbosQueue, task_queue
@@ -240,8 +241,14 @@ def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(found))
         return
-    for item in found:
-        click.echo(f"{item['name']:<16} {item['cron']:<16} {item['queue']:<12} {item['task']}")
+    rows = [
+        (item["name"], item["cron"], item["zone"] or "UTC", item["queue"], one_line(item["task"]))
+        for item in found
+    ]
+    for line in table(rows, ("name", "cron", "zone", "queue", "task"), whole=True):
+        click.echo(line)
+    if not found:
+        click.echo("There is no schedule yet: delf schedule add NAME CRON TASK", err=True)
 
 
 @schedule.command("remove")

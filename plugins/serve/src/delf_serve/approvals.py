@@ -43,7 +43,7 @@ from delf_serve.schemas import (
     RequestList,
     WaitingCount,
 )
-from delf_serve.tasks import Tasks, may_decide
+from delf_serve.tasks import Tasks, may_decide, other_project
 
 if TYPE_CHECKING:
     from delf import Agent
@@ -178,6 +178,7 @@ def _request(record: RequestRecord, key: Key) -> Request:
         why = "you have no right to decide"
     return Request(
         **request_data(record),
+        project=other_project(record.task),
         can_decide=may_decide(record, key),
         can_reject=_may_reject(record, key),
         why_not=why if record.waits else None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Final, Literal, get_type_hints
 
 from pydantic import (
     AfterValidator,
@@ -70,6 +70,9 @@ def _as_body(kind: type[Any]) -> type[Shown]:
         if item.compare
     }
     return create_model(kind.__name__, __base__=Shown, **fields)
+
+
+_PROJECT: Final = "The name of the task's project, if it is not the server's own."
 
 
 class Problem(Shown):
@@ -164,6 +167,7 @@ class Task(Shown):
     events: int = 0
     owner: str | None = Field(default=None, description="The process that works on it.")
     asked_by: str = Field(description="The name of the person; `local` for the machine's user.")
+    project: str | None = Field(default=None, description=_PROJECT)
     waits_for_you: bool = Field(
         default=False, description="Whether it waits for a decision that you may give."
     )
@@ -552,6 +556,7 @@ class Request(_as_body(ApprovalRequest)):
     state: str = Field(description="waiting, a decision, interrupted, or over.")
     since: Time
     decided: DecidedView | None = None
+    project: str | None = Field(default=None, description=_PROJECT)
     can_decide: bool = Field(default=False, description="Whether you may approve it.")
     can_reject: bool = Field(
         default=False, description="Whether you may reject it, as who asked and who voted may."

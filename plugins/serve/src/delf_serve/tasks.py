@@ -93,6 +93,11 @@ def may_decide(record: RequestRecord, key: Key) -> bool:
     return why_not_approve(record, key.decider("")) is None
 
 
+def other_project(record: TaskRecord) -> str | None:
+    """Return the name of a task's project; None for the project of this server."""
+    return None if record.folder == str(Path.cwd()) else record.project
+
+
 def task_view(record: TaskRecord, waiting: Waiting, key: Key) -> Task:
     """Return a task for a person's list."""
     asked = waiting.get(record.task_id, ())
@@ -109,6 +114,7 @@ def task_view(record: TaskRecord, waiting: Waiting, key: Key) -> Task:
         events=record.events,
         owner=record.owner,
         asked_by=name_of_holder(record.key),
+        project=other_project(record),
         waits_for_you=any(may_decide(one, key) for one in asked),
         is_terminal=state.is_terminal,
     )

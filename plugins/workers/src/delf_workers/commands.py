@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from delf.errors import DelfError, ToolRefusedError
+from delf.terminal import visible
 from delf.types import TaskState
 from delf_cli import errors
 from delf_cli.lazy import BareGroup
 from delf_cli.options import flags_of, rest_of, run_options
 from delf_cli.state import State, state_of
+from delf_cli.streams import wrapped
 
 if TYPE_CHECKING:
     from delf import Agent, Response
@@ -63,9 +65,10 @@ def list_command(ctx: click.Context, *, as_json: bool) -> None:
         return
     widest = max((len(row["name"]) for row in rows), default=0)
     for row in rows:
-        text = f"! {row['error']}" if row["error"] else row["description"]
+        text = f"! {row['error']}" if row["error"] else row["description"] or ""
         made = "  (generated)" if row["generated"] else ""
-        click.echo(f"{row['name']:<{widest}}  {text}{made}".rstrip())
+        text = wrapped(visible(f"{text}{made}"), indent=widest + 2)
+        click.echo(f"{row['name']:<{widest}}  {text}".rstrip())
     if not rows:
         errors.say("hint", f"no worker is in {', '.join(map(str, registry.folders))}; delf init")
 

@@ -22,7 +22,7 @@ class Row {
     this.card = new Card(one, view.rights, { around: ["task", "asker"], level: "h2", more: like, sent: () => view.gone([this]) });
     this.card.node.removeAttribute("tabindex"); // the row has the focus
     this.node = el("li", { class: "inbox-row", tabindex: "-1", "aria-label": this.card.node.getAttribute("aria-label") },
-      el("div", { class: "inbox-head" }, this.box, el("span", { class: "quiet" }, `asked by ${one.asked_by} · `, el("time", { title: exact(one.since) }, ago(one.since)), " · task: ",
+      el("div", { class: "inbox-head" }, this.box, el("span", { class: "quiet" }, `asked by ${one.asked_by}${one.project ? ` in ${one.project}` : ""} · `, el("time", { title: exact(one.since) }, ago(one.since)), " · task: ",
         el("a", { href: `#/${one.task_id}/${one.request_id}` }, short(one.task, 200)))),
       this.card.node);
   }
