@@ -227,7 +227,7 @@ add.params += [o for o in run_options() if o.name in _SETUP]
 def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
     """Show the schedules."""
     with _opened(ctx) as opened:
-        found = [
+        found: list[dict[str, Any]] = [
             {
                 "name": item["schedule_name"],
                 "cron": item["schedule"],
