@@ -172,7 +172,7 @@ def test_prune(runs, filled):
     message = runs("prune", "--dry-run", "--older-than", "30d")
     assert message.stdout == "task_wait\ntask_whole\n"
     assert message.stderr == f"2 tasks with {len(every_event()) + 1} events would be removed\n"
-    assert runs("prune", "--keep", "2").stdout == "1 task with 1 events removed\n"
+    assert runs("prune", "--keep", "2").stdout == "1 task with 1 event removed\n"
     assert json.loads(runs("prune", "--json").stdout)["tasks"] == ["task_whole"]
     assert [row.split()[0] for row in runs("list").stdout.splitlines()[1:]] == ["new"]
 

@@ -1,13 +1,33 @@
-"""The option ``--json``, and the result of a command that does one thing."""
+"""The options ``--json`` and ``--limit``, and the result of a command that does one thing."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import click
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+
+
+def limit_option(default: int, words: str, *, most: int | None = None) -> Callable[[F], F]:
+    """Return the option ``--limit`` of a command that lists.
+
+    Args:
+        default: The number of items without the option.
+        words: The help of the option.
+        most: The highest number.
+    """
+    return click.option(
+        "--limit",
+        type=click.IntRange(min=1, max=most),
+        default=default,
+        show_default=True,
+        metavar="N",
+        help=words,
+    )
 
 
 def write_result(text: str, data: Mapping[str, Any], *, as_json: bool) -> None:

@@ -198,7 +198,14 @@ def flags_of(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def rest_of(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the other fields of a session's options."""
+    """Return the other fields of a session's options.
+
+    Raises:
+        click.UsageError: If two forms of output are chosen.
+    """
+    if given["as_json"] and given["events"]:
+        ctx = click.get_current_context()
+        raise click.UsageError("--json and --events cannot be used together", ctx)
     names = ("connections", "tool_files", "overrides", "calls", "verbose")
     names += ("as_json", "events")
     return {name: given[name] for name in names}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from delf_cli.as_json import as_json_option
 from delf_cli.lazy import LazyGroup
 from delf_cli.state import State, state_of
 
@@ -28,7 +29,7 @@ def plugins() -> None:
 
 
 @plugins.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
+@as_json_option
 @click.pass_context
 def list_command(ctx: click.Context, as_json: bool) -> None:
     """List the plugins with what they add, their packages and their state."""

@@ -11,6 +11,7 @@ import click
 
 from delf.errors import ConfigurationError
 from delf_cli import errors
+from delf_cli.as_json import as_json_option
 from delf_cli.state import state_of
 from delf_cli.trust_question import QUESTION, can_ask, changes_since, lines, read
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("-y", "--yes", is_flag=True, help="Trust the folder without asking.")
 @click.option("--revoke", is_flag=True, help="End the trust in the folder.")
 @click.option("--list", "as_list", is_flag=True, help="List the folders that are trusted.")
-@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@as_json_option
 @click.pass_context
 def trust(ctx: click.Context, folder: str | None, **given: bool) -> None:
     """Show what the files of FOLDER (by default this one) would do, and ask you to trust them.

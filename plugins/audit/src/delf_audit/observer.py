@@ -69,7 +69,7 @@ class AuditObserver:
         await asyncio.to_thread(self._trail.append, record, durable=durable)
 
     async def observe_person(self, change: PersonChange) -> None:
-        """Record a change of a person: rights, keys, or deputies."""
+        """Record a change of a person: rights or keys."""
         record = {
             "at": _time(change.at),
             "task": "",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from delf.errors import DelfError, did_you_mean
+from delf_cli.as_json import as_json_option, limit_option
 from delf_cli.journals import work_with
 from delf_cli.output import counted, json_text
 from delf_cli.pruning import Pruning, prune_options
@@ -28,7 +29,7 @@ _ALL: Final = 2**31 - 1
 
 def _shared(command: F) -> F:
     """Return a command the options that all of these have."""
-    command = click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")(command)
+    command = as_json_option(command)
     return click.option(
         "--namespace",
         metavar="NAME",
@@ -56,14 +57,7 @@ def _with(
 
 
 @click.command("list")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=100,
-    show_default=True,
-    metavar="N",
-    help="The most conversations to show.",
-)
+@limit_option(100, "The most conversations to show.")
 @_shared
 @click.pass_context
 def list_command(ctx: click.Context, limit: int, namespace: str, as_json: bool) -> None:

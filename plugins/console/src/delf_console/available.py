@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from delf.packages.official import PLUGIN_PREFIX
+from delf_cli.as_json import as_json_option
 from delf_cli.streams import wrapped
 from delf_console.sources import is_installed
 
@@ -20,7 +21,7 @@ DIRECTORY: Final = Path(__file__).with_name("directory.json")
 
 
 @click.command("available")
-@click.option("--json", "as_json", is_flag=True, help="Write the list as JSON.")
+@as_json_option
 def available(as_json: bool) -> None:
     """List delf's own plugins by purpose, then those of others, and which are installed.
 

@@ -13,6 +13,7 @@ from delf.protocols.journal import TaskRecord
 from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
 from delf_cli import complete
+from delf_cli.as_json import as_json_option
 from delf_cli.ids import short_id
 from delf_cli.journals import ask_journal, find_id
 from delf_cli.output import json_text
@@ -27,7 +28,7 @@ OneTask = tuple[TaskRecord, "Sequence[Event]"]
 @click.command("diff")
 @click.argument("first", metavar="A", shell_complete=complete.task_ids)
 @click.argument("second", metavar="B", shell_complete=complete.task_ids)
-@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@as_json_option
 @click.pass_context
 def diff(ctx: click.Context, first: str, second: str, as_json: bool) -> None:
     """Compare two tasks: figures, scripts, calls with their results, answers.

@@ -31,6 +31,7 @@ from delf.specs import (
     StrategySpec,
 )
 from delf.types import isolation_rank
+from delf_cli.as_json import as_json_option
 from delf_cli.state import State, state_of
 from delf_console.sources import clone, is_installed
 
@@ -69,7 +70,7 @@ class Finding:
 
 
 @click.command("doctor")
-@click.option("--json", "as_json", is_flag=True, help="Write the results as JSON.")
+@as_json_option
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Check Python, plugins, sandboxes, models and the configuration.

@@ -47,8 +47,6 @@ def fork(
     delf runs code 3f9a > mine.py
     delf runs fork 3f9a --script mine.py
     """  # noqa: D301 - click's mark for lines that stay as they are
-    if given["as_json"] and given["events"]:
-        raise click.UsageError("--json and --events cannot be used together", ctx)
     from delf_cli.session import Options, as_before, work_session
 
     state = state_of(ctx)

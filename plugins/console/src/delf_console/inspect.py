@@ -10,6 +10,7 @@ import click
 
 from delf.errors import DelfError
 from delf_cli import complete
+from delf_cli.as_json import as_json_option
 from delf_cli.state import State, state_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _SECTIONS: Final = ("agent", "connections", "plugins")
     help="A setting of CONNECTION, such as url=… May be repeated.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Also show parameters and settings.")
-@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@as_json_option
 @click.pass_context
 def inspect(
     ctx: click.Context,

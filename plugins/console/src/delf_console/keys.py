@@ -11,6 +11,7 @@ import click
 from delf.errors import ConfigurationError
 from delf.machine.kept_keys import KeptKeys
 from delf_cli import errors
+from delf_cli.as_json import as_json_option
 from delf_cli.output import json_text
 from delf_cli.state import state_of
 
@@ -31,7 +32,7 @@ def keys() -> None:
 @keys.command("set")
 @click.argument("name")
 @click.option("--base-url", metavar="URL", help="Keep the address of the provider's server, too.")
-@click.option("--json", "as_json", is_flag=True, help="Write where they are as JSON.")
+@as_json_option
 @click.pass_context
 def set_command(ctx: click.Context, name: str, base_url: str | None, as_json: bool) -> None:
     """Ask for the key of a provider, such as openai, or for a variable, and keep it.
@@ -59,7 +60,7 @@ def set_command(ctx: click.Context, name: str, base_url: str | None, as_json: bo
 
 
 @keys.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@as_json_option
 def list_command(as_json: bool) -> None:
     """List the names of kept keys, and where each is; never a value."""
     kept = KeptKeys.here()
@@ -79,7 +80,7 @@ def list_command(as_json: bool) -> None:
 
 @keys.command("remove")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Write what was removed as JSON.")
+@as_json_option
 @click.pass_context
 def remove(ctx: click.Context, name: str, as_json: bool) -> None:
     """Forget a kept key, with the address that was kept for it."""

@@ -57,8 +57,6 @@ def resume(ctx: click.Context, task_id: str, settle: Settle, here: bool, **given
     delf resume 3f9a --settle done
     delf resume 3f9a --timeout 10m
     """  # noqa: D301 - click's mark for lines that stay as they are
-    if given["as_json"] and given["events"]:
-        raise click.UsageError("--json and --events cannot be used together", ctx)
     from delf_cli.session import Options, as_before, work_session
 
     state = state_of(ctx)

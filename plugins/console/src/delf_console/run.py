@@ -54,8 +54,6 @@ def run(ctx: click.Context, words: tuple[str, ...], **given: Any) -> None:
     echo "Say hello" | delf run - --llm gpt-4o-mini
     delf run revenue --input month=2026-11
     """  # noqa: D301 - click's mark for lines that stay as they are
-    if given["as_json"] and given["events"]:
-        raise click.UsageError("--json and --events cannot be used together", ctx)
     handing: dict[str, Any] = {name: given[name] for name in HANDING if given[name] is not None}
     if handing and not given["detach"]:
         option = next(iter(handing)).replace("_", "-")

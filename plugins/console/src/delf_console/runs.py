@@ -17,10 +17,10 @@ from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
 from delf.types import TaskState
 from delf_cli import complete
-from delf_cli.as_json import as_json_option
+from delf_cli.as_json import as_json_option, limit_option
 from delf_cli.journals import ask_journal, find_id, history_journal, load_task, work_with
 from delf_cli.lazy import LazyGroup
-from delf_cli.output import json_text, show_answer
+from delf_cli.output import counted, json_text, show_answer
 from delf_cli.pruning import DURATION, Pruning, prune_options
 from delf_cli.script_view import script_lines, scripts_of
 from delf_cli.story import printed_so_far, stopped_words
@@ -52,14 +52,7 @@ def runs() -> None:
 @runs.command("list")
 @click.option("--state", type=render.StateChoice(), help="Only tasks in this state.")
 @click.option("--since", type=DURATION, metavar="AGE", help="Only tasks of the last 2h, 7d, …")
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="The most tasks to show.",
-)
+@limit_option(20, "The most tasks to show.")
 @as_json_option
 @click.pass_context
 def list_command(
@@ -241,8 +234,8 @@ def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
         for name in done.tasks:
             click.echo(one_line(name))
     verb = "would be removed" if dry_run else "removed"
-    count = f"{len(done.tasks):,} task{'' if len(done.tasks) == 1 else 's'}"
-    click.echo(f"{count} with {done.events:,} events {verb}", err=dry_run)
+    count = counted(len(done.tasks), "task")
+    click.echo(f"{count} with {counted(done.events, 'event')} {verb}", err=dry_run)
 
 
 # -- what they share --------------------------------------------------------------------------

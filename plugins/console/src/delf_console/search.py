@@ -16,6 +16,7 @@ from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.states import STORED_STATES
 from delf.terminal import visible
 from delf.types import TaskState
+from delf_cli.as_json import as_json_option, limit_option
 from delf_cli.ids import short_ids
 from delf_cli.journals import history_journal, work_with
 from delf_cli.output import json_text
@@ -67,15 +68,8 @@ def _wanted(text: str | None, since: float | None, given: dict[str, Any]) -> Tas
 @click.command("search")
 @click.argument("words", nargs=-1)
 @_filters
-@click.option(
-    "--limit",
-    type=click.IntRange(min=1, max=1000),
-    default=20,
-    show_default=True,
-    metavar="N",
-    help="The most tasks to show.",
-)
-@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@limit_option(20, "The most tasks to show.", most=1000)
+@as_json_option
 @click.pass_context
 def search(
     ctx: click.Context,
@@ -152,7 +146,7 @@ def _tell(name: str, one: FoundTask) -> None:
 )
 @partial(_filters, states=STORED_STATES)
 @click.option("--csv", "as_csv", is_flag=True, help="Write the figures as CSV.")
-@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@as_json_option
 @click.pass_context
 def figures(
     ctx: click.Context,

@@ -6,6 +6,7 @@ import click
 
 from delf.protocols.shared_journal import SharedJournal
 from delf_cli import errors
+from delf_cli.as_json import as_json_option
 from delf_cli.ids import check_names
 from delf_cli.journals import ask_journal
 from delf_cli.output import json_text
@@ -13,7 +14,7 @@ from delf_cli.output import json_text
 
 @click.command("stop", epilog="Exit status: 0 done, 1 the task has not stopped or is not known.")
 @click.argument("task_id", metavar="ID")
-@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@as_json_option
 @click.pass_context
 def stop(ctx: click.Context, task_id: str, *, as_json: bool) -> None:
     """Stop a task, on any machine.

@@ -16,6 +16,7 @@ import click
 from delf import __version__
 from delf.hookspecs import DISTRIBUTION, HOOKS, PLUGIN_API
 from delf.packages.official import PLUGIN_PREFIX, all_packages, module_of, package_of
+from delf_cli.as_json import as_json_option
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -78,7 +79,7 @@ def template_of(kind: str) -> Template:
     type=click.Path(path_type=Path),
     help="The folder for the package; delf-plugin-NAME by default.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Write the result as JSON.")
+@as_json_option
 def new(name: str, kind: str, directory: Path | None, as_json: bool) -> None:
     """Start a plugin: a package that works, with tests that pass.
 

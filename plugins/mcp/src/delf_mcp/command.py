@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from delf.errors import ConfigurationError
+from delf_cli.as_json import as_json_option
 
 if TYPE_CHECKING:
     from delf_mcp.serving import Served
@@ -31,7 +32,7 @@ def mcp() -> None:
 @mcp.command()
 @click.argument("connection")
 @click.option("--accept", is_flag=True, help="Accept the tools as they are now for `effects`.")
-@click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
+@as_json_option
 @click.pass_context
 def effects(ctx: click.Context, connection: str, accept: bool, as_json: bool) -> None:
     """Print the hints of CONNECTION's server about its tools, as a line for delf.toml.

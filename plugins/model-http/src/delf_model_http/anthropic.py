@@ -11,7 +11,6 @@ from delf.messages import (
     ImagePart,
     Message,
     ModelDelta,
-    ModelRequest,
     Part,
     TextPart,
     ToolCall,
@@ -29,9 +28,9 @@ from delf_model_http.answer import (
     required,
 )
 from delf_model_http.catalog import Facts
+from delf_model_http.dialect import RequestParts
 from delf_model_providers import chat, searches
 from delf_model_providers.endpoint import Endpoint
-from delf_model_providers.searches import Tool
 
 _URL: Final = "https://api.anthropic.com"
 _VERSION: Final = "2023-06-01"
@@ -86,19 +85,11 @@ class Messages:
         """Return the headers that name the client and the version."""
         return {"x-api-key": endpoint.api_key or "", "anthropic-version": _VERSION}
 
-    def body(
-        self,
-        request: ModelRequest,
-        settings: Mapping[str, Any],
-        endpoint: Endpoint,
-        facts: Facts,
-        *,
-        stream: bool,
-        search: Tool | None = None,
-    ) -> dict[str, Any]:
-        """Return a request."""
+    def body(self, parts: RequestParts) -> dict[str, Any]:
+        """Return the body of a request."""
+        request, facts = parts.request, parts.facts
         result: dict[str, Any] = {
-            "model": endpoint.name,
+            "model": parts.endpoint.name,
             "max_tokens": self.longest(facts),
             "messages": [
                 {"role": message.role, "content": _content(message.parts)}
@@ -108,7 +99,7 @@ class Messages:
         }
         if system := _system(request.messages):
             result["system"] = system
-        for name, value in settings.items():
+        for name, value in parts.settings.items():
             if name in _SETTINGS and not (facts.fixed and name in _SAMPLING):
                 result[_SETTINGS[name]] = listed(value) if name == "stop" else value
         if facts.longest:
@@ -121,13 +112,13 @@ class Messages:
             }
             for tool in request.tools
         ]
-        if search is not None:
-            tools.append(searches.of_anthropic(search))
+        if parts.search is not None:
+            tools.append(searches.of_anthropic(parts.search))
         if tools:
             result["tools"] = tools
         if request.tools and request.must_call:
             result["tool_choice"] = {"type": "any"}
-        if stream:
+        if parts.stream:
             result["stream"] = True
         return result
 

@@ -6,10 +6,32 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 from delf.messages import ModelDelta, ModelRequest
+from delf.records import dataclass
 from delf_model_http.answer import Answer
 from delf_model_http.catalog import Facts
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.searches import Tool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestParts:
+    """Everything that a request's body is made from.
+
+    Args:
+        request: The messages and tools.
+        settings: The given settings, without ``timeout``.
+        endpoint: The provider and the model.
+        facts: Known facts of the model.
+        stream: Whether the answer is to come in pieces.
+        search: The provider's own search, if it is wanted.
+    """
+
+    request: ModelRequest
+    settings: Mapping[str, Any]
+    endpoint: Endpoint
+    facts: Facts
+    stream: bool
+    search: Tool | None = None
 
 
 class Dialect(Protocol):
@@ -29,26 +51,8 @@ class Dialect(Protocol):
         """Return the headers that name the client."""
         ...
 
-    def body(
-        self,
-        request: ModelRequest,
-        settings: Mapping[str, Any],
-        endpoint: Endpoint,
-        facts: Facts,
-        *,
-        stream: bool,
-        search: Tool | None = None,
-    ) -> dict[str, Any]:
-        """Return a request.
-
-        Args:
-            request: What to ask.
-            settings: Those that were given, without ``timeout``.
-            endpoint: Who is asked.
-            facts: What is known of the model.
-            stream: Whether the answer is to come in pieces.
-            search: The provider's own search, where it is wanted.
-        """
+    def body(self, parts: RequestParts) -> dict[str, Any]:
+        """Return the body of a request."""
         ...
 
     def longest(self, facts: Facts) -> int | None:

@@ -11,7 +11,6 @@ from delf.messages import (
     FilePart,
     ImagePart,
     ModelDelta,
-    ModelRequest,
     ModelTool,
     Part,
     TextPart,
@@ -31,10 +30,10 @@ from delf_model_http.answer import (
     required,
 )
 from delf_model_http.catalog import Facts
+from delf_model_http.dialect import RequestParts
 from delf_model_providers import chat, searches
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.failures import UnreadableError
-from delf_model_providers.searches import Tool
 
 _URL: Final = "https://generativelanguage.googleapis.com"
 
@@ -66,17 +65,9 @@ class GenerateContent:
         """Return the headers that name the client."""
         return {"x-goog-api-key": endpoint.api_key or ""}
 
-    def body(
-        self,
-        request: ModelRequest,
-        settings: Mapping[str, Any],
-        endpoint: Endpoint,
-        facts: Facts,
-        *,
-        stream: bool,
-        search: Tool | None = None,
-    ) -> dict[str, Any]:
-        """Return a request."""
+    def body(self, parts: RequestParts) -> dict[str, Any]:
+        """Return the body of a request."""
+        request = parts.request
         result: dict[str, Any] = {
             "contents": [
                 {
@@ -90,13 +81,13 @@ class GenerateContent:
         rules = [m.text for m in request.messages if m.role == "system" and m.text]
         if rules:
             result["systemInstruction"] = {"parts": [{"text": text} for text in rules]}
-        if config := configured(settings):
+        if config := configured(parts.settings):
             result["generationConfig"] = config
         if request.tools:
             result["tools"] = declared(request.tools)
             if request.must_call:
                 result["toolConfig"] = {"functionCallingConfig": {"mode": "ANY"}}
-        if search is not None:
+        if parts.search is not None:
             result["tools"] = [*result.get("tools", ()), searches.of_google()]
         return result
 

@@ -19,7 +19,7 @@ from delf.protocols.model import ModelContext
 from delf_model_http import catalog
 from delf_model_http.answer import Answer, ReportedError
 from delf_model_http.anthropic import Messages
-from delf_model_http.dialect import Dialect
+from delf_model_http.dialect import Dialect, RequestParts
 from delf_model_http.events import MAX_BYTES, MAX_STREAM, EventReader
 from delf_model_http.gemini_live import GeminiLive
 from delf_model_http.google import GenerateContent
@@ -282,9 +282,16 @@ class HttpModel(EndpointModel):
         endpoint, dialect = self._endpoint, self._dialect
         settings = {**self._settings, **request.settings}
         given = {n: v for n, v in settings.items() if v is not None and n not in _OWN}
-        search = self._search_for(request)
-        body = dialect.body(request, given, endpoint, self._facts, stream=stream, search=search)
-        return self._pool.posted(dialect.address(endpoint, stream=stream), self._headers, body)
+        parts = RequestParts(
+            request=request,
+            settings=given,
+            endpoint=endpoint,
+            facts=self._facts,
+            stream=stream,
+            search=self._search_for(request),
+        )
+        address = dialect.address(endpoint, stream=stream)
+        return self._pool.posted(address, self._headers, dialect.body(parts))
 
     def _reply(
         self,

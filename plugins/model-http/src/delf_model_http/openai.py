@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from delf.messages import ModelDelta, ModelRequest
+from delf.messages import ModelDelta
 from delf_model_http.address import joined
 from delf_model_http.answer import (
     Answer,
@@ -19,10 +19,10 @@ from delf_model_http.answer import (
     required,
 )
 from delf_model_http.catalog import Facts
+from delf_model_http.dialect import RequestParts
 from delf_model_providers import chat, searches
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.families import OPENAI_URL
-from delf_model_providers.searches import Tool
 
 _REASONING: Final = re.compile(r"(?:ft:)?(?:o[1-9](?:-|$)|gpt-5(?!.*chat))")
 _FIXED: Final = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
@@ -42,19 +42,11 @@ class ChatCompletions:
         """Return the headers that name the client."""
         return {"Authorization": f"Bearer {endpoint.api_key}"}
 
-    def body(
-        self,
-        request: ModelRequest,
-        settings: Mapping[str, Any],
-        endpoint: Endpoint,
-        facts: Facts,
-        *,
-        stream: bool,
-        search: Tool | None = None,
-    ) -> dict[str, Any]:
-        """Return a request."""
-        sent = dict(settings)
-        is_reasoning = facts.reasons or _REASONING.match(endpoint.name) is not None
+    def body(self, parts: RequestParts) -> dict[str, Any]:
+        """Return the body of a request."""
+        request, endpoint = parts.request, parts.endpoint
+        sent = dict(parts.settings)
+        is_reasoning = parts.facts.reasons or _REASONING.match(endpoint.name) is not None
         if is_reasoning:
             sent = {name: value for name, value in sent.items() if name not in _FIXED}
         if is_reasoning or not endpoint.custom:
@@ -69,9 +61,9 @@ class ChatCompletions:
             ),
             **sent,
             **chat.tools(request.tools, must_call=request.must_call),
-            **({} if search is None else searches.of_openai()),
+            **({} if parts.search is None else searches.of_openai()),
         }
-        if stream:
+        if parts.stream:
             result |= {"stream": True, "stream_options": {"include_usage": True}}
         return result
 

@@ -13,6 +13,7 @@ from delf.errors import DelfError, ToolRefusedError
 from delf.terminal import visible
 from delf.types import TaskState
 from delf_cli import errors
+from delf_cli.as_json import as_json_option
 from delf_cli.lazy import BareGroup
 from delf_cli.options import flags_of, rest_of, run_options
 from delf_cli.state import State, state_of
@@ -38,9 +39,7 @@ def workers() -> None:
 
 
 @workers.command("list")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Write a list with a JSON object for each worker."
-)
+@as_json_option
 @click.pass_context
 def list_command(ctx: click.Context, *, as_json: bool) -> None:
     """List the workers, and the faults of wrong files."""
@@ -75,7 +74,7 @@ def list_command(ctx: click.Context, *, as_json: bool) -> None:
 
 @workers.command("show")
 @click.argument("name")
-@click.option("--json", "as_json", is_flag=True, help="Write the worker as one JSON object.")
+@as_json_option
 @click.pass_context
 def show(ctx: click.Context, name: str, *, as_json: bool) -> None:
     """Check the file of the worker NAME, and show it."""
@@ -91,9 +90,7 @@ def show(ctx: click.Context, name: str, *, as_json: bool) -> None:
 
 @workers.command("check", epilog="Exit status: 0 all workers are valid, 2 one is not.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option(
-    "--json", "as_json", is_flag=True, help="Write a list with a JSON object for each worker."
-)
+@as_json_option
 @click.pass_context
 def check(ctx: click.Context, names: tuple[str, ...], *, as_json: bool) -> None:
     """Check all workers, or the named ones: their files and the connections in them."""

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from dataclasses import fields
+from typing import Any, Final, cast
 
-from delf.events import ApprovalRequest, Event, content_of
+from delf.events import ApprovalRequest, Event
 from delf.protocols.facts import facts_data
+
+_NAMES: Final = tuple(field.name for field in fields(ApprovalRequest) if field.compare)
+"""The fields that are data; an event has more, which concern the journal alone."""
 
 
 def request_view(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> dict[str, Any]:
-    """Return every field of a request as plain data, with its facts.
+    """Return every field of a request as plain data, with its message and its facts.
 
     Args:
         request: The request; values of arguments are as they are.
         so_far: The votes about it.
     """
-    data = {"task_id": request.task_id, **content_of(request), "message": request.message}
-    data.pop("by_policy", None)  # of the journal's entry: what is shown is the question
-    data["facts"] = facts_data(request, so_far)
-    return {name: _plain(value) for name, value in data.items()}
+    data = {name: _plain(getattr(request, name)) for name in _NAMES}
+    return {**data, "message": request.message, "facts": facts_data(request, so_far)}
 
 
 def _plain(value: Any) -> Any:

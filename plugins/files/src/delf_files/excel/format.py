@@ -11,6 +11,7 @@ from typing import Any, Final
 from delf.protocols.formats import Peek
 from delf_confined.office import is_locked
 from delf_files.excel import legacy, reading, writing
+from delf_files.tables import records_of
 
 _OLD: Final = b"\xd0\xcf\x11\xe0"
 _ARCHIVE: Final = b"PK\x03\x04"
@@ -40,7 +41,8 @@ class ExcelFormat:
         Raises:
             ToolExecutionError: When the workbook cannot be read, or has no such sheet.
         """
-        return _reader(path).read_rows(path, part)
+        peek = _reader(path).peek(path, part, None)
+        return records_of([row for _, row in peek.rows])
 
     async def peek(self, path: str, part: str | None, most: int | None) -> Peek:
         """Return the first non-empty rows of one sheet.

@@ -21,7 +21,6 @@ from delf_files.excel.reading import (
     tell_hidden,
     tell_without_cells,
 )
-from delf_files.tables import records_of
 
 _WITHOUT_CELLS: Final = re.compile(
     r"""Ignoring non-worksheet data named ('[^\n]*'|"[^\n]*") \(type 0x0[12] """
@@ -39,15 +38,6 @@ def sheet_names(path: str) -> list[str]:
     with _opened(path) as book:
         tell_without_cells(book.without_cells)
         return list(book.sheet_names())
-
-
-def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
-    """Return the rows of a sheet as records; the first row that is not empty names the columns.
-
-    Raises:
-        ToolExecutionError: When it cannot be read, has no such sheet, or is too large.
-    """
-    return records_of([row for _, row in peek(path, name, None).rows])
 
 
 def peek(path: str, name: str | None, most: int | None) -> Peek:

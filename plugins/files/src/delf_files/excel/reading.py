@@ -21,7 +21,6 @@ from delf.values.json_reader import listed
 from delf_confined.office import is_locked, usual_form
 from delf_files.excel.scan import MAX_ROWS, Area, Sheet, check_archive, check_sheet
 from delf_files.forms import LOOKED_AT, form_of
-from delf_files.tables import records_of
 from delf_files.text import decode_if_text
 
 MAX_CELLS: Final = 2_000_000
@@ -46,18 +45,6 @@ def sheet_names(path: str) -> list[str]:
         tell_without_cells([sheet.title for sheet in book.chartsheets])
         _tell_lost(path, book.sheetnames)
         return [sheet.title for sheet in book.worksheets]
-
-
-def read_rows(path: str, name: str | None) -> list[dict[str, Any]]:
-    """Return the rows of a sheet as records; the first non-empty row names the columns.
-
-    Rows without any value are left out. Columns without a name get one if they hold anything.
-    A formula gives the value that was stored with it, or its text if none was, which is noted.
-
-    Raises:
-        ToolExecutionError: When it cannot be read, has no such sheet, or is too large.
-    """
-    return records_of([row for _, row in peek(path, name, None).rows])
 
 
 def peek(path: str, name: str | None, most: int | None) -> Peek:
