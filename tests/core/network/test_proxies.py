@@ -129,8 +129,11 @@ def test_every_http_client_reads_proxies_in_this_way():
     """A client with a transport of its own would read the environment by its library's rules."""
     made = re.compile(r"\bhttpx2?\.(?:Async)?Client\((?P<given>[^()]*(?:\([^()]*\)[^()]*)*)\)")
     direct = re.compile(r"\bhttpx2?\.(?:get|post|put|delete|request|stream)\(")
+    clients = 0
     for path in ROOT.glob("*/*/src/**/*.py"):
         text = path.read_text(encoding="utf-8")
         assert not direct.search(text), path
         for found in made.finditer(text):
             assert "transport=" in found["given"], path
+            clients += 1
+    assert clients > 2

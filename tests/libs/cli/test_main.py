@@ -222,6 +222,48 @@ def test_broken_plugins_disturb_nothing(tmp_path, broken_site):
         assert result.stdout
 
 
+ALL_BROKEN = """
+import os, sys
+from importlib.abc import MetaPathFinder
+
+class Broken(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("delf_") and name.partition(".")[0] != "delf_cli":
+            raise SyntaxError(f"{name} is broken by " + os.environ["SHOP_TOKEN"])
+
+sys.meta_path.insert(0, Broken())
+from delf.cli.start import main
+sys.exit(main())
+"""
+SAYS_WHAT_IS_BROKEN = "'run': plugin 'console' (delf-plugin-console 0.1.0) is failed"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "answer"),
+    [
+        (["--version"], 0, "delf 0.1.0"),
+        (["--help"], 0, "Usage: delf"),
+        (["plugins"], 0, "\nengine (delf-plugin-engine 0.1.0): SyntaxError: delf_engine is broken"),
+        (["plugins", "--json"], 0, '"state": "failed"'),
+        (["run", "x"], 2, SAYS_WHAT_IS_BROKEN),
+        (["run", "x", "--json"], 2, SAYS_WHAT_IS_BROKEN),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, list) else "",
+)
+def test_program_starts_with_every_plugin_broken(tmp_path, arguments, status, answer):
+    result = subprocess.run(
+        [sys.executable, "-c", ALL_BROKEN, *arguments],
+        cwd=tmp_path,
+        env=environment(SHOP_TOKEN="t0ken-of-the-shop"),
+        capture_output=True,
+        text=True,
+    )
+    assert result.returncode == status
+    assert answer in result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
+    assert "t0ken" not in result.stdout + result.stderr
+
+
 def test_no_plugins(run):
     rows = json.loads(run("--no-plugins", "plugins", "--json").stdout)
     assert {row["state"] for row in rows if row["distribution"] != "delf-core"} == {"disabled"}

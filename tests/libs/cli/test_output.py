@@ -41,7 +41,7 @@ def test_json_is_valid_whatever_the_value(value, wanted):
 def test_a_nest_without_an_end():
     nest: list[object] = []
     nest.append(nest)
-    strict(output.json_text(nest))
+    assert strict(output.json_text(nest))
 
 
 @pytest.mark.parametrize("result", [float("nan"), Odd(), "\ud800", {"a": {1, 2}}])

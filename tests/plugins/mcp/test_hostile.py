@@ -235,7 +235,9 @@ async def test_a_schema_of_arguments_is_no_trap(rogue) -> None:
     ]
     srv = rogue("plain", does={"tools": tools})
     async with soon():
-        for action in await srv.actions():
+        actions = await srv.actions()
+        assert [action.name for action in actions] == ["deep", "slow"]
+        for action in actions:
             with pytest.raises(Exception, match=r"too long|backtracking"):
                 await invoke(srv, action.name, a="a" * 100 + "!")
 

@@ -312,6 +312,7 @@ async def test_agents_know_the_tokens_that_were_had(invoke):
         tool = APITool(with_login(server.url), name="api", base_url=server.url, **settings)
         tool.tell_secrets(kept)
         await invoke(tool, "call")
+        assert [seen.path for seen in server.seen] == ["/token", "/x"]
         await tool.aclose()
 
 

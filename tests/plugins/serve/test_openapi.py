@@ -89,8 +89,9 @@ def test_nullable_fields_are_declared_as_client_generators_read_them():
         for item in node.values() if isinstance(node, dict) else node:
             yield from choices(item) if isinstance(item, (dict, list)) else ()
 
-    for choice in choices(OWN):
-        assert {"type": "null"} not in choice or "$ref" in choice[0], choice
+    nullable = [choice for choice in choices(OWN) if {"type": "null"} in choice]
+    assert nullable
+    assert all("$ref" in choice[0] for choice in nullable), nullable
 
 
 STREAMS = ("/events", "/tasks/{task_id}/events")
@@ -152,17 +153,19 @@ def test_no_problem_speaks_of_a_command():
 
 def test_every_list_comes_in_pages():
     """A list has ``more``, and a query that asks for what comes after a part of it."""
-    for operation in OPERATIONS:
-        fields = operation.answer.model_fields if operation.answer else {}
-        if (
-            operation.method == "GET"
-            and operation.path.count("{") == 0
-            and "List" in str(operation.answer)
-        ):
-            assert "more" in fields, operation.path
-            given = operation.query.model_fields.keys()
-            assert "limit" in given, operation.path
-            assert given & {"offset", "after", "before"}, operation.path
+    lists = [
+        operation
+        for operation in OPERATIONS
+        if operation.method == "GET"
+        and "{" not in operation.path
+        and "List" in str(operation.answer)
+    ]
+    assert len(lists) > 5
+    for operation in lists:
+        assert "more" in operation.answer.model_fields, operation.path
+        given = operation.query.model_fields.keys()
+        assert "limit" in given, operation.path
+        assert given & {"offset", "after", "before"}, operation.path
 
 
 def test_a_table_is_a_type_of_answer_that_the_document_knows():

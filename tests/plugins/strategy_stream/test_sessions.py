@@ -136,6 +136,7 @@ def cut_once(kind: str, nth: int = 1) -> Callable[[str], bool]:
 async def kinds_of(kind: Any, notation: str) -> list[str]:
     async with kind(answers_of(notation)) as server:
         await World().run(config_of(server), notation)
+        assert server.kinds
         return sorted(set(server.kinds))
 
 

@@ -25,5 +25,5 @@ class SupportsPeopleChanges(Protocol):
     """An observer that also receives changes of people and their rights."""
 
     async def observe_person(self, change: PersonChange) -> None:
-        """Process a change of people, keys, rights or deputies."""
+        """Process a change of people, keys or rights."""
         ...

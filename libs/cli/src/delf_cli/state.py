@@ -11,6 +11,7 @@ import click
 from delf.errors import FolderNotTrustedError
 from delf.machine.kept_keys import own_variables
 from delf_cli import colours
+from delf_cli.withheld import Withheld
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
@@ -82,11 +83,17 @@ class State:
 
     def clean(self, text: str) -> str:
         """Return a text without the secrets of the environment and of the configuration."""
-        return self._known().text(text)
+        return self._cleaner().text(text)
 
     def clean_data(self, data: Any) -> Any:
         """Return plain data without them."""
-        return self._known().value(data)
+        return self._cleaner().value(data)
+
+    def _cleaner(self) -> Redactor | Withheld:
+        try:
+            return self._known()
+        except (Exception, SystemExit):  # the engine is broken, and this is to be reported
+            return Withheld(own_variables().values())
 
     def hide_secrets_of(self, settings: object) -> None:
         """Clean without a connection's secrets, too, which may come from the command line."""

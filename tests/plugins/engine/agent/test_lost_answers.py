@@ -8,7 +8,6 @@ import pytest
 
 from delf import AlreadyDone, tool
 from delf.errors import OutcomeUnknownError
-from delf_devkit.testing.models import script
 
 
 class Bank:
@@ -89,10 +88,17 @@ def test_with_nobody_to_ask_it_is_not_made_again(make_agent, scripted_model) -> 
 
 
 def test_read_with_lost_answer_is_repeated(make_agent, scripted_model) -> None:
-    @tool(confirm=False, effect="read")
-    async def look(number: int) -> int:
-        """Look."""
-        raise OutcomeUnknownError("no answer")
+    asked, seen = [], []
 
-    scripted_model.says(script("print(1)"))
-    make_agent(look, on_confirm=lambda request: pytest.fail("asked")).run("Look.")
+    @tool(confirm=False, effect="read")
+    async def look(amount: int) -> str:
+        """Look."""
+        seen.append(amount)
+        if len(seen) == 1:
+            raise OutcomeUnknownError("no answer")
+        return "found"
+
+    scripted_model.writes(TRYING.replace("pay", "look"))
+    response = make_agent(look, on_confirm=asked.append).run("Look.")
+    assert "found" in response.text
+    assert (seen, asked) == ([10, 10], [])

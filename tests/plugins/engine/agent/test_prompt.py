@@ -60,11 +60,10 @@ def test_the_rules_say(make_agent, scripted_model, message):
 
 def test_the_python_that_really_runs(make_agent, scripted_model):
     scripted_model.writes("import sys\nprint(sys.version_info[:2])")
-    response = make_agent(add, allowed_libs=None).run("x")
+    response = make_agent(add).run("x").raise_for_status()
     message = scripted_model.requests[0].messages[0].text
     major, minor = re.search(r"Python (\d)\.(\d+), no network", message).groups()
-    if response.status:
-        assert response.text == f"({major}, {minor})"
+    assert response.text == f"({major}, {minor})"
 
 
 @pytest.mark.parametrize(
