@@ -93,30 +93,31 @@ else:  # what the default is good for, only type checkers know
 class Agent(FixedAttributes, Generic[T]):
     """Runs tasks by letting a model write scripts that call its tools.
 
-    It starts when it is first used and works on one event loop: that of the first
-    ``await``, or one in a thread of its own when first used from synchronous code. Calls
-    from other threads and loops are passed on to it.
+    An agent starts on first use and works on one event loop: the loop of the first ``await``, or a
+    loop in its own thread if first used from synchronous code. Calls from other threads and loops
+    are passed on to that loop.
 
-    It is configured by a :class:`delf_engine.config.AgentConfig`, or by its fields as keywords:
-    ``docs/configuration.md`` has them all, with their defaults. None means not given.
+    Configure an agent with a :class:`delf_engine.config.AgentConfig`, or with the fields of that
+    class as keywords; ``docs/configuration.md`` lists all fields and defaults. None means not
+    given.
 
     Args:
-        config: Its configuration as one object. Keywords win over its fields.
+        config: The configuration as one object; keywords override its fields.
         tools: Connections, ``@tool`` functions, or plain functions.
         chat: A conversation to continue: a ``Chat``, its options, or True for one in memory.
-        memory: Facts from before, recalled for each task: a store, or the name of one.
-        strategy: How a task becomes tool calls: a name, or what a plugin's class makes.
-        on_confirm: Asked about calls that need approval; returns True, False, or None to
-            leave it to the next channel. Plain or async.
+        memory: A store of facts that are recalled for each task, or the name of a store.
+        strategy: A strategy object, or the name of a strategy.
+        on_confirm: Called for calls that need approval; returns True, False, or None to leave it to
+            the next channel. Plain or async.
         output: The type of the answers, if not text: a pydantic model, a dataclass, a TypedDict, or
             a JSON Schema. ``response.value`` is the object.
-        host: Plugins; those installed when omitted.
+        host: The plugins; all installed ones when omitted.
         project: The source of omitted options, of plugins and of the environment;
             :meth:`from_project` finds a project.
         options: Fields of the configuration.
 
     Raises:
-        ConfigurationError: For an option that is unknown or does not fit.
+        ConfigurationError: For an unknown or invalid option.
         ModelConfigurationError: When no model is given.
         ToolDefinitionError: For something in ``tools`` that is not a tool.
     """
@@ -187,13 +188,14 @@ class Agent(FixedAttributes, Generic[T]):
         The agent has a durable journal if one is installed.
 
         Args:
-            path: A directory, whose ``delf.toml`` is searched upwards; the file; or a project.
-            trust: Vouch for its folder, as a program does for its own. Else what its files say has
-                no effect before the person trusted them: `delf trust`, or ``DELF_TRUST``.
-            connections: The names of those to use; all of the file when omitted.
+            path: A directory from which ``delf.toml`` is searched upwards, the path of the file, or
+                a project object.
+            trust: Trust the project's folder. Otherwise its files have no effect until the user
+                trusts them, with `delf trust` or ``DELF_TRUST``.
+            connections: The names of the connections to use; all of the file when omitted.
             tools: Further tools.
             host: Plugins.
-            overrides: Any other parameter of :class:`Agent`; it wins over the project.
+            overrides: Any other parameters of :class:`Agent`, which override the project.
 
         Raises:
             FolderNotTrustedError: If the folder's files are not trusted.
@@ -230,7 +232,7 @@ class Agent(FixedAttributes, Generic[T]):
         return self._project
 
     def use_journal(self, work: Callable[[Journal], Coroutine[Any, Any, U]]) -> U:
-        """Do asynchronous work with the agent's journal, on the agent's event loop.
+        """Run an async function with the agent's journal on the agent's event loop.
 
         Args:
             work: Called with the journal.
@@ -242,7 +244,7 @@ class Agent(FixedAttributes, Generic[T]):
         return await self._home.call_async(lambda runtime: work(runtime.journal))
 
     def keep_journal(self, name: str) -> None:
-        """Keep tasks in this journal if the configuration chooses none.
+        """Set the journal by name, unless the configuration sets one.
 
         Raises:
             AgentStateError: When the agent has started with another journal.
@@ -257,7 +259,7 @@ class Agent(FixedAttributes, Generic[T]):
     def chat(self) -> AgentChat | None:
         """The chat that tasks continue; a new value applies to later tasks.
 
-        It is set as ``Agent(chat=…)`` takes it; None ends the conversation.
+        Accepts the same values as ``Agent(chat=…)``; None ends the conversation.
         """
         return self._requests.chat
 
@@ -279,7 +281,7 @@ class Agent(FixedAttributes, Generic[T]):
         return as_chat(given, host)
 
     def _attach(self, chat: AgentChat, context: AgentContext) -> None:
-        """Give a chat the agent's plugins and budget; the agent closes the chat when it stops."""
+        """Attach a chat to the agent's plugins and budget, and close it with the agent."""
         chat.attach(context)
         if chat not in self._chats:
             self._chats.append(chat)
@@ -307,11 +309,11 @@ class Agent(FixedAttributes, Generic[T]):
         self._home.stop()
 
     async def astop(self, *, leave: bool = False) -> None:
-        """Async version of :meth:`stop`; with ``leave``, running tasks stay resumable anywhere."""
+        """Async version of :meth:`stop`; with ``leave``, any process can resume running tasks."""
         await self._home.astop(leave=leave)
 
     def leave(self) -> None:
-        """Leave tasks that are cancelled from now on resumable: their end is not recorded.
+        """Keep tasks resumable that are cancelled from now on, by not recording their end.
 
         Call this on the agent's loop. :meth:`astop` with ``leave`` cancels the tasks, too.
         """
@@ -319,7 +321,7 @@ class Agent(FixedAttributes, Generic[T]):
             runtime.leave_all()
 
     async def acheck(self) -> None:
-        """Check whether a task could begin, without asking a model; raise ``DelfError`` if not."""
+        """Check that a task could start, without asking a model; raise ``DelfError`` otherwise."""
         await self._home.call_async(lambda runtime: runtime.check())
 
     @property
@@ -368,13 +370,12 @@ class Agent(FixedAttributes, Generic[T]):
 
         Args:
             task: The task, in plain words.
-            timeout: Seconds until this returns, whatever waits: past them the task is stopped, and
-                the response says Timeout. The configuration's (60) when omitted; they stand still
-                while a person is asked.
-            given: ``output``, what the answer has to be (``response.value``), and ``files``, the
-                task's input files, where the agent's do not hold; ``conversation_id`` of the
-                agent's chat, its present one when omitted; ``strategy`` and ``llm``, the names of
-                others for this task.
+            timeout: Seconds until this method returns at the latest; the task is then stopped and
+                the response has a timeout error. When omitted, the configuration's timeout (60)
+                applies, which does not count time spent waiting for a person.
+            given: Options of this task in place of the agent's: ``output`` (the type of
+                ``response.value``), ``files`` (input files), ``conversation_id`` (the current
+                conversation when omitted), ``strategy`` and ``llm`` (names).
 
         Raises:
             ConfigurationError: When the agent cannot start, its model cannot be asked, its
@@ -421,13 +422,13 @@ class Agent(FixedAttributes, Generic[T]):
 
         Args:
             task: The task, in plain words.
-            timeout: Seconds, which stand still while a person is asked (``asyncio.timeout`` counts
-                all of them); the configuration's when omitted.
-            listeners: Called with each event after it was journalled.
-            child_listeners: The same for events of child tasks, and of theirs.
+            timeout: Seconds, not counting time spent waiting for a person (use ``asyncio.timeout``
+                to count all time); the configuration's when omitted.
+            listeners: Called with each event once it is journalled.
+            child_listeners: Called with events of child tasks at any depth.
             on_delta: Called with pieces of the model's answers, with ``stream=True``.
-            given: As for :meth:`run`; and ``setup``, plain data without secrets that the journal
-                keeps for whoever resumes the task.
+            given: As for :meth:`run`, and ``setup``: plain data without secrets, stored in the
+                journal for the process that resumes the task.
         """
         UnknownKeywordError.check("arun", given, ARUN)
         request = self._requests.make(task, timeout, **given)
@@ -446,10 +447,10 @@ class Agent(FixedAttributes, Generic[T]):
     ) -> Response:
         """Resume a task whose process was killed, and wait for it.
 
-        A task that ended at its timeout or budget continues if it gets more of either.
+        A task that ended at its timeout or budget continues if a higher limit is given.
 
-        No recorded call is made twice. A read that was begun and has no recorded end is made again;
-        for any other such call a person is asked (:attr:`ApprovalRequest.outcome_unknown`).
+        No recorded call is made twice. An interrupted read is repeated; about any other interrupted
+        call a person is asked (:attr:`ApprovalRequest.outcome_unknown`).
 
         Args:
             task_id: The task, in this agent's journal.
@@ -459,12 +460,12 @@ class Agent(FixedAttributes, Generic[T]):
             budget_usd: The agent's budget from now on, including all earlier costs.
 
         Returns:
-            Its response, the recorded one if it is over; one that is ``interrupted`` still with
-            ``ReplayMismatch`` where the script does something else than is recorded, and with
-            ``UndecidedCallError`` if nobody decided about such a call.
+            The response, from the journal if the task is over. The response is still
+            ``interrupted``, with ``ReplayMismatch`` if the script behaves differently from its
+            record, or with ``UndecidedCallError`` if nobody decided about an interrupted call.
 
         Raises:
-            DelfError: When the journal does not have the task, or a process works on it.
+            DelfError: If the journal does not have the task, or a live process works on it.
         """
         more: dict[str, Any] = {"settle": settle, "budget_usd": budget_usd}
         return self._home.call(lambda r: self._resume(r, task_id, timeout, **more))
@@ -480,9 +481,9 @@ class Agent(FixedAttributes, Generic[T]):
     ) -> Response:
         """Async version of :meth:`resume`; listeners get new events only.
 
-        ``more``: settle, budget_usd, retries, retry_after, ledger; and go_on, whether a task goes
-        on that ended at its timeout or budget, which follows from timeout and budget_usd when
-        omitted.
+        ``more``: settle, budget_usd, retries, retry_after, ledger, and go_on: whether to continue a
+        task that ended at its timeout or budget (when omitted, True if timeout or budget_usd is
+        given).
         """
         UnknownKeywordError.check("aresume", more, ARESUME)
         more |= {"listeners": listeners, "on_delta": on_delta}
@@ -502,16 +503,16 @@ class Agent(FixedAttributes, Generic[T]):
 
         Args:
             task_id: The other task, in this agent's journal.
-            at: The number of its last event that counts; the one before the model was asked last
-                when omitted.
+            at: The number of the last event to copy; when omitted, the event before the model was
+                last asked.
             script: The script to run in place of the model's next script.
-            llm: The name of another model, which writes the scripts that come then.
+            llm: The name of another model for the following scripts.
 
         Returns:
             The new task's id.
 
         Raises:
-            UnknownTaskError: When there is no such task, or no such event of it.
+            UnknownTaskError: If the task or the event does not exist.
         """
         return self._home.call(
             lambda runtime: self._fork(runtime, task_id, at, script=script, llm=llm)
@@ -584,7 +585,7 @@ class Agent(FixedAttributes, Generic[T]):
         llm: str | None = None,
         **handing: Unpack[HandingIn],
     ) -> str:
-        """Run a task in the background; once this returns, the task survives a kill.
+        """Run a task in the background; once this returns, the task is safe from a crash.
 
         Requests for approval go to ``on_confirm`` and :meth:`get_pending_approvals`. With
         ``queue``, a runner runs the task, with the options of
@@ -592,12 +593,12 @@ class Agent(FixedAttributes, Generic[T]):
 
         Args:
             task: The task, in plain words.
-            timeout: Seconds from when it begins to run; the configuration's when omitted.
+            timeout: Seconds from the start of execution; the configuration's when omitted.
             conversation_id: As for :meth:`run`.
-            output: The same.
-            files: The same.
-            strategy: The same.
-            llm: The same.
+            output: As for :meth:`run`.
+            files: As for :meth:`run`.
+            strategy: As for :meth:`run`.
+            llm: As for :meth:`run`.
 
         Returns:
             The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
@@ -625,12 +626,10 @@ class Agent(FixedAttributes, Generic[T]):
         listeners: Sequence[Listener] = (),
         **more: Any,
     ) -> str:
-        """Return the same from asynchronous code.
+        """Async version of :meth:`submit`.
 
-        ``more`` as for :meth:`arun`, and task_id, key, ledger.
-
-        ``key`` says on whose behalf it is done, if not for the local user, and ``ledger`` holds
-        that person's budget.
+        ``more`` as for :meth:`arun`, and task_id, key, ledger. ``key`` is the owner of the task, if
+        not the local user, and ``ledger`` holds the owner's budget.
         """
         UnknownKeywordError.check("asubmit", more, ASUBMIT)
         request = self._requests.make(task, timeout, interactive=False, **more)
@@ -648,15 +647,15 @@ class Agent(FixedAttributes, Generic[T]):
         output: type[Any] | Mapping[str, Any] | None = None,
         files: Sequence[str | os.PathLike[str]] | None = None,
     ) -> AsyncGenerator[Event | ModelDelta]:
-        """Run a task and yield its events as they happen; leaving the loop cancels the task.
+        """Run a task and yield its events as they happen; closing the iterator cancels the task.
 
         Args:
             task: The task, in plain words.
             granularity: ``token`` adds the pieces of the model's answers.
             timeout: Seconds; the configuration's when omitted.
             conversation_id: As for :meth:`run`.
-            output: The same.
-            files: The same.
+            output: As for :meth:`run`.
+            files: As for :meth:`run`.
         """
         return stream_of(
             self._requests.make(task, timeout, conversation_id, output=output, files=files),
@@ -677,7 +676,7 @@ class Agent(FixedAttributes, Generic[T]):
         return response
 
     def run_chat(self, timeout: float | None = None, **options: Any) -> None:
-        """Run tasks that are typed on the terminal, one after another (the plugin ``chat``).
+        """Run tasks typed on the terminal until the user leaves; needs the plugin ``chat``.
 
         Args:
             timeout: Seconds for one task; when omitted the agent's, or 300 if it was not set.
@@ -690,18 +689,18 @@ class Agent(FixedAttributes, Generic[T]):
         await self.plugins.service(_TERMINAL_CHAT).arun(self, timeout=timeout, **options)
 
     def serve(self, host: str = "127.0.0.1", port: int = 8080, **options: Any) -> None:
-        """Serve its tasks over HTTP, with a page; ``options``: settings of the plugin ``serve``."""
+        """Serve the agent and its web page over HTTP; ``options`` are settings of ``serve``."""
         self.plugins.service(_HTTP_SERVER).serve(self, host=host, port=port, **options)
 
     def asgi_app(self, **options: Any) -> Any:
-        """Return the same as an ASGI application; its lifespan starts and stops the agent."""
+        """Return an ASGI application for the agent; its lifespan starts and stops the agent."""
         return self.plugins.service(_HTTP_SERVER).asgi_app(self, **options)
 
     def poll(self, task_id: str) -> StreamSnapshot:
         """Return the state of a task from the journal, from any thread.
 
         Raises:
-            UnknownTaskError: When there is no such task.
+            UnknownTaskError: If no such task is known.
         """
         if (task := self._tasks.find(task_id)) is not None:
             return task.look()
@@ -721,7 +720,7 @@ class Agent(FixedAttributes, Generic[T]):
         return self._tasks.cancel(task_id)
 
     async def acancel(self, task_id: str, *, by: str, via: str = "") -> bool:
-        """Async version of :meth:`cancel`; the journal keeps the person and the place."""
+        """Async version of :meth:`cancel`; the journal records the person and the place."""
         word = StoppedBy(by, via)
         if await self._home.call_async(lambda runtime: runtime.stop_task(task_id, word)):
             return True
@@ -733,7 +732,7 @@ class Agent(FixedAttributes, Generic[T]):
     def get_pending_approvals(self) -> list[dict[str, Any]]:
         """Return the pending requests for approval, oldest first; thread-safe.
 
-        A caller may decide requests: from then on calls wait if nobody else can be asked.
+        After the first call of this method, requests wait for the program if no channel can ask.
         """
         self._pending.watched = True
         return self._pending.list()
@@ -746,17 +745,18 @@ class Agent(FixedAttributes, Generic[T]):
         remember: Remember = "no",
         covers: Covers = "call",
     ) -> bool:
-        """Let a call be made, or a script run.
+        """Approve a call or a script.
 
         Args:
-            request_id: From :meth:`get_pending_approvals`.
+            request_id: The id from :meth:`get_pending_approvals`.
             response: A note for the journal.
-            remember: Let the same call pass without asking, in this ``task`` or, in later ones,
-                too, ``until_revoked``.
-            covers: With ``remember``: the ``call`` with the same arguments, or the ``action``.
+            remember: Let later calls pass without a question: in this ``task``, or in all tasks
+                ``until_revoked``.
+            covers: With ``remember``, the calls that pass: a ``call`` with the same arguments, or
+                the ``action``.
 
         Raises:
-            UnknownRequestError: When the request does not wait (any more).
+            UnknownRequestError: If the request is not pending.
         """
         decision = Approved(remember=remember, covers=covers, reason=response)
         return self._pending.decide(request_id, decision)
@@ -774,26 +774,26 @@ class Agent(FixedAttributes, Generic[T]):
         return self._pending.decide(request_id, Edited(arguments=dict(arguments)))
 
     def settle(self, request_id: str, result: Any = None, note: str | None = None) -> bool:
-        """State that an interrupted call happened, with its result: the call is not made again.
+        """Declare that an interrupted call did happen, with its result; the call is not repeated.
 
-        For any other request this raises ``DelfError``, and the request stays pending.
+        Raises ``DelfError`` for any other request, which then stays pending.
         """
         return self._pending.decide(request_id, AlreadyDone(result=result, reason=note))
 
     def get_remembered_approvals(self) -> list[RememberedDecision]:
-        """Return the decisions of the journal that let calls pass until they are revoked."""
+        """Return the approvals that hold until they are revoked."""
         from delf_engine.approvals.remembered import remembering
 
         return list(self._home.call_anywhere(lambda r: remembering(r.journal).remembered()))
 
     def revoke(self, request_id: str) -> RememberedDecision:
-        """Make a remembered decision void, for every process that uses the journal.
+        """Revoke a remembered approval for all processes that use the journal.
 
         Args:
             request_id: The request that was approved.
 
         Raises:
-            UnknownRequestError: When no such decision holds.
+            UnknownRequestError: If no such approval holds.
         """
         from delf_engine.approvals.remembered import remembering
 
@@ -802,38 +802,38 @@ class Agent(FixedAttributes, Generic[T]):
 
     @property
     def journal(self) -> Journal:
-        """The journal of its tasks; an ``AgentStateError`` before the agent was started."""
+        """The journal of the agent's tasks; raises ``AgentStateError`` before the start."""
         if (runtime := self._home.runtime) is None:
             raise AgentStateError("the agent has no journal yet", hint="await agent.astart()")
         return runtime.journal
 
     @property
     def retry_count(self) -> int:
-        """The number of times that a failed script is fixed."""
+        """The maximum number of repairs of a failed script."""
         return self.config.retry_count
 
     @property
     def rerun_count(self) -> int:
-        """The number of further passes that a script may ask for."""
+        """The maximum number of further passes that a script may request."""
         return self.config.rerun_count
 
     @property
     def usage(self) -> Usage:
-        """Tokens of all tasks so far."""
+        """Total tokens of all tasks."""
         return self._ledger.usage
 
     @property
     def total_cost_usd(self) -> float:
-        """The cost of all tasks since the last reset, as far as prices are known."""
+        """The total cost of all tasks since the last reset, ignoring calls of unknown price."""
         return self._ledger.cost_usd
 
     @property
     def ledger(self) -> Ledger:
-        """The sum of costs and tokens of all tasks, with the agent's budget."""
+        """The costs and tokens of all tasks, and the budget."""
         return self._ledger
 
     def tell_observers(self, change: PersonChange) -> None:
-        """Tell the observers of a change of a person; only while the agent is started."""
+        """Pass a change of a person to the observers; the agent must be started."""
         runtime = self._home.runtime
         if runtime is not None:
             runtime.resources.observers.tell(change)
@@ -845,7 +845,7 @@ class Agent(FixedAttributes, Generic[T]):
         self._ledger.reset(limit)
 
     def status(self) -> dict[str, Any]:
-        """Return its present state as JSON-ready data; ``budget`` is None without a limit."""
+        """Return the agent's state as JSON-ready data; ``budget`` is None without a limit."""
         runtime = self._home.runtime
         running, queued = (0, 0) if runtime is None else runtime.counts
         tasks = {TaskState.RUNNING.value: running, TaskState.QUEUED.value: queued}
@@ -859,11 +859,11 @@ class Agent(FixedAttributes, Generic[T]):
         }
 
     def info(self) -> dict[str, Any]:
-        """Return the parts of the agent, with its :meth:`status`, as JSON-ready data."""
+        """Return the agent's components and :meth:`status` as JSON-ready data."""
         return {**self.status(), **self.config.facts(), "tools": [t.name for t in self.tools]}
 
     def get_llm_config_string(self) -> str:
-        """Return the models in words: ``gpt-5.5``, or ``heavy gpt-5.5, light gpt-5.5-mini``."""
+        """Return the models as text: ``gpt-5.5``, or ``heavy gpt-5.5, light gpt-5.5-mini``."""
         return self.config.model_words
 
     def inspect(self, *, verbose: bool = False) -> dict[str, Any]:
@@ -905,7 +905,7 @@ class ChatsOnTerminal(Protocol):
     """A chat with an agent on the terminal, exported by a plugin as ``terminal_chat``."""
 
     def run(self, agent: Agent[Any], *, timeout: float | None = None, **options: Any) -> None:
-        """Do tasks that are typed, until the user leaves."""
+        """Run tasks that the user types, until the user leaves."""
         ...
 
     async def arun(
@@ -919,7 +919,7 @@ class ServesAgents(Protocol):
     """An HTTP server for an agent, exported by a plugin as ``http_server``."""
 
     def serve(self, agent: Agent[Any], *, host: str, port: int, **options: Any) -> None:
-        """Serve until the process is asked to end."""
+        """Serve until the process is asked to stop."""
         ...
 
     def asgi_app(self, agent: Agent[Any], **options: Any) -> Any:

@@ -47,17 +47,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class AgentContext:
-    """The parts of a project or machine that an agent uses, or a chat with or without an agent.
+    """The environment of an agent, or of a chat with or without an agent.
 
     Args:
         host: Plugins.
         plugin_options: Options by plugin name.
-        environ: Where settings and keys are looked up.
+        environ: The variables for settings and keys.
         config: The agent's configuration.
         ledger: The record of costs.
-        pricing_files: Where the user's own prices may be.
-        folder: The project's.
-        connect: Makes the project's connections, and others.
+        pricing_files: Files with the user's own prices.
+        folder: The project's folder.
+        connect: Creates the project's connections, and others by type.
         secrets: The secrets of the project.
     """
 
@@ -83,7 +83,7 @@ class AgentContext:
 
         Args:
             project: The project.
-            host: Plugins; those installed when omitted.
+            host: The plugins; all installed ones when omitted.
             config: The agent's configuration.
             ledger: The record of costs.
         """
@@ -106,10 +106,10 @@ class AgentContext:
         """Return the journal for conversations: the agent's own journal if it is durable.
 
         Args:
-            url: A file or URL instead of the journal's own.
+            url: A file or URL to use instead of the journal's own.
 
         Raises:
-            PluginError: When none is installed, or it cannot be used, or keeps no conversations.
+            PluginError: If no usable journal with conversations is installed.
         """
         durable = {spec.name for spec in self.host.specs(JournalSpec) if spec.durable}
         own = None if self.config is None else self.config.journal
@@ -121,16 +121,16 @@ class AgentContext:
         return journal
 
     async def ask(self, llm: LLMConfig | None, question: str) -> str:
-        """Ask a model outside of a task; the agent's budget counts.
+        """Ask a model outside of a task; the cost counts against the agent's budget.
 
         Args:
             llm: The model; the agent's quick one when None.
             question: The question.
 
         Raises:
-            ModelConfigurationError: When there is no model.
+            ModelConfigurationError: If no model is configured.
             BudgetExceededError: Before any cost.
-            DelfError: When the model failed.
+            DelfError: If the call failed after retries.
         """
         config = self.config
         model = llm or (config.quick_llm if config is not None else None)
@@ -182,11 +182,11 @@ class AgentChat(Protocol):
         ...
 
     def here(self, conversation_id: str | None = None) -> TaskConversation:
-        """Return a conversation as a task continues it; the present one when no id is given."""
+        """Return a conversation for a task; the current one without an id."""
         ...
 
     def in_memory(self) -> AgentChat:
-        """Return the conversation in this process's memory; itself if it is not stored."""
+        """Return the chat with its conversation in memory; the object itself if not stored."""
         ...
 
     async def aclose(self) -> None:
@@ -195,10 +195,10 @@ class AgentChat(Protocol):
 
 
 class MakesChats(Protocol):
-    """The factory of an agent's chat, exported by a plugin as ``Chat``."""
+    """A factory of chats, exported by a plugin as ``Chat``."""
 
     def of(self, given: Any) -> AgentChat:
-        """Make the chat for True (in memory) or for its options."""
+        """Make a chat: in memory for True, else from its options."""
         ...
 
 
@@ -209,12 +209,12 @@ def as_chat(given: Any, host: PluginHost | None = None) -> AgentChat:
     """Convert the chat option of ``Agent(chat=…)`` or ``delf.toml``.
 
     Args:
-        given: A chat itself, True for one in memory, or its options.
-        host: Plugins; those installed when omitted.
+        given: A chat, True for a chat in memory, or options.
+        host: The plugins; all installed ones when omitted.
 
     Raises:
-        ConfigurationError: For anything else, and for an option that there is not.
-        OptionalDependencyError: When the plugin is missing that has chats.
+        ConfigurationError: For any other value, and for an unknown option.
+        OptionalDependencyError: If no plugin with chats is installed.
     """
     if isinstance(given, AgentChat):
         return given
@@ -229,7 +229,7 @@ def plugin_context(
     Args:
         project: The project with embedder, plugin options and environment; the working directory's
             when None.
-        namespace: Which of the user's memories is meant.
+        namespace: The namespace of memories to use.
     """
     around = AgentContext.of(project)
     context = PluginContext(

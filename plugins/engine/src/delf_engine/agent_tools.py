@@ -16,18 +16,18 @@ _log = logging.getLogger(__name__)
 
 
 class AgentTools:
-    """The actions that may be called, and the connections that need a set-up or renewal for them.
+    """The callable actions of an agent, and the connections that still need set-up or renewal.
 
     Args:
-        tools: The tools as they are before.
-        connections: Their connections.
+        tools: The tools before set-up and renewal.
+        connections: The connections of the tools.
     """
 
     def __init__(self, tools: Toolset, connections: Sequence[ConnectionLike]) -> None:
         self.tools = tools
         self.connections = tuple(connections)
         self.left = [c for c in connections if isinstance(c, SupportsSetup) and c.needs_setup]
-        """The connections that are not set up yet; the first task sets them up."""
+        """Connections that are not set up yet; the first task sets them up."""
         self.need_setup = bool(self.left)
         """True if tasks wait for the set-up before they choose their tools."""
         self.turn = asyncio.Lock()
@@ -36,10 +36,10 @@ class AgentTools:
         self._rights = [_rights_of(c) for c in connections]
 
     async def renew(self) -> None:
-        """List the actions of connections again that have others now; to be done before a task.
+        """List the actions of stale connections again; call this before a task.
 
         Raises:
-            DelfError: When a program has set ``allow`` or ``confirm`` to names of no action.
+            DelfError: If ``allow`` or ``confirm`` names an unknown action.
         """
         rights = [_rights_of(c) for c in self.connections]
         if not self._changing and rights == self._rights:
@@ -57,7 +57,7 @@ class AgentTools:
 
 
 def _rights_of(connection: ConnectionLike) -> tuple[Permission, Permission]:
-    """Return ``allow`` and ``confirm`` of a connection as they are now."""
+    """Return the current ``allow`` and ``confirm`` of a connection."""
     name = connection.name
     return (
         check_permission(connection.allow, "allow", name),

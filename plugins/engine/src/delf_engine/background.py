@@ -1,4 +1,4 @@
-"""Background tasks: submitted, inspected, awaited or cancelled by id."""
+"""Background tasks: submitted, then polled, awaited or cancelled by id."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _GRANULARITIES: Final[tuple[str, ...]] = get_args(Granularity)
 
 
 async def past_end(runtime: Runtime, task_id: str, timeout: float | None) -> Response:
-    """Return the response of a finished task in the journal, whichever process worked on it.
+    """Return the response of a finished task from the journal, waiting for its end if needed.
 
     Raises:
-        TimeoutError: When it is not over in time.
-        UnknownTaskError: When the journal does not have it.
+        TimeoutError: If the task does not end in time.
+        UnknownTaskError: If the journal does not have the task.
     """
     async with asyncio.timeout(timeout):
         events = await wait_for_end(runtime.journal, task_id)
@@ -51,14 +51,14 @@ class BackgroundTask:
 
     Args:
         events: The events so far, in order; the list grows. The first is the submission.
-        outcome: Its response, once there is one.
+        outcome: A future of the response.
     """
 
     events: list[Event]
     outcome: Future[Response]
 
     def look(self) -> StreamSnapshot:
-        """Return its present state; from any thread."""
+        """Return a snapshot of the task; thread-safe."""
         seen: StreamSnapshot = snapshot(tuple(self.events))
         if seen.is_terminal or not self.outcome.done():
             return seen
@@ -83,10 +83,10 @@ class BackgroundTasks:
 
         Args:
             request: The request.
-            start: Lets it run.
+            start: Starts the task and returns its future.
 
         Returns:
-            Its id.
+            The task's id.
         """
         events: list[Event] = list(request.past)
         outcome = start(replace(request, listeners=(*request.listeners, events.append)))
@@ -99,7 +99,7 @@ class BackgroundTasks:
         """Return a task by its id.
 
         Raises:
-            UnknownTaskError: When there is none.
+            UnknownTaskError: If no task has this id.
         """
         task = self.find(task_id)
         if task is None:
@@ -120,11 +120,11 @@ class BackgroundTasks:
         return not outcome.done() and outcome.cancel()
 
     def wait(self, task_id: str, timeout: float | None) -> Response:
-        """Return a task's response, waited for from synchronous code.
+        """Wait for a task's response from synchronous code.
 
         Raises:
-            TimeoutError: When it is not there in time; the task goes on.
-            TaskStoppedError: When it was cancelled.
+            TimeoutError: If the task does not end in time; the task continues.
+            TaskStoppedError: If the task was cancelled.
         """
         try:
             return self.get(task_id).outcome.result(timeout)
@@ -135,7 +135,7 @@ class BackgroundTasks:
         return len(self._tasks)
 
     def _forget_old(self) -> None:
-        """Keep the newest of the tasks that are over."""
+        """Drop the oldest finished tasks beyond :data:`KEPT`."""
         with self._lock:
             over = [name for name, task in self._tasks.items() if task.outcome.done()]
             for name in over[: -KEPT or None]:
@@ -149,11 +149,11 @@ async def stream_of(
 
     Args:
         request: The request.
-        run: Does it.
+        run: Runs the task.
         granularity: ``token`` adds the pieces of the model's answers.
 
     Raises:
-        ConfigurationError: When it is not a granularity.
+        ConfigurationError: If the granularity is unknown.
     """
     if granularity not in _GRANULARITIES:
         raise ConfigurationError(
@@ -164,7 +164,7 @@ async def stream_of(
     coming: asyncio.Queue[Event | ModelDelta | None] = asyncio.Queue()
 
     def put(item: Event | ModelDelta | None) -> None:
-        """Bring something from the agent's loop; None ends the stream."""
+        """Queue an item from the agent's loop; None ends the stream."""
         if not loop.is_closed():
             loop.call_soon_threadsafe(coming.put_nowait, item)
 

@@ -1,4 +1,4 @@
-"""Changes that a task has made so far, and its running script: folds over events."""
+"""The changes of a task and its running script: folds over events."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from delf.protocols.people import LOCAL, name_of_holder
 from delf.records import dataclass
 
 _MAX_LINE: Final = 200
-"""Characters of a change: people read a list of them."""
+"""The most characters of a line about a change."""
 _MOST_KEYS: Final = 12
 """The most keys of a result to list."""
 _MOST_CHANGES: Final = 20
-"""The number of changes that a request shows; each request keeps its own in the journal."""
+"""The most changes that a request shows and its journal entry stores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A call that changed something, or may have.
+    """A call that changed something or may have.
 
     Args:
         call_id: Its number in the task.
         script: The script that made it; 0 for the strategy itself.
         action: The action.
-        arguments: With what.
+        arguments: The arguments.
         digest: The identity of the call.
         certain: Whether the change is known to have happened. A begun call without a recorded end,
             or an abandoned call, may have happened.
@@ -45,7 +45,7 @@ class Change:
 
 
 def used_tools(events: Iterable[ev.Event]) -> bool:
-    """Return whether a tool was called, and got past the gate."""
+    """Return True if a tool was called and the call passed the gate."""
     made = (event for event in events if isinstance(event, ev.CallStarted))
     return any(event.action != ev.ANSWER for event in made)
 
@@ -70,7 +70,7 @@ def called_in(events: Iterable[ev.Event], script: int) -> set[str]:
 
 
 def refusal_of(events: Iterable[ev.Event]) -> str | None:
-    """Find the words of a tool that refused, if the last script failed with them.
+    """Return the message of a tool's refusal, if the last script failed with it.
 
     Args:
         events: The task's events.
@@ -93,11 +93,11 @@ def refusal_of(events: Iterable[ev.Event]) -> str | None:
 
 
 def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Change]:
-    """Return the calls of a task that changed something, or may have, in the order of their begin.
+    """Return the calls that changed something or may have, in order of their start.
 
     Args:
         events: The task's events.
-        script: Only what this script did.
+        script: Only the changes of this script.
     """
     begun: dict[int, tuple[int, ev.CallStarted]] = {}
     ends: dict[int, ev.CallFinished] = {}
@@ -135,7 +135,7 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
 
 
 def returned_by(events: Iterable[ev.Event], script: int) -> tuple[list[str], bool]:
-    """Describe the results of a script's calls, and return whether all are empty.
+    """Return descriptions of the results of a script's calls, and True if all are empty.
 
     Args:
         events: The task's events.
@@ -185,13 +185,13 @@ def _result_text(result: Any) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """The state of a task when a person is asked.
+    """The state of a task at the time of a request.
 
     Args:
-        script: The number of the script that asks; 0 where a strategy asks without one.
-        because: Why there is another script than the first.
-        changes: The latest changes that the task has made so far.
-        changes_before: The number of changes that came before these.
+        script: The number of the running script; 0 if the strategy itself makes the call.
+        because: The reason for another script after the first.
+        changes: The latest changes of the task.
+        changes_before: The number of earlier changes not listed.
         made_before: The number of an identical earlier call, if any.
     """
 
@@ -239,10 +239,10 @@ SHAPED: Final = "shaped_by"
 
 
 def shapers_of(events: Iterable[ev.Event]) -> list[str]:
-    """Name the people whose decisions shaped what a task does next, in order.
+    """Return the people whose decisions influenced what a task does next, in order.
 
-    Who edits a call, says what an interrupted call returned, or rejects a call with a reason that
-    the script and the model read, has a part in all that follows.
+    A person influences a task by editing a call, declaring the result of an interrupted call, or
+    rejecting a call with a reason that the script and the model read.
 
     Args:
         events: The task's events.
@@ -258,7 +258,7 @@ def shapers_of(events: Iterable[ev.Event]) -> list[str]:
 
 
 def call_text(action: str, arguments: Mapping[str, Any]) -> str:
-    """Return a call as a line of text, cut where it is long."""
+    """Format a call as one line of text, truncated if long."""
     given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     text = " ".join(f"{action}({given})".split())
     return text if len(text) <= _MAX_LINE else f"{text[:_MAX_LINE]}…"

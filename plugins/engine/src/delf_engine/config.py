@@ -1,4 +1,4 @@
-"""``AgentConfig``: everything about an agent that can be written down, validated once."""
+"""``AgentConfig``: the serialisable settings of an agent, validated once."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ from delf.providers import Providers
 from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
 
 PREFIX: Final = "DELF_"
-"""The prefix of variables that are settings."""
+"""The prefix of environment variables with settings."""
 
 ARROW: Final = "->"
-"""Stands in a flow between the place where a value comes from and where it goes."""
+"""Separates source and target in a flow rule."""
 _TIME: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 LLM_FIELDS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
-"""The fields that hold a model."""
+"""The fields that configure a model."""
 
 LLM_KEYS: Final = tuple(inspect.signature(LLMConfig).parameters)
 """The keys that a model's table may hold."""
 
 
 def llm_config(value: Any) -> Any:
-    """Return a model given by name or table as a configuration; other values unchanged.
+    """Convert a model's name or table to a configuration; return other values unchanged.
 
     Raises:
         ModelConfigurationError: For a table with an unknown or missing key, or a wrong type.
@@ -87,16 +87,16 @@ def _text(value: Any) -> str:
 
 
 Text = Annotated[str, PlainValidator(_text)]
-"""A text that keeps its class, a :class:`delf.environment.SourcedText`."""
+"""A string type that preserves :class:`delf.environment.SourcedText`."""
 
 
 V = TypeVar("V")
 Table = Annotated[dict[str, V], AfterValidator(frozen)]
-"""A table of the configuration, which cannot be changed either."""
+"""An immutable table of the configuration."""
 
 
 class MemoryConfig(BaseModel):
-    """The facts of the memory store that a task has."""
+    """Settings for facts from the memory store."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -114,7 +114,7 @@ class MemoryConfig(BaseModel):
 
 
 class AgentConfig(FixedAttributes, BaseModel):
-    """The agent's configuration; the same fields in code, ``delf.toml``, ``DELF_*`` and flags."""
+    """The settings of an agent, the same in code, ``delf.toml``, ``DELF_*`` variables and flags."""
 
     _another = "make another configuration: Agent(config, {name}=…)"
     model_config = ConfigDict(
@@ -258,7 +258,7 @@ class AgentConfig(FixedAttributes, BaseModel):
     @field_validator("approval_rules", mode="before")
     @classmethod
     def _are_rules(cls, value: Any) -> Any:
-        """Refuse a rule that is neither ``approve`` nor names who decides."""
+        """Validate that each rule is ``approve`` or names the people who decide."""
         given = cast("Mapping[str, Any]", value if isinstance(value, Mapping) else {})
         for pattern, rule in given.items():
             names_people = isinstance(rule, (Mapping, ApprovalRule))
@@ -271,7 +271,7 @@ class AgentConfig(FixedAttributes, BaseModel):
     @field_validator("timeout", "approval_timeout", "lease", mode="before")
     @classmethod
     def _in_seconds(cls, value: Any) -> Any:
-        """Return a time may be written with its unit, as ``5m``."""
+        """Parse a duration with a unit, such as ``5m``, to seconds."""
         found = _TIME.fullmatch(value) if isinstance(value, str) else None
         return value if found is None else float(found[1]) * _UNITS[found[2]]
 
@@ -306,21 +306,21 @@ class AgentConfig(FixedAttributes, BaseModel):
         return chosen
 
     def with_main_llm(self, model: str, providers: Providers) -> AgentConfig:
-        """Return a copy with another model that writes scripts, as :meth:`chosen_llm` finds it."""
+        """Return a copy with another main model, resolved by :meth:`chosen_llm`."""
         field = "llm" if self.heavy_llm is None else "heavy_llm"
         return self.model_copy(update={field: self.chosen_llm(model, providers)})
 
     def chosen_llm(self, chosen: str | LLMConfig, providers: Providers) -> LLMConfig:
-        """Return the model that a task, a worker or a connection chooses by its name.
+        """Return the configuration of a model that a task, worker or connection chooses by name.
 
-        A configured model of that name keeps its address, key, headers and settings. Any other
-        name is asked for at the address of the main model, if that has one: prompts do not leave
-        a gateway because a task names a model. Without an address, a model of the same provider
+        A configured model with that name is used with its own address, key, headers and settings.
+        Any other model is requested at the main model's address, if there is one, so that naming a
+        model cannot send prompts around a gateway. Without an address, a model of the same provider
         keeps the key and the settings of the main model.
 
         Args:
-            chosen: The name. A configuration with an address, key, headers or provider of its own
-                is returned as it is.
+            chosen: The name. A configuration with its own address, key, headers or provider is
+                returned unchanged.
             providers: The spellings of names.
         """
         given = as_llm_config(chosen)
@@ -347,7 +347,7 @@ class AgentConfig(FixedAttributes, BaseModel):
 
     @property
     def quick_llm(self) -> LLMConfig:
-        """The model for small questions."""
+        """The model for small questions, such as the selection of tools."""
         return self.light_llm or self.main_llm
 
     @property
@@ -360,12 +360,12 @@ class AgentConfig(FixedAttributes, BaseModel):
 
     @property
     def model_words(self) -> str:
-        """The models in words; without keys, headers and logins."""
+        """The models as text, without keys, headers and credentials."""
         words = {role: _words(model) for role, model in self.models.items()}
         return words.get("llm") or ", ".join(f"{role} {text}" for role, text in words.items())
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts that people ask about an agent, as JSON-ready data without keys."""
+        """Return the main settings of the agent as JSON-ready data, without keys."""
         names = (
             "strategy",
             "journal",
@@ -382,7 +382,7 @@ class AgentConfig(FixedAttributes, BaseModel):
 
 
 def _words(model: LLMConfig) -> str:
-    """Return a model with its address and settings; without key, headers, and login."""
+    """Format a model with its address and settings, without key, headers and credentials."""
     text = model.model if model.address is None else f"{model.model} at {model.address}"
     settings: Sequence[str] = [f"{name}={value!r}" for name, value in model.settings.items()]
     return f"{text} ({', '.join(settings)})" if settings else text
@@ -398,12 +398,11 @@ def make_config(
 
     Args:
         values: Field values.
-        where: Where they come from, for messages: ``Agent``, a file with its section.
-        origin: Where the value at a path comes from, key included, where that is known
-            more precisely.
+        where: The source of the values, for messages: ``Agent``, or a file with its section.
+        origin: Returns the exact source of the value at a path, if known.
 
     Raises:
-        ConfigurationError: For an unknown field or a value that does not fit.
+        ConfigurationError: For an unknown field or an invalid value.
     """
     checked = dict(values)
     for field in LLM_FIELDS:
@@ -424,9 +423,9 @@ def make_config(
 def merged_config(
     written: AgentConfig | None, config: object, options: Mapping[str, Any]
 ) -> AgentConfig:
-    """Return an agent's configuration of all that was given.
+    """Merge the settings of the project, of a configuration object and of keywords.
 
-    The later wins, and None was not given.
+    Later sources override earlier ones; None means not given.
 
     Args:
         written: The project's settings.
@@ -434,7 +433,7 @@ def merged_config(
         options: The program's settings as keywords.
 
     Raises:
-        ConfigurationError: For an option that is unknown or does not fit.
+        ConfigurationError: For an unknown or invalid option.
     """
     if not (config is None or isinstance(config, AgentConfig)):
         raise ConfigurationError(
@@ -451,7 +450,7 @@ def merged_config(
 
 
 def _with_rules(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Add the approval rules given earlier to those given later: no rule of a team gets lost."""
+    """Merge approval rules, so that rules of an earlier source are never dropped."""
     rules = [given.get("approval_rules") for given in (earlier, later)]
     if not all(isinstance(each, Mapping) for each in rules):
         return later
@@ -464,7 +463,7 @@ def explain(
     where: str,
     origin: Callable[[tuple[str, ...]], str | None] = lambda _: None,
 ) -> ConfigurationError:
-    """Format a validation error as one line: place, field, problem, suggestion."""
+    """Format a validation error in one line: source, field, problem and suggestion."""
     known = tuple(model.model_fields)
     problems: list[str] = []
     hints: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""Tasks of a journal in any process: their state, and their end."""
+"""State and end of tasks in a journal, whichever process runs them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Waiting = Callable[[SharedJournal], Awaitable[Collection[str]]]
 
 
 async def snapshot_of(journal: Journal, task_id: str) -> StreamSnapshot:
-    """Return the state of a task, or raise ``UnknownTaskError``."""
+    """Return a snapshot of a task; raise ``UnknownTaskError`` if there is none."""
     events = await journal.read(task_id)
     record = await journal.task(task_id) if isinstance(journal, SharedJournal) else None
     gone = record is not None and record.state is TaskState.INTERRUPTED
@@ -31,7 +31,7 @@ async def snapshot_of(journal: Journal, task_id: str) -> StreamSnapshot:
 
 
 async def waiting_tasks(journal: SharedJournal) -> Collection[str]:
-    """Return the ids of the tasks that wait for a person."""
+    """Return the ids of tasks with pending requests."""
     return {record.task.task_id for record in await journal.find_requests(waiting=True)}
 
 
@@ -42,15 +42,16 @@ async def find_tasks(
     waiting: Waiting = waiting_tasks,
     **conditions: Unpack[Conditions],
 ) -> list[TaskRecord]:
-    """Find the newest tasks first, each with its exact state.
+    """Return the newest tasks, each with its exact state.
 
-    A journal alone cannot tell the tasks that wait for a person from those that run.
+    A journal stores tasks that wait for a person as running; the pending requests show which ones
+    wait.
 
     Args:
         journal: The journal with the tasks.
         limit: The most tasks to return.
         waiting: Returns the tasks that wait for a person.
-        conditions: All that a task has to meet.
+        conditions: The conditions for tasks.
     """
     states = _States(journal, waiting)
     found: list[TaskRecord] = []
@@ -79,11 +80,11 @@ async def search_tasks(
         journal: The journal with the tasks.
         wanted: The conditions.
         limit: The most tasks to return.
-        before: Only those older than the task with this id.
+        before: Only tasks older than the task with this id.
         waiting: Returns the tasks that wait for a person.
 
     Raises:
-        ConfigurationError: When the journal has no search.
+        ConfigurationError: If the journal has no search.
     """
     states = _States(journal, waiting)
     found, behind = list[FoundTask](), 0
@@ -102,7 +103,7 @@ async def search_tasks(
 
 
 class _States:
-    """The exact states of tasks; the requests are read once, and only where tasks run."""
+    """Computes exact task states, reading the pending requests once and only if tasks run."""
 
     def __init__(self, journal: SharedJournal, waiting: Waiting) -> None:
         self._journal = journal
@@ -118,7 +119,7 @@ class _States:
 
 
 async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:
-    """Return the events of a task once it is over, or raise ``UnknownTaskError``."""
+    """Wait for a task's end and return its events; raise ``UnknownTaskError`` if there is none."""
     coming = journal.subscribe(task_id)
     events = await journal.read(task_id)
     if end_event(events) is None:
@@ -128,7 +129,7 @@ async def wait_for_end(journal: Journal, task_id: str) -> Sequence[Event]:
 
 
 async def outcome_of(journal: Journal, task_id: str) -> TaskOutcome:
-    """Return the outcome of a task that was stopped, or was ending already."""
+    """Return the outcome of a task that was stopped or had just ended."""
     events = await wait_for_end(journal, task_id)
     end = next(event for event in reversed(events) if isinstance(event, TaskFinished))
     error = None if end.status else TaskStoppedError(end.error or "the task was stopped")

@@ -22,10 +22,10 @@ _USUAL: Final = packages("embedder")[usual("embedder")]
 
 
 class Embedders:
-    """Makes embedders when they are first asked for. Safe to share between threads.
+    """Creates embedders on first use; thread-safe.
 
     Args:
-        host: Where they come from.
+        host: The plugins.
         options: Options by plugin name.
         context: The context for factories.
         default: The embedder to use when none is named.
@@ -53,7 +53,8 @@ class Embedders:
             name: A name that a plugin serves, or the plugin's own; the agent's when None.
 
         Raises:
-            PluginError: When no plugin serves it, or none is named and there are several.
+            PluginError: If no plugin serves the name, or no name is given and there are several
+                embedders.
         """
         wanted = name or self._default or self._only()
         spec = self.spec(wanted)
@@ -74,7 +75,7 @@ class Embedders:
             name: A name that a plugin serves, or the plugin's own.
 
         Raises:
-            PluginError: When no plugin serves it, or two do so equally well.
+            PluginError: If no plugin serves the name, or two match equally well.
         """
         fits: dict[int, list[EmbedderSpec]] = {}
         for spec in self._host.specs(EmbedderSpec):
@@ -120,10 +121,10 @@ class Embedders:
 
 
 class _Batched:
-    """An embedder that takes any number of texts.
+    """An embedder that splits any number of texts into batches.
 
     Args:
-        inner: The plugin's own.
+        inner: The plugin's embedder.
     """
 
     def __init__(self, inner: Embedder) -> None:

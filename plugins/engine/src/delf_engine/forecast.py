@@ -1,8 +1,8 @@
-"""Forecasts: the least number of calls a script makes, judged by its text.
+"""Forecast of the minimum number of calls that a script makes, from its source.
 
-Only certain calls count. A loop counts as often as its length is written in the script: over a
-literal, over ``range`` of constants, over a name that is given such a value once. A part that may
-not run, such as an ``if``, an ``except`` or a loop with ``break``, counts nothing.
+Only calls that certainly run are counted. A loop counts if its length is constant: over a literal,
+a ``range`` of constants, or a name assigned such a value once. Code that may not run, such as an
+``if``, an ``except`` or a loop with ``break``, is not counted.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from delf.protocols.sandbox import check_script
 _SAME_LENGTH: Final = frozenset({"list", "tuple", "sorted", "reversed", "enumerate", "iter"})
 _LEAVES: Final = (ast.Break, ast.Return, ast.Raise, ast.Continue)
 _ENDS: Final = frozenset({"rerun", "exit", "quit", "_exit"})
-"""Functions that end the script, or its way through a loop."""
+"""Functions that end the script or its current loop."""
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 def least_calls(code: str, names: Collection[str]) -> Counter[str]:
-    """Count the calls that a script makes at least if nothing fails.
+    """Count the calls that a script makes at least, if no call fails.
 
     Args:
         code: The script; an invalid script makes no calls.
-        names: The actions that count, as ``mail.send``, and the tools.
+        names: The names of actions and tools to count, such as ``mail.send``.
     """
     if not names or check_script(code) is not None:
         return Counter()
@@ -44,11 +44,11 @@ class _Forecast:
         bound = _bound_in(tree)
         self._names = {name for name in names if name.partition(".")[0] not in bound}
         self._given: dict[str, list[Any]] = {}
-        """The values of each name in the whole script; None for an unknown value."""
+        """The value of each name that is assigned once; None for an unknown value."""
         self._functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
         self._lengths: dict[str, int] = {}
         self._calls: dict[str, Counter[str]] = {}
-        """The calls of each function of the script; none for a recursive function."""
+        """The calls in each function of the script; empty for a recursive function."""
         for node in ast.walk(tree):
             match node:
                 case ast.Assign(targets=[ast.Name(id=word)], value=value):
@@ -67,7 +67,7 @@ class _Forecast:
                     pass
 
     def of_body(self, body: Iterable[ast.stmt]) -> Counter[str]:
-        """Count the calls of statements, up to a statement that may leave them."""
+        """Count the calls of statements, up to the first that may leave the block."""
         found: Counter[str] = Counter()
         for statement in body:
             if isinstance(statement, _SCOPES):
@@ -138,7 +138,7 @@ class _Forecast:
         return found + self._calls[word]
 
     def _length(self, node: ast.AST) -> int:
-        """Return the length of a value if the script shows it; 0 otherwise."""
+        """Return the length of an iterable if it is constant, else 0."""
         match node:
             case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
                 if isinstance(node, ast.Set):
@@ -185,7 +185,7 @@ def _bound_in(tree: ast.Module) -> set[str]:
 
 
 def _leaves(node: ast.AST) -> bool:
-    """Return whether the code after a statement may be unreachable."""
+    """Return True if the code after a statement may be unreachable."""
     for part in _walk(node):
         match part:
             case ast.Call(func=ast.Name(id=word) | ast.Attribute(attr=word)) if word in _ENDS:
@@ -198,7 +198,7 @@ def _leaves(node: ast.AST) -> bool:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Walk a part of a script without the functions that it defines."""
+    """Walk a syntax tree without descending into functions."""
     yield node
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, _SCOPES):

@@ -1,4 +1,4 @@
-"""File formats that plugins bring."""
+"""File formats of installed plugins."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 class Formats:
-    """The installed formats, made when a file of theirs is first there.
+    """The installed formats, created when a file with their suffix first occurs.
 
     Args:
-        host: Where they come from.
+        host: The plugins.
     """
 
     def __init__(self, host: PluginHost) -> None:
@@ -30,7 +30,7 @@ class Formats:
 
     @property
     def writable(self) -> tuple[str, ...]:
-        """Endings of output files that can be made from rows."""
+        """Suffixes of output files that can be written from rows."""
         specs = self._host.specs(FormatSpec)
         return tuple(sorted({ending for spec in specs for ending in spec.writes}))
 
@@ -61,10 +61,10 @@ class Formats:
         await asyncio.gather(*(item.aclose() for item in held))
 
     def writer(self, ending: str) -> SupportsWrite:
-        """Find the format that writes files of an ending.
+        """Return the format that writes files with a suffix.
 
         Raises:
-            PluginError: When none does, two do, or it is broken.
+            PluginError: If no plugin or several plugins do, or the plugin is broken.
         """
         found = [spec for spec in self._host.specs(FormatSpec) if ending in spec.writes]
         made = self._make(found, ending) if found else None

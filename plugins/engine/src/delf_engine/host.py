@@ -1,4 +1,4 @@
-"""``TaskHost``: all that a strategy does for its task goes through here."""
+"""``TaskHost``: the interface through which a strategy works on its task."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class TaskHost:
 
     Args:
         run: The task.
-        gate: The way that every call takes.
+        gate: The gate for calls.
         scripts: Runs scripts.
-        children: The child tasks of its calls.
+        children: The child tasks.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class TaskHost:
         self.scripts = scripts
         self._children = children
         self.stopped: DelfError | None = None
-        """Set once the task must stop without an end, whatever its strategy does."""
+        """The error with which the task must stop without an end, whatever its strategy does."""
         self._output = run.request.output
         self._printed_value: Any = None
         self._attempt = 1
@@ -112,17 +112,17 @@ class TaskHost:
 
     @property
     def choice(self) -> ToolChoice:
-        """The same tools with the omitted ones."""
+        """The shown and the omitted tools."""
         return self._run.tool_choice()
 
     @property
     def libraries(self) -> Sequence[str]:
-        """The packages that scripts may import beside harmless standard modules."""
+        """Packages that scripts may import in addition to harmless standard modules."""
         return self.scripts.libraries
 
     @property
     def unsupported(self) -> str:
-        """The parts of Python that the sandbox lacks, in words for the model."""
+        """The unsupported Python features of the sandbox, in words for the model."""
         return self.scripts.unsupported
 
     @property
@@ -142,12 +142,12 @@ class TaskHost:
 
     @property
     def retry_count(self) -> int:
-        """The number of times that a failed step may be tried again."""
+        """The maximum number of retries of a failed step."""
         return self._run.config.retry_count
 
     @property
     def rerun_count(self) -> int:
-        """The number of times that a script may ask for another pass."""
+        """The maximum number of further passes that scripts may request."""
         return self._run.config.rerun_count
 
     def begin(self, rules: str) -> tuple[Message, ...]:
@@ -176,7 +176,7 @@ class TaskHost:
         session: ModelSession | None = None,
         continues: bool = False,
     ) -> ModelReply:
-        """Ask the main model once."""
+        """Ask the main model."""
         request = ModelRequest(messages=as_messages(messages), tools=tuple(tools))
         how: dict[str, Any] = {"session": session, "continues": continues}
         config, attempt = self._run.config.main_llm, self._next_attempt()
@@ -195,7 +195,7 @@ class TaskHost:
 
     @awaited_in_own_context
     async def connect(self, *, needed: bool = False) -> ModelSession | None:
-        """Open a session of the main model, if it has sessions; recorded answers need none."""
+        """Open a session of the main model; None without sessions and during replay."""
         if self._run.replay.has_reply("generate"):
             return None
         config = self._run.config.main_llm
@@ -213,7 +213,7 @@ class TaskHost:
     async def call(
         self, name: str, arguments: Mapping[str, Any], description: str | None = None
     ) -> CallAnswer:
-        """Make a tool call; its end is awaited even if this is cancelled."""
+        """Make a tool call; a cancellation waits for the call's end."""
         if self._running:
             raise RuntimeError("a strategy makes no call of its own while its script runs")
         request = self._request(name, arguments, description)
@@ -236,7 +236,7 @@ class TaskHost:
             self._open_calls -= 1
 
     async def _call(self, request: CallRequest) -> CallAnswer:
-        """Make a call, once the answer that it is part of is journalled."""
+        """Make a call after journalling the model's answer that contains it."""
         for draft in self._drafts:
             await draft.keep()
         return await self._gate.call(request)
@@ -259,12 +259,12 @@ class TaskHost:
     # -- scripts ------------------------------------------------------------------------
 
     def strategy(self, name: str) -> Strategy:
-        """Return another strategy, which can do a part of the task."""
+        """Return another installed strategy, to delegate a part of the task."""
         return self._run.resources.agent.installed_strategy(name)
 
     @awaited_in_own_context
     async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:
-        """Run a script in the task's sandbox, as a whole approved if the agent asks like that."""
+        """Run a script in the task's sandbox, after approval of the whole script if configured."""
         if self._running or self._open_calls:
             raise RuntimeError("a script cannot run beside another script or a call")
         attempt = self._next_attempt()
@@ -319,9 +319,9 @@ class TaskHost:
         )
 
     async def _refuse_excess(self, code: str, attempt: int) -> Failed | None:
-        """Raise for a script that surely exceeds a limit of its task, before a person is asked.
+        """Refuse a script that certainly exceeds a limit, before a person is asked.
 
-        A resumed task has fewer child tasks left than before; an earlier decision stands.
+        An earlier approval is kept on resume, although fewer child tasks are left then.
         """
         run, topic = self._run, f"limits of script {attempt}"
         problem = run.replay.note(topic)
@@ -340,7 +340,7 @@ class TaskHost:
         return None
 
     async def _warn_of_uncalled(self, code: str, attempt: int) -> None:
-        """Warn people of actions that a script names without calling them."""
+        """Warn about actions that a script names without calling them."""
         names = [bound.name for bound in self._run.tools]
         called = called_in(self._run.log.events, attempt)
         for name, line in never_called(code, names, called).items():
@@ -348,10 +348,10 @@ class TaskHost:
             await self._run.log.record(Warned, message=message)
 
     def _asks_for_script(self, named: Sequence[BoundAction]) -> bool:
-        """Return whether a person is asked about a script as a whole, not about each of its calls.
+        """Return True if a person is asked about the whole script instead of each call.
 
-        A person who approves a script approves its text. An earlier unapproved script in the same
-        sandbox may have changed the meaning of that text, so then each call is asked about.
+        Approval is given for a script's text. An earlier unapproved script in the same sandbox may
+        have changed what that text does, so then each call is asked about instead.
         """
         config = self._run.config
         if config.confirm_mode != "plan" or config.approval_mode != "interactive":
@@ -361,7 +361,7 @@ class TaskHost:
     async def _ask_about(
         self, code: str, attempt: int, named: Sequence[BoundAction]
     ) -> Failed | None:
-        """Ask about a whole script; return why it must not run, if so."""
+        """Ask for approval of a whole script; return the failure if it is rejected."""
         async with self._run.log.step(Step.PREVIEW, attempt):
             past = self._run.replay.plan(attempt)
             reason = await self._run.approvals.decide_script(code, attempt, named, past)
@@ -390,7 +390,7 @@ class TaskHost:
 
     @in_own_context
     def say(self, text: str) -> None:
-        """Add to the answer."""
+        """Append to the answer."""
         self._take_printed()
         self._answer.append(text)
         self._run.log.say(text)
@@ -404,13 +404,13 @@ class TaskHost:
         return redactor.text(text) if redactor.knows_any else text
 
     def _take_printed(self) -> None:
-        """Add the output of the last script to the answer, unless it failed."""
+        """Append the output of the last script to the answer, unless the script failed."""
         if self._last_counts:
             self._answer += self.scripts.printed_text
         self.scripts.printed_text.clear()
 
     def refuse(self, text: str) -> str | None:
-        """Return the fault of an answer, which is then not shown."""
+        """Return the fault of an answer that does not match the declared type; else None."""
         unfit = self.unfit(text)
         if unfit is None:
             return None
@@ -419,7 +419,7 @@ class TaskHost:
         return unfit.message
 
     def unfit(self, text: str) -> DelfError | None:
-        """Return the error of a task with an answer that does not fit."""
+        """Return the error for a final answer that does not match the declared type; else None."""
         child = self._run.request.child
         if child is not None and child.check is not None:
             problem = child.check(text)
@@ -435,7 +435,7 @@ class TaskHost:
 
     @property
     def has_answered(self) -> bool:
-        """True if the answer of a task that wants data was given."""
+        """True if ``answer`` was called, in a task with a declared answer type."""
         return self._gate.answer is not None
 
     @property
@@ -445,12 +445,12 @@ class TaskHost:
         return self._printed_value if given is None else thawed(given.value)
 
     def step(self, name: str) -> AbstractAsyncContextManager[None]:
-        """Show a step and its duration to people."""
+        """Report a step and its duration in the trace while the block runs."""
         return self._run.log.step(name, self._next_attempt())
 
     @awaited_in_own_context
     async def note(self, topic: str, source: Callable[[], Awaitable[str]]) -> str:
-        """Take something from elsewhere that the journal keeps."""
+        """Fetch outside data once and journal it, so that a resumed task gets the same data."""
         past = self._run.replay.note(topic)
         if past is not None:
             return past
@@ -465,7 +465,7 @@ class TaskHost:
 
     @awaited_in_own_context
     async def retrying(self, reason: str) -> None:
-        """Record that something failed and is tried once more."""
+        """Record that a step failed and is retried."""
         attempt = self._attempt
         if not self._is_run:
             await self._run.log.record(RetryScheduled, attempt=attempt, error=reason)
@@ -474,7 +474,7 @@ class TaskHost:
             await self._run.log.record(RetryScheduled, attempt=attempt, error=reason)
 
     def _next_attempt(self) -> int:
-        """Return the number of the script that runs next."""
+        """Return the number of the next script."""
         if self._is_run:
             self._attempt, self._is_run = self._attempt + 1, False
         return self._attempt
@@ -482,16 +482,16 @@ class TaskHost:
     # -- for the loop -------------------------------------------------------------------
 
     def use(self, tools: Toolset) -> None:
-        """Let these tools be called, before the sandbox is opened."""
+        """Set the callable tools, before the sandbox is opened."""
         self._gate.use(tools)
         self.scripts.sandbox.use(tools)
 
     def close(self, *, left: bool = False, cut: bool = False) -> None:
-        """Let no call begin any more.
+        """Refuse new calls from now on.
 
         Args:
-            left: Whether the task is left to be resumed.
-            cut: Whether a script is cut off in its midst: further calls get no answer.
+            left: Whether the task will be resumed.
+            cut: Whether a running script is cut off; its calls then get no answer.
         """
         self._closed = True
         self._gate.close(left=left or cut)
@@ -499,10 +499,10 @@ class TaskHost:
             self._children.leave()
 
     async def wait_for_rest(self, seconds: float) -> None:
-        """Wait until no call, no child task and no file is under way.
+        """Wait for calls, child tasks and files in flight.
 
         Raises:
-            UnrecordedCallError: When the end of a call could not be recorded.
+            UnrecordedCallError: If the end of a call could not be recorded.
         """
         try:
             await self._gate.wait_for_calls(seconds)
@@ -512,13 +512,13 @@ class TaskHost:
 
 
 def _is_rejection(raised: Raised | None, outcome: Outcome, *, asked: bool) -> bool:
-    """Return whether a person rejected a script or its call, unlike an error of its own."""
+    """Return True if a script failed because a person rejected it or its call."""
     ended = isinstance(outcome, Failed) and outcome.kind == REJECTED
     return ended and (asked or (raised is not None and raised.kind == REJECTED))
 
 
 def _refusal_behind(error: BaseException | None) -> BudgetExceededError | None:
-    """Return the refusal of the budget that a tool's failure is or has as its cause."""
+    """Return the budget error in an exception's chain of causes, if any."""
     while error is not None and not isinstance(error, BudgetExceededError):
         error = error.__cause__ or error.__context__
     return error

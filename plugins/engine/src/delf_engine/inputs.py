@@ -18,16 +18,16 @@ from delf_engine.formats import Formats
 
 @dataclass(frozen=True, slots=True)
 class TaskFiles:
-    """The input files of tasks, and the formats for their endings."""
+    """The input files of tasks, and the formats for their suffixes."""
 
     inputs: Sequence[InputFile]
     formats: Formats
 
 
 def find_inputs(files: Sequence[str]) -> dict[str, str]:
-    """Return the names of input files by their absolute paths; namesakes get numbers.
+    """Return the names of input files by absolute path, numbering duplicate names.
 
-    A link keeps its own name. A file that is given twice counts once.
+    A link keeps its own name. A file given twice counts once.
 
     Args:
         files: Paths as the user wrote them.
@@ -62,7 +62,7 @@ def _checked(given: Path) -> Path:
 
 
 def check_inputs(files: Sequence[InputFile]) -> None:
-    """Look whether input files that were found earlier are still ordinary files.
+    """Check that input files found earlier are still regular files.
 
     Raises:
         ConfigurationError: If a file has become something else, such as a pipe or a link.
@@ -74,7 +74,7 @@ def check_inputs(files: Sequence[InputFile]) -> None:
 
 
 def _composed(name: str) -> str:
-    """Normalise a name, so that encodings of one name are equal."""
+    """Normalise a name's Unicode form, for comparison."""
     return unicodedata.normalize("NFC", name)
 
 
@@ -91,11 +91,11 @@ def input_files(
     found: Mapping[str, str],
     visible_path: Callable[[str], str],
 ) -> list[InputFile]:
-    """Return input files as scripts of a sandbox find them.
+    """Return input files with their paths inside a sandbox.
 
     Args:
-        found: From :func:`find_inputs`.
-        visible_path: The sandbox's names for paths of the host.
+        found: The result of :func:`find_inputs`.
+        visible_path: Maps a host path to a path in the sandbox.
     """
     return [InputFile(name, path, visible_path(path)) for path, name in found.items()]
 
@@ -103,12 +103,12 @@ def input_files(
 def readers_of(
     files: Sequence[InputFile], host: PluginHost, formats: InstalledFormats
 ) -> list[ConnectionLike]:
-    """Return the built-in connections of a task: readers for its input files, if any.
+    """Return the built-in connections that read a task's input files.
 
     Args:
-        files: The task's.
-        host: Knows which plugins have such a connection.
-        formats: The readers of special endings.
+        files: The task's input files.
+        host: The plugins.
+        formats: The installed formats.
     """
     specs = host.specs(ConnectionSpec)
     wanted = (s for s in specs if s.input_files == "always" or (s.input_files and files))

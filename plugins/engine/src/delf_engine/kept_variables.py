@@ -1,7 +1,8 @@
 """Variables of a conversation: read when a task ends, and given to the next task's scripts.
 
-Only plain data is kept. Small scripts of delf's own read and restore it, so that every sandbox
-supports it; they make no calls. The restored values are an event, for resuming the task.
+Only plain data is kept. delf reads and restores variables by small scripts of its own, which work
+in every sandbox and make no calls. The restored values are journalled, so that a resumed task gets
+the same values.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from delf_engine.task_run import TaskRun
 from delf_engine.variables import LONGEST, described, is_plain, is_variable
 
 _MOST: Final = 50
-"""Variables that are looked at, the newest first."""
+"""The most variables to keep, newest first."""
 _SECONDS: Final = 5.0
 _IMPORTS: Final = "import datetime\nfrom decimal import Decimal\nfrom uuid import UUID\n"
 
 
 class _Nobody:
-    """A host for delf's own scripts, which call nothing."""
+    """A script host that refuses all calls, for delf's own scripts."""
 
     async def call(self, request: CallRequest) -> CallAnswer:
         return Raised("ToolError", "no calls are made here")
@@ -64,7 +65,7 @@ async def restore_variables(session: SandboxSession, variables: Mapping[str, Any
 
 
 async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[str, str]) -> None:
-    """Keep the variables that the scripts of a task left, as far as they are plain data."""
+    """Store the variables that a task's scripts left, omitting those that are not plain data."""
     conversation = run.request.conversation
     if conversation is None or not conversation.keeps_variables:
         return

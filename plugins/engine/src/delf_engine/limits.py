@@ -13,21 +13,21 @@ from delf_engine.toolset import BoundAction
 _KB, _MB = 1024, 1024 * 1024
 _MANY: Final = 1_000
 _LARGE: Final = re.compile(r"\d{3}|\d_\d")
-"""A number without which few scripts make so many calls for certain."""
+"""Matches a number of three digits; scripts without one rarely make many calls for certain."""
 
 
 def may_delegate(bound: BoundAction) -> bool:
-    """Return True for an action that can start child tasks, as far as is known."""
+    """Return True if an action may start child tasks."""
     action = bound.action
     return action.resumes or (bound.connection.is_function and action.context is not None)
 
 
 def limits_of(run: TaskRun, *, scripts: bool) -> str:
-    """Word the limits of a task for its model.
+    """Describe the limits of a task for its model; empty without limits.
 
     Args:
         run: The task.
-        scripts: Whether the model writes scripts, which have limits of their own.
+        scripts: Whether the model writes scripts, which have further limits.
     """
     most, ledger = run.session_spec.limits, run.models.ledger
     parts = [f"{run.clock.seconds:g} s without waiting for people"]
@@ -47,7 +47,7 @@ def limits_of(run: TaskRun, *, scripts: bool) -> str:
 
 
 def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int) -> str | None:
-    """Return how a script surely exceeds a limit of its task, before anybody is asked.
+    """Return the limit that a script certainly exceeds, in words; None if there is none.
 
     Args:
         code: The script.
@@ -71,7 +71,7 @@ def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int
 
 
 def doubt(code: str, tools: Iterable[BoundAction], *, children: int) -> str | None:
-    """Return how a script exceeds the limit of child tasks if each call starts a child."""
+    """Return how a script exceeds the limit of child tasks if each call starts one; else None."""
     perhaps = [bound.name for bound in tools if may_delegate(bound)]
     started = sum(least_calls(code, perhaps).values())
     if started <= children:

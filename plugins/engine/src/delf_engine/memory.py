@@ -26,13 +26,13 @@ _MOST_SECONDS: Final = 10.0
 _SHARE: Final = 0.7
 """The share of a recall's time in which the store may load its model."""
 _REST_SECONDS: Final = 60.0
-"""The seconds for which a store that did not answer is left alone."""
+"""The seconds for which an unresponsive store is not used."""
 _MODEL_SECONDS: Final = 30.0
-"""Seconds for the model that proposes facts: the task is done, and its caller waits."""
+"""The timeout in seconds of the model that proposes facts, while the caller waits."""
 _MOST_FACTS: Final = 5
-"""The most facts per task: further facts are rarely useful, and cost tokens in later prompts."""
+"""The most facts learned from one task; more would fill later prompts."""
 _MOST_LETTERS: Final = 500
-"""The most characters of a fact: it is a sentence, not a document."""
+"""The most characters of a fact."""
 _MOST_SHOWN: Final = 6000
 """The most characters of task and answer that the model sees when it proposes facts."""
 
@@ -56,7 +56,7 @@ there is none, which is usual."""
 
 
 _FROM_OTHERS: Final = "(learned from what others wrote)"
-"""The suffix of a fact learned from others' words, stored so that people and models read it."""
+"""The suffix of a stored fact that was learned from others' words, for people and models."""
 
 
 class AgentMemory:
@@ -65,7 +65,7 @@ class AgentMemory:
     Every failure is a ``MemoryRetrievalError``, so that a task can continue without its memory.
 
     Args:
-        make: Makes the store; called in a thread, because its imports may be slow.
+        make: Creates the store; called in a thread, because its imports may be slow.
         top_k: The most facts that a task is given.
         threshold: The lowest similarity of a fact to the task.
     """
@@ -89,14 +89,14 @@ class AgentMemory:
         return opened.result()
 
     def open(self) -> asyncio.Future[MemoryStore]:
-        """Begin to open the store, or again after that failed."""
+        """Start opening the store; retry if an earlier attempt failed."""
         failed = self._opening is not None and self._opening.done() and self.store is None
         if self._opening is None or failed:
             self._opening = without_context(in_own_thread, self._make, "delf-memory")
         return self._opening
 
     def begin(self) -> asyncio.Future[None]:
-        """Begin to open and load the store; return a future for the end of both."""
+        """Start opening and loading the store; return a future that completes after both."""
         if self._warming is None:
             self._warming = shared_task(self._warm_up())
         return self._warming
@@ -110,14 +110,14 @@ class AgentMemory:
             _log.debug("the memory could not be prepared: %s", error)
 
     async def recall(self, query: str, seconds: float = _MOST_SECONDS) -> Sequence[str]:
-        """Return the facts that matter for a task, best first, after the guidelines of the store.
+        """Return the store's guidelines and the facts that match a task, best first.
 
         Args:
             query: The task.
-            seconds: The most that it may take.
+            seconds: The timeout.
 
         Raises:
-            MemoryRetrievalError: When it failed, or took too long.
+            MemoryRetrievalError: If the search fails or times out.
         """
         bound = min(seconds, _MOST_SECONDS)
         store = await self._bounded(asyncio.shield(self.open()), bound)
@@ -136,10 +136,10 @@ class AgentMemory:
         return await self._bounded(search(), bound)
 
     async def learn(self, done: DoneTask) -> Sequence[str]:
-        """Let the model propose facts of a task, and save them.
+        """Ask the model for new facts about a finished task, and save them.
 
         Raises:
-            DelfError: When nothing could be learned.
+            DelfError: If the model or the store fails.
         """
         facts = await propose(done, await self.guidelines())
         if done.trust == "outside":
@@ -149,10 +149,10 @@ class AgentMemory:
         return facts
 
     async def save(self, facts: Sequence[str]) -> None:
-        """Remember facts that are not known yet, word for word.
+        """Save facts that are not stored yet.
 
         Raises:
-            MemoryRetrievalError: When it failed, or took too long.
+            MemoryRetrievalError: If saving fails or times out.
         """
 
         async def save() -> None:
@@ -184,7 +184,7 @@ class AgentMemory:
             await self._bounded(store.aclose(), _MOST_SECONDS)
 
     async def _bounded(self, work: Awaitable[T], seconds: float) -> T:
-        """Return the result of work that ends in time; work that hangs is left behind."""
+        """Await work with a timeout; work that hangs is abandoned."""
         now = asyncio.get_running_loop().time
         task = asyncio.ensure_future(work)
         try:
@@ -211,11 +211,11 @@ class AgentMemory:
 
 
 class Memories:
-    """The memories of an agent: one for the local user, and one for each other person.
+    """The memories of an agent: the local user's, and one for each other person.
 
     Args:
-        make: Makes the memory of the owner of tasks; None is the local user.
-        by_person: Whether each has their own; else all have that of the local user.
+        make: Creates the memory of an owner; None is the local user.
+        by_person: Whether each person has a separate memory; otherwise all share the local user's.
     """
 
     def __init__(self, make: Callable[[str | None], AgentMemory], *, by_person: bool) -> None:
@@ -231,7 +231,7 @@ class Memories:
         return self._open[whose]
 
     async def aclose(self) -> None:
-        """Close all; each is opened again on use."""
+        """Close all memories; later use reopens them."""
         await asyncio.gather(*(each.aclose() for each in self._open.values()))
 
 
@@ -241,14 +241,14 @@ def is_from_others(fact: str) -> bool:
 
 
 async def propose(done: DoneTask, guidelines: str | None) -> Sequence[str]:
-    """Return the new facts that the model proposes.
+    """Ask the model for new facts of a finished task.
 
     Args:
         done: The task.
         guidelines: The store's guidelines on what to remember.
 
     Raises:
-        DelfError: When the model failed, or did not answer in time.
+        DelfError: If the model fails or times out.
     """
     question = _QUESTION.format(
         guidelines="" if guidelines is None else f"\nWhat is worth it: {guidelines}\n",
@@ -267,7 +267,7 @@ async def propose(done: DoneTask, guidelines: str | None) -> Sequence[str]:
 
 
 def _facts_in(text: str) -> list[str]:
-    """Return the facts of an answer; none if it has no list of texts."""
+    """Parse the facts in a model's answer; an empty list if it has no list of texts."""
     start, end = text.find("["), text.rfind("]")
     try:
         found: Any = json.loads(text[start : end + 1])

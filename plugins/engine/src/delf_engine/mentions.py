@@ -1,4 +1,4 @@
-"""Actions that a script names without a call, as ``partial(mail.send, 1)``, and never calls."""
+"""Detection of actions that a script names without calling, such as ``partial(mail.send, 1)``."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _MAY_NOT_RUN = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ExceptHandler, ast.ma
 
 
 def never_called(code: str, names: Collection[str], called: Collection[str]) -> Mapping[str, int]:
-    """Find the actions that a script names as values without calling them.
+    """Return the actions that a script names as values but never calls.
 
-    A table of actions counts as called if one of them was called; code that may not have run is
-    ignored.
+    If one action of a dict or list of actions was called, all of them count as called. Code that
+    may not have run is ignored.
 
     Args:
         code: The script; an invalid script names nothing.
-        names: The actions, as ``mail.send``, and the tools.
+        names: The names of actions and tools, such as ``mail.send``.
         called: The actions that were called while the script ran.
 
     Returns:
-        The line of the first place by action.
+        The line of the first occurrence of each action.
     """
     missing = {*names} - {*called}
     is_named = any(name in code for name in missing) or "getattr" in code
@@ -45,7 +45,7 @@ def never_called(code: str, names: Collection[str], called: Collection[str]) -> 
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[ast.AST]:
-    """Yield the statements that certainly run; compound ones by their parts."""
+    """Yield the statements that certainly run, with the parts of compound statements."""
     for node in body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -64,7 +64,7 @@ def _statements(body: list[ast.stmt]) -> Iterator[ast.AST]:
 def _mentions(
     node: ast.AST, names: Collection[str], *, later: bool = False
 ) -> Iterator[tuple[str, int]]:
-    """Yield the actions that are named without a call at that place, with their lines."""
+    """Yield actions that an expression names without calling, with their lines."""
     match node:
         case ast.Call() | ast.Attribute() | ast.Name() if (label := _label(node)) in names:
             yield label, node.lineno

@@ -1,4 +1,4 @@
-"""A notice that is shown once on a machine, and not at each run."""
+"""A notice that is shown once on a machine."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _log = logging.getLogger(__name__)
 
 
 class Notice:
-    """A text that a user has to read once.
+    """A text that the user should see once.
 
-    If that cannot be remembered, each agent shows the text once.
+    If the data folder is not writable, each agent shows the text once.
 
     Args:
-        text: The text; None where there is nothing to tell.
+        text: The text; None for no notice.
         folder: The user's data folder.
     """
 
@@ -27,10 +27,10 @@ class Notice:
         digest = "" if text is None else hashlib.sha256(text.encode()).hexdigest()
         self._file = folder / "notices" / digest
         self.is_new = text is not None and read_own(self._file) is None
-        """True if the notice was never shown on this machine."""
+        """True if the notice was not shown on this machine before."""
 
     def take(self) -> tuple[str, ...]:
-        """Return the text the first time, and remember that it was shown."""
+        """Return the text on the first call, and record that it was shown."""
         if not self.is_new or self._text is None:
             return ()
         self.is_new = False

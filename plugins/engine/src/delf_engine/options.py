@@ -1,4 +1,4 @@
-"""The keywords of an agent's configuration, for type checkers and editors."""
+"""Keyword arguments with the fields of an agent's configuration, for type checkers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output files: a folder for each task, made when the first file comes."""
+"""Output files: one folder for each task, created with the first file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from delf_engine.retention import OUTPUT_PREFIX
 
 _log = logging.getLogger(__name__)
 MOST_OF_CALLS: Final = 200 * 1024 * 1024
-"""The most bytes of files that one task's tools write: a sandbox limits scripts."""
+"""The most bytes of files from one task's tools; files of scripts are limited by the sandbox."""
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
 
@@ -37,10 +37,10 @@ class OutputFolder:
     touched: the new file gets a number, ``report-2.csv``.
 
     Args:
-        folder: Where they go; a new temporary folder for each task when None.
-        written: Of a resumed task: the files it wrote before, absolute paths by name. A file with
-            exactly the new content counts as the task's own, too: the task may have been stopped
-            before it could record the file.
+        folder: The output folder; a new temporary folder for each task when None.
+        written: For a resumed task, the files written before, as absolute paths by name. An
+            existing file with exactly the new content is treated as the task's own, because the
+            task may have died before recording it.
     """
 
     def __init__(self, folder: str | None, written: Mapping[str, str] | None = None) -> None:
@@ -49,7 +49,7 @@ class OutputFolder:
         self.files: dict[str, str] = dict(written or {})
 
     def write(self, name: str, data: bytes) -> str:
-        """Write a whole file, at once or not at all.
+        """Write a file atomically.
 
         Args:
             name: A relative name.
@@ -59,8 +59,8 @@ class OutputFolder:
             The absolute path.
 
         Raises:
-            ValueError: When the name leaves the folder.
-            OSError: When it cannot be written.
+            ValueError: If the name leads out of the folder.
+            OSError: If the file cannot be written.
         """
         name = check_file_name(name)
         own = self.files.get(name)
@@ -79,7 +79,7 @@ class OutputFolder:
         return str(path)
 
     def _parent_of(self, name: str, own: str | None) -> Path:
-        """Return the folder of a file, which no link may lead out of."""
+        """Return the parent folder of a file; raise if a link leads out of the output folder."""
         if own is not None:
             parent = Path(own).parent
             inside = parent.resolve() == parent
@@ -93,7 +93,7 @@ class OutputFolder:
         return parent
 
     def _put(self, temporary: Path, path: Path, own: str | None) -> Path:
-        """Move a written file to its name, or to the first free name like it."""
+        """Move a written file to its name, or to a numbered name if that is taken."""
         if own is not None:
             return temporary.replace(own)
         taken = {other.casefold() for other in self.files.values()}
@@ -112,7 +112,7 @@ class OutputFolder:
 
 
 def _writable(name: str) -> str:
-    """Replace characters that the file system's encoding lacks, such as ASCII with LC_ALL=C."""
+    """Replace characters that the file system encoding does not support."""
     try:
         os.fsencode(name)
     except UnicodeEncodeError:
@@ -131,10 +131,10 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _link(temporary: Path, path: Path) -> None:
-    """Rename, but only to a name that is free.
+    """Rename a file without overwriting.
 
     Raises:
-        FileExistsError: When it is not.
+        FileExistsError: If the target exists.
     """
     try:
         os.link(temporary, path)
@@ -148,10 +148,10 @@ def _link(temporary: Path, path: Path) -> None:
 
 
 def written_before(events: Sequence[Event]) -> dict[str, str] | None:
-    """List the files that a task wrote before it was interrupted; None for a new task.
+    """Return the files that a task wrote before it was interrupted; None for a new task.
 
     Args:
-        events: Its journal, as far as that went.
+        events: The events of the task.
     """
     if not events:
         return None
@@ -159,12 +159,12 @@ def written_before(events: Sequence[Event]) -> dict[str, str] | None:
 
 
 class OutputFiles:
-    """Writes a task's output files, one after another, and collects failures.
+    """Writes a task's output files one after another, and collects failures.
 
     Args:
-        folder: Where they go.
-        formats: The writers of files from rows.
-        log: Where each file is recorded.
+        folder: The output folder.
+        formats: The formats that write rows.
+        log: The task's log.
     """
 
     def __init__(self, folder: OutputFolder, formats: Formats, log: TaskLog) -> None:
@@ -178,7 +178,7 @@ class OutputFiles:
 
     @property
     def files(self) -> dict[str, str]:
-        """Absolute paths by name."""
+        """The written files: absolute paths by name."""
         return self._folder.files
 
     def take(self, name: str, data: bytes, *, is_rows: bool = False) -> None:
@@ -186,15 +186,15 @@ class OutputFiles:
 
         Args:
             name: A relative name.
-            data: Its content, or its rows in tagged JSON.
-            is_rows: Which of both.
+            data: The content, or the rows as tagged JSON.
+            is_rows: Whether ``data`` are rows.
         """
         task = asyncio.ensure_future(self._write(name, data, is_rows))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
 
     def take_from_call(self, name: str, data: bytes) -> None:
-        """Write a file of a tool; all files of tools have one limit.
+        """Write a file of a tool; the total size of tools' files is limited.
 
         Args:
             name: A relative name.
@@ -214,7 +214,7 @@ class OutputFiles:
         return bool(self._writing)
 
     async def flushed(self) -> None:
-        """Wait until every file handed over so far is written or has failed."""
+        """Wait until every queued file is written or has failed."""
         if self._writing:
             await asyncio.wait(set(self._writing))
 
@@ -225,7 +225,7 @@ class OutputFiles:
             timeout: Seconds; unfinished files are abandoned then.
 
         Returns:
-            What went wrong since this was last asked.
+            The failures since the last call of this method.
         """
         if self._writing:
             _, late = await asyncio.wait(set(self._writing), timeout=timeout)
@@ -253,7 +253,7 @@ class OutputFiles:
                 self._problems.append(f"{name!r} cannot be made: {type(error).__name__}: {error}")
 
     def _clean(self, name: str, data: bytes) -> tuple[str, bytes]:
-        """Redact text content; other content stays, because redaction would break it."""
+        """Redact text files; other files are unchanged, because redaction would corrupt them."""
         try:
             data.decode()
         except UnicodeDecodeError:
@@ -266,10 +266,10 @@ class OutputFiles:
 
 
 def _rows_of(data: bytes) -> Mapping[str, Sequence[Sequence[Any]]]:
-    """Validate rows by the name of their table, which a script controls.
+    """Decode and validate rows from a script.
 
     Raises:
-        ValueError: When they are anything else, or more than this process should hold.
+        ValueError: If the data are not rows, or too large.
     """
     if has_too_many_values(data):
         raise ValueError(f"its rows have more than {MAX_VALUES:,} values")
@@ -286,10 +286,10 @@ def _is_grid(rows: Any) -> bool:
 
 
 def check_output_folder(folder: str | None) -> None:
-    """Find out before the first task whether files can be written.
+    """Check before the first task that output files can be written.
 
     Raises:
-        ConfigurationError: When they cannot.
+        ConfigurationError: If the folder is not writable.
     """
     if folder is None:
         return

@@ -1,4 +1,4 @@
-"""Typed answers: the declared type of a task's answer, and the validation of values."""
+"""Typed answers: the declared type of an answer, and validation."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Output(Generic[T]):
             JSON Schema.
 
     Raises:
-        ConfigurationError: When it is none of these.
+        ConfigurationError: If the type is not supported.
     """
 
     def __init__(self, kind: type[T] | Mapping[str, Any]) -> None:
@@ -62,19 +62,19 @@ class Output(Generic[T]):
             ) from None
 
     def value(self, plain: Any) -> T:
-        """Return the object of an answer that fits.
+        """Convert valid plain data to an object of the type.
 
         Args:
-            plain: As :meth:`plain` gives it.
+            plain: The result of :meth:`plain`.
         """
         made: T = plain if self._adapter is None else self._adapter.validate_python(plain)
         return made
 
     def plain(self, given: Any) -> Any:
-        """Turn a script's value into plain JSON data.
+        """Validate a script's value and convert it to plain JSON data.
 
         Raises:
-            ToolRefusedError: When it does not fit, saying where and why.
+            ToolRefusedError: If the value is invalid, with the place and reason.
         """
         if self._adapter is None:
             from pydantic_core import to_jsonable_python
@@ -92,10 +92,10 @@ class Output(Generic[T]):
             raise ToolRefusedError(f"the answer does not fit: {_faults_text(error)}") from None
 
     def of_text(self, text: str) -> Any:
-        """Parse a printed answer.
+        """Parse and validate a printed answer.
 
         Raises:
-            ToolRefusedError: When it is not JSON, or does not fit.
+            ToolRefusedError: If the text is not JSON or invalid.
         """
         fenced = _FENCE.fullmatch(text)
         try:
@@ -115,7 +115,7 @@ class Output(Generic[T]):
         )
 
     def action(self) -> Action:
-        """Make the action that a script calls with the answer."""
+        """Make the action ``answer``, which a script calls with the answer."""
         return Action(
             name=ANSWER,
             permission=ANSWER,
@@ -133,7 +133,7 @@ class Output(Generic[T]):
         )
 
     def _validated(self, named: Mapping[str, Any]) -> dict[str, Any]:
-        """Validate the value, given as it is or by the names of its fields."""
+        """Validate a value that is given whole or as keyword fields."""
         if list(named) != ["value"]:
             return {"value": self.plain(dict(named))}
         try:
@@ -177,7 +177,7 @@ def _checker(schema: Mapping[str, Any]) -> Checker:
 
 
 def _shorter(schema: Any) -> Any:
-    """Return a schema without the titles that only repeat names."""
+    """Return a schema without titles that repeat names."""
     if isinstance(schema, list):
         return [_shorter(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):

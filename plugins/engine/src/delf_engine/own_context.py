@@ -1,8 +1,8 @@
-"""Methods for plugins that run in the context of their task, whatever the caller.
+"""Decorators that run a plugin-facing method in the context of its own task.
 
-A sandbox may serve a script from a reader that it started for another task, and a strategy from a
-connection that it keeps open. Such a method, tools and approvals included, runs in the context of
-its own task.
+A sandbox may deliver a script's calls from a reader task started for another task, and so may a
+strategy's open connection. With these decorators the method, and the tools and approvals it calls,
+see the ContextVars of their own task.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from delf.machine.contexts import awaited_in, in_context
 
 
 class OfTask(Protocol):
-    """An object of one task."""
+    """An object that belongs to one task."""
 
     @property
     def context(self) -> Context:
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def in_own_context(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Run a plain method in the context of its object's task."""
+    """Run a sync method in a copy of its task's context."""
 
     @functools.wraps(method)
     def entered(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -43,7 +43,7 @@ def in_own_context(method: Callable[Concatenate[S, P], T]) -> Callable[Concatena
 def awaited_in_own_context(
     method: Callable[Concatenate[S, P], CoroutineType[Any, Any, T]],
 ) -> Callable[Concatenate[S, P], CoroutineType[Any, Any, T]]:
-    """Run an async method in the context of its object's task."""
+    """Run an async method in a copy of its task's context."""
 
     @functools.wraps(method)
     async def entered(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:

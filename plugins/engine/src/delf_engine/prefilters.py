@@ -1,4 +1,4 @@
-"""The choice of the prefilter of an agent's tools."""
+"""The choice of an agent's prefilter."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from delf.specs import PrefilterSpec
 
 
 class Prefilters:
-    """The prefilters of an agent, each made once, on first use.
+    """The prefilters of an agent, created on first use.
 
     Args:
-        host: Where they come from.
+        host: The plugins.
         options: Options by plugin name.
         context: The context for factories.
-        mode: ``auto`` (all while they fit; then a prefilter that asks no model, or words alone),
-            a mode that a plugin serves, ``off``.
+        mode: ``auto`` (all tools if they fit, else a prefilter that asks no model, else word
+            search), a mode of a plugin, or ``off``.
 
     Raises:
-        PluginError: When a mode was asked for that no plugin serves, or several do.
+        PluginError: If no plugin or several plugins serve the mode.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Prefilters:
             self._forced(mode)
 
     def choose(self) -> Choice | None:
-        """Choose the prefilter for tools that do not fit; None where their words decide."""
+        """Return the prefilter for tools that do not fit the prompt; None for word search."""
         if self._mode not in ("auto", "off"):
             return self._choice(self._forced(self._mode), self._mode, forced=True)
         free = [spec for spec in self._host.specs(PrefilterSpec) if not spec.asks and spec.modes]

@@ -1,4 +1,4 @@
-"""Keeps declared secrets out of journals, prompts, scripts, errors and logs."""
+"""Redaction of declared secrets in journals, prompts, scripts, errors and logs."""
 
 from __future__ import annotations
 
@@ -33,25 +33,25 @@ _REMADE: Final[tuple[type[Any], ...]] = (list, tuple, set, frozenset, deque)
 
 
 class Forms:
-    """The forms in which secrets are found, and where these are in a text.
+    """The search patterns for a set of secrets.
 
     Args:
-        secrets: The secrets as they are.
+        secrets: The secrets in plain text.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         found = {form for secret in secrets for form in _forms_of(secret)}
         self._forms = sorted((f for f in found if len(f) >= SHORTEST), key=len, reverse=True)
         self.shortest = len(self._forms[-1]) if self._forms else sys.maxsize
-        """The least number of characters of a text with a secret."""
+        """The length of the shortest form of any secret."""
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """A pattern of all forms, the longest first, made lazily."""
+        """A pattern of all forms, longest first, compiled on first use."""
         return re.compile("|".join(map(re.escape, self._forms)))
 
     def holds(self, text: str) -> bool:
-        """Return whether a secret is in a text."""
+        """Return True if a text contains a secret."""
         return any(form in text for form in self._forms)
 
     @cached_property
@@ -63,7 +63,7 @@ class Forms:
         return found
 
     def begun_at(self, text: str) -> int:
-        """Return where a text's end could begin a secret; its length if nowhere."""
+        """Return the index at which the end of a text may begin a secret; its length if none."""
         longest = len(self._forms[0]) if self._forms else 0
         for at in range(max(0, len(text) - longest + 1), len(text)):
             # A script may print thousands of lines, and few of their characters begin a form.
@@ -74,13 +74,13 @@ class Forms:
 
 
 class Redactor:
-    """Redacts declared secrets in texts and values.
+    """Redacts declared secrets in texts and values; thread-safe.
 
-    A secret is found in plain form and in the forms of URLs, JSON, base64 and hexadecimal digits.
+    Secrets are found in plain text, URL-encoded, JSON-escaped, base64 and hexadecimal form.
 
     Args:
-        secrets: The secrets as they are; see :func:`delf_engine.secrets.long_enough`
-            for which of them count.
+        secrets: The secrets in plain text; :func:`delf_engine.secrets.long_enough` decides which
+            are redacted.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
@@ -91,7 +91,7 @@ class Redactor:
 
     @property
     def knows_any(self) -> bool:
-        """True if there is anything to look for."""
+        """True if any secret is declared."""
         return self.forms.shortest < sys.maxsize
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:
@@ -105,14 +105,14 @@ class Redactor:
                 self.forms = Forms(declared)
 
     def text(self, text: str) -> str:
-        """Redact a text; return the same object if it holds no secret."""
+        """Redact a text; return the same object if it contains no secret."""
         forms = self.forms  # another thread may learn one meanwhile
         if len(text) < forms.shortest or not forms.holds(text):
             return text
         return forms.pattern.sub(REDACTED, text)
 
     def error(self, error: DelfError) -> DelfError:
-        """Redact an error in place; a text replaces causes that hold a secret."""
+        """Redact an error in place; causes that contain a secret are replaced by a text."""
         if self.knows_any:
             error.message = self.text(error.message)
             error.args = tuple(self.value(list(error.args)))
@@ -126,7 +126,7 @@ class Redactor:
         return error
 
     def _cause(self, error: BaseException | None) -> BaseException | None:
-        """Return the error, or its redacted traceback if that holds a secret."""
+        """Return the error, or a :class:`ForeignError` with its redacted traceback."""
         if error is None:
             return None
         formatted = "".join(traceback.format_exception(error))
@@ -140,7 +140,7 @@ class Redactor:
         error: BaseException,
         level: int = logging.ERROR,
     ) -> None:
-        """Log an error with its traceback, without secrets."""
+        """Log an error with its redacted traceback."""
         if not log.isEnabledFor(level):
             return
         formatted = "".join(traceback.format_exception(error))
@@ -151,9 +151,9 @@ class Redactor:
             log.log(level, "%s\n%s", self.text(message), safe)
 
     def is_in(self, encoded: bytes) -> bool:
-        """Return whether JSON may hold a secret.
+        """Return True if encoded JSON may contain a secret.
 
-        Texts with escapes and bytes have another form in JSON, so they need a closer look.
+        Errs on the safe side for escapes and bytes, whose form in JSON differs.
         """
         if not self.knows_any:
             return False
@@ -162,7 +162,7 @@ class Redactor:
         return self.forms.holds(encoded.decode("utf-8", "surrogatepass"))
 
     def value(self, value: Any) -> Any:
-        """Redact a value; return the same object if it holds no secret.
+        """Redact a value; return the same object if it contains no secret.
 
         A value that is nested too deeply to be rebuilt becomes a text with that message.
         """
@@ -231,12 +231,12 @@ class Redactor:
 
 
 class RedactedStream:
-    """Replaces secrets in a text that comes in pieces.
+    """Redacts a text that arrives in pieces.
 
-    A tail that could be the beginning of a secret waits for the next piece or the end.
+    A tail that may be the start of a secret is held back until the next piece or the end.
 
     Args:
-        redactor: Has the secrets that are declared by now.
+        redactor: The redactor with the current secrets.
     """
 
     def __init__(self, redactor: Redactor) -> None:
@@ -244,31 +244,31 @@ class RedactedStream:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """Return the part that may be passed on, given the next piece."""
+        """Add a piece; return the text that can be passed on."""
         text = self._redactor.text(self._held + piece)
         at = self._redactor.forms.begun_at(text)
         self._held = text[at:]
         return text[:at]
 
     def end(self) -> str:
-        """Return the tail that was held back; the next piece begins another text."""
+        """Return the held-back tail; the next piece starts a new text."""
         held, self._held = self._held, ""
         return held
 
 
 class ForeignError(Exception):
-    """A replacement for errors that held a secret; its message is their redacted traceback."""
+    """A replacement for an error that contained a secret; the message is the redacted traceback."""
 
 
 def put_back(
     values: Mapping[str, Any], shown: Mapping[str, Any], hidden: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Restore secrets in values from somebody who saw redacted values.
+    """Restore secrets in values edited by someone who saw the redacted values.
 
     Args:
-        values: The values; redacted parts are restored.
-        shown: The original values.
-        hidden: The same with the secrets.
+        values: The edited values.
+        shown: The redacted original values.
+        hidden: The original values with secrets.
     """
     return {
         name: hidden[name] if name in shown and value == shown[name] else value
@@ -277,7 +277,7 @@ def put_back(
 
 
 def _with_fields(value: Any, fields: dict[str, Any]) -> Any:
-    """Return a record of the same class with other fields; a dict if its class refuses them."""
+    """Copy a record with other fields; return a dict if its class refuses them."""
     try:
         return dataclasses.replace(value, **fields)
     except Exception:  # whatever the class checks as it is made
@@ -285,7 +285,7 @@ def _with_fields(value: Any, fields: dict[str, Any]) -> Any:
 
 
 def _like(old: Any, parts: list[Any]) -> Any:
-    """Return a collection of the same type with other members."""
+    """Copy a collection with other members."""
     if hasattr(old, "_fields"):
         return type(old)(*parts)
     made: Any = next((kind for kind in _REMADE if isinstance(old, kind)), list)

@@ -1,4 +1,4 @@
-"""``ResourceBudget``: CPU, calls and bytes that are left to a task."""
+"""``ResourceBudget``: the CPU seconds, calls and bytes that remain for a task."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Final
 from delf.protocols.sandbox import LimitReached, Limits, SandboxSession, SupportsUsage
 
 _LEAST_SECONDS: Final = 0.1
-"""The least processor time worth a start, within the system's measuring error."""
+"""The least remaining CPU seconds for starting a session, within the measuring error."""
 
 
 class ResourceBudget:
-    """Counts the resources that scripts use, so that a script gains nothing by ending its sandbox.
+    """Counts the resources used by a task's scripts, across all its sandboxes.
 
     Args:
-        limits: Of the whole task.
+        limits: The limits of the whole task.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -25,34 +25,34 @@ class ResourceBudget:
         self._calls_now = self._file_bytes_now = 0
 
     def opened(self) -> None:
-        """Record that a session was opened; unfinished scripts are repeated in it."""
+        """Record that a session was opened, in which unfinished scripts are repeated."""
         self._calls_now = self._file_bytes_now = 0
 
     def called(self) -> None:
-        """Note that a script made a call."""
+        """Count a call of a script."""
         self._calls_now += 1
 
     @property
     def calls_left(self) -> int:
-        """The number of calls that scripts can still make; negative beyond the limit."""
+        """The remaining number of calls; negative beyond the limit."""
         return self._limits.calls - self._calls - self._calls_now
 
     @property
     def no_calls(self) -> LimitReached:
-        """Return the end of a script that makes one call more than its limit."""
+        """The outcome of a script that exceeds its limit of calls."""
         message = f"a task can make {self._limits.calls:,} tool calls"
         return LimitReached(limit="calls", message=message)
 
     def handed_over(self, size: int) -> None:
-        """Note that a script handed an output file over.
+        """Count an output file of a script.
 
         Args:
-            size: Its bytes.
+            size: The size in bytes.
         """
         self._file_bytes_now += size
 
     def ended(self, session: SandboxSession) -> None:
-        """Record the use of a closed session with all its scripts."""
+        """Charge the resources used by a closed session."""
         if isinstance(session, SupportsUsage):
             self._seconds += session.cpu_seconds
         self._calls += self._calls_now
@@ -61,7 +61,7 @@ class ResourceBudget:
 
     @property
     def left(self) -> Limits:
-        """Return the limits of the next session."""
+        """The limits for the next session."""
         most = self._limits
         return replace(
             most,
@@ -72,7 +72,7 @@ class ResourceBudget:
 
     @property
     def exhausted(self) -> LimitReached | None:
-        """The reason for which no further script can run, if none can."""
+        """The limit that prevents further scripts, if any."""
         most, left = self._limits, self.left
         if self._seconds and left.cpu_seconds < _LEAST_SECONDS:
             message = f"the task used its {most.cpu_seconds:g} s of CPU time"

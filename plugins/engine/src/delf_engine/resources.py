@@ -1,4 +1,4 @@
-"""``Resources``: everything a started agent holds, opened and closed as one."""
+"""``Resources``: everything that a started agent holds, opened and closed together."""
 
 from __future__ import annotations
 
@@ -58,19 +58,19 @@ Close = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True, kw_only=True)
 class AgentParts:
-    """The objects that a program gave its agent.
+    """The objects that a program passed to its agent.
 
     Args:
         agent_id: The agent's id.
         config: Its configuration.
         context: The parts of its project or machine.
         connections: Its tools.
-        ledger: The costs, which survive a restart of the agent.
-        pending: Where its requests for approval wait.
-        memory: Facts from before, where they were given as an object.
-        strategy: How its tasks become tool calls, where that was given as an object.
-        on_confirm: Asked first about calls that need approval.
-        close: Closes the parts of the program that were made for the agent, such as its chats.
+        ledger: The costs, kept across restarts of the agent.
+        pending: The pending approval requests.
+        memory: The memory store, if given as an object.
+        strategy: The strategy, if given as an object.
+        on_confirm: The first approval callback.
+        close: Closes objects made for the agent, such as its chats.
     """
 
     agent_id: str
@@ -86,10 +86,10 @@ class AgentParts:
     _strategies: dict[str, Strategy] = field(default_factory=dict[str, Strategy])
 
     def strategy_named(self, name: str) -> Strategy:
-        """Return the strategy that was given as an object, or that of a name.
+        """Return the given strategy object, or the strategy of a name.
 
         Raises:
-            PluginError: When it is not installed.
+            PluginError: If the strategy is not installed.
         """
         return self.strategy or self.installed_strategy(name)
 
@@ -97,7 +97,7 @@ class AgentParts:
         """Return the strategy of a name.
 
         Raises:
-            PluginError: When it is not installed.
+            PluginError: If the strategy is not installed.
         """
         strategy = self._strategies.get(name)
         if strategy is None:
@@ -105,10 +105,10 @@ class AgentParts:
         return strategy
 
     def make(self, kind: type[Spec], name: str, offered: Mapping[str, Any] | None = None) -> Any:
-        """Make a plugin's object with the user's options for that plugin.
+        """Create a plugin's object with the user's options.
 
         Raises:
-            DelfError: When there is no such plugin, or it does not take its options.
+            DelfError: If the plugin is missing or refuses its options.
         """
         context = self.context
         spec = context.host.spec(kind, name)
@@ -118,22 +118,22 @@ class AgentParts:
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """Connections, sandbox, models and journal of a started agent, complete at construction.
+    """The connections, sandbox, models and journal of a started agent.
 
     Args:
         agent: The parts given by the program.
-        redactor: Takes secrets out.
+        redactor: Redacts all output.
         models: The models.
-        sandbox: Where scripts run.
+        sandbox: The chosen sandbox.
         tools: The callable tools, and the set-up of their connections.
-        files: The input files, and what reads and writes formats.
-        journal: Where all that happens is kept.
-        approvals: Decides where a person is asked.
-        observers: See every event.
-        prefilters: Choose the tools that are shown.
-        memories: Facts from before, if there is a store.
-        isolation: The notice of weak isolation, shown once.
-        closing: Closes each part.
+        files: The input files and file formats.
+        journal: The journal.
+        approvals: The approvals.
+        observers: The observers.
+        prefilters: The prefilters.
+        memories: The memories, if a store is configured.
+        isolation: The notice about weak isolation, shown once.
+        closing: An exit stack that closes all parts.
         opened_late: A stack for resources that are opened on first use.
     """
 
@@ -157,8 +157,8 @@ class Resources:
         """Load tools, choose the sandbox, open the journal. A failure leaves nothing open.
 
         Raises:
-            ConfigurationError: When something that was configured cannot be used.
-            SandboxUnavailableError: When no sandbox can.
+            ConfigurationError: If a configured component cannot be used.
+            SandboxUnavailableError: If no sandbox is available.
         """
         around = agent.context
         own = secrets_of_agent(
@@ -239,7 +239,7 @@ class Resources:
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Close everything; a failing part does not stop the others."""
+        """Close all parts; a failure of one does not prevent closing the others."""
         await _close((*self.closing, *self.opened_late), self.redactor)
 
     @property
@@ -252,7 +252,7 @@ class Resources:
         """The queue in which tasks wait for runners.
 
         Raises:
-            OptionalDependencyError: When no plugin brings runners.
+            OptionalDependencyError: If no plugin with runners is installed.
         """
         around = self.agent.context
         make = around.host.service(TASK_QUEUE)
@@ -266,7 +266,7 @@ class Resources:
         return make_limits(self.config.sandbox_config)
 
     def session_spec(self, tools: AgentTools, inputs: Sequence[InputFile]) -> SessionSpec:
-        """Describe the sandbox of a task."""
+        """Return the session spec for a task."""
         return SessionSpec(
             tools=tools.tools.names_for_sandbox(),
             libraries=tuple(self.config.allowed_libs),
@@ -281,7 +281,7 @@ class Resources:
         return self.session_spec(self.tools, self.files.inputs)
 
     def warnings(self, tools: AgentTools, strategy: Strategy) -> tuple[str, ...]:
-        """Return the warnings that the user needs before a task begins."""
+        """Return the warnings to show before a task starts."""
         own = self.isolation.take() if runs_scripts(strategy) else ()
         noticing = (c for c in tools.connections if isinstance(c, SupportsNotices))
         return (*own, *(notice for connection in noticing for notice in connection.notices()))
@@ -289,7 +289,7 @@ class Resources:
     async def tools_with(
         self, connections: Sequence[ConnectionLike] | None, inputs: Sequence[InputFile]
     ) -> AgentTools:
-        """Return the tools of a task that has connections or input files of its own."""
+        """Return the tools of a task with its own connections or input files."""
         if connections is None:
             connections = self.agent.connections
         for connection in connections:
@@ -303,10 +303,10 @@ class Resources:
         return await _tools_of(connections, files, self.agent.context)
 
     async def check(self) -> None:
-        """Do everything a task does before asking its model, and check whether the model is usable.
+        """Prepare everything up to the first model request, and check that the model is usable.
 
         Raises:
-            DelfError: If something is missing.
+            DelfError: If a component is missing or unusable.
         """
         try:
             await self.models.check(self.config.main_llm)  # others are asked by some tasks only
@@ -318,7 +318,7 @@ class Resources:
             raise
 
     async def warm_up(self) -> None:
-        """Prepare sandboxes and the model while the first task looks for its context."""
+        """Prepare sandboxes and the model while the first task loads its context."""
         backend = self.sandbox.backend
         try:
             if isinstance(backend, SupportsWarmUp):
@@ -349,7 +349,7 @@ def _models_of(agent: AgentParts, redactor: Redactor) -> ModelPool:
 async def _tools_of(
     connections: Sequence[ConnectionLike], files: TaskFiles, around: AgentContext
 ) -> AgentTools:
-    """Return tools with the built-in ones, and the set-up of their connections."""
+    """Return tools including the built-in ones, and the set-up state of their connections."""
     tools = await load_toolset(connections)
     readers = readers_of(files.inputs, around.host, files.formats)
     return AgentTools(await tools.with_builtins(readers), connections)
@@ -405,7 +405,7 @@ def _plugin_context(agent: AgentParts) -> tuple[PluginContext, Embedders]:
 
 
 def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
-    """Return the memories; the store of the local user's is opened meanwhile."""
+    """Create the memories, and start opening the local user's store."""
     options, given, name = agent.config.memory_config, agent.memory, agent.config.memory
     if given is None and name is None:
         return None

@@ -46,16 +46,15 @@ class Response(Generic[T]):
     """The outcome of a task.
 
     Args:
-        text: The answer; on failure what had been printed.
-        status: Whether the task succeeded.
+        text: The answer; after a failure, the output so far.
+        status: The final status.
         error: The error message.
         cost_usd: The cost of the models; None if a price is unknown.
         duration_ms: Wall time in milliseconds.
-        events: Everything that happened.
+        events: The task's events.
         files: Output files: label to absolute path.
         exception: The error as an exception; :meth:`raise_for_status` raises it.
-        value: The answer as an object, where the task was given an ``output``; None else, and
-            where the task failed.
+        value: The typed answer if ``output`` was given and the task succeeded, else None.
     """
 
     text: str
@@ -70,11 +69,11 @@ class Response(Generic[T]):
 
     @functools.cached_property
     def trace(self) -> Trace:
-        """Everything that happened, for people."""
+        """The history of the task, for people."""
         return Trace(self.events)
 
     def raise_for_status(self) -> Response[T]:
-        """Return the response itself, or its error raised.
+        """Return the response itself, or raise its error.
 
         Raises:
             DelfError: The error of the task.
@@ -84,14 +83,14 @@ class Response(Generic[T]):
         return self
 
     def raise_if_never_begun(self) -> None:
-        """Raise a configuration error or an exhausted budget, if no model was asked.
+        """Raise a configuration or budget error that occurred before any model was asked.
 
         Examples are a missing key, or a journal or conversation that cannot be opened. Any other
-        failure, of the user's functions too, is a failed response.
+        failure stays a failed response.
 
         Raises:
             ConfigurationError: The error of the task.
-            BudgetExceededError: The same.
+            BudgetExceededError: The error of the task.
         """
         error = self.exception
         never_begun = isinstance(error, (ConfigurationError, BudgetExceededError))
@@ -118,7 +117,7 @@ class Response(Generic[T]):
 
     @property
     def before_it_ended(self) -> str:
-        """``before it failed``, ``before it was stopped``."""
+        """The words ``before it failed`` or ``before it was stopped``."""
         return f"before it {'' if self.state is TaskState.FAILED else 'was '}{self.state}"
 
     @property
@@ -156,7 +155,7 @@ class Response(Generic[T]):
         return self.status
 
     def __str__(self) -> str:
-        """Return the answer; of a failed task its error, its output and its changes."""
+        """Return the answer; for a failed task its error, output and changes."""
         if self.status:
             return self.text
         failure = self.exception if self.exception is not None else self.error
@@ -167,10 +166,10 @@ class Response(Generic[T]):
 
 
 def response_of(outcome: TaskOutcome, output: Output[Any] | None = None) -> Response[Any]:
-    """Return the response of a task that this process has worked.
+    """Make the response of a task that ran in this process.
 
     Args:
-        outcome: How it ended.
+        outcome: The outcome.
         output: The declared type of the answer.
     """
     return Response(
@@ -191,12 +190,12 @@ def _object(plain: Any, output: Output[Any] | None) -> Any:
 
 
 def left_response(events: Sequence[Event], why: str, seconds: float) -> Response[Any]:
-    """Return the response of a task that has no end, from its events.
+    """Make the response of a task without an end, from its events.
 
     Args:
-        events: All of them.
-        why: Why it did not go on.
-        seconds: How long it was worked on; its last event may be much older than its end.
+        events: The task's events.
+        why: The reason that the task stopped.
+        seconds: The duration of the work in seconds; the last event may be much older than its end.
     """
     return Response(
         text="",
@@ -213,11 +212,11 @@ def left_response(events: Sequence[Event], why: str, seconds: float) -> Response
 def past_response(
     events: Sequence[Event], end: TaskFinished, output: Output[Any] | None = None
 ) -> Response[Any]:
-    """Return the response of a task that is over, from its events.
+    """Make the response of a finished task, from its events.
 
     Args:
-        events: All of them.
-        end: The last one.
+        events: The task's events.
+        end: The final event.
         output: The declared type of the answer; plain data when omitted.
     """
     error: DelfError | None = None

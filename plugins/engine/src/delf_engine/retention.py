@@ -1,4 +1,4 @@
-"""Old tasks are removed with the files that delf keeps for them."""
+"""Removal of old tasks, with the files that delf keeps for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from delf.protocols.journal import Ages, Pruned
 from delf.protocols.shared_journal import SharedJournal
 
 OUTPUT_PREFIX: Final = "delf-out-"
-"""The beginning of the names of temporary folders that output files are written into."""
+"""The prefix of temporary folders for output files."""
 
 
 async def prune(
@@ -26,10 +26,10 @@ async def prune(
     """Remove old tasks, and output files in delf's own temporary folders.
 
     Args:
-        journal: Where the tasks are.
-        older_than: Only tasks that ended so many seconds ago, optionally by state.
-        keep: How many of the newest stay in any case.
-        dry_run: Only say which.
+        journal: The journal.
+        older_than: The minimum age in seconds since the end, optionally by state.
+        keep: The number of newest tasks to keep in any case.
+        dry_run: Return the tasks without removing them.
     """
     gone = await journal.prune(older_than, keep, dry_run=dry_run)
     await asyncio.to_thread(_remove_outputs, gone.files)
@@ -40,8 +40,8 @@ async def remove(journal: SharedJournal, task_ids: Collection[str]) -> Pruned:
     """Remove tasks that do not run, and output files in delf's own temporary folders.
 
     Args:
-        journal: Where they are.
-        task_ids: Their whole ids.
+        journal: The journal.
+        task_ids: Full ids.
     """
     gone = await journal.remove(task_ids)
     await asyncio.to_thread(_remove_outputs, gone.files)

@@ -40,11 +40,11 @@ from delf_engine.waiting import Permit, Stops, to_its_end
 
 _log = logging.getLogger(__name__)
 _TOOL_THREADS = 64
-"""Plain functions mostly wait for services; more threads would only take memory."""
+"""The number of threads for plain functions, which mostly wait for services."""
 _OWN = 24
-"""File descriptors for the journal, for sandboxes without a task yet, and for a moment's work."""
+"""File descriptors for the journal, prepared sandboxes and short-lived use."""
 _OF_A_TASK = 5
-"""File descriptors of a task: a sandbox and its process, the model's server, files of its tools."""
+"""File descriptors per task: its sandbox and process, the model's connection, files of tools."""
 
 
 class Runtime:
@@ -71,7 +71,7 @@ class Runtime:
         self._stopped = False
         self._leaves_all = False
         self._left: set[str] = set()
-        """The running tasks that are left to be resumed once they are cancelled."""
+        """Running tasks that stay resumable when they are cancelled."""
 
     @property
     def journal(self) -> Journal:
@@ -80,20 +80,20 @@ class Runtime:
 
     @property
     def sandbox(self) -> dict[str, str]:
-        """The name of the sandbox, and its isolation."""
+        """The name and the isolation of the sandbox."""
         sandbox = self.resources.sandbox
         return {"name": sandbox.spec.name, "isolation": sandbox.isolation}
 
     @property
     def counts(self) -> tuple[int, int]:
-        """Count the running tasks, and the tasks that wait for a place."""
+        """The numbers of running tasks, and of tasks waiting for a permit."""
         return len(self._pipelines), len(self._running) - len(self._pipelines)
 
     async def check(self) -> None:
-        """Do everything a task does before asking its model, and check whether the model is usable.
+        """Prepare everything up to the first model request, and check that the model is usable.
 
         Raises:
-            DelfError: If something is missing.
+            DelfError: If a component is missing or unusable.
         """
         await self.resources.check()
 
@@ -105,7 +105,7 @@ class Runtime:
         """Run one task to its end; concurrent calls are allowed.
 
         Raises:
-            AgentStateError: When the runtime was stopped.
+            AgentStateError: If the runtime was stopped.
         """
         if self._stopped:
             raise AgentStateError("the agent was stopped")
@@ -130,7 +130,7 @@ class Runtime:
                     await to_its_end(self._leave(work, request.task_id))
 
     def _noted(self, request: TaskRequest) -> TaskRequest:
-        """Return a new task with the observers' setup data, in its caller's context."""
+        """Return a new task's request with the observers' setup data, in its caller's context."""
         if request.past or request.child is not None:
             return request
         noted: dict[str, Any] = {}
@@ -139,7 +139,7 @@ class Runtime:
         return replace(request, setup={**noted, **request.setup}) if noted else request
 
     async def _leave(self, work: asyncio.Task[TaskOutcome], task_id: str) -> None:
-        """Give a task back once its work is over."""
+        """Release a task's claim after its end."""
         await asyncio.wait({work})
         if _is_over(work):
             self._claims.claimed.discard(task_id)
@@ -186,9 +186,10 @@ class Runtime:
 
     @asynccontextmanager
     async def _room(self, request: TaskRequest) -> AsyncGenerator[None]:
-        """Wait until there are file descriptors for a task; its sandbox's end frees them.
+        """Wait until enough file descriptors are free for a task; hold them until its sandbox ends.
 
-        Unlike a place, the room is kept while a person is asked. A child task shares its parent's.
+        Unlike the permit, the descriptors stay reserved while a person is asked. A child task uses
+        its parent's reservation.
         """
         mine = request.child is None
         if mine:
@@ -203,7 +204,7 @@ class Runtime:
                 self._rooms.release()
 
     async def _never_begun(self, request: TaskRequest) -> None:
-        """End a task of the journal that was cancelled while it waited for a place."""
+        """Record the end of a queued task that was cancelled before it started."""
         if request.past and not is_over(request.past):
             stopped = TaskStoppedError("the task was stopped")
             end = end_of(request.past, stopped, self._stops.by(request.task_id))
@@ -212,7 +213,7 @@ class Runtime:
                 listener(end)
 
     async def enqueue(self, request: TaskRequest) -> TaskRequest:
-        """Journal a task, to be run later, here or elsewhere."""
+        """Journal a task to be run later, here or in another process."""
         if request.queue is not None and not isinstance(self.journal, SharedJournal):
             raise ConfigurationError(
                 f"runners cannot read the journal {self.resources.config.journal!r}",
@@ -228,10 +229,10 @@ class Runtime:
         return replace(request, past=(queued,))
 
     async def run_child(self, request: TaskRequest) -> ChildResult:
-        """Work a child task to its end. Implements :class:`delf_engine.calls.children.RunsTasks`.
+        """Run a child task to its end. Implements :class:`delf_engine.calls.children.RunsTasks`.
 
         Raises:
-            DelfError: When it has no end, and can be resumed.
+            DelfError: If the child has no end and can be resumed.
         """
         end = end_event(request.past)
         hint = None
@@ -261,8 +262,7 @@ class Runtime:
     async def claim(self, task_id: str, *, past_limit: bool = False) -> Sequence[Event]:
         """Claim a task of the journal for this agent, as :meth:`Claims.claim` does.
 
-        A stop waits for the claim: a closed journal would open again for it, and nobody would close
-        that.
+        A stop waits for the claim, which would otherwise reopen the closed journal.
 
         Raises:
             AgentStateError: If the runtime was stopped; the task is then unclaimed.
@@ -283,7 +283,7 @@ class Runtime:
         return events
 
     def _tell_learners(self, request: TaskRequest) -> None:
-        """Let connections learn from a user's task, in the background."""
+        """Let connections learn from a finished task, in the background."""
         if request.child is not None or any(isinstance(e, TaskStarted) for e in request.past):
             return
         agent, redactor = self.resources.agent, self.resources.redactor
@@ -317,25 +317,25 @@ class Runtime:
         return self._leaves_all or request.task_id in self._left
 
     def leave_all(self) -> None:
-        """Leave every running task resumable, as :meth:`leave` does for one."""
+        """Keep all running tasks resumable, as :meth:`leave` does for one."""
         self._leaves_all = True
         for pipeline in self._pipelines.values():
             pipeline.leave()
 
     def leave(self, task_id: str) -> None:
-        """Leave a task resumable when it is cancelled: its end is not recorded."""
+        """Keep a task resumable if it is cancelled, by not recording its end."""
         self._left.add(task_id)
         if (pipeline := self._pipelines.get(task_id)) is not None:
             pipeline.leave()
 
     def _close_later(self, task_id: str, work: Awaitable[None]) -> None:
-        """Close a task's sandbox while its answer is given already."""
+        """Close a task's sandbox in the background, after its answer was returned."""
         closing = self._closing[task_id] = asyncio.ensure_future(work)
         self._background.add(closing)
         closing.add_done_callback(self._background.discard)
 
     async def stop(self, *, leave: bool = False) -> None:
-        """Cancel running tasks (or ``leave`` them resumable) and free everything. Idempotent."""
+        """Cancel running tasks (or ``leave`` them resumable) and release everything. Idempotent."""
         if self._stopped:
             return
         self._stopped = True
@@ -348,19 +348,19 @@ class Runtime:
         await self.free()
 
     async def free(self) -> None:
-        """Free everything, also where a stop was cut off; safe twice."""
+        """Release all resources, also after an interrupted stop. Idempotent."""
         await self.resources.aclose()
         self._threads.close()
 
     async def abandon(self) -> None:
-        """Free resources that outlive the closed event loop."""
+        """Release the resources that outlive a closed event loop."""
         self._stopped = True
         self._threads.close()
         await self.resources.sandbox.backend.aclose()
 
 
 def _most_tasks() -> int:
-    """Count the tasks that the process's file descriptors are enough for."""
+    """Return the number of tasks for which the process has enough file descriptors."""
     left = descriptors_left()
     return sys.maxsize if left is None else max(1, (left - _OWN) // _OF_A_TASK)
 
@@ -371,7 +371,7 @@ def _parent_of(request: TaskRequest) -> str | None:
 
 
 def _is_over(work: asyncio.Task[TaskOutcome]) -> bool:
-    """Return whether a task came to its end and cannot be resumed."""
+    """Return True if a task ended and cannot be resumed."""
     if not work.done() or work.cancelled() or work.exception() is not None:
         return False
     return work.result().is_over

@@ -1,4 +1,4 @@
-"""Runs a task's scripts in its sandbox."""
+"""Execution of a task's scripts in its sandbox."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ _ANY_PYTHON: Final = "Python 3.11 or newer"
 
 _log = logging.getLogger(__name__)
 _SLACK: Final = 1.25
-"""A sandbox enforces limits on output itself; here a script ends a little above."""
+"""The tolerance in bytes above the output limit, which the sandbox itself enforces first."""
 LATE_SECONDS: Final = 10.0
-"""The seconds that the next script waits for calls of the last script to end."""
+"""The seconds that a script waits for calls of the previous script to end."""
 
 
 class SandboxDied(TaskLeftError):  # noqa: N818 - not the task's fault
-    """A sandbox is gone, and its task continues in another, as a resumed task does."""
+    """The sandbox died; the task continues in another one, as after a resume."""
 
     code = TaskLeftError.code
 
@@ -62,9 +62,9 @@ class ScriptRunner:
 
     Args:
         run: The task.
-        gate: The way that every call takes.
-        children: The child tasks of its calls.
-        in_background: Lets something end after the task.
+        gate: The gate for calls.
+        children: The child tasks.
+        in_background: Runs clean-up work after the task.
     """
 
     def __init__(
@@ -89,22 +89,22 @@ class ScriptRunner:
         self._budget = self.sandbox.budget
         self.output = run.output
         self.libraries = run.session_spec.libraries
-        """The packages that scripts may import beside harmless standard modules."""
+        """Packages that scripts may import in addition to harmless standard modules."""
         self.unsupported = run.resources.sandbox.spec.unsupported
-        """The parts of Python that the sandbox lacks."""
+        """The unsupported Python features of the sandbox."""
         self.language = backend.language if isinstance(backend, SupportsLanguage) else _ANY_PYTHON
-        """The Python that scripts run on."""
+        """The Python version of scripts."""
         self.script_start = ScriptStart()
-        """Clock and chance of the script that runs; read by the session."""
+        """The recorded clock and random seed of the running script, read by the session."""
         self._raised: dict[int, Raised] = {}
         self._printed = 0
         self.variables: Mapping[str, str] = {}
-        """The variables that the last script left, with their types."""
+        """The variables after the last script, with their types."""
         self.printed_text: list[str] = []
-        """The prints of the script that runs, or ran last."""
+        """The output of the running or last script."""
 
     def raised_behind(self, outcome: Outcome) -> Raised | None:
-        """Return the answer to the call whose failure failed a script, if any."""
+        """Return the answer to the call whose failure made a script fail, if any."""
         if not isinstance(outcome, Failed) or outcome.call_id is None:
             return None
         return self._raised.get(outcome.call_id)
@@ -116,12 +116,12 @@ class ScriptRunner:
 
     @property
     def may_go_on(self) -> bool:
-        """True if the task's limits leave something for another script."""
+        """True if the task's limits allow another script."""
         return self._budget.exhausted is None
 
     @property
     def calls_left(self) -> int:
-        """The number of calls that scripts of the task can still make."""
+        """The remaining number of calls for scripts of the task."""
         return self._budget.calls_left
 
     # -- scripts ------------------------------------------------------------------------
@@ -129,19 +129,19 @@ class ScriptRunner:
     async def run(
         self, code: str, attempt: int, guard: CallGuard | None = None, *, seen: bool = False
     ) -> Outcome:
-        """Run a script to its end, whatever the outcome.
+        """Run a script to its end; every outcome is returned.
 
         Args:
             code: The script.
-            attempt: Its number in the task.
-            guard: Its strategy's rules for its calls.
-            seen: Whether a person approved it as a whole.
+            attempt: The script's number in the task.
+            guard: The strategy's additional rules for calls.
+            seen: Whether a person approved the whole script.
 
         Raises:
-            SandboxUnavailableError: When no session is available.
-            SandboxDied: When the session is gone, and the task goes on in another.
-            ReplayMismatch: When a resumed task's script is not the recorded one.
-            UnrecordedCallError: When the end of a call could not be recorded.
+            SandboxUnavailableError: If no session can be opened.
+            SandboxDied: If the sandbox died, and the task must continue in another one.
+            ReplayMismatch: If a resumed task's script differs from the recorded one.
+            UnrecordedCallError: If the end of a call could not be recorded.
         """
         async with self._log.step(Step.EXECUTE, attempt):
             started = time.perf_counter()
@@ -175,7 +175,7 @@ class ScriptRunner:
     async def _run_or_recall(
         self, code: str, attempt: int, guard: CallGuard | None, *, seen: bool
     ) -> Outcome:
-        """Run a script, unless its end is recorded and cannot come again."""
+        """Run a script, or return its recorded end if that cannot be repeated."""
         past = self._begin(attempt, guard)
         done = None if past is None else past.finished
         if past is not None and done is not None and done.status in ("crashed", "limit"):
@@ -200,7 +200,7 @@ class ScriptRunner:
         return outcome
 
     def _begin(self, attempt: int, guard: CallGuard | None) -> RecordedScript | None:
-        """Start a script; return its journal in a resumed task."""
+        """Start a script; return its record in a resumed task."""
         self._gate.begin_script(guard)
         self._approvals.begin_script(attempt)
         past = self._replay.begin_script(attempt) if self._replay.recorded else None
@@ -261,7 +261,7 @@ class ScriptRunner:
 
     @awaited_in_own_context
     async def call(self, request: CallRequest) -> CallAnswer:
-        """Return a call of the script takes the gate."""
+        """Pass a call of the script through the gate."""
         self._budget.called()
         try:
             if self._budget.calls_left < 0:
@@ -281,7 +281,7 @@ class ScriptRunner:
             return Raised("ToolError", "the call failed inside delf; see the log")
 
     async def _stop(self, why: Exception | LimitReached) -> NoReturn:
-        """End the script without an answer to its pending call."""
+        """End the script without answering its pending call."""
         self._end(why)
         own = asyncio.current_task()
         if own is not None and own.cancelling():
@@ -307,34 +307,34 @@ class ScriptRunner:
 
     @in_own_context
     def clock_read(self, readings: Sequence[int]) -> None:
-        """Note that the script looked at the clock."""
+        """Record clock reads of the script."""
         self._log.clock_read(readings)
 
     @in_own_context
     def turns_taken(self, turns: Sequence[int]) -> None:
-        """Note that the script got answers."""
+        """Record the event loop turns in which answers arrived."""
         self._log.turns_taken(turns)
 
     @in_own_context
     def abandon(self, call_id: int) -> None:
-        """Note that the script does not wait for a call any more."""
+        """Record that the script stopped waiting for a call."""
         self._gate.abandon(call_id)
 
     @in_own_context
     def wrote_file(self, name: str, data: bytes) -> None:
-        """Note that the script handed a file over."""
+        """Write an output file of the script."""
         self._budget.handed_over(len(data))
         self.output.take(name, data)
 
     @in_own_context
     def wrote_rows(self, name: str, data: bytes) -> None:
-        """Note that the script handed over the rows of a file that is made here."""
+        """Write an output file from rows of the script."""
         self._budget.handed_over(len(data))
         self.output.take(name, data, is_rows=True)
 
 
 def _lost_as_recorded(done: ScriptFinished) -> Crashed | LimitReached:
-    """Return the recorded end of a script that lost its sandbox."""
+    """Return the recorded end of a script whose sandbox died."""
     message = done.error or "the sandbox is gone"
     if done.status == "limit":
         return LimitReached(limit=done.limit or "recorded", message=message, line=done.line)
@@ -347,7 +347,7 @@ def _end_of(outcome: Outcome) -> tuple[ScriptStatus, str]:
 
 
 def describe_outcome(outcome: Outcome) -> tuple[ScriptStatus, str | None]:
-    """Describe the end of a script: its status, and its error for people."""
+    """Return the status of an ended script, and its error for people."""
     match outcome:
         case Done():
             return "done", None

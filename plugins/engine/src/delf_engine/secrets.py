@@ -1,4 +1,4 @@
-"""The secrets in settings, models' configurations, options and environments.
+"""Collection of declared secrets from settings, models, options and environments.
 
 A secret is declared: by its type (``SecretStr``), by its place (a model's key, a password in a
 URL), or by its name, such as a header ``Authorization`` or a variable that ends in ``_TOKEN``.
@@ -23,13 +23,13 @@ from delf.settings import Named, SentAlong, revealed
 from delf_engine.config import LLM_FIELDS, PREFIX, AgentConfig
 
 SHORTEST: Final = 6
-"""The fewest characters of a secret, in every form of it."""
+"""The minimum length of a secret in any of its forms."""
 _SHORTEST_OF_ENVIRON: Final = 8
-"""The fewest characters in variables of other programs, which often hold plain words."""
+"""The minimum length in other programs' variables, which often hold plain words."""
 _LONG: Final = 16
-"""The fewest characters of a line of a key, and of a user name that is a token."""
+"""The minimum length of a line of a key, and of a user name that is a token."""
 _MAX_PARTS: Final = 10_000
-"""The most parts of one collection; a private attribute may be a cache."""
+"""The most items visited in one collection, as a private attribute may be a large cache."""
 _SECRET_TYPES: Final = (SecretStr, SecretBytes, Secret)
 
 _NAMES: Final = (
@@ -41,7 +41,7 @@ _NAME: Final = re.compile(f"{_NAMES}$", re.IGNORECASE)
 _PAIR: Final = re.compile(r"([\w\-]+)\s*=\s*([^&;#\s'\"]+)")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*://[^\s\"'<>]+")
 _LOGIN: Final = re.compile(r"(?:://|,)([^:/@\s,]*):([^@\s]+)@")
-"""A user and password, as SQLAlchemy reads them, with any ``/``; several hosts have one each."""
+"""Matches user and password in a URL as SQLAlchemy does, also with ``/`` and several hosts."""
 _SCHEME: Final = re.compile(
     r"(?:api-?key|basic|bearer|digest|dpop|key|oauth|token) +", re.IGNORECASE
 )
@@ -57,11 +57,11 @@ _PLAIN_HEADERS: Final = re.compile(
 _PLACEHOLDERS: Final = frozenset(
     ["changeme", "example", "password", "postgres", "postgresql", "secret", "testing", "123456"]
 )
-"""Words of manuals in place of a secret; without them texts would only be unreadable."""
+"""Placeholder words from manuals, which are not redacted because they are ordinary words."""
 
 
 def long_enough(secrets: Iterable[str]) -> set[str]:
-    """Return the texts among these that are long enough and no placeholder.
+    """Return the secrets that are long enough and not placeholders.
 
     Args:
         secrets: Declared secrets.
@@ -76,13 +76,13 @@ def secrets_of_agent(
     environ: Mapping[str, str],
     keys: Collection[str] = (),
 ) -> Iterator[str]:
-    """Yield every secret that an agent was given, except its project's.
+    """Yield all secrets given to an agent, except those of its project.
 
     Args:
         config: Its configuration.
         connections: Its tools.
-        environ: The environment that it reads.
-        keys: Variables with keys, as plugins of models declare them.
+        environ: The environment of the agent.
+        keys: Names of variables with keys, as model plugins declare them.
     """
     if config is not None:
         for name in LLM_FIELDS:
@@ -97,7 +97,7 @@ def secrets_of_agent(
 
 
 def secrets_of_model(config: LLMConfig) -> Iterator[str]:
-    """Yield the secrets in a model's configuration: its key, its headers, secrets in its URL."""
+    """Yield the secrets of a model's configuration: key, headers and URL."""
     if config.api_key:
         yield config.api_key
     yield from secrets_in(config.base_url or "")
@@ -125,9 +125,9 @@ def secrets_of_settings(settings: Any) -> Iterator[str]:
 
 
 def without_secrets(settings: Any) -> Any:
-    """Return a connection's settings as plain data that identifies a set-up.
+    """Return a connection's settings without secrets, as plain data that identifies a set-up.
 
-    Of a secret URL only host and path are included.
+    A secret URL is reduced to host and path.
     """
     if settings is None or isinstance(settings, (str, int, float)):
         return settings
@@ -154,7 +154,7 @@ def without_secrets(settings: Any) -> Any:
 
 
 def _place_in(text: str) -> str:
-    """Return the host and path of an address; nothing of another text."""
+    """Return the host and path of a URL; an empty text for other texts."""
     try:
         parts = urlsplit(text)
         return f"{parts.scheme}://{parts.hostname}:{parts.port}{parts.path}" if parts.netloc else ""
@@ -163,17 +163,17 @@ def _place_in(text: str) -> str:
 
 
 def _is_url(value: object) -> bool:
-    """Return whether a value is one of pydantic's URLs, without importing their module."""
+    """Return True for a pydantic URL, without importing its module."""
     return type(value).__module__ == "pydantic.networks"
 
 
 def _within(value: Any, seen: dict[int, Any], *, declared: bool) -> Iterator[str]:
-    """Yield the secrets in a value of settings of any type.
+    """Yield the secrets in a value of any type.
 
     Args:
         value: The value.
-        seen: Values that were looked at, as a private attribute may lead back to its owner.
-        declared: Whether each text in it is a secret.
+        seen: Visited objects by id, because attributes may form cycles.
+        declared: Whether every text in the value is a secret.
     """
     if isinstance(value, (bytes, bytearray)):
         value = value.decode("utf-8", "replace")
@@ -220,7 +220,7 @@ def secrets_of_environ(environ: Mapping[str, str], keys: Collection[str] = ()) -
 
     Args:
         environ: The environment.
-        keys: Variables with secrets, whatever their names say.
+        keys: Names of further variables with secrets.
     """
     for name, value in environ.items():
         shortest = SHORTEST if name.upper().startswith(PREFIX) else _SHORTEST_OF_ENVIRON
@@ -234,7 +234,7 @@ def secrets_of_options(options: Mapping[str, Any]) -> Iterator[str]:
     """Yield the secrets of a table of ``delf.toml``, by their names and in URLs.
 
     Args:
-        options: The values by name; tables and lists in it are looked at, too.
+        options: The options, including nested tables and lists.
     """
     for name, value in options.items():
         if isinstance(value, Mapping):
@@ -254,7 +254,7 @@ def _of_named(name: str, value: str) -> Iterator[str]:
 
 
 def _is_path(text: str) -> bool:
-    """Return whether a text is where a secret is, as ``credentials = "keys/client.json"``."""
+    """Return True if a text is the path of a secret, as in ``credentials = "keys/client.json"``."""
     if _FILE.fullmatch(text):
         return True
     # Not pathlib: it raises for a name that is too long, and for the home of nobody.
@@ -262,7 +262,7 @@ def _is_path(text: str) -> bool:
 
 
 def _declared(text: str) -> Iterator[str]:
-    """Yield a secret, and its parts that appear alone: a URL's password, a key's lines."""
+    """Yield a secret and its parts that may appear alone: a URL's password, a key's lines."""
     yield text
     yield from secrets_in(text)
     lines = text.strip().splitlines()
@@ -277,10 +277,10 @@ def _declared(text: str) -> Iterator[str]:
 
 
 def secrets_in(text: str) -> Iterator[str]:
-    """Yield the secrets within URLs and connection strings: passwords, and values by their names.
+    """Yield the secrets in URLs and connection strings: passwords and secret parameters.
 
     Args:
-        text: A text with such a thing; any other holds none.
+        text: The text.
     """
     for name, value in _PAIR.findall(text) if "=" in text else ():
         if _NAME.search(name):
@@ -304,7 +304,7 @@ def _of_login(url: str) -> Iterator[str]:
 
 
 def _spelt(text: str) -> Iterator[str]:
-    """Yield a text of a URL, both raw and decoded."""
+    """Yield a part of a URL in raw and decoded form."""
     yield text
     yield unquote(text)
     yield unquote_plus(text)

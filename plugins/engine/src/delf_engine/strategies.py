@@ -1,4 +1,4 @@
-"""The strategy's part in the configuration of its agents."""
+"""Defaults of a strategy for the configuration of its agents."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def with_strategy(config: AgentConfig, host: PluginHost | None) -> AgentConfig:
     """Return a configuration with the defaults of its strategy.
 
     Args:
-        config: The configuration, unchanged for the default strategy or an unknown one, which is
-            reported when the agent starts.
-        host: Plugins; those installed when omitted.
+        config: The configuration; returned unchanged for the default strategy and for an unknown
+            one, which is reported when the agent starts.
+        host: The plugins; all installed ones when omitted.
     """
     if config.strategy == _USUAL:
         return config

@@ -1,4 +1,4 @@
-"""The only place where synchronous code waits for asynchronous code; owns the agent's loop."""
+"""The bridge from sync to async code, and the owner of the agent's event loop."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 U = TypeVar("U")
 Work = Callable[["Runtime"], Coroutine[Any, Any, T]]
-"""Work with the started runtime."""
+"""An async function of the started runtime."""
 
 
 class LoopThread:
@@ -46,7 +46,7 @@ class LoopThread:
             self.loop.close()
 
     def stop(self) -> None:
-        """End the loop and the thread. Safe to call twice."""
+        """Stop the loop and its thread. Idempotent."""
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.loop.stop)
         if threading.current_thread() is not self._thread:
@@ -77,7 +77,7 @@ def call(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> 
 
 
 async def call_async(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-    """Await a coroutine that has to run on a certain loop, here or in another thread."""
+    """Await a coroutine on a given loop, in this thread or another."""
     if asyncio.get_running_loop() is loop:
         return await coroutine
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, loop))
@@ -92,7 +92,7 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 async def _end_tasks() -> None:
-    """Cancel tasks of libraries on a loop that is about to be closed."""
+    """Cancel leftover tasks of libraries on a loop that is about to close."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
@@ -101,7 +101,7 @@ async def _end_tasks() -> None:
 
 
 def _wait_for_clean_up(loop: asyncio.AbstractEventLoop, seconds: float = 5.0) -> None:
-    """Let cancelled tasks of a loop end."""
+    """Wait for cancelled tasks of a loop to finish."""
 
     async def others() -> None:
         own = asyncio.current_task()
@@ -113,15 +113,15 @@ def _wait_for_clean_up(loop: asyncio.AbstractEventLoop, seconds: float = 5.0) ->
 
 
 class RuntimeHome:
-    """Starts the runtime on first use, and brings every caller to its loop.
+    """Starts the runtime on first use, and runs work from any caller on its loop.
 
     The loop is that of the first ``await``, or one in a thread of its own for synchronous code. The
     runtime is stopped when that loop ends; the next caller's loop replaces it. A forked process
     begins without a loop.
 
     Args:
-        make: Makes a started runtime.
-        name: The name of a thread that is started.
+        make: Creates a started runtime.
+        name: The name of the loop's thread.
     """
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, Runtime]], name: str) -> None:
@@ -146,7 +146,7 @@ class RuntimeHome:
 
     @property
     def state(self) -> str:
-        """``new``, ``starting``, ``running`` or ``stopped``; from any thread."""
+        """The state ``new``, ``starting``, ``running`` or ``stopped``; thread-safe."""
         if self.runtime is not None:
             return "running"
         if self._runtime is not None and not self._runtime.done():
@@ -160,15 +160,15 @@ class RuntimeHome:
             return self._loop is not None and not self._loop.is_closed()
 
     def start(self) -> None:
-        """Have the runtime started, from synchronous code."""
+        """Start the runtime from sync code, if not started yet."""
         self.call(_nothing)
 
     async def astart(self) -> None:
-        """Have the runtime started."""
+        """Start the runtime, if not started yet."""
         await self.call_async(_nothing)
 
     def call(self, work: Work[T]) -> T:
-        """Run work and wait for it, from synchronous code.
+        """Run work and wait for it, from sync code.
 
         Errors of delf are raised without the frames of the event loop.
 
@@ -182,7 +182,7 @@ class RuntimeHome:
 
     @property
     def is_here(self) -> bool:
-        """True if the caller runs on the runtime's present or future loop."""
+        """True if the caller runs on the runtime's loop, or the loop that it would start on."""
         running = running_loop()
         return running is not None and (not self.bound or running is self._loop)
 
@@ -203,9 +203,9 @@ class RuntimeHome:
     def post_after(
         self, first: Work[U], then: Callable[[Runtime, U], Coroutine[Any, Any, T]]
     ) -> Future[T]:
-        """Do something quick with the journal now, and let something else be done with its result.
+        """Run quick journal work now, and schedule further work with its result.
 
-        Where the caller is on the loop on which the runtime has yet to start, both are done later.
+        If the caller is on the loop on which the runtime will start, both run later.
         """
         if self.is_here and self.runtime is None:
 
@@ -221,12 +221,12 @@ class RuntimeHome:
         return await call_async(self._do(work), self._bind(current=True))
 
     def post(self, work: Work[T]) -> Future[T]:
-        """Let something be done, from any thread."""
+        """Schedule work from any thread; return its future."""
         loop = self._bind(current=running_loop() is not None)
         return asyncio.run_coroutine_threadsafe(self._do_alone(work), loop)
 
     def stop(self) -> None:
-        """Stop the runtime, from synchronous code. Safe to call twice."""
+        """Stop the runtime from sync code. Idempotent."""
         loop, thread = self._unbind()
         if loop is None:
             return
@@ -242,10 +242,10 @@ class RuntimeHome:
             thread.stop()
 
     async def astop(self, *, leave: bool = False) -> None:
-        """Stop the runtime. Safe to call twice.
+        """Stop the runtime. Idempotent.
 
         Args:
-            leave: Leave its tasks resumable.
+            leave: Keep running tasks resumable.
         """
         loop, thread = self._unbind()
         if loop is not None and not loop.is_closed():
@@ -254,7 +254,7 @@ class RuntimeHome:
             thread.stop()
 
     async def _do_alone(self, work: Work[T]) -> T:
-        """Run work whose caller may be gone, consuming its error."""
+        """Run work whose caller may be gone, and retrieve its error for asyncio."""
         task = asyncio.current_task()
         if task is not None:
             task.add_done_callback(_look_at)
@@ -284,7 +284,7 @@ class RuntimeHome:
             return self._loop
 
     def _leave_to_parent(self) -> None:
-        """Drop the runtime in a forked process, which lacks the parent's threads."""
+        """Drop the runtime in a forked process, which does not have the parent's threads."""
         self._pid = os.getpid()
         self._lock = threading.RLock()
         self._loop = self._thread = self._runtime = None
@@ -333,7 +333,7 @@ class RuntimeHome:
         self._stopping.discard(starting)
 
     def _abandon_runtime(self) -> None:
-        """Free the rest of a runtime whose loop was closed."""
+        """Release the resources of a runtime whose loop was closed."""
         runtime, self._runtime = self.runtime, None
         if runtime is None:
             return
@@ -345,7 +345,7 @@ class RuntimeHome:
 
 
 async def _at_end_of_loop(stop: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:
-    """Have something done before the running loop is closed, which ends its generators first."""
+    """Call ``stop`` before the running loop closes, by way of its async generators."""
     try:
         yield
     finally:
@@ -358,4 +358,4 @@ def _look_at(done: asyncio.Task[Any]) -> None:
 
 
 async def _nothing(_: Runtime) -> None:
-    """Do nothing, where only the start is wanted."""
+    """No-op work, to only start the runtime."""

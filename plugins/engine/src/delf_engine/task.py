@@ -1,4 +1,4 @@
-"""A task as data: the request, its context and its outcome."""
+"""A task as data: request, context and outcome."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # an agent is made without what tasks need
     from delf_engine.waiting import TaskClock
 
 MODEL: Final = "own_llm"
-"""The key of a task's setup that names its own model."""
+"""The key in a task's setup for its own model."""
 VARIABLES: Final = "variables"
 """The key of a task's setup with the data that its scripts find as variables."""
 TRUST: Final = "trust"
@@ -35,15 +35,15 @@ TRUST: Final = "trust"
 
 
 def new_task_id() -> str:
-    """Return a name for a task that no other task has."""
+    """Generate a unique task id."""
     return f"task_{secrets.token_hex(8)}"
 
 
 def check_task(task: object) -> None:
-    """Raise for an invalid task, before a model is asked.
+    """Raise for a task that is empty or not a text.
 
     Raises:
-        ConfigurationError: When it is empty, or no text.
+        ConfigurationError: If the task is empty or not a text.
     """
     if not isinstance(task, str) or not task.strip():
         given = "empty" if isinstance(task, str) else f"{type(task).__name__}, not text"
@@ -55,15 +55,15 @@ class ChildOptions:
     """The options that only a child task has.
 
     Args:
-        parent: The task whose call started it.
-        depth: How many tasks are above it.
+        parent: The parent task.
+        depth: The number of tasks above it.
         config: Its configuration.
         clock: The parent's time.
         tools: Its connections; the agent's when None.
         worker: The name of its worker.
-        ledger: Holds its budget; that of the agent when None.
-        check: Returns the fault of an answer.
-        trust: The author of its task's words: the user's own if the parent had read no others.
+        ledger: The ledger with its budget; the agent's when None.
+        check: Returns the fault of an answer, if any.
+        trust: The author of the task's words: ``own`` if the parent had read no others' words.
     """
 
     parent: str
@@ -79,32 +79,32 @@ class ChildOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskRequest:
-    """An order in plain words, with its listeners.
+    """A submitted task with its options and listeners.
 
     Args:
         task: The task, in plain words.
-        timeout: Seconds from the moment it begins to run.
-        task_id: Its name.
+        timeout: Seconds from the start of execution.
+        task_id: The task's id.
         conversation: The conversation to continue.
-        listeners: See the events after they were journalled.
-        child_listeners: See the events of its child tasks, and of theirs.
-        on_delta: Sees pieces of the model's answers.
-        stream: Take answers in pieces; the configuration decides when None.
+        listeners: Called with each event once it is journalled.
+        child_listeners: Called with events of child tasks at any depth.
+        on_delta: Called with pieces of the model's answers.
+        stream: Whether to stream answers; the configuration's setting when None.
         interactive: Whether the caller waits for the task, so that a terminal may ask.
-        wait_approvals: Whether its requests for approval wait while nobody can be asked, as those
-            of a background task do.
-        bounded: Whether ``timeout`` counts all waiting, that for a person, too.
+        wait_approvals: Whether approval requests wait while nobody can be asked, as in background
+            tasks.
+        bounded: Whether ``timeout`` includes time spent waiting for a person.
         setup: The data the caller needs to set up the same agent again; kept in the journal.
-        queue: Where it waits for a runner, if it is not worked on here.
+        queue: The queue for runners, if the task does not run here.
         key: The owner, if not the local user.
         priority: The order among waiting tasks; the lowest comes first.
-        not_before: The Unix time from which on it may begin.
-        retries: How often it is tried again where a service was away.
-        retry_after: Seconds until the first of these.
+        not_before: The Unix time before which the task does not start.
+        retries: The maximum number of retries after an outage.
+        retry_after: Seconds until the first retry.
         past: The journal of the task, when it is resumed.
-        settle: What to do about calls of it that were begun and have no recorded end.
-        child: What it has of its own, if it is the child of another task.
-        ledger: Holds the budget of whoever asks; that of the agent alone when None.
+        settle: The decision about interrupted calls.
+        child: The options of a child task.
+        ledger: The ledger with the owner's budget; only the agent's when None.
         files: Its input files; the agent's when None.
         output: The declared type of its answer, if not text.
     """
@@ -136,12 +136,12 @@ class TaskRequest:
 
     @property
     def strategy(self) -> str | None:
-        """The strategy, if it differs from the agent's; kept with its setup."""
+        """The name of the strategy, if it differs from the agent's; stored in the task's setup."""
         return self.setup.get("strategy")
 
     @property
     def model(self) -> str | None:
-        """The name of the model, if it differs from the agent's; kept with its setup."""
+        """The name of the model, if it differs from the agent's; stored in the task's setup."""
         return self.setup.get(MODEL)
 
     @property
@@ -174,14 +174,14 @@ class TaskContext:
     """The context of a task for the model.
 
     Args:
-        facts: Recalled from memory.
-        history: The conversation so far, or its end.
+        facts: Facts from memory.
+        history: The latest messages of the conversation.
         summary: A summary of earlier messages.
-        summary_trust: ``own`` if everything is the user's own that the summary covers.
+        summary_trust: ``own`` if the summary covers only the user's own words.
         variables: Variables from earlier in the conversation, with their types.
         given: Variables that came with the task, with their types and their values' beginnings.
         live: Facts by connection, such as database schemas.
-        files: A line about each input file: its content, and where scripts find it.
+        files: A line about each input file: its content, and its path for scripts.
         limits: The task's limits, in words; empty without limits.
     """
 
@@ -196,7 +196,7 @@ class TaskContext:
     limits: str = ""
 
     def known(self) -> tuple[Message, ...]:
-        """Return the recalled messages, for the model's instructions."""
+        """Return the recalled facts as a system message; empty without facts."""
         if not self.facts:
             return ()
         return (system("Known facts:\n" + "\n".join(f"- {fact}" for fact in self.facts)),)
@@ -213,8 +213,8 @@ class TaskContext:
         Args:
             task: The task in words.
             output: The declared type of its answer.
-            now: The Unix time; it stands here, so that what comes before stays the same.
-            zone: Of the clock that shows it; the machine's when None.
+            now: The Unix time; part of this message so that the preceding ones stay cacheable.
+            zone: The time zone for display; the machine's when None.
         """
         parts: list[str] = []
         if self.summary:
@@ -245,7 +245,7 @@ class TaskContext:
 
 
 def moment(now: float, zone: Zone) -> str:
-    """Format a time as the user sees it: ``Wed 2026-11-25 20:14 +0100 (Europe/Madrid)``."""
+    """Format a time for display: ``Wed 2026-11-25 20:14 +0100 (Europe/Madrid)``."""
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
@@ -262,12 +262,12 @@ class TaskOutcome:
 
     Args:
         text: The answer.
-        error: Why there is none.
-        duration_ms: From acceptance to the end.
-        events: All that happened, in order.
+        error: The error, if the task failed.
+        duration_ms: Milliseconds from acceptance to the end.
+        events: The events in order.
         files: The output files: absolute paths by name.
         postponed: True if it is retried later.
-        value: The answer as plain data, where the task wanted data.
+        value: The answer as plain data, if an output type was declared.
     """
 
     text: str
@@ -280,5 +280,5 @@ class TaskOutcome:
 
     @property
     def is_over(self) -> bool:
-        """True if the task came to its end; otherwise it can be resumed."""
+        """True if the task ended; otherwise it can be resumed."""
         return not self.postponed and not isinstance(self.error, TaskLeftError)

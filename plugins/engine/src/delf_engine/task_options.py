@@ -1,4 +1,4 @@
-"""The options of one task as keywords, and the request that they make."""
+"""Options of one task as keywords, and the request made from them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class OfTask(TypedDict, total=False):
     """The options of one task.
 
     Args:
-        files: The task's input files, where the agent's do not hold.
-        conversation_id: Of the agent's chat; its present conversation when omitted.
-        strategy: The name of another strategy than that of the agent's other tasks.
-        llm: The name of another main model.
+        files: Input files in place of the agent's.
+        conversation_id: A conversation of the agent's chat; the current one when omitted.
+        strategy: The name of a strategy in place of the agent's.
+        llm: The name of a main model in place of the agent's.
         variables: Plain data by name, which scripts find as variables. Others may have written
             the data: only the task's words are instructions.
         trust: The author of the task's words; ``outside`` if others wrote some of them.
@@ -48,10 +48,11 @@ class Watching(OfTask, total=False):
     """The options of one task, and its listeners.
 
     Args:
-        listeners: Called with each event after it was journalled.
-        child_listeners: The same for events of child tasks, and of theirs.
+        listeners: Called with each event once it is journalled.
+        child_listeners: Called with events of child tasks at any depth.
         on_delta: Called with pieces of the model's answers, with ``stream=True``.
-        setup: Plain data without secrets that the journal keeps for whoever resumes the task.
+        setup: Plain data without secrets, stored in the journal for the process that resumes the
+            task.
     """
 
     listeners: Sequence[Listener]
@@ -61,16 +62,16 @@ class Watching(OfTask, total=False):
 
 
 class HandingIn(TypedDict, total=False):
-    """Options with which a task is left to a runner: ``agent.submit(task, queue="reports")``.
+    """Options for handing a task to a runner: ``agent.submit(task, queue="reports")``.
 
     Args:
-        queue: Where a runner takes it from (``delf runner``).
+        queue: The queue from which a runner (``delf runner``) takes the task.
         key: The owner, as ``customer-7``: a queue has limits for each key.
         priority: The order in the queue; the lowest comes first, and 0 is the default.
-        delay: Seconds until a runner may take it.
-        retries: How often it is tried again where a service was away; the queue's when omitted.
-        retry_after: Seconds until the first of these; each later one waits twice as long.
-        setup: The data a runner needs to set up the same agent; the project's when omitted.
+        delay: Seconds before which no runner takes the task.
+        retries: The maximum number of retries after an outage; the queue's when omitted.
+        retry_after: Seconds until the first retry; the pause doubles each time.
+        setup: Data for a runner to set up the same agent; the project's when omitted.
     """
 
     queue: Required[str]
@@ -88,14 +89,14 @@ ASUBMIT: Final = (*RUN, "listeners", "setup", "task_id", "key", "ledger")
 _GOING_ON: Final = ("settle", "budget_usd", "go_on", "retries", "retry_after", "ledger")
 ARESUME: Final = (*_GOING_ON, "listeners", "on_delta")
 SUBMIT: Final = (*RUN, *HandingIn.__annotations__)
-"""The keywords of methods that pass them on, for the message about an unknown keyword."""
+"""Keywords of the methods that pass options on, for errors about unknown keywords."""
 
 
 def handed_in(request: TaskRequest, how: HandingIn) -> TaskRequest:
-    """Return a request in the form for runners.
+    """Return a request prepared for a queue.
 
     Raises:
-        ConfigurationError: When no queue is named.
+        ConfigurationError: If no queue is named.
     """
     if "queue" not in how:
         names = ", ".join(how)
@@ -121,11 +122,11 @@ def handed_in(request: TaskRequest, how: HandingIn) -> TaskRequest:
 
 
 class TaskRequests:
-    """Makes the requests of an agent's tasks.
+    """Builds the requests of an agent's tasks.
 
     Args:
         config: Returns the agent's configuration.
-        chat: The chat that tasks continue, if there is one; it may change between tasks.
+        chat: The chat that tasks continue, if any; may change between tasks.
         output: The declared type of their answers, if not text.
     """
 
@@ -158,10 +159,10 @@ class TaskRequests:
         key: str | None = None,
         ledger: Ledger | None = None,
     ) -> TaskRequest:
-        """Make the request of a new task from its options.
+        """Build the request of a new task from its options.
 
         Raises:
-            ConfigurationError: When it is no task, there is no conversation to continue, or a
+            ConfigurationError: If the task is invalid, there is no conversation to continue, or a
                 variable cannot be given to scripts.
         """
         check_task(task)
@@ -201,7 +202,7 @@ class TaskRequests:
     def resumed(
         self, task_id: str, past: Sequence[Event], timeout: float | None, **seen: Any
     ) -> TaskRequest:
-        """Return the request of a task that is resumed, with the choices that its journal holds.
+        """Build the request of a resumed task, with the choices recorded in its journal.
 
         Args:
             task_id: The task.
@@ -226,7 +227,7 @@ class TaskRequests:
         )
 
     def _output_with(self, schema: Mapping[str, Any] | None) -> Output[Any] | None:
-        """Read from its journal the type of answer that a task has to give."""
+        """Return the declared answer type recorded in a task's journal."""
         if schema is None or (self._output is not None and self._output.schema == schema):
             return None if schema is None else self._output
         return _output_of(schema)

@@ -1,4 +1,4 @@
-"""``TaskRun``: everything of one task while it runs."""
+"""``TaskRun``: the state of a running task."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ _log = logging.getLogger(__name__)
 _MOST_SEARCHED: Final = 20
 """The most input files whose texts are searched for values."""
 _MOST_OF_A_FILE: Final = 1_000_000
-"""Bytes of each that are read."""
+"""The most bytes read of each file."""
 _MOST_RESTARTS: Final = 5
-"""The number of times that a script runs again after its sandbox died."""
+"""The most times that a script is repeated after its sandbox died."""
 
 
 class Restarts:
-    """Counts the sandboxes of a task that died: a script may be the reason itself."""
+    """Limits the number of sandbox deaths per task, because a script may be the cause."""
 
     def __init__(self) -> None:
         self._left = _MOST_RESTARTS
@@ -62,7 +62,7 @@ class Restarts:
         """True if the task has lost a sandbox."""
 
     def take(self, calls: int) -> bool:
-        """Return whether a script may run again after another death of its sandbox.
+        """Return True if a script may be repeated after another death of its sandbox.
 
         Args:
             calls: The number of calls that the task has made.
@@ -74,7 +74,7 @@ class Restarts:
         return self._left >= 0
 
     def renew(self) -> None:
-        """Reset the count, because a script came to its end."""
+        """Reset the count after a script ended normally."""
         self._left = _MOST_RESTARTS
 
 
@@ -84,10 +84,10 @@ class TaskRun:
     Args:
         resources: The agent's resources.
         request: The request.
-        permit: Its place among the tasks that run.
+        permit: The task's permit to run.
         tools: Its tools.
         inputs: Its input files.
-        before: The same task in a sandbox that died: its remaining time continues.
+        before: The run in the sandbox that died, whose remaining time continues.
     """
 
     def __init__(
@@ -117,9 +117,9 @@ class TaskRun:
         self.replay = Replay(request.past)
         self.replay.before = None if before is None else before.replay.before
         self.seed = self.replay.seed or secrets.token_hex(16)
-        """The source of chance for scripts."""
+        """The seed for random numbers of scripts."""
         self.zone = self.replay.zone or local_zone()
-        """The time zone in which the task began."""
+        """The time zone at the start of the task."""
         if before is None:
             listeners = [*resources.observers.feeds, *request.listeners]
             self.log = TaskLog(
@@ -140,9 +140,9 @@ class TaskRun:
             keep_prompts=self.config.keep_prompts,
         )
         self.tools = tools.tools
-        """The callable actions, and the shown ones."""
+        """The callable and the shown actions."""
         self.variables = KeptVariables(values={})
-        """The variables of the conversation's last task, which scripts find."""
+        """The variables of the conversation's previous task, available to scripts."""
         self.context = TaskContext(
             files=[file.line for file in inputs],
             given={name: shown(value) for name, value in request.variables.items()},
@@ -161,10 +161,10 @@ class TaskRun:
 
     @classmethod
     async def begin(cls, resources: Resources, request: TaskRequest, permit: Permit) -> Self:
-        """Create a task with the agent's tools and files, or with its own.
+        """Create the run of a task with the agent's tools and files, or its own.
 
         Raises:
-            DelfError: When they are not available.
+            DelfError: If these are not available.
         """
         child = request.child
         own = None if child is None else child.tools
@@ -180,19 +180,19 @@ class TaskRun:
         return cls(resources, request, permit, await resources.tools_with(own, inputs), inputs)
 
     def again(self) -> TaskRun:
-        """Return the same task, resumed from its journal at once after its sandbox died."""
+        """Return a run that resumes the task from its journal, after its sandbox died."""
         request = replace(self.request, past=tuple(self.log.events))
         parts = self.resources, request, self.permit, self.agent_tools, self.inputs
         return TaskRun(*parts, before=self)
 
     @staticmethod
     def ledger_of(resources: Resources, request: TaskRequest) -> Ledger:
-        """Choose the ledger of a task: the agent's, or one with a budget of its own."""
+        """Choose the ledger of a task: the agent's, or one with its own budget."""
         own = request.ledger if request.child is None else request.child.ledger
         return resources.agent.ledger if own is None else own
 
     def chosen_llm(self, chosen: str | LLMConfig) -> LLMConfig:
-        """Return a model that a worker or a connection names, as the configuration has it."""
+        """Return the configuration of a model that a worker or connection names."""
         return self.config.chosen_llm(chosen, self.resources.agent.context.host.providers)
 
     def tool_choice(self) -> ToolChoice:
@@ -209,20 +209,20 @@ class TaskRun:
 
     @property
     def session_spec(self) -> SessionSpec:
-        """Describe its sandbox."""
+        """The session spec for the task's sandbox."""
         return replace(self.resources.session_spec(self.agent_tools, self.inputs), zone=self.zone)
 
     async def ask(self, purpose: Purpose, question: str, llm: LLMConfig | None = None) -> str:
-        """Ask a model one question, by default the light model; the cost is the task's.
+        """Ask a model one question at the task's cost; the light model by default.
 
         Raises:
-            DelfError: When the budget does not allow it, or the model failed for good.
+            DelfError: If the budget is exceeded, or the call failed after retries.
         """
         request = ModelRequest(messages=(user(question),), purpose=purpose)
         return (await self.models.ask_whole(llm or self.config.quick_llm, request)).text
 
     async def warn(self, message: str) -> None:
-        """Record a warning, which people see."""
+        """Record a warning for people."""
         await self.log.record(Warned, message=message)
 
     @asynccontextmanager
@@ -241,7 +241,7 @@ class TaskRun:
             await self.warn(f"{what}: an unexpected {type(error).__name__}")
 
     async def _outline(self, followed: str) -> None:
-        """Ask the main model for the task's outline of calls; the answer is an event.
+        """Ask the main model for an outline of the calls that the task asks for.
 
         Args:
             followed: The text that the user's words order to follow; empty for the words alone.
@@ -331,7 +331,7 @@ def _author_of(connection: object, what: str, undeclared: Trust = "outside") -> 
 
 
 def _bare(tool: ToolDescription) -> ToolDescription:
-    """Return a tool without the words that describe it."""
+    """Return a tool without its descriptions."""
     parameters = tuple(replace(parameter, doc="") for parameter in tool.parameters)
     return replace(
         tool, summary="", about="", returns_doc="", parameters=parameters, full_types=None
@@ -339,7 +339,7 @@ def _bare(tool: ToolDescription) -> ToolDescription:
 
 
 def _beginning_of(path: str) -> str:
-    """Return the beginning of a text file; empty for other and missing files."""
+    """Return the beginning of a text file; empty for binary and missing files."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(_MOST_OF_A_FILE)

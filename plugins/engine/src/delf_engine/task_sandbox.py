@@ -19,15 +19,15 @@ from delf_engine.toolset import Toolset
 _SPARE_CALLS: Final = 1_000
 _log = logging.getLogger(__name__)
 PAUSES: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
-"""Seconds between attempts to have another sandbox, where none is available for the moment."""
+"""Pauses in seconds between attempts to open another session."""
 
 
 class TaskSandbox:
-    """Opens and closes the sandbox sessions of one task, one after another.
+    """Opens and closes the sandbox sessions of one task, one at a time.
 
     Args:
         run: The task.
-        in_background: Lets something end after the task.
+        in_background: Runs clean-up work after the task.
     """
 
     def __init__(self, run: TaskRun, in_background: Callable[[Awaitable[None]], None]) -> None:
@@ -48,11 +48,11 @@ class TaskSandbox:
         return self._spec.limits
 
     def use(self, tools: Toolset) -> None:
-        """Let scripts find other tools, from the next session on."""
+        """Replace the callable tools, from the next session on."""
         self._spec = replace(self._spec, tools=tools.names_for_sandbox())
 
     def open(self) -> asyncio.Task[SandboxSession]:
-        """Begin to open a session in the background; idempotent until it is closed."""
+        """Start opening a session in the background; idempotent until it is closed."""
         if self._opening is None:
             # The task ends a script at the limit, once its calls in flight have ended. The sandbox
             # itself ends one that takes no notice.
@@ -64,7 +64,7 @@ class TaskSandbox:
 
     @property
     def alive(self) -> bool:
-        """True if variables of earlier scripts are still there."""
+        """True if variables of earlier scripts still exist."""
         opening = self._opening
         if opening is None or not opening.done() or opening.cancelled():
             return False
@@ -74,9 +74,9 @@ class TaskSandbox:
     def holds_unseen(self) -> bool:
         """True if the open session ran a script that no person approved as a whole.
 
-        Such a script may have left anything behind: another ``print``, an object whose
-        ``__format__`` makes calls, a patched module, a thread. A later script that is shown to a
-        person might then differ from its text.
+        Such a script may have replaced ``print``, patched a module, started a thread, or left an
+        object whose ``__format__`` makes calls. A later script may then do something else than the
+        text that a person approves.
         """
         return self._ran_unseen and self.alive
 
@@ -85,7 +85,7 @@ class TaskSandbox:
         self._ran_unseen = True
 
     async def close(self) -> None:
-        """Kill the sandbox and everything in it, and wait until it is gone."""
+        """Kill the sandbox with all its processes, and wait until it is gone."""
         opening, self._opening = self._opening, None
         if opening is not None:
             await self._close(opening)
@@ -97,10 +97,10 @@ class TaskSandbox:
             self._in_background(self._close(opening))
 
     async def end(self, seconds: float) -> None:
-        """Kill the sandbox; wait for a limited time until it is gone.
+        """Kill the sandbox, waiting for a limited time.
 
         Args:
-            seconds: The longest wait: the remover may be unresponsive.
+            seconds: The longest wait, because the sandbox's server may hang.
         """
         opening, self._opening = self._opening, None
         if opening is not None:
@@ -121,7 +121,7 @@ class TaskSandbox:
             self._log.redactor.log_failure(_log, message, error)
 
     async def session(self) -> SandboxSession:
-        """Return the open session, or another where that is gone."""
+        """Return the open session, or open another one if it died."""
         if self._opening is not None and self._opening.done() and not self.alive:
             await self.close()
         try:
@@ -141,7 +141,7 @@ class TaskSandbox:
         return session
 
     async def _open_again(self) -> SandboxSession:
-        """Open a session; after a death, retry while the sandbox's server restarts."""
+        """Open a session; after a death, retry while the sandbox's server may be restarting."""
         for pause in PAUSES if self._restarts.used else ():
             await self.close()
             try:
@@ -152,7 +152,7 @@ class TaskSandbox:
         return await self.open()
 
     async def end_session(self) -> None:
-        """Charge the resources of a session that a script ended."""
+        """Charge the resources of a session that was ended by a script."""
         session = self._announced
         await self.close()
         if session is not None:

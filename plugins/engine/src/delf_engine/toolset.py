@@ -1,4 +1,4 @@
-"""The tools of an agent: every connection's actions under the names that scripts use."""
+"""The actions of an agent's connections, by the names that scripts use."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ RESERVED: Final = frozenset(
 
 
 _MAX_NAME = 100
-"""The most characters of an unknown name in an error: it is the script's own text."""
+"""The most characters of an unknown name in an error, because scripts choose that name."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundAction:
-    """An action of a connection.
+    """An action together with its connection.
 
     Args:
         connection: The connection of the action.
         action: The action.
         name: ``connection.method``, or the bare name of a function.
         asks: Whether a person is asked before each call.
-        built_in: Whether it is delf's own, which is always shown.
-        check: The connection's own verdict about a call of it, if it has one.
+        built_in: Whether the action is delf's own, which is always shown.
+        check: The connection's check of calls, if any.
     """
 
     connection: ConnectionLike
@@ -68,10 +68,10 @@ class BoundAction:
 
     @property
     def digest(self) -> str:
-        """The digest of the action and its connection, which remembered decisions are bound to.
+        """The digest of the action and its connection, to which remembered decisions are bound.
 
-        A connection of that name with another set-up, or an action with other parameters or another
-        effect, has another digest.
+        The digest changes with the connection's configuration and with the action's parameters or
+        effect.
         """
         function = getattr(self.action.call, "__func__", self.action.call)
         content = [
@@ -104,12 +104,12 @@ class BoundAction:
     def bind(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> tuple[dict[str, Any], str | None]:
-        """Return arguments by name, and the call's ``desc=`` apart unless the action has its own.
+        """Return arguments by name, and separately ``desc=`` unless the action has that parameter.
 
-        A name may be spelled in another way, as ``customerId`` for ``customer_id``.
+        Other spellings of a name are accepted, such as ``customerId`` for ``customer_id``.
 
         Raises:
-            ToolRefusedError: When positional arguments do not fit.
+            ToolRefusedError: If there are too many positional arguments.
         """
         parameters = self.action.parameters
         named = dict(kwargs)
@@ -143,8 +143,8 @@ def _any_object() -> dict[str, Any]:
 class Toolset:
     """The callable actions, and the actions that the model is shown.
 
-    An allowed action that is not shown can be called, asked about and found like any other. A
-    forbidden action is known only to be refused.
+    Allowed actions that are not shown can still be called and found. Forbidden actions are known
+    only to give a clear refusal.
 
     Args:
         allowed: Allowed actions by connection and method (``""`` for a function).
@@ -184,14 +184,14 @@ class Toolset:
 
     @property
     def is_chosen(self) -> bool:
-        """True if the model is shown a choice of the tools."""
+        """True if the model is shown only a selection of the tools."""
         return self._shown is not None
 
     def choice(self, budget: int = TOOLS_BUDGET) -> ToolChoice:
         """Return the shown and the omitted tools.
 
         Args:
-            budget: The most characters of a prompt that tools take.
+            budget: The most characters that tools may take up in the prompt.
         """
         shown = [bound.describe() for bound in self.shown]
         return ToolChoice(
@@ -203,10 +203,10 @@ class Toolset:
         )
 
     def fits(self, budget: int) -> bool:
-        """Return whether all tools are shown whole in so many characters.
+        """Return True if all tools fit completely in a number of characters.
 
         Args:
-            budget: Characters.
+            budget: The most characters.
         """
         if self._size is None:
             own = [bound.describe() for bound in self.actions if not bound.built_in]
@@ -228,14 +228,14 @@ class Toolset:
 
     @functools.cached_property
     def with_context(self) -> Mapping[str, SupportsContext]:
-        """Return the connections with live facts, by name."""
+        """The connections with live facts, by name."""
         return {c.name: c for c in self.connections if isinstance(c, SupportsContext)}
 
     def find(self, connection: str, method: str) -> BoundAction:
         """Return the action behind a call.
 
         Raises:
-            ToolRefusedError: When there is none, or it is not allowed.
+            ToolRefusedError: If the action is unknown or not allowed.
         """
         found = self._allowed.get((connection, method))
         if found is not None:
@@ -252,7 +252,7 @@ class Toolset:
         )
 
     def catalog(self) -> Catalog:
-        """Return every allowed action with its line, for prefilters; without built-in ones."""
+        """Return a catalog entry for each allowed action except built-in ones, for prefilters."""
         if self._catalog is None:
             self._catalog = Catalog(
                 CatalogEntry(
@@ -298,11 +298,11 @@ class Toolset:
         return Toolset({**self._allowed, **own}, self._hidden, self._shown)
 
     async def with_reloaded(self, connection: ConnectionLike) -> Toolset:
-        """Return a copy with one connection's current actions, in their old place.
+        """Return a copy with the reloaded actions of one connection, in the same position.
 
         Raises:
-            ConnectionConfigurationError: When ``allow`` names an unknown action.
-            AgentConfirmationError: When ``confirm`` does.
+            ConnectionConfigurationError: If ``allow`` names an unknown action.
+            AgentConfirmationError: If ``confirm`` names an unknown action.
         """
         allowed: dict[tuple[str, str], BoundAction] = {}
         fresh, hidden = await _bind(connection)
@@ -317,7 +317,7 @@ class Toolset:
         return Toolset(allowed, frozenset(kept - {connection.name} | hidden), self._shown)
 
     def names_for_sandbox(self) -> tuple[ToolNames, ...]:
-        """Return the names that scripts find."""
+        """Return the names available to scripts."""
         methods: dict[str, list[str]] = {}
         changing: dict[str, list[str]] = {}
         for (connection, method), bound in self._allowed.items():
@@ -336,11 +336,11 @@ async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
     """Collect the actions of all connections.
 
     Raises:
-        ToolDefinitionError: When two have one name, or a name that scripts need, or a group has
+        ToolDefinitionError: If two names are equal, a name is reserved, or a permission group has
             the name of an action.
-        ConnectionConfigurationError: When ``allow`` names an unknown action.
-        AgentConfirmationError: When ``confirm`` does.
-        ConfigurationError: When one has a plain method where an async one is awaited.
+        ConnectionConfigurationError: If ``allow`` names an unknown action.
+        AgentConfirmationError: If ``confirm`` names an unknown action.
+        ConfigurationError: If a connection has a plain method where an async method is required.
     """
     check_connection_names(connections)
     allowed: dict[tuple[str, str], BoundAction] = {}
@@ -356,7 +356,7 @@ async def load_toolset(connections: Sequence[ConnectionLike]) -> Toolset:
 async def _bind(
     connection: ConnectionLike,
 ) -> tuple[dict[tuple[str, str], BoundAction], set[str]]:
-    """Return a connection's allowed actions, and the names of the others."""
+    """Return the allowed actions of a connection, and the names of the others."""
     allowed: dict[tuple[str, str], BoundAction] = {}
     hidden: set[str] = set()
     actions = await connection.actions()
@@ -395,10 +395,10 @@ def _with_users_words(connection: ConnectionLike, action: Action, name: str) -> 
 
 
 def check_connection_names(connections: Sequence[ConnectionLike]) -> None:
-    """Refuse names that clash.
+    """Raise for connection names that are equal or reserved.
 
     Raises:
-        ToolDefinitionError: Naming both, or the reserved name.
+        ToolDefinitionError: With the conflicting names.
     """
     seen: set[str] = set()
     for connection in connections:

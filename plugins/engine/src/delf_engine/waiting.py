@@ -1,4 +1,4 @@
-"""Waiting in a task: for its turn, its place, its time, and work that must end.
+"""Waiting in a task: for permits, timeouts, stop requests and work that must end.
 
 Also requests to stop a task, which come through the journal.
 """
@@ -22,14 +22,14 @@ from delf.protocols.shared_journal import SharedJournal
 
 _log = logging.getLogger(__name__)
 _LOOK_SECONDS: Final = 1.0
-"""The interval at which one look at the journal serves all tasks of the agent."""
+"""The interval in seconds at which the journal is polled for all tasks of the agent."""
 
 
 class Permit:
-    """A task's place among running tasks.
+    """A task's permit to run, among a limited number.
 
     Args:
-        places: All places; it hands them out in the order in which they are asked for.
+        places: The semaphore of all permits, which grants them in order of request.
     """
 
     def __init__(self, places: asyncio.Semaphore) -> None:
@@ -38,11 +38,11 @@ class Permit:
         self._away = 0
         self._over = False
         self.returning: asyncio.Task[None] | None = None
-        """The task that acquires the place again, after a release; perhaps done."""
+        """The asyncio task that reacquires the permit after a release; perhaps done."""
 
     @asynccontextmanager
     async def taken(self) -> AsyncGenerator[None]:
-        """Acquire a place, and hold it."""
+        """Acquire the permit and hold it while the block runs."""
         await self._take()
         try:
             yield
@@ -52,9 +52,9 @@ class Permit:
 
     @asynccontextmanager
     async def released(self) -> AsyncGenerator[None]:
-        """Release the place while a person decides; several calls may wait at once.
+        """Release the permit while a person decides; several calls may do so at once.
 
-        The place is acquired again afterwards, even if the waiting call was cancelled: its task
+        The permit is reacquired afterwards even if the waiting call was cancelled, because the task
         continues.
         """
         self._away += 1
@@ -68,7 +68,7 @@ class Permit:
         await self.regained()
 
     async def regained(self) -> None:
-        """Wait until the task has its place again, unless a person decides meanwhile.
+        """Wait until the task holds its permit again, unless a person is still deciding.
 
         Call this before heavy work: a script may continue without the waiting call.
         """
@@ -89,12 +89,12 @@ class Permit:
 
 
 class TaskClock:
-    """Counts a task's seconds down.
+    """A countdown of a task's seconds that can be paused.
 
     Args:
-        seconds: How many it has.
-        parent: The clock of its parent task, which stands still, too.
-        never_stops: All waiting counts.
+        seconds: The number of seconds.
+        parent: The clock of the parent task, which is paused, too.
+        never_stops: Whether to ignore pauses.
     """
 
     def __init__(
@@ -110,12 +110,12 @@ class TaskClock:
 
     @property
     def is_over(self) -> bool:
-        """True once the time is up, of this task or of a task above."""
+        """True once the time of this task or a parent is up."""
         return self._is_over or (self._parent is not None and self._parent.is_over)
 
     @contextmanager
     def stopped(self) -> Generator[None]:
-        """Let no time pass meanwhile; several may wait at once."""
+        """Pause the clock while the block runs; pauses may overlap."""
         with nullcontext() if self._parent is None else self._parent.stopped():
             if not self._stops:
                 self._hold()
@@ -139,7 +139,7 @@ class TaskClock:
             timeout.reschedule(asyncio.get_running_loop().time() + self._left)
 
     async def wait(self, work: asyncio.Future[Any]) -> None:
-        """Wait until a work is done or the time is up."""
+        """Wait until some work is done or the time is up."""
         stands = self._stops and not self._never_stops
         loop = asyncio.get_running_loop()
         try:
@@ -160,18 +160,18 @@ T = TypeVar("T")
 async def to_its_end(
     work: Awaitable[T], failed: Callable[[BaseException], None] | None = None
 ) -> T:
-    """Wait until something has ended; a cancellation meanwhile is raised afterwards.
+    """Wait for work to end even if cancelled; the cancellation is raised afterwards.
 
     Args:
-        work: The work, which continues however often the wait is cancelled.
-        failed: Receives its failure when the cancellation is raised instead; without it, the
-            failure is dropped.
+        work: The work, which is not affected by cancellations of the wait.
+        failed: Receives the work's failure if a cancellation is raised instead of it; otherwise
+            that failure is dropped.
 
     Returns:
-        Its result.
+        The result of the work.
 
     Raises:
-        asyncio.CancelledError: When the wait was cancelled, also where the work failed.
+        asyncio.CancelledError: If the wait was cancelled, even if the work failed.
     """
     end = asyncio.ensure_future(work)
     try:
@@ -196,17 +196,17 @@ class Stop:
     by: StoppedBy | None = None
 
     def cancel(self, by: StoppedBy | None) -> None:
-        """Stop the task on somebody's request; the first request counts."""
+        """Stop the task at a person's request; the first request counts."""
         if not self.asked:
             self.asked, self.by = True, by
             self.work.cancel()
 
 
 class Stops:
-    """The stoppable tasks of an agent; the journal is polled once a second.
+    """The stoppable tasks of an agent; polls the journal once a second.
 
     Args:
-        journal: Where others ask for a stop, if it can be asked there.
+        journal: The journal with stop requests of other processes, if it supports these.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -219,7 +219,7 @@ class Stops:
 
     @contextmanager
     def heeded(self, task_id: str, work: asyncio.Task[Any]) -> Generator[Stop]:
-        """Cancel the work of a task once somebody requests a stop."""
+        """Cancel some work of a task once a stop is requested, while the block runs."""
         stop = self._tasks[task_id] = Stop(work)
         if self._next is None and self._journal is not None:
             self._look_later(self._journal)
@@ -232,14 +232,14 @@ class Stops:
                 self._next = None
 
     def ask(self, task_id: str, by: StoppedBy | None) -> bool:
-        """Stop a task of this agent at once; return False if it does not run here."""
+        """Stop a task of this agent at once; return False if the task does not run here."""
         stop = self._tasks.get(task_id)
         if stop is not None:
             stop.cancel(by)
         return stop is not None
 
     def by(self, task_id: str) -> StoppedBy | None:
-        """Return the person who requested a stop, if known."""
+        """Return the person who requested the stop of a task, if known."""
         stop = self._tasks.get(task_id)
         return None if stop is None else stop.by
 

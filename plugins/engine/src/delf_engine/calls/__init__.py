@@ -1,1 +1,1 @@
-"""The path of a call on the host: gate, execution, record, result."""
+"""The host's side of a call: gate, execution, recording and result."""

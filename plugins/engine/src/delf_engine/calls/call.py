@@ -1,4 +1,4 @@
-"""A call on its way through the host, shared by gate, approvals and journal."""
+"""A call on its way through gate, approval, journal and execution."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ class Call:
         arguments: Its validated arguments; an edit changes them and the digest.
         description: The script's ``desc=``.
         digest: The identity of the call.
-        alone: The script does nothing else before it is answered.
-        line: The line of the script that it is written on.
-        begun: The journal has its beginning, perhaps from before the task was resumed.
-        again: Begun before the task was resumed, with unknown outcome.
-        ended: Its end was recorded, or is being recorded.
-        abandoned: Its script does not wait for it any more.
+        alone: Whether the script is blocked until the call is answered.
+        line: The line of the call in the script.
+        begun: Whether the journal has its start, perhaps from before a resume.
+        again: Whether the call was interrupted before a resume, with unknown outcome.
+        ended: Whether its end is recorded or being recorded.
+        abandoned: Whether the script has stopped waiting for the call.
         basis: The basis of the preview that a person has approved.
         files: The content of the task's files that the call has read so far, its check included, by
             name. A file is read once, so that the call uses the content a person was asked about.
         edited: The names of the arguments that people have changed.
-        absent: The texts in its arguments that named no file which could be read when a person
-            was asked about it.
+        absent: Texts in the arguments that named no readable file when a person was asked about the
+            call.
     """
 
     number: int
@@ -51,7 +51,7 @@ class Call:
 
     @property
     def files_digest(self) -> str | None:
-        """SHA-256 over the names and the content of these files; None for none."""
+        """SHA-256 over the names and contents of the read files; None without files."""
         if not self.files:
             return None
         whole = hashlib.sha256()

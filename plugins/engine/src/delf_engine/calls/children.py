@@ -1,4 +1,4 @@
-"""Child tasks: a call delegates a task, and waits for its result."""
+"""Child tasks: a call that delegates a task and waits for its result."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from delf_engine.waiting import to_its_end
 MOST_LEVELS: Final = 5
 """The most levels of child tasks below a task."""
 _TOGETHER_SECONDS: Final = 0.05
-"""Seconds of silence after which concurrent calls count as complete."""
+"""Seconds without a new call after which concurrent calls count as one complete batch."""
 
 
 class RunsTasks(Protocol):
-    """The runtime's interface to child tasks."""
+    """The members of the runtime that child tasks use."""
 
     async def run_child(self, request: TaskRequest) -> ChildResult:
-        """Work a task to its end."""
+        """Run a child task to its end."""
         ...
 
     async def claim(self, task_id: str, *, past_limit: bool = False) -> Sequence[Event]:
@@ -38,12 +38,12 @@ class RunsTasks(Protocol):
         ...
 
     def leave(self, task_id: str) -> None:
-        """Leave a task resumable when it is cancelled: its end is not recorded."""
+        """Keep a task resumable if it is cancelled, by not recording its end."""
         ...
 
 
 class _Batch:
-    """Calls that came together, each of which starts a child task."""
+    """Concurrent calls that each start a child task."""
 
     def __init__(self) -> None:
         self.calls: set[int] = set()
@@ -54,11 +54,11 @@ class _Batch:
 class ChildTasks:
     """The child tasks of one task.
 
-    A child works independently until it ends, or until nobody will fetch its result. So a script
-    that runs again after its sandbox died finds its running children.
+    A child keeps running until it ends or its result can no longer be fetched. A script that is
+    repeated after its sandbox died therefore finds its children still running.
 
     Args:
-        runtime: Runs them.
+        runtime: Runs the child tasks.
         run: The parent.
     """
 
@@ -66,14 +66,14 @@ class ChildTasks:
         self._runtime = runtime
         self._run = run
         self._at_work: dict[tuple[int, str], asyncio.Task[ChildResult]] = {}
-        """The children with unfetched results, by call and id."""
+        """Running children whose results are not fetched yet, by call and id."""
         self._count = sum(isinstance(event, ChildStarted) for event in run.log.events)
         self._promised: set[int] = set()
-        """The calls that may start a child task each, and have not done so."""
+        """Calls that may still start a child task."""
         self._batch: _Batch | None = None
         self._left = False
         self.unfinished: TaskLeftError | None = None
-        """The error of a child that has no end, which the parent cannot go on without."""
+        """The error of a child without an end, without which the parent cannot continue."""
 
     @property
     def depth(self) -> int:
@@ -86,10 +86,9 @@ class ChildTasks:
         return max(0, self._run.config.max_children - self._count)
 
     async def make_room(self, call: Call) -> str | None:
-        """Return why a call cannot start a child task, before anybody is asked.
+        """Reserve a child task for a call; return the reason if the limit forbids it.
 
-        Concurrent calls that exceed the limit together are all refused, before the first costs
-        anything.
+        If concurrent calls exceed the limit together, all are refused before any of them starts.
 
         Args:
             call: The call; :meth:`leave_room` is called at its end.
@@ -126,13 +125,13 @@ class ChildTasks:
         batch.judged.set()
 
     def leave_room(self, call: Call) -> None:
-        """Note that a call is over, or was never made."""
+        """Release the reservation of a call that ended or was never made."""
         self._promised.discard(call.number)
         if self._batch is not None:
             self._batch.calls.discard(call.number)
 
     def begun(self, call_id: int) -> list[ChildStarted]:
-        """Return the children that a call has begun, by the journal."""
+        """Return the children that a call had started before a resume."""
         found = (event for event in self._run.log.events if isinstance(event, ChildStarted))
         return [event for event in found if event.call_id == call_id]
 
@@ -142,12 +141,13 @@ class ChildTasks:
         """Run a child task, or continue the recorded child.
 
         Args:
-            call: The call that waits for it.
+            call: The waiting call.
             child: The task.
-            begun: Children that the call has begun earlier; the continued child is removed.
+            begun: Children that the call had started earlier; the continued one is removed from the
+                list.
 
         Raises:
-            TaskLimitError: When the parent can have no child, or no more of them.
+            TaskLimitError: If the nesting or the number of children exceeds its limit.
         """
         if self.depth >= MOST_LEVELS:
             raise TaskLimitError(
@@ -173,18 +173,18 @@ class ChildTasks:
         return work.result()
 
     def go_on_with(self, run: TaskRun) -> None:
-        """Keep the children running while the parent's scripts run again."""
+        """Adopt the running children of the same task, whose scripts run again."""
         self._run = run
 
     def leave(self) -> None:
-        """Note that the parent is left to be resumed, and so are its children."""
+        """Leave the parent and its children resumable."""
         self._left = True
 
     async def end(self, call: Call | None = None) -> None:
-        """End the children whose results nobody will fetch.
+        """Cancel children whose results can no longer be fetched.
 
         Args:
-            call: The call that is over; all are where it is None.
+            call: The ended call; None for all calls.
         """
         ending = [key for key in self._at_work if call is None or key[0] == call.number]
         works = [self._at_work.pop(key) for key in ending]
@@ -196,7 +196,7 @@ class ChildTasks:
             await to_its_end(asyncio.gather(*works, return_exceptions=True))
 
     async def _work(self, call: Call, request: TaskRequest, *, is_resumed: bool) -> ChildResult:
-        """Work a child from its beginning to its end, both of which the parent's journal has."""
+        """Run a child, and record its start and end in the parent's journal."""
         log, child_id = self._run.log, request.task_id  # the log is the same in every sandbox
         worker = None if request.child is None else request.child.worker
         finished: dict[str, Any] = {"call_id": call.number, "child_id": child_id}
@@ -235,7 +235,7 @@ class ChildTasks:
         """Count a child; raise beyond the limit of the task.
 
         Raises:
-            TaskLimitError: When there are as many.
+            TaskLimitError: If the limit is reached.
         """
         if self._count >= self._run.config.max_children:
             raise TaskLimitError(self._no_more(), hint="max_children allows more")
@@ -248,7 +248,7 @@ class ChildTasks:
         )
 
     def _shapers(self) -> list[str]:
-        """Return the names of people who have shaped the task so far, and so the child task."""
+        """Return the people who have shaped the task so far, and thereby its child tasks."""
         earlier = self._run.request.setup.get(SHAPED, ())
         return list(dict.fromkeys((*earlier, *shapers_of(self._run.log.events))))
 

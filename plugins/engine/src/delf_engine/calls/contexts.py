@@ -1,4 +1,4 @@
-"""Contexts of calls: the action's view of its task."""
+"""The ``CallContext`` of calls: an action's view of its task."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from delf_engine.task_run import TaskRun
 from delf_engine.toolset import BoundAction
 
 _MOST_FROZEN: Final = 100 * 1024 * 1024
-"""The most bytes of a file kept while a person is asked; actions take no larger files."""
+"""The most bytes of a file that is kept in memory while a person is asked."""
 
 
 class CallContexts:
-    """Makes the contexts of one task's calls.
+    """Makes the ``CallContext`` of a task's calls.
 
     Args:
         run: The task.
@@ -41,26 +41,26 @@ class CallContexts:
         self._run = run
         self.children = children
         self._outputs: dict[int, RedactedStream] = {}
-        """The output of each call, buffered because its end may be half of a secret."""
+        """The pending output of each call, held back because its end may be half of a secret."""
 
     def has_begun(self, call: Call) -> bool:
-        """Return whether a call has begun child tasks."""
+        """Return True if a call has started child tasks."""
         return bool(self.children.begun(call.number))
 
     async def files_written(self) -> None:
-        """Wait for the files that the script has handed over, which a call may name."""
+        """Wait until the output files of the script are written, which a call may read."""
         if self._run.output.under_way:
             await self._run.output.flushed()
 
     async def ended(self, call: Call, *, is_cut_off: bool) -> None:
-        """Note that an action came to its end.
+        """Clean up after an action ended.
 
         Args:
             call: The call.
-            is_cut_off: Whether its script may run again, and come for its child tasks.
+            is_cut_off: Whether the script may run again and fetch its child tasks.
 
         Raises:
-            TaskLeftError: When a child of it has no end, whatever the action makes of that.
+            TaskLeftError: If a child of the call has no end, even if the action caught that error.
         """
         if (output := self._outputs.pop(call.number, None)) is not None:
             self._tell(call.number, output.end())
@@ -74,11 +74,11 @@ class CallContexts:
             self._run.log.record_soon(CallPrinted, call_id=call_id, text=text)
 
     def of(self, call: Call, *, again: bool = False) -> CallContext:
-        """Return the context of a call.
+        """Make the context of a call.
 
         Args:
             call: The call.
-            again: Whether it was begun before the task was resumed.
+            again: Whether the call was started before a resume.
         """
         begun = self.children.begun(call.number) if again else []
         context = self._run.resources.agent.context
@@ -119,9 +119,10 @@ class CallContexts:
         )
 
     async def freeze(self, call: Call) -> None:
-        """Read the task's files that a call names, before a person is asked about the call.
+        """Read the files that a call names into memory, before a person is asked about the call.
 
-        A file that cannot be read now is not read later either: nobody was asked about its content.
+        A file that cannot be read now stays unreadable for the call, because nobody approved its
+        content.
         """
         known = self._files()
         texts = _texts_in(call.arguments)
@@ -154,7 +155,7 @@ class CallContexts:
     async def _ask(
         self, messages: Sequence[Message], llm: str | LLMConfig | None, settings: Mapping[str, Any]
     ) -> ModelReply:
-        """Return a model's answer to a call."""
+        """Ask a model on behalf of a call."""
         config = self._run.config.main_llm if llm is None else self._run.chosen_llm(llm)
         request = ModelRequest(messages=tuple(messages), purpose="call", settings=settings)
         return await self._run.models.ask_whole(config, request)
@@ -167,9 +168,10 @@ class CallContexts:
         name: str,
         fit: Callable[[Mapping[str, Any]], dict[str, Any]],
     ) -> Mapping[str, Any] | None:
-        """Return the arguments that a person agreed to; None if rejected.
+        """Ask a person for consent; return the approved arguments, or None if rejected.
 
-        A yes gives the data out of delf's control, whatever the action declares.
+        Consent releases data out of delf's control, so the question counts as an irreversible
+        action.
         """
         asked = Action(
             name=name,
@@ -199,7 +201,7 @@ class CallContexts:
 
 
 def _texts_in(value: Any) -> set[str]:
-    """Return the texts in arguments, at any depth; keys are none of them."""
+    """Return the texts in arguments at any depth, without dict keys."""
     found: set[str] = set()
     waiting: list[Any] = [value]
     while waiting:

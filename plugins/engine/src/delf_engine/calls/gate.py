@@ -47,13 +47,13 @@ from delf_engine.task_run import TaskRun
 from delf_engine.toolset import BoundAction, Toolset
 
 _MAX_MESSAGE = 4000
-"""Characters of an error: scripts choose them, and the journal and the model pay for each."""
+"""The most characters of an error, which a script controls and the model has to read."""
 _MAX_NAME = 200
 """The most characters of a tool's name: an unknown name is the script's own text."""
 _FRAME_HEAD = 1024
-"""Bytes of a frame besides the result."""
+"""The bytes of a frame in addition to the result."""
 _MOST_QUESTIONS = 20
-"""The most questions about one call that changes while a person is asked."""
+"""The most questions about one call whose effect keeps changing while a person is asked."""
 
 
 class Gate:
@@ -61,8 +61,8 @@ class Gate:
 
     Args:
         run: The task.
-        contexts: Tell actions of the task.
-        threads: Where plain functions run.
+        contexts: The contexts of calls.
+        threads: The threads for plain functions.
     """
 
     def __init__(self, run: TaskRun, contexts: CallContexts, threads: ToolThreads) -> None:
@@ -76,7 +76,7 @@ class Gate:
         self._contexts = contexts
         self._numbers = itertools.count(self._replay.last_call + 1)
         self.answer: Returned | None = None
-        """The answer that was given last, of a task that wants data."""
+        """The latest answer given by a call of ``answer``."""
         self._closed = self._left = False
         self._at_work: set[asyncio.Task[Any]] = set()
         self._records = CallRecords(run.log)
@@ -86,14 +86,14 @@ class Gate:
         self._guard: CallGuard | None = None
 
     def use(self, tools: Toolset) -> None:
-        """Let other tools be called from now on."""
+        """Replace the callable tools."""
         self._tools = tools
 
     def begin_script(self, guard: CallGuard | None = None) -> None:
         """Start a script: earlier calls are no longer awaited.
 
         Args:
-            guard: Its strategy's rules for its calls.
+            guard: The strategy's additional rules for calls.
         """
         self._records.forget_requests()
         self._guard = guard
@@ -105,25 +105,25 @@ class Gate:
         self._records.abandon(request)
 
     def close(self, *, left: bool = False) -> None:
-        """Begin no call any more.
+        """Refuse new calls from now on.
 
         Args:
-            left: Whether the task may go on later: then its script gets no answer, so that it
-                goes no other way than it will then.
+            left: Whether the task will be resumed. The script then gets no answer, so that it
+                cannot take a path that its replay will not.
         """
         self._closed = True
         self._left = self._left or left
 
     async def wait_for_calls(self, seconds: float) -> None:
-        """Wait until every call has ended, after their script came to its end.
+        """Wait for the remaining calls after their script ended.
 
-        A call without an end by then is recorded as cut off; its later end is not recorded.
+        A call that does not end in time is recorded as cut off.
 
         Args:
-            seconds: How long to wait.
+            seconds: The longest wait in seconds.
 
         Raises:
-            UnrecordedCallError: When the end of a call could not be recorded.
+            UnrecordedCallError: If the end of a call could not be recorded.
         """
         late = self._at_work - {asyncio.current_task()}
         if late:
@@ -138,17 +138,17 @@ class Gate:
             raise self._records.lost
 
     async def until_idle(self) -> None:
-        """Wait until no call is under way, however long that takes."""
+        """Wait until no call is in flight, without a limit."""
         while self._at_work:
             await asyncio.wait({*self._at_work}, return_when=asyncio.FIRST_COMPLETED)
 
     async def call(self, request: CallRequest) -> CallAnswer:
-        """Make a call if allowed. Every outcome is returned as an answer.
+        """Make a call if allowed; every outcome is returned as an answer.
 
         Raises:
             UnrecordedCallError: If a begun call's end could not be recorded: a resumed task would
                 not know its effect, so no call is made after it.
-            ReplayMismatch: When it is not what the journal of a resumed task holds.
+            ReplayMismatch: If the call differs from the journal of a resumed task.
             UndecidedCallError: If nobody decides about an interrupted call.
         """
         task = asyncio.current_task()
@@ -216,7 +216,7 @@ class Gate:
         return await self._ask_and_make(call, past)
 
     def _too_late(self) -> Raised:
-        """Return the answer to a call after the task's end; raise if the script must stop."""
+        """Return the answer for a call after the task's end; raise if the script must stop."""
         if self._records.lost is not None:
             raise self._records.lost
         if self._left:
@@ -251,7 +251,7 @@ class Gate:
             self._contexts.children.leave_room(call)
 
     async def _judge(self, call: Call, past: RecordedCall | None) -> CallAnswer:
-        """Have a call judged, ask about it if needed, and make it if allowed."""
+        """Check a call, ask for approval if needed, and make the call if allowed."""
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
             return await self._turn_down(call, _refused(call, verdict.message))
@@ -272,7 +272,7 @@ class Gate:
         return await self._reject(call, why_not(answer.decision), can_retry=can_retry)
 
     async def _verdict(self, call: Call) -> Verdict:
-        """Return the verdict of the script's guard and of the call's connection."""
+        """Return the combined verdict of the script's guard and the connection."""
         guarded = Allowed() if self._guard is None else self._guard.judge(_seen(call))
         if isinstance(guarded, Refused):
             return guarded
@@ -284,7 +284,7 @@ class Gate:
         return verdict.asking(reason)
 
     async def _checked(self, call: Call) -> Verdict:
-        """Return the verdict of the call's connection; a check that fails refuses the call."""
+        """Return the connection's verdict; a failing check refuses the call."""
         check = call.bound.check
         if check is None:
             return Allowed()
@@ -313,7 +313,7 @@ class Gate:
         return Refused(message=f"it could not be checked: check returned {type(verdict).__name__}")
 
     async def _turn_down(self, call: Call, why: str, kind: str = "ToolNotAllowed") -> Raised:
-        """Return the answer to a call that is not made."""
+        """Record a refused call and return its answer."""
         message, digest = self._redactor.text(why)[:_MAX_MESSAGE], call.digest
         await self._records.end(call, "refused", error=message, raised=kind, digest=digest)
         return Raised(kind, message)
@@ -357,12 +357,12 @@ class Gate:
         return await self._reject(call, reason)
 
     async def _until_others_ended(self) -> None:
-        """Wait for the process that began a call, and may be alive, before it is made again."""
+        """Wait until a previous process, which may be alive, has ended the call to repeat."""
         if self._replay.before is not None:
             await self._replay.before.over()
 
     async def _ask_after_doubt(self, call: Call) -> CallAnswer:
-        """Ask a person about a call whose earlier identical call has an unknown outcome."""
+        """Ask about a call whose earlier identical call in this task has an unknown outcome."""
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
             return await self._turn_down(call, _refused(call, verdict.message))
@@ -384,7 +384,7 @@ class Gate:
                 return await self._reject(call, why_not(decision), can_retry=False)
 
     def _goes_on(self, call: Call) -> bool:
-        """Return whether a call that was begun is made again without a question."""
+        """Return True if an interrupted call is repeated without a question."""
         if call.bound.action.resumes:
             return True
         return self._contexts.has_begun(call)
@@ -437,10 +437,10 @@ class Gate:
         *,
         outcome_unknown: bool = False,
     ) -> Answer | Refused:
-        """Return the answer about a call, with its edited arguments.
+        """Ask for approval of a call, applying edits and repeating if its effect changes.
 
-        The made call is the shown call: an approved call is checked once more, and a changed effect
-        is asked about again. So is an edited call with another basis.
+        An approved call is checked once more before it is made; if its effect differs from the one
+        shown, the person is asked again. The same holds for an edited call whose basis changed.
         """
         changed = self._edited_before(call, past)
         for _ in range(_MOST_QUESTIONS):
@@ -474,10 +474,10 @@ class Gate:
         return Answer(Rejected(reason="its effect changes too quickly for a person to check it"))
 
     def _edited_before(self, call: Call, past: RecordedCall | None) -> bool:
-        """Give a resumed call the arguments about which it was asked last; False if it has them.
+        """Restore the edited arguments of a resumed call's last request; return False if unchanged.
 
-        Edited arguments whose secrets the journal does not have are lost: the call is asked about
-        as the script makes it.
+        Edited arguments that contained secrets are lost, because the journal has no secrets; the
+        call is then asked about with the script's arguments.
         """
         if past is None or past.started is not None:
             return False
@@ -494,10 +494,10 @@ class Gate:
         return done
 
     def _edit(self, call: Call, arguments: Mapping[str, Any]) -> None:
-        """Give a call other arguments.
+        """Replace the arguments of a call after validation.
 
         Raises:
-            ToolRefusedError: When they do not fit; the call is as it was.
+            ToolRefusedError: If they are invalid; the call is unchanged.
         """
         checked = self._check(call.number, call.bound, arguments, call.description)
         before, nothing = call.arguments, object()
@@ -513,7 +513,7 @@ class Gate:
 
 
 def _seen(call: Call) -> ScriptCall:
-    """Return a call as the guard of its script sees it."""
+    """Return the view of a call that a :class:`CallGuard` gets."""
     bound = call.bound
     return ScriptCall(
         name=bound.name,

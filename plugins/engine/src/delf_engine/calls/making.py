@@ -1,4 +1,4 @@
-"""``CallMaker``: makes the calls that passed the gate, and words their results and failures."""
+"""``CallMaker``: executes approved calls and words their results and failures."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from delf_engine.redact import Redactor
 
 _log = logging.getLogger(__name__)
 _CLEAN = SAFE | {"result"}
-"""The fields that need no second look for secrets in the event of a clean call."""
+"""Event fields that need no second redaction in a call without secrets."""
 
 
 class CallMaker:
-    """Makes the calls of one task.
+    """Executes the calls of one task.
 
     Args:
         log: Where every call is recorded.
-        records: The beginnings and ends of its calls.
-        threads: Where plain functions run.
-        results: Makes what scripts get.
-        redactor: Takes secrets out of failures.
-        contexts: Tell actions of the task.
+        records: The recorder of starts and ends.
+        threads: The threads for plain functions.
+        results: Converts results for scripts.
+        redactor: Redacts failures.
+        contexts: The contexts of calls.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class CallMaker:
         self._redactor = redactor
         self._contexts = contexts
         self.unknown_outcomes: set[str] = set()
-        """Digests of calls that may have been done although they failed."""
+        """Digests of failed calls that may have taken effect."""
 
     async def make(self, call: Call) -> CallAnswer:
-        """Make a call whose beginning is recorded, and record its end as its answer.
+        """Execute a call whose start is recorded, record its end, and return its answer.
 
         Raises:
-            UnrecordedCallError: When its end could not be recorded.
-            TaskLeftError: When a child task that it waits for has no end.
+            UnrecordedCallError: If the end could not be recorded.
+            TaskLeftError: If an awaited child task has no end.
         """
         action, arguments = call.bound.action, call.arguments
         if action.context is not None:
@@ -151,7 +151,7 @@ class CallMaker:
         return Raised(kind, message, cause, can_retry, status)
 
     async def _tell(self, call: Call, started: float, error: ToolException) -> CallAnswer:
-        """Return the answer to a script whose tool raised ``ToolException``."""
+        """Return the answer for a tool that raised ``ToolException``."""
         handler = call.bound.action.handle_error
         if handler is None:
             return await self._fail(call, started, error.message, "ToolException", error)
@@ -165,10 +165,10 @@ class CallMaker:
         return ToolMessage(text)
 
     async def take_as_made(self, call: Call, result: Any) -> CallAnswer:
-        """Answer a call with the result that a person gave.
+        """Answer a call with the result that a person declared.
 
         Raises:
-            UnsupportedValueError: When no script can have that result.
+            UnsupportedValueError: If the result cannot be encoded.
         """
         result = self._redactor.value(result)
         encoded = self._results.encode(result)
@@ -181,7 +181,7 @@ def _is_main_thread() -> bool:
 
 
 def is_cancelled() -> bool:
-    """Return whether this asyncio task is being cancelled; a tool can raise the same by itself."""
+    """Return True if the current asyncio task is being cancelled, not the tool itself."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
 
@@ -197,7 +197,7 @@ def describe_failure(error: BaseException) -> str:
 
 
 def _http_status(error: BaseException | None) -> int | None:
-    """Return the HTTP status that an error has, as those of most HTTP clients do."""
+    """Return the HTTP status of an error, as most HTTP clients' errors have it; else None."""
     response = getattr(error, "response", None)
     for value in (
         getattr(error, "status", None),

@@ -1,4 +1,4 @@
-"""The journal's records of calls that passed the gate: the begin and the end of each."""
+"""The journal's records of calls: the start and the end of each."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from delf_engine.journal.log import TaskLog
 
 
 class CallRecords:
-    """Records the beginnings and ends of one task's calls.
+    """Records the starts and ends of one task's calls.
 
     Args:
-        log: Where they are recorded.
+        log: The task's log.
     """
 
     def __init__(self, log: TaskLog) -> None:
@@ -35,21 +35,21 @@ class CallRecords:
         self._at_limit: set[int] = set()
         self._one_ended = asyncio.Event()
         self.lost: UnrecordedCallError | None = None
-        """Set if the end of a begun call could not be recorded."""
+        """The error, if the end of a started call could not be recorded."""
 
     @property
     def under_way(self) -> Sequence[Call]:
-        """The calls that were begun here and have no end."""
+        """The calls started by this process that have no end yet."""
         return tuple(self._under_way.values())
 
     async def until_others_ended(self, call: Call) -> None:
         """Wait until the calls in flight have ended, except calls that wait here, too.
 
-        A script that fails with a call ends everything it began. So a limit reached by one call is
-        reported after the calls within the limit have ended.
+        A script that fails with one call cancels its other calls. So the failure of a call beyond a
+        limit is reported only after the calls within the limit have ended.
 
         Args:
-            call: The call that has reached a limit.
+            call: The call beyond the limit.
         """
         self._at_limit.add(call.number)
         try:
@@ -63,22 +63,22 @@ class CallRecords:
         """Track a call that was not answered from the journal, by its request number.
 
         Args:
-            request: The number that the script's session gave it.
+            request: The session's request number.
             call: The call.
         """
         self._requests[request] = call
 
     def forget_requests(self) -> None:
-        """Forget the request numbers of a script that is over."""
+        """Forget the request numbers of an ended script."""
         self._requests.clear()
 
     def abandon(self, request: int) -> None:
         """Record that the script abandoned a call, before everything it does next.
 
-        The call's end may be recorded already, or come later: the tool finishes anyway.
+        The end of the call may already be recorded, or follow later, because the tool runs on.
 
         Args:
-            request: The number that the script's session gave it.
+            request: The session's request number.
         """
         call = self._requests.pop(request, None)
         if call is not None:
@@ -86,10 +86,10 @@ class CallRecords:
             self._log.record_soon(CallAbandoned, call_id=call.number, action=call.bound.name)
 
     async def begin(self, call: Call) -> None:
-        """Record that a call is about to be made; raise if it is cancelled by then.
+        """Record the start of a call; raise if the call is cancelled by then.
 
         Raises:
-            DelfError: When the journal has not kept it: the call must not be made.
+            DelfError: If the journal failed to store it; the call must not be made.
         """
         self._under_way[call.number] = call
         if call.begun:
@@ -132,7 +132,7 @@ class CallRecords:
         await self.end(call, "cancelled", error=why, cancellation="not_started")
 
     async def cancel(self, call: Call, why: str, started: float = 0.0) -> None:
-        """Record that a call was cancelled: by the script, or because its sandbox is gone."""
+        """Record a cancelled call: by its script, or because its sandbox died."""
         how: Cancellation = "abandoned" if call.abandoned else "cut_off"
         with contextlib.suppress(TaskLeftError):  # of a left task: no end says as much
             await self.end(call, "cancelled", started, error=why, cancellation=how)
@@ -157,20 +157,20 @@ class CallRecords:
 
         Args:
             call: The call.
-            status: How it ended.
-            started: When it was made, by ``time.perf_counter()``; 0 when it was not.
+            status: The final status.
+            started: The start by ``time.perf_counter()``; 0 if the call was not made.
             result: The result for the script.
             error: The error message.
             raised: The exception that the script sees.
             digest: The identity of a call that has no other event.
             cancellation: Why it was cancelled.
-            can_retry: Whether another script could do better.
-            outcome_unknown: Whether it may have been done although it failed.
+            can_retry: Whether another script could succeed.
+            outcome_unknown: Whether the failed call may have taken effect.
             http_status: The HTTP status of an answer that was an error.
-            safe: Names of fields that hold no secret for sure.
+            safe: Names of fields that need no redaction.
 
         Raises:
-            UnrecordedCallError: When it had begun, and the journal does not take its end.
+            UnrecordedCallError: If the journal fails to store the end of a started call.
         """
         if call.ended:
             return

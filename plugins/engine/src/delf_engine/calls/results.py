@@ -1,4 +1,4 @@
-"""Results of tools on their way to scripts: encoded, within limits, and without secrets."""
+"""Conversion of tool results for scripts: encoded, limited and redacted."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _SMALL: Final = frozenset({type(None), bool, int, float})
 
 
 class ResultTooLargeError(UnsupportedValueError):
-    """A result has more bytes than may be passed."""
+    """A result exceeds the limit in bytes."""
 
 
 class Results:
     """Converts the results of tools for scripts.
 
     Args:
-        redactor: Takes secrets out.
+        redactor: Redacts results.
         max_bytes: The largest result, encoded.
     """
 
@@ -31,14 +31,15 @@ class Results:
         self._max_bytes = max_bytes
 
     async def take(self, result: Any) -> tuple[Any, bytes, str | None]:
-        """Return a redacted result, its encoding, and a note on parts passed as text.
+        """Return a redacted result, its encoding, and a note about parts converted to text.
 
-        The result is a frozen copy, because the tool may change its own later. A large result is
-        encoded in a thread; a cancellation waits for that. Unencodable parts are passed as text:
-        the tool has done its work, and must not do it again.
+        The result is a frozen copy, because the tool may change its object later. A large result is
+        encoded in a thread, and a cancellation waits for that thread. Parts that cannot be encoded
+        become text, because a failure now would make the script repeat a call that has already
+        taken effect.
 
         Raises:
-            UnsupportedValueError: When it is too large, or cannot be passed at all.
+            UnsupportedValueError: If the result is too large or cannot be encoded at all.
         """
         try:
             return *await self._take(result), None
@@ -66,10 +67,10 @@ class Results:
         return result if type(result) in PLAIN else frozen(_read(encoded)), encoded
 
     def encode(self, result: Any) -> bytes:
-        """Encode a result without a conversion.
+        """Encode a result without conversion.
 
         Raises:
-            UnsupportedValueError: When it cannot be passed, or is too large.
+            UnsupportedValueError: If the result cannot be encoded or is too large.
         """
         encoded = dumps(result, named=True)
         if len(encoded) > self._max_bytes:
@@ -81,7 +82,7 @@ class Results:
 
 
 def _read(encoded: bytes) -> Any:
-    """Return every type that crosses, as plain data."""
+    """Decode a result into plain data, keeping every type that the wire supports."""
     try:
         return loads(encoded)
     except ValueError as error:  # a path of 11,000 letters

@@ -1,4 +1,4 @@
-"""Runs plain functions in threads, so that none of them holds up the event loop."""
+"""Threads for plain functions, so that no tool blocks the event loop."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Ended = tuple[Any, BaseException | None]
 
 
 class ToolThreads:
-    """Worker threads with one queue of functions.
+    """A thread pool with one queue of functions.
 
     Args:
-        most: The most functions that run at once.
+        most: The most concurrent functions.
     """
 
     def __init__(self, most: int) -> None:
@@ -27,20 +27,20 @@ class ToolThreads:
     async def run(
         self, function: Callable[[], Any], abandoned: Callable[[], bool] = lambda: False
     ) -> Any:
-        """Call a function in a thread, in a copy of this context.
+        """Run a function in a thread, in a copy of the current context.
 
-        A function that is cancelled before it began is never called.
+        A function that is cancelled before its start is never called.
 
-        A function that has begun cannot be stopped. Its end is awaited, until a second
-        cancellation.
+        A started function cannot be stopped: a cancellation waits for its end, a second
+        cancellation does not.
 
         Args:
             function: Called without arguments; its exception is raised here.
-            abandoned: Returns whether the script stopped waiting: then nobody waits for the
-                function's end after a cancellation.
+            abandoned: Returns True if the script has stopped waiting; a cancellation then does not
+                wait either.
 
         Raises:
-            RuntimeError: After :meth:`close`, and when no thread can be started and none runs.
+            RuntimeError: After :meth:`close`, or if no thread can be started.
         """
         # Until it is called or withdrawn: the pool keeps what it has not begun.
         held: list[Callable[[], Any]] = [partial(copy_context().run, function)]
@@ -75,7 +75,7 @@ class ToolThreads:
         return result
 
     def close(self) -> None:
-        """Start no further function; running functions are not awaited."""
+        """Start no further functions, without waiting for running ones."""
         self._closed = True
         for job in tuple(self._jobs):
             job.cancel()
@@ -83,7 +83,7 @@ class ToolThreads:
 
 
 def _call(job: Future[Ended], held: list[Callable[[], Any]]) -> None:
-    """Call a function unless it was withdrawn, passing every kind of failure to its future."""
+    """Run a queued function unless it was withdrawn, and pass any exception to its future."""
     if not job.set_running_or_notify_cancel():
         return
     try:

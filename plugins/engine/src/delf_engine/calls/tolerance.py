@@ -1,8 +1,8 @@
-"""Tolerant arguments: convert arguments that do not fit and can mean one thing only.
+"""Tolerant arguments: convert invalid arguments that can only mean one thing.
 
 A name may be spelled differently, one dict may replace keywords, one text may replace a list of
-texts. Ambiguous arguments fail: no text is split, no word is read as a number, no other name is
-guessed.
+texts. Ambiguous arguments are refused: texts are not split, words are not parsed as numbers, and
+other names are not guessed.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _Schema = Mapping[str, Any]
 
 
 def same_name(name: str) -> str:
-    """Normalise a name, so that spellings of one name are equal."""
+    """Normalise a name so that all its spellings are equal: ``customerId`` and ``customer_id``."""
     return name.replace("_", "").replace("-", "").lower()
 
 
 def respelled(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return arguments under the names that there are, where theirs are other spellings of these.
+    """Rename arguments whose names are other spellings of existing names.
 
     Args:
         given: Arguments by name.
-        names: The names that there are.
+        names: The parameter names.
     """
     known = list(names)
     if all(name in known for name in given):
@@ -46,14 +46,14 @@ def respelled(given: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def fitting(action: Action, named: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
-    """Return arguments that fit an action, as they were given and as they were validated.
+    """Return arguments that fit an action, in both their given and their validated form.
 
     Args:
         action: The action.
         named: The arguments of the script.
 
     Raises:
-        ToolRefusedError: When they do not fit, and can mean no others that do.
+        ToolRefusedError: If the arguments are invalid and have no unambiguous conversion.
     """
     try:
         return named, action.validate(named)
@@ -77,7 +77,7 @@ def _other_readings(action: Action, named: Mapping[str, Any]) -> Iterator[dict[s
 
 
 def _spread(named: Mapping[str, Any], names: list[str]) -> dict[str, Any] | None:
-    """Return the arguments of a single dict given in place of keywords."""
+    """Return the content of a single dict that was passed in place of keywords."""
     values = list(named.values())
     if len(values) != 1 or not isinstance(values[0], dict):
         return None
@@ -99,17 +99,17 @@ def _gathered(named: Mapping[str, Any], names: list[str], schema: _Schema) -> di
 
 
 class _Meant:
-    """Converts values to a schema if they can mean one thing only.
+    """Converts values to a schema where only one meaning is possible.
 
     Args:
-        root: The whole schema, which others are looked up in.
+        root: The root schema, for resolving references.
     """
 
     def __init__(self, root: _Schema) -> None:
         self._root = root
 
     def options(self, schema: _Schema) -> Iterator[_Schema]:
-        """Yield the alternatives that a schema leaves."""
+        """Yield the alternatives of a schema, with references resolved."""
         reference = schema.get("$ref")
         if isinstance(reference, str):
             found: _Schema = self._root
@@ -177,7 +177,7 @@ def _day_of(text: str) -> Any:
 
 
 def _words(schema: _Schema) -> list[str]:
-    """Return the texts that a schema lists."""
+    """Return the strings that a schema allows."""
     listed = schema.get("enum", [schema["const"]] if "const" in schema else [])
     return [word for word in listed if isinstance(word, str)]
 

@@ -1,4 +1,4 @@
-"""``Claims``: the tasks an agent works on, so that no task has two workers."""
+"""``Claims``: the tasks that an agent works on, so that no task has two owners."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from delf_engine.waiting import to_its_end
 
 _log = logging.getLogger(__name__)
 _RELEASE_SECONDS: Final = 2.0
-"""An unresponsive journal must not delay the end of a task; its lease expires anyway."""
+"""The longest wait for the journal when releasing a claim; the lease expires anyway."""
 _TORN: Final = "the process that forked the task died before all events were copied"
 
 
 @dataclass(frozen=True)
 class Predecessor:
-    """A process that may be alive, from which a task was taken.
+    """The previous process of a claimed task, which may still be alive.
 
     Args:
-        process: As ``pid 7 on host``.
-        until: The moment by which it has found out, once it wakes, that the task is others'.
+        process: The process, such as ``pid 7 on host``.
+        until: The time by which that process must have noticed the loss of its claim.
     """
 
     process: str
     until: float
 
     async def over(self) -> None:
-        """Wait for one lease period, so that the predecessor can end its calls."""
+        """Wait for one lease period, after which the previous process has stopped its calls."""
         if (seconds := self.until - monotonic()) > 0:
             await sleep(seconds)
 
 
 class Claims:
-    """The tasks that one agent works on; the journal knows other agents' tasks."""
+    """The tasks claimed by one agent; the journal knows those of other agents."""
 
     def __init__(self) -> None:
         self.claimed: set[str] = set()
-        """The ids of these tasks; a resumed task was claimed before."""
+        """The ids of the claimed tasks."""
         self.before: dict[str, Predecessor] = {}
-        """The processes that may be alive, by the tasks that were taken from them."""
+        """Previous processes that may still be alive, by the ids of the tasks claimed from them."""
 
     async def release(self, journal: Journal, task_id: str) -> None:
         """Release the claim on an unfinished task.
 
-        An unreachable journal finds out when the lease expires.
+        If the journal is unreachable, the claim ends when the lease expires.
         """
         self.claimed.discard(task_id)
         self.before.pop(task_id, None)
@@ -75,15 +75,15 @@ class Claims:
         """Claim a task of the journal for this agent, unless the task is over.
 
         Args:
-            journal: Where it is.
+            journal: The journal.
             task_id: The task.
-            past_limit: Whether a task that ended at its timeout or budget is taken up, too.
+            past_limit: Whether to claim a task that ended at its timeout or budget, too.
 
         Returns:
             Its events.
 
         Raises:
-            UnknownTaskError: When the journal does not have it.
+            UnknownTaskError: If the journal does not have the task.
             DelfError: If this agent, another one, or a live process works on it.
         """
         if task_id in self.claimed:
@@ -130,7 +130,7 @@ def _has_succeeded(claiming: asyncio.Future[Any] | None) -> bool:
 
 
 def is_over(events: Sequence[Event]) -> bool:
-    """Return True if a task ended, and does not go on after a limit."""
+    """Return True if a task ended and was not continued afterwards."""
     return end_event(events) is not None
 
 

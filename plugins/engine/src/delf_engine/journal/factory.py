@@ -1,4 +1,4 @@
-"""The choice of the journal, and its only factory."""
+"""The choice and creation of the agent's journal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def durable_journal(host: PluginHost) -> str | None:
     """Return the installed durable journal, preferring a shared one.
 
     Args:
-        host: Knows the installed plugins.
+        host: The plugins.
     """
     found = [spec for spec in host.specs(JournalSpec) if spec.durable]
     found.sort(key=lambda spec: (not spec.shared, spec.name))
@@ -36,18 +36,18 @@ def make_journal(
     environ: Mapping[str, str],
     **more: Any,
 ) -> Journal:
-    """Return a journal, not yet open.
+    """Create a journal without opening it.
 
     Args:
-        host: Where its plugin is.
-        name: Its name; :data:`~delf.types.IN_PROCESS` for that of this process alone.
+        host: The plugins.
+        name: The journal's name; :data:`~delf.types.IN_PROCESS` for the in-memory journal.
         options: Options by plugin.
-        environ: Where settings are looked up.
-        more: Options that win, as ``url``.
+        environ: The variables for settings.
+        more: Options that override the others, such as ``url``.
 
     Raises:
-        PluginError: When there is none of this name.
-        ConfigurationError: For options that do not fit.
+        PluginError: If no plugin provides the journal.
+        ConfigurationError: For invalid options.
     """
     if name == IN_PROCESS:
         return InProcessJournal()
@@ -56,15 +56,15 @@ def make_journal(
 
 
 def need_durable_journal(host: PluginHost, purpose: str) -> str:
-    """Return the installed journal that outlives its process, where there is no doing without.
+    """Return the installed durable journal; raise if there is none.
 
     Args:
-        host: Knows the installed plugins.
+        host: The plugins.
         purpose: The feature that needs a journal, for the message.
 
     Raises:
-        OptionalDependencyError: When none is installed, with a package that brings one.
-        PluginError: When one is installed and cannot be used, with the reason.
+        OptionalDependencyError: If none is installed, with the package to install.
+        PluginError: If the installed one cannot be used, with the reason.
     """
     name = durable_journal(host)
     if name is not None:
@@ -79,5 +79,5 @@ def need_durable_journal(host: PluginHost, purpose: str) -> str:
 
 
 def durable_package() -> str:
-    """Return a package that brings a journal that lasts, for advice."""
+    """Return the recommended package with a durable journal, for hints."""
     return packages("journal")[usual("journal")]

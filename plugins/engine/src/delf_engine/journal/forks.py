@@ -41,7 +41,7 @@ from delf_engine.task import new_task_id
 from delf_engine.views.copies import COPIED, PERSON, copied_events
 
 _LEFT_OUT: Final = (TaskQueued, TaskFinished, TaskPostponed)
-"""Events of a task as such: a fork is not queued, and has an end of its own."""
+"""Events that are not copied: a fork is not queued and has its own end."""
 
 
 async def fork(
@@ -56,12 +56,12 @@ async def fork(
     """Store the events of a new task that continues from an event of another task.
 
     Args:
-        journal: Where both are.
+        journal: The journal of both tasks.
         task_id: The other task.
-        at: The number of its last event that counts; that before its last script when None.
+        at: The number of the last event to copy; when None, the event before its last script.
         key: As for :func:`forked`.
-        setup: The same.
-        script: The same.
+        setup: As for :func:`forked`.
+        script: As for :func:`forked`.
 
     Returns:
         The new task's id.
@@ -83,13 +83,13 @@ async def fork(
 def is_torn(events: Sequence[Event]) -> bool:
     """Return True for a fork whose process died before all events were copied.
 
-    Such a fork must not be resumed: calls that were made would be made again.
+    Such a fork must not be resumed, because recorded calls would be made again.
     """
     return len(events) < copied_events(events)
 
 
 def last_script(events: Sequence[Event]) -> int:
-    """Return the event after which the model was asked for the last script; 0 if none."""
+    """Return the number of the event before the model was asked for the last script; 0 if none."""
     asked = (e.seq for e in reversed(events) if isinstance(e, ModelCalled))
     return next(asked, 1) - 1
 
@@ -97,11 +97,11 @@ def last_script(events: Sequence[Event]) -> int:
 def with_own_files(events: Sequence[Event], at: int) -> list[Event]:
     """Return the events of a task with copies of its output files, owned by the fork.
 
-    Blocks. A file that is no longer on this machine is left out: its script writes it again.
+    Blocking. A missing file is omitted, and written again when its script is replayed.
 
     Args:
-        events: The task's.
-        at: The number of its last event that counts.
+        events: The task's events.
+        at: The number of the last event to copy.
     """
     written = [e for e in events if isinstance(e, FileWritten) and e.seq <= at]
     if not written:
@@ -134,22 +134,21 @@ def forked(
 ) -> list[Event]:
     """Return the events of a new task that continues from an event of another task.
 
-    What was done by then is recorded as done: a call that had begun has its end, too, though that
-    came later. An approval is for one call of one task: what had not ended is asked about again,
-    and nothing is remembered. Answers of models that are replayed cost nothing: the other task
-    has paid them. The new task continues no conversation.
+    A call that had started by then keeps its end, even if that came later. Approvals of unfinished
+    calls and remembered approvals are not copied. Copied model answers cost nothing, because the
+    other task paid for them. The new task does not continue a conversation.
 
     Args:
-        events: The other task's.
-        at: The number of its last event that counts.
+        events: The events of the other task.
+        at: The number of the last event to copy.
         task_id: The new task.
         key: The owner, if not the local user.
-        setup: Its own setup, added to the setup of the other task.
+        setup: Setup data to add to that of the other task.
         script: The script to run in place of the model's next script.
 
     Raises:
-        UnknownTaskError: When the task had not begun by then, has no such event, or no model wrote
-            a script after it.
+        UnknownTaskError: If the task had not started by then, has no such event, or no script
+            followed it.
     """
     began = next((event for event in events if isinstance(event, TaskStarted)), None)
     if began is None or not began.seq <= at <= events[-1].seq:
@@ -198,7 +197,7 @@ def forked(
 
 
 def _unpaid(event: Event) -> Event:
-    """Return an event of the other task without its cost, which that task has paid."""
+    """Return a copied event without its cost, which the other task has paid."""
     if isinstance(event, ModelReplied):
         return replace(event, usage=Usage(), cost_usd=0.0)
     if isinstance(event, ChildFinished):
@@ -207,7 +206,7 @@ def _unpaid(event: Event) -> Event:
 
 
 def _without_approvals(events: Sequence[Event]) -> list[Event]:
-    """Return the events without questions, votes and approvals of unfinished calls."""
+    """Remove questions, votes and approvals of unfinished calls."""
     ended = {event.call_id for event in events if isinstance(event, CallFinished)}
     last = max((e.seq for e in events if isinstance(e, ScriptFinished)), default=0)
     open_requests = {
@@ -225,10 +224,10 @@ def _without_approvals(events: Sequence[Event]) -> list[Event]:
 
 
 def _written_by_a_person(events: Sequence[Event], at: int, script: str) -> list[Event]:
-    """Return the next question for a script after an event, with an answer of a person's.
+    """Return the next request for a script after an event, answered with a person's script.
 
     Raises:
-        UnknownTaskError: When no model wrote a script there.
+        UnknownTaskError: If no script followed the event.
     """
     later = [event for event in events if event.seq > at]
     replied = next((e for e in later if isinstance(e, ModelReplied) and is_script(e)), None)
@@ -246,5 +245,5 @@ def _written_by_a_person(events: Sequence[Event], at: int, script: str) -> list[
 
 
 def is_script(event: ModelReplied) -> bool:
-    """Return whether a model wrote a script, and nothing else was asked for."""
+    """Return True if a model's reply is a script of the main loop."""
     return event.purpose == "generate" and not event.calls

@@ -38,9 +38,9 @@ class InProcessJournal:
     Several agents may share it.
 
     Args:
-        max_tasks: How many finished tasks are kept; the oldest are forgotten first. Running
-            tasks are always kept.
-        max_bytes: How much memory finished tasks may take, about.
+        max_tasks: The most finished tasks to keep; the oldest are dropped first. Running tasks are
+            always kept.
+        max_bytes: The approximate most bytes of finished tasks.
     """
 
     def __init__(self, *, max_tasks: int = 1000, max_bytes: int = 64 * 1024 * 1024) -> None:
@@ -54,7 +54,7 @@ class InProcessJournal:
         self._queues: WeakKeyDictionary[asyncio.Queue[Event], str | None] = WeakKeyDictionary()
 
     async def append(self, event: Event) -> None:
-        """Append an event. The agent that begins a task holds it until its end or release."""
+        """Append an event; the first one claims the task for the agent until its end or release."""
         entry = self._tasks.get(event.task_id)
         if entry is None:
             entry = self._tasks[event.task_id] = _Entry()
@@ -126,7 +126,7 @@ class InProcessJournal:
         return tuple(self._remembered.values())
 
     async def revoke(self, request_id: str, by: str) -> RememberedDecision:
-        """Revoke a decision; all users of this journal are in one process, and are one user."""
+        """Revoke a decision; all users of this journal are in one process."""
         decision = self._remembered.pop(request_id, None)
         if decision is None:
             raise UnknownRequestError(f"no remembered decision {request_id!r} holds")

@@ -1,4 +1,4 @@
-"""A task's log: numbers events, journals them in order, then shows them to listeners."""
+"""A task's log: numbers events, journals them in order, then passes them to listeners."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from delf_engine.redact import RedactedStream, Redactor
 _log = logging.getLogger(__name__)
 
 Listener = Callable[[Event], None]
-"""A listener for journalled events. Must be quick and must not raise."""
+"""A callback for journalled events; must be quick and must not raise."""
 
 
 class TaskLog:
@@ -44,8 +44,8 @@ class TaskLog:
         task_id: The task.
         journal: The journal; None if events are not kept.
         listeners: The listeners, called after the journal.
-        redactor: Knows the secrets.
-        replay: The replay of a resumed task, whose events are not written again.
+        redactor: Redacts events.
+        replay: The replay of a resumed task, whose recorded events are not written again.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class TaskLog:
     ) -> None:
         self.task_id = task_id
         self.context = copy_context()
-        """The ContextVars of the task's caller; work for the task runs in a copy."""
+        """The ContextVars of the task's caller, in copies of which work for the task runs."""
         self._journal = journal
         self._listeners = tuple(listeners)
         self.redactor = Redactor() if redactor is None else redactor
@@ -71,28 +71,26 @@ class TaskLog:
         self._turns: list[int] = []
         self._waiting: list[tuple[Callable[..., Event], dict[str, Any]]] = []
         self._begun: Event | None = None
-        """An event that was passed to the journal without confirmation, because its writer was
-        cancelled.
-        """
+        """An event whose append was cancelled, so that it is unknown if the journal stored it."""
         self._left = False
         self._over = False
         self._until: float | None = None
         self._model_calls = sum(isinstance(event, ModelCalled) for event in self.events)
         self.prompted: dict[str, tuple[Message, ...]] = {}
-        """The latest requests to models, by purpose."""
+        """The latest requests to models, by purpose, to journal only what changed."""
         self._flushing: asyncio.Task[None] | None = None
 
     def go_over(self, replay: Replay) -> None:
-        """Follow the task once more from its beginning, after its sandbox died.
+        """Restart the log from the task's beginning, after its sandbox died.
 
         Args:
-            replay: Knows the events so far.
+            replay: The replay of the events so far.
         """
         self._replay = replay
         self._prints.end()
 
     def next_model_call(self) -> int:
-        """Return the number of a model call that is about to be made."""
+        """Return the number for the next model call."""
         self._model_calls += 1
         return self._model_calls
 
@@ -110,13 +108,14 @@ class TaskLog:
 
         Args:
             kind: The event's class.
-            safe: Names of fields that hold no secret for sure.
-            ends_call: Whether it is the known outcome of a call, which a left task keeps, too.
-            fields: Its own fields; task, sequence number and time are added.
+            safe: Names of fields that need no redaction.
+            ends_call: Whether the event is the outcome of a call, which is recorded even after
+                :meth:`leave`.
+            fields: The event's own fields; task, sequence number and time are added.
 
         Raises:
-            TaskLeftError: After the end of the task here.
-            DelfError: When the journal fails.
+            TaskLeftError: If the task has already ended in this process.
+            DelfError: If the journal fails.
         """
         if self._over or (self._left and not ends_call):
             raise self._ended(kind)
@@ -141,7 +140,7 @@ class TaskLog:
         return TaskLeftError(f"task {self.task_id} has ended in this process: no {name} is kept")
 
     def hurry(self, seconds: float) -> None:
-        """Wait for the journal so long in all from now on, as the task is to be over."""
+        """Limit the total time to wait for the journal from now on, because the task must end."""
         if self._until is None:
             self._until = asyncio.get_running_loop().time() + seconds
 
@@ -161,7 +160,7 @@ class TaskLog:
 
     @asynccontextmanager
     async def step(self, name: str, attempt: int = 1) -> AsyncGenerator[None]:
-        """Record a step's beginning, and its end unless it failed.
+        """Record the start of a step and, if the block does not fail, its end.
 
         Args:
             name: The name for people.
@@ -174,13 +173,13 @@ class TaskLog:
         await self.record(StepFinished, step=name, attempt=attempt, duration_ms=elapsed)
 
     def record_soon(self, kind: Callable[..., Event], **fields: Any) -> None:
-        """Append an event in the background, before any other that is recorded from now on.
+        """Append an event in the background, ahead of all later events.
 
-        Best effort: a task that has ended here drops the event.
+        Best effort: the event is dropped if the task has ended.
 
         Args:
             kind: The event's class.
-            fields: Its own fields.
+            fields: The event's own fields.
         """
         if self.redactor.knows_any:
             fields = self._without_secrets(fields, SAFE)
@@ -193,11 +192,11 @@ class TaskLog:
         return {name: value if name in safe else clean(value) for name, value in fields.items()}
 
     def leave(self) -> None:
-        """Record only outcomes of calls from now on, so that the task can be resumed."""
+        """From now on record only outcomes of calls, so that the task can be resumed."""
         self._left = True
 
     async def end(self) -> None:
-        """Flush buffered events, then refuse every event."""
+        """Flush buffered events, then refuse all further events."""
         self._left = True
         try:
             async with asyncio.timeout_at(self._until):
@@ -213,7 +212,7 @@ class TaskLog:
         self._print(self._prints.feed(text))
 
     def end_prints(self) -> None:
-        """No more is printed by the script that ran."""
+        """Flush held-back text, because the script has ended."""
         self._print(self._prints.end())
 
     def _print(self, text: str) -> None:
@@ -234,7 +233,7 @@ class TaskLog:
             self._flush_soon()
 
     def turns_taken(self, turns: Sequence[int]) -> None:
-        """Journal when the script got its answers soon, and before any other event."""
+        """Buffer the turns of a script's answers, to be flushed before any other event."""
         if not self._left:
             self._turns += turns
             self._flush_soon()
@@ -246,7 +245,7 @@ class TaskLog:
             self._flushing.add_done_callback(self._look_at)
 
     def _look_at(self, flushing: asyncio.Task[None]) -> None:
-        """Log a failed flush: the next event tries again, and fails if that does."""
+        """Log a failed background flush; the next event repeats the flush and raises errors."""
         error = None if flushing.cancelled() else flushing.exception()
         if error is not None:
             message = f"the journal did not take an event of task {self.task_id}"
@@ -254,7 +253,7 @@ class TaskLog:
 
     @property
     def _has_more(self) -> bool:
-        """True if something is to be written before the next event."""
+        """True if buffered events must be written before the next event."""
         queued = self._readings or self._turns or self._printed or self._waiting
         return bool(queued) or self._begun is not None
 
@@ -275,7 +274,7 @@ class TaskLog:
             self._printed.clear()
 
     async def _write_waiting(self) -> None:
-        """Write queued events; events that the journal fails to keep stay queued."""
+        """Write queued events; those that the journal fails to store stay queued."""
         if self._begun is not None:
             await self._confirm(self._begun)
         self._queue_output()
@@ -306,7 +305,7 @@ class TaskLog:
             raise
 
     async def _confirm(self, event: Event) -> None:
-        """Append an unconfirmed event again, which is idempotent."""
+        """Append an event again whose first append is unconfirmed; idempotent."""
         if self._journal is not None:
             await self._journal.append(event)
         self._begun = None
@@ -319,7 +318,7 @@ class TaskLog:
         self.show(event)
 
     def show(self, event: Event) -> None:
-        """Let the listeners see an event that is in the journal."""
+        """Pass a journalled event to the listeners."""
         for listener in self._listeners:
             try:
                 in_context(self.context, listener, event)

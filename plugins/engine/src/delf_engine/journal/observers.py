@@ -1,4 +1,4 @@
-"""Passes events on to observers, in order, without holding a task up."""
+"""Delivery of events to observers, in order and without delaying tasks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from delf_engine.redact import Redactor
 
 _log = logging.getLogger(__name__)
 _CLOSE_SECONDS = 5.0
-"""Seconds for an observer's last events; a hanging observer must not delay a stop."""
+"""The seconds for an observer's last events, so that a hanging one cannot delay a stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Observers:
     """The observers of a started agent.
 
     Args:
-        feeds: Each takes every event.
-        notes: The setup data that each observer adds to a task submitted now.
+        feeds: The queues that deliver every event.
+        notes: Functions that return setup data for a submitted task.
     """
 
     feeds: Sequence[ObserverFeed]
@@ -51,13 +51,13 @@ def open_observers(
     make: Callable[[type[ObserverSpec], str], Observer],
     redactor: Redactor,
 ) -> Observers:
-    """Return the running observers of an agent: requested ones, and those that are always on.
+    """Start the observers of an agent: those requested, and those that are always on.
 
     Args:
         host: The plugins.
-        asked_for: Names of observers.
-        make: Makes one.
-        redactor: Takes secrets out of how one failed.
+        asked_for: The names of requested observers.
+        make: Creates an observer.
+        redactor: Redacts failures.
     """
     unasked = [spec.name for spec in host.specs(ObserverSpec) if not spec.opt_in]
     specs = [host.spec(ObserverSpec, name) for name in dict.fromkeys((*unasked, *asked_for))]
@@ -67,14 +67,14 @@ def open_observers(
 
 
 class ObserverFeed:
-    """One observer with its queue; a failing observer is dropped.
+    """A queue in front of one observer, which is dropped if it fails.
 
     Each event is observed in the context in which it was queued, the task's own.
 
     Args:
         name: The observer's name, for the log.
         observer: The observer.
-        redactor: Takes secrets out of how it failed.
+        redactor: Redacts failures.
     """
 
     def __init__(self, name: str, observer: Observer, redactor: Redactor) -> None:
@@ -95,7 +95,7 @@ class ObserverFeed:
             pass
 
     async def _take(self) -> bool:
-        """Wait for an event and have it observed; return False at the end."""
+        """Wait for an event and deliver it; return False at the end."""
         queued = await self._queue.get()
         if queued is None:
             return False

@@ -1,4 +1,4 @@
-"""A task's journal, sorted by scripts and calls."""
+"""A task's events, indexed by script and call."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
     ev.ChildStarted: ("child_id",),
     ev.ChildFinished: ("child_id",),
 }
-"""The fields that identify an event of each kind in the journal."""
+"""The identifying fields of each kind of event."""
 
 
 @dataclass(kw_only=True)
@@ -41,19 +41,19 @@ class RecordedCall:
     Args:
         call_id: Its number.
         action: The action.
-        digest: Over action and arguments as the script gave them.
+        digest: SHA-256 over the action and the script's arguments.
         request: The request for approval, if one was made.
         decision: The decision.
-        started: Set when it was begun.
-        question: The request whether to make it again, after an earlier resume.
+        started: The start event, if the call was started.
+        question: The request whether to repeat the call, from an earlier resume.
         verdict: The decision about that request.
-        finished: Set when its end is known.
-        lapsed: Its request is decided, as far as others see, for its sandbox died meanwhile.
-        cut_off: Its sandbox died meanwhile, which is no end of it.
-        is_over: Its script came to an end without it.
-        unseen: The script did not wait for its end.
-        edits: The requests that a person answered with other arguments, about which another one
-            was made, with these answers.
+        finished: The end event, if known.
+        lapsed: Whether the request was closed because the sandbox died.
+        cut_off: Whether the sandbox died during the call, which is not an end of the call.
+        is_over: Whether the script ended without waiting for the call.
+        unseen: Whether the script stopped waiting before the end.
+        edits: Requests that a person answered with edited arguments and that led to a further
+            request, with these answers.
     """
 
     call_id: int
@@ -75,7 +75,7 @@ class RecordedCall:
 
     @property
     def was_abandoned(self) -> bool:
-        """True if the script cancelled the call, so that it never had an answer."""
+        """True if the script cancelled the call and never got an answer."""
         if self.unseen:
             return True
         if self.finished is None:
@@ -84,20 +84,20 @@ class RecordedCall:
 
     @property
     def edited_arguments(self) -> Mapping[str, Any] | None:
-        """The arguments of the begun call, if a person had changed them."""
+        """The arguments of the started call, if a person had edited them."""
         started = self.started
         return None if started is None or started.digest == self.digest else started.arguments
 
     @property
     def lost_arguments(self) -> bool:
-        """True if the edited arguments hold a secret, which the journal does not have."""
+        """True if the edited arguments contained a secret, which the journal does not store."""
         decided = None if self.decision is None else self.decision.arguments
         return REDACTED in repr(decided) or REDACTED in repr(self.edited_arguments)
 
     def question_of(
         self, *, outcome_unknown: bool
     ) -> tuple[ev.ApprovalRequested | None, ev.ApprovalDecided | None]:
-        """Return the recorded request about the call, and its decision if that still counts.
+        """Return the recorded request about the call, and its decision if still valid.
 
         Args:
             outcome_unknown: Return the request whether to repeat the call. Its approval counts
@@ -131,15 +131,15 @@ class RecordedScript:
     """The journal of one script, or of the strategy's own work between scripts.
 
     Args:
-        attempt: Its number; 0 for the strategy's own calls.
+        attempt: The script's number; 0 for the strategy's own calls.
         calls: Its calls in the order in which they came.
         steps: The order of its calls: the negative number of a call that came, the number of a call
             that was answered.
         clock: Its clock reads, in nanoseconds.
-        turns: In which turns of its event loop it got which answers.
-        printed: Its prints.
-        left_to_print: How many characters of them have not come again.
-        finished: Set when its end is known.
+        turns: The turns of its event loop in which answers arrived.
+        printed: The printed text.
+        left_to_print: The number of printed characters not yet replayed.
+        finished: The end event, if known.
         request: The request for the script as a whole, if one was made.
         decision: The decision about that request.
     """
@@ -157,12 +157,12 @@ class RecordedScript:
 
     @property
     def expected(self) -> list[RecordedCall]:
-        """The calls that have not come again."""
+        """The recorded calls not yet replayed."""
         return [call for call in self.calls if not call.was_abandoned]
 
 
 class Recording:
-    """A task's events, grouped by what they belong to.
+    """A task's events, grouped by script, call and purpose.
 
     Args:
         events: All of them, in order.
@@ -199,7 +199,7 @@ class Recording:
                 call.is_over = ended
 
     def knows(self, kind: Callable[..., ev.Event], fields: Mapping[str, Any]) -> bool:
-        """Return whether an event is recorded; each recorded event counts once."""
+        """Return True if an event is recorded; each recorded event matches once."""
         if not self.known:
             return False
         if kind is ev.CallFinished and fields["status"] == "refused":
@@ -266,7 +266,7 @@ class Recording:
                 pass
 
     def _end_draft(self, purpose: str) -> None:
-        """Record a truncated answer, of which only its draft is in the journal."""
+        """Turn the journalled pieces of a truncated answer into a recorded reply."""
         written = self._drafts.pop(purpose, ())
         if written:
             text = "".join(event.text for event in written)

@@ -21,22 +21,22 @@ from delf_engine.journal.recording import RecordedCall, RecordedScript, Recordin
 from delf_engine.journal.retrying import without_attempts
 
 _REPLAYED: Final[frozenset[Purpose]] = frozenset({"generate", "prefilter", "learn", "outline"})
-"""Model calls of the loop itself. A script's model calls are part of its recorded calls."""
+"""Purposes of the loop's own model calls; a script's model calls belong to its recorded calls."""
 
 _ANSWERED: Final = 0
-"""The turn of calls without a recorded end: after all recorded answers."""
+"""The position of calls without a recorded end: after all recorded answers."""
 
 _USED_UP: Final = -1
-"""The turn of new calls: after all that is recorded."""
+"""The position of new calls: after everything recorded."""
 
 
 class _Course:
-    """The recorded course of a script that runs once more.
+    """The recorded order of a script's calls and answers, followed during replay.
 
-    A call that was answered is answered again when all that was recorded before its answer has
-    happened again: calls that came, and other answers. A call whose end is not known goes on
-    after all answers, and a new one after all that is recorded. A call whose turn never comes
-    waits until the task's time is over: no clock tells a slow script from another one.
+    A recorded answer is given once everything recorded before it has happened again: earlier calls
+    and earlier answers. A call without a recorded end proceeds after all recorded answers, and a
+    new call after everything recorded. A call whose turn never comes waits until the task's
+    timeout, because no clock distinguishes a slow script from a different one.
 
     Args:
         script: The journal of the script.
@@ -60,11 +60,11 @@ class _Course:
 
     @property
     def expected(self) -> Sequence[RecordedCall]:
-        """The calls that have not come again."""
+        """The recorded calls not yet replayed."""
         return tuple(self._expected.values())
 
     def take(self, digest: str) -> RecordedCall | None:
-        """Return the first of the recorded calls with a digest that have not come again."""
+        """Return the first unreplayed call with a digest; None if there is none."""
         if not self._unclaimed.get(digest):
             return None
         past = self._unclaimed[digest].popleft()
@@ -73,14 +73,14 @@ class _Course:
         return past
 
     async def turn(self, past: RecordedCall | None, *, alone: bool) -> None:
-        """Wait until it is a call's turn, then pass the turn on.
+        """Wait for a call's turn in the recorded order.
 
         Args:
-            past: The call; None when it is a new one.
-            alone: Whether nothing else can happen meanwhile.
+            past: The recorded call; None for a new call.
+            alone: Whether the script is blocked until the answer arrives.
 
         Raises:
-            ReplayMismatch: When its turn cannot come.
+            ReplayMismatch: If the turn can never come.
         """
         if past is None:
             number, is_turn = _USED_UP, not self._steps
@@ -108,7 +108,7 @@ class _Course:
             self._count -= 1
 
     def _move(self) -> None:
-        """Advance past the recorded steps that have happened."""
+        """Advance past recorded steps that have happened again."""
         while self._steps and self._steps[0] < 0 and -self._steps[0] not in self._expected:
             self._steps.popleft()
         if not self._answers:
@@ -127,7 +127,7 @@ class _Course:
 
 
 class Replay:
-    """The journal of a resumed task, used up step by step; empty for a new task.
+    """The journal of a resumed task, consumed step by step; empty for a new task.
 
     Args:
         events: The task's events.
@@ -137,30 +137,30 @@ class Replay:
         self.events = tuple(events)
         began = next((e for e in self.events if isinstance(e, ev.TaskStarted)), None)
         self.resumed = began is not None
-        """True if the task was begun before; a task that was only queued was not."""
+        """True if the task had started before, not only been queued."""
         self.seed = "" if began is None else began.seed
         """The source of chance for the task's scripts."""
         self.zone = None if began is None or not began.zone else Zone(began.zone, began.zone_name)
-        """The time zone in which the task began."""
+        """The time zone at the start of the task."""
         self.before: Predecessor | None = None
-        """The process that worked on the task before, if that may be alive."""
+        """The previous process of the task, if it may still be alive."""
         self._recording = Recording(without_attempts(self.events))
         self.recorded = self._recording.known
-        """The recorded events that have not come again; true as long as there may be some."""
+        """The recorded events not yet replayed."""
         self.last_call = self._recording.last_call
-        """The highest number of a call."""
+        """The highest call number in the journal."""
         self._own = _Course(self._recording.scripts[0]) if self.resumed else None
         self._follow(self._own)
 
     def _follow(self, course: _Course | None) -> None:
         self._course = course
         self.active = course is not None
-        """True if the running script, or the strategy itself, is in the journal."""
+        """True while the running script or strategy is still within the journal."""
 
     # -- facts --------------------------------------------------------------------------
 
     def selected(self) -> ev.ToolsSelected | None:
-        """Return the tools that were chosen, if the task came so far."""
+        """Return the recorded selection of tools, if any."""
         return next((e for e in self.events if isinstance(e, ev.ToolsSelected)), None)
 
     def has_reply(self, purpose: Purpose) -> bool:
@@ -181,11 +181,11 @@ class Replay:
     # -- what is in the journal already ---------------------------------------------------
 
     def knows(self, kind: Callable[..., ev.Event], fields: Mapping[str, Any]) -> bool:
-        """Return whether an event is in the journal; each recorded event counts once."""
+        """Return True if an event is recorded; each recorded event matches once."""
         return self._recording.knows(kind, fields)
 
     def unknown_part(self, text: str) -> str:
-        """Return the part of a printed text that was not printed here before."""
+        """Return the part of a printed text that is not recorded yet."""
         if self._course is None:
             return text
         script = self._course.script
@@ -196,16 +196,16 @@ class Replay:
     # -- scripts --------------------------------------------------------------------------
 
     def begin_script(self, attempt: int) -> RecordedScript | None:
-        """Start a script; return its journal."""
+        """Start a script; return its record, if any."""
         script = self._recording.scripts.get(attempt)
         self._follow(None if script is None else _Course(script))
         return script
 
     def end_script(self, status: ev.ScriptStatus, message: str) -> None:
-        """Note that a script ended.
+        """Check the end of a script against its record.
 
         Raises:
-            ReplayMismatch: When the journal tells otherwise.
+            ReplayMismatch: If the record differs.
         """
         course = self._course
         self._follow(self._own)
@@ -228,15 +228,15 @@ class Replay:
     # -- calls ----------------------------------------------------------------------------
 
     async def call(self, digest: str, *, alone: bool = False) -> RecordedCall | None:
-        """Return the recorded call behind a call, when it is its turn.
+        """Wait for a call's turn, and return its record; None for a new call.
 
         Args:
             digest: The identity of the call.
-            alone: The script does nothing else meanwhile: earlier recorded steps that have not
-                happened will not happen before its answer.
+            alone: Whether the script is blocked until the answer arrives; then pending earlier
+                steps can no longer happen first.
 
         Returns:
-            The call as it is known; None when it is a new one.
+            The recorded call; None for a new call.
 
         Raises:
             ReplayMismatch: If the script differs from its record.
@@ -255,7 +255,7 @@ class Replay:
         return past
 
     def unfinished(self) -> ReplayMismatch | None:
-        """Return the error for a script whose time ends while it waits for a recorded step."""
+        """Return the error for a script whose time ran out while it waited for a recorded step."""
         if self._course is None or not self._course.is_waiting:
             return None
         expected = ", ".join(map(_named, self._course.expected[:3])) or "an earlier answer"

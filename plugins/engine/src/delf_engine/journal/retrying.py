@@ -1,8 +1,8 @@
 """Retries of queued tasks: whether a failed task is retried, and from which point.
 
-A retry replays the record, and repeats nothing of it. So a retry only makes sense if the failure is
-outside of the record - an outage of a model or a service, or of the sandbox - or in a read, whose
-end is then taken as not recorded.
+A retry replays the journal without repeating calls. A retry only helps if the failure is not part
+of the record - an outage of a model, a service or the sandbox - or if it is a failed read, whose
+recorded end is then ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from delf.errors import (
 
 _BUSY: Final = frozenset({408, 409, 425, 429})
 _LONGEST: Final = 3600.0
-"""Seconds between two tries at most: a service that was away for a day is found within an hour."""
+"""The longest pause in seconds, so that the end of a long outage is noticed within an hour."""
 _ON: Final = (ev.ScriptGenerated, ev.RetryScheduled, ev.RerunRequested, ev.StepStarted)
 
 
@@ -31,10 +31,10 @@ def next_try(
     """Return the seconds until a failed task is retried; None for no retry.
 
     Args:
-        error: Why it failed.
-        events: All that happened.
-        retries: How often it may be tried again.
-        after: Seconds until the first of these; each later one waits twice as long, up to an hour.
+        error: The error of the task.
+        events: The task's events.
+        retries: The maximum number of retries.
+        after: Seconds until the first retry; the pause doubles each time, up to an hour.
     """
     attempts = sum(isinstance(event, ev.TaskPostponed) for event in events)
     if attempts >= retries or not any(map(_was_away, (error, error.__cause__))):
@@ -47,7 +47,7 @@ def next_try(
 
 
 def without_attempts(events: Sequence[ev.Event]) -> list[ev.Event]:
-    """Return events without the failures after which their task is tried again, or goes on."""
+    """Remove the failures after which the task was retried or continued."""
     kept: list[ev.Event] = []
     for event in events:
         if isinstance(event, ev.TaskFinished) and event.code != BudgetExceededError.code:
@@ -75,15 +75,16 @@ def _has_open_change(events: Sequence[ev.Event]) -> bool:
 
 
 def _script_failed(events: Sequence[ev.Event]) -> bool:
-    """Return whether the end of a script is the last thing that happened."""
+    """Return True if the last event of a task is the end of a script."""
     last = next((e for e in reversed(events) if isinstance(e, (ev.ScriptFinished, *_ON))), None)
     return isinstance(last, ev.ScriptFinished)
 
 
 def _failed_read(events: Sequence[ev.Event]) -> int | None:
-    """Return the place of the read's end with whose error the last script failed.
+    """Return the index of the failed read's end that made the last script fail; None if none.
 
-    None if its script did something afterwards: with another answer it would not do the same.
+    None also if the script did anything after that read, because its course would differ with
+    another answer.
     """
     if not _script_failed(events):
         return None

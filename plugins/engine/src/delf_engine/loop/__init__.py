@@ -1,1 +1,1 @@
-"""The steps of a task, in their order; one file each."""
+"""The steps of a task in order, one module each."""

@@ -1,4 +1,4 @@
-"""The last step, learn: facts of a task that was done go into the memory store."""
+"""The last step, learn: store facts of a finished task in the memory store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from delf_engine.task_run import TaskRun
 
 
 async def learn(run: TaskRun, answer: str) -> None:
-    """Let the agent's memory learn from a task that was done; a failure is a warning."""
+    """Let the agent's memory learn from a finished task; a failure becomes a warning."""
     if run.memory is None:
         return
     if any(isinstance(event, FactsLearned) for event in run.log.events):

@@ -56,11 +56,11 @@ from delf_engine.waiting import to_its_end
 
 _log = logging.getLogger(__name__)
 GRACE_SECONDS = 1.0
-"""Seconds that work which is cut short has to end by itself."""
+"""The grace period in seconds for work that is cut short."""
 _LAST_SECONDS = 5.0
-"""Seconds that the end of a task which is cut short waits for the journal."""
+"""The seconds to wait for the journal at the end of a task that is cut short."""
 _SHARE = 0.25
-"""The share of a task's time that its memory, or its prefilter, may take."""
+"""The share of a task's timeout that recall, or the prefilter, may use."""
 
 _UNUSED_TOOLS: Final = (
     "no script ran and no tool was called: the answer is what the model says by itself; try a "
@@ -74,8 +74,8 @@ class TaskPipeline:
     Args:
         run: The task.
         host: The host for its strategy.
-        strategy: How it becomes tool calls.
-        stopped_by: Tells the person who stopped it.
+        strategy: The strategy of the task.
+        stopped_by: Returns the person who stopped the task, if any.
     """
 
     def __init__(
@@ -93,18 +93,18 @@ class TaskPipeline:
         self._is_left = False
 
     def leave(self) -> None:
-        """Leave the task resumable when it is cancelled: its end is not recorded."""
+        """Keep the task resumable if it is cancelled, by not recording its end."""
         self._is_left = True
 
     async def run(self, origin: str) -> TaskOutcome:
-        """Work the task within its time. Afterwards no call is made, and the sandbox is gone.
+        """Run the task within its timeout; then no call is in flight and the sandbox is closed.
 
         Args:
             origin: The agent's id.
 
         Raises:
-            asyncio.CancelledError: When it was cancelled, once its end is in the journal: that
-                it was cancelled, or the outcome that it had when it was ending already.
+            asyncio.CancelledError: If the task was cancelled, once its end is journalled: the
+                cancellation, or the outcome that was already being recorded.
         """
         work: asyncio.Future[str] | None = None
         try:
@@ -123,7 +123,7 @@ class TaskPipeline:
         return await to_its_end(self._finish(text, error), failed=self._lost_end)
 
     async def _lose_sandbox(self, error: SandboxDied) -> TaskOutcome:
-        """Leave a task whose sandbox died to be resumed at once; its children keep running."""
+        """Leave a task whose sandbox died to be resumed at once, with its children running."""
         self._host.close()
         self._host.scripts.sandbox.retire()
         await self._log.record(Warned, message=error.message)
@@ -189,7 +189,7 @@ class TaskPipeline:
         return answer
 
     async def _warn_of_unused_tools(self) -> None:
-        """Warn where the answer rests on nothing but the model; in a conversation that is usual."""
+        """Warn if the answer used neither a tool nor a script; usual only in a conversation."""
         run, events = self._run, self._log.events
         if run.request.conversation is not None or not run.tools.own_count:
             return
@@ -240,9 +240,9 @@ class TaskPipeline:
         return seen[1] if seen is not None and seen[0] is error else "delf or a plugin"
 
     async def _refused(self, error: ToolException) -> tuple[str, DelfError | None]:
-        """Return the answer after a final refusal by a tool: its message, after the output.
+        """Return the answer or error after a tool's final refusal: its message, after the output.
 
-        A child task fails instead: its parent's script would take the answer for success.
+        A child task fails instead, because its parent would take the message for a success.
         """
         output, refusal = self._host.output, refusal_of(self._log.events)
         text = "\n".join(part for part in (output.strip("\n"), refusal) if part)
@@ -281,7 +281,7 @@ class TaskPipeline:
             self._lost_end(error)
 
     def _why_cancelled(self) -> DelfError:
-        """Return the error of a cancelled task; a child blames its parent's timeout."""
+        """Return the error of a cancelled task; for a child it names the parent's timeout."""
         if self._run.clock.is_over:
             return TaskTimeoutError("Timeout: the time of the task above was over")
         return TaskStoppedError("the task was stopped")
@@ -335,7 +335,7 @@ class TaskPipeline:
         return outcome
 
     async def _postpone(self, error: DelfError) -> bool:
-        """Leave a failed task to its queue, if a retry makes sense."""
+        """Return a failed task to its queue if a retry makes sense; return True if so."""
         request, log = self._run.request, self._run.log
         wait = next_try(error, log.events, request.retries or 0, request.retry_after or 0.0)
         if wait is None:
@@ -350,7 +350,7 @@ class TaskPipeline:
         return True
 
     async def _leave(self, outcome: TaskOutcome) -> None:
-        """Leave a task without an end in the journal, with the reason if it can be written."""
+        """End this process's work without an end in the journal; record the reason if possible."""
         error = outcome.error
         why = "not resumed" if isinstance(error, ReplayMismatch) else "stopped"
         try:
@@ -373,7 +373,7 @@ def _as_text(value: Any) -> str:
 
 
 def handed_in(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQueued:
-    """Return the first event of a task that is worked on later."""
+    """Return the first event of a task that will run later."""
     conversation = request.conversation
     return TaskQueued(
         task_id=request.task_id,
@@ -395,16 +395,16 @@ def handed_in(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQu
 
 
 def _look_at(work: asyncio.Future[str]) -> None:
-    """Fetch the error of abandoned work, so that asyncio does not report it."""
+    """Retrieve the exception of abandoned work, so that asyncio does not log it."""
     if not work.cancelled():
         work.exception()
 
 
 async def load_context(run: TaskRun) -> None:
-    """Step 3: ask every connection that has live facts, such as database schemas, all at once.
+    """Step 3: load the live facts of all connections, such as database schemas, concurrently.
 
     Raises:
-        DelfError: When a connection cannot be reached: a script could not use it either.
+        DelfError: If a connection cannot be reached, because a script could not use it either.
     """
     sources = run.tools.with_context
     if not sources:

@@ -1,4 +1,4 @@
-"""Step 1, recall: the conversation so far, and facts from before that matter for this task."""
+"""Step 1, recall: load the conversation, and facts from memory that match the task."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from delf_engine.task_run import TaskRun
 
 
 async def recall(run: TaskRun, seconds: float) -> None:
-    """Load the conversation, and search the memory store for at most that many seconds.
+    """Load the conversation, and search the memory store with a timeout in seconds.
 
-    A search that fails is a warning: the task can be done without old facts.
+    A failed search becomes a warning, because the task can continue without facts.
 
     Raises:
-        DelfError: When the conversation cannot be read.
+        DelfError: If the conversation cannot be read.
     """
     async with run.log.step(Step.RECALL):
         await load_conversation(run)
@@ -69,7 +69,7 @@ async def load_conversation(run: TaskRun) -> None:
 async def keep_turn(run: TaskRun, text: str, error: DelfError | None) -> None:
     """Append the task and its answer to the conversation, even if the task failed.
 
-    A failure is a warning: the task is done.
+    A failure becomes a warning, because the task is already done.
     """
     if run.request.conversation is None:
         return

@@ -1,4 +1,4 @@
-"""Step 2, select: which of the allowed tools the model is shown."""
+"""Step 2, select: choose the tools that the model is shown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from delf_engine.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
 _MOST_SECONDS: Final = 60.0
-"""The most seconds for a selection: a longer one costs more than it saves."""
+"""The most seconds for a selection; a slower one costs more time than it saves."""
 _ALL: Final = "all"
 _WORDS: Final = "words"
 
@@ -28,10 +28,10 @@ async def select(run: TaskRun, seconds: float) -> None:
 
     Args:
         run: The task, whose tools are replaced by the selection.
-        seconds: The time that the prefilter has.
+        seconds: The prefilter's timeout.
 
     Raises:
-        PrefilterError: When the prefilter that was asked for by name failed.
+        PrefilterError: If a prefilter that the user named fails.
     """
     past = run.replay.selected() if run.replay.resumed else None
     mode = run.config.prefilter_mode  # perhaps that of this task's strategy

@@ -15,9 +15,10 @@ from delf_engine.task_run import TaskRun
 
 
 async def set_up(run: TaskRun) -> None:
-    """Set up the remaining connections. A failure is a warning.
+    """Set up the remaining connections; a failure becomes a warning.
 
-    Concurrent tasks wait. If this is cancelled, the next task continues with the rest.
+    Concurrent tasks wait for the set-up. If a task is cancelled, the next one continues with the
+    remaining connections.
     """
     shared = run.agent_tools
     if shared.left:

@@ -18,13 +18,13 @@ from delf.events import (
 
 
 def waiting_for(events: Sequence[Event]) -> str | None:
-    """Return the names of what the task waits for: a person, else calls, else the model.
+    """Describe what a task is waiting for: a person, else calls, else the model.
 
     Args:
         events: The events of the task, in order.
 
     Returns:
-        It, as the end of a sentence; ``None`` where a script works or nothing has begun.
+        The end of a sentence "waiting for …"; None while a script runs or before the start.
     """
     model: str | None = None
     questions: dict[str, str] = {}

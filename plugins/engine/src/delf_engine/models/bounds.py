@@ -13,22 +13,22 @@ from delf.messages import ModelDelta, ModelReply
 
 Pieces: TypeAlias = AsyncGenerator[ModelDelta | ModelReply]
 _LETTERS_OF_A_PIECE: Final = 16
-"""So that pieces without any have an end, too."""
+"""The characters added for each piece, so that a stream of empty pieces ends, too."""
 
 
 class EndlessAnswerError(LLMExecutionError):
-    """An answer that is longer, or takes longer, than any may."""
+    """An answer exceeds the limit in length or time."""
 
 
 async def bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
-    """Return a stream with an end, whatever its plugin and its server do.
+    """Limit a stream of pieces in length and time, whatever plugin and server do.
 
     Args:
         pieces: The stream.
-        config: The model, whose ``timeout`` counts from the first piece.
+        config: The model, whose ``timeout`` is counted from the first piece.
 
     Raises:
-        LLMExecutionError: When it is longer, or takes longer, than any answer may.
+        LLMExecutionError: If a limit is exceeded.
     """
     seconds = float(config.settings.get("timeout") or DEFAULT_TIMEOUT)
     clock = asyncio.get_running_loop().time
@@ -55,10 +55,10 @@ async def bounded(pieces: Pieces, config: LLMConfig) -> Pieces:
 
 
 def check_length(letters: int, config: LLMConfig) -> None:
-    """Refuse an answer that is longer than any may be.
+    """Raise for an answer that exceeds the length limit.
 
     Raises:
-        EndlessAnswerError: When it is.
+        EndlessAnswerError: If the answer is too long.
     """
     if letters > MOST_LETTERS:
         raise EndlessAnswerError(

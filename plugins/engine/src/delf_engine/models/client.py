@@ -1,4 +1,4 @@
-"""``ModelClient``: models are asked for a task, with every question counted and recorded."""
+"""``ModelClient``: asks models for a task, and counts and records every call."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from delf_engine.redact import Redactor
 from delf_engine.views.prompts import pack
 
 _PACKED_AT_ONCE: Final = 64 * 1024
-"""Longer prompts are packed in a thread."""
+"""The prompt size above which compression runs in a thread."""
 _SAFE_PROMPT: Final = SAFE | {"prompt"}
-"""The messages of a request are without secrets when they are packed."""
+"""Event fields of a request that need no redaction, because its messages are already redacted."""
 _MOST_MORE: Final = 3
-"""The number of times that a model is asked to go on with an answer that was too long."""
+"""The most continuations of an answer that reached its token limit."""
 _MOST_BREAKS: Final = 1
-"""The number of times that a model is asked again after another break."""
+"""The most repeats of a request whose answer broke off in another way."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,12 +58,12 @@ class ModelClient:
         pool: The models.
         ledger: Counts tokens and money, and holds the budget.
         log: Where calls are recorded.
-        system_prompt: Added to every call.
+        system_prompt: The user's instructions, added to every call.
         stream: Take answers in pieces.
-        on_delta: Sees the pieces of scripts.
-        redactor: Takes secrets out of what a model reads.
-        replay: Of a task that is resumed: answers from its journal.
-        keep_prompts: Whether the journal keeps what models are asked.
+        on_delta: Receives pieces of generated scripts.
+        redactor: Redacts requests.
+        replay: The replay of a resumed task.
+        keep_prompts: Whether the journal keeps prompts.
     """
 
     pool: ModelPool
@@ -76,7 +76,7 @@ class ModelClient:
     replay: Replay = field(default_factory=Replay)
     keep_prompts: bool = False
     unexpected: tuple[Exception, str] | None = field(default=None, init=False)
-    """The latest failure of a model that is no error of delf's, and the model's name."""
+    """The latest model failure that is not a ``DelfError``, with the model's name."""
 
     async def ask(
         self,
@@ -89,24 +89,24 @@ class ModelClient:
         continues: bool = False,
         draft: Draft | None = None,
     ) -> ModelReply:
-        """Ask once; the model retries failed requests by itself.
+        """Ask a model once; the model client retries failed requests itself.
 
         Reasoning is split off in the reply. The answer may be truncated:
         :attr:`~delf.messages.ModelReply.broken_by`.
 
         Args:
-            config: Which model.
+            config: The model.
             request: The request; with a session, only new messages.
             attempt: The pass through the loop, from 1.
-            on_delta: Sees the pieces of the answer; all of it at once when that is recorded.
-            session: Where it is asked, if not by a request of its own.
-            continues: Whether the session knows the user's own instructions already.
-            draft: Has the pieces of the answer. With it, an answer that breaks off after its first
-                piece is no error, but its result, with ``cut`` as its ``finish_reason``.
+            on_delta: Receives the answer's pieces; a recorded answer comes as one piece.
+            session: An open session to use instead of a separate request.
+            continues: Whether the session already has the user's instructions.
+            draft: Collects the answer's pieces. An answer that breaks off after its first piece is
+                then returned with the ``finish_reason`` ``cut`` instead of raising.
 
         Raises:
             BudgetExceededError: Before any cost.
-            DelfError: When the model failed for good.
+            DelfError: If the call failed after retries.
         """
         past = self.replay.reply(request.purpose) if self.replay.resumed else None
         if past is not None:
@@ -122,15 +122,15 @@ class ModelClient:
     async def ask_whole(
         self, config: LLMConfig, request: ModelRequest, attempt: int = 1
     ) -> ModelReply:
-        """Ask for a whole answer; a truncated answer is continued.
+        """Ask for a complete answer, continuing a truncated one.
 
         The model gets more tokens if the limit was delf's own. An answer stopped by a filter is not
         continued. With a limit in the request's own settings, the answer may be truncated there.
 
         Raises:
             BudgetExceededError: Before any cost.
-            LLMExecutionError: If there is no whole answer, with an excerpt.
-            DelfError: When the model failed for good.
+            LLMExecutionError: If the answer stays incomplete, with an excerpt.
+            DelfError: If the call failed after retries.
         """
         asked, received, left = request, "", _MOST_MORE
         is_limited = "max_tokens" in request.settings
@@ -152,7 +152,7 @@ class ModelClient:
                 received = "" if anew else whole or ""
 
     def _made_ready(self, request: ModelRequest, *, instruct: bool) -> ModelRequest:
-        """Return the request without secrets, and with the user's own instructions."""
+        """Return the request after redaction, with the user's instructions added."""
         messages = request.messages
         if self.system_prompt and instruct:
             place = 1 if messages[0].role == "system" else 0
@@ -170,7 +170,7 @@ class ModelClient:
         return price
 
     async def _cost(self, config: LLMConfig, reply: ModelReply, used: Usage) -> float | None:
-        """Compute the cost of a reply; by the provider's list if its server counted only a part."""
+        """Compute a reply's cost, from the provider's prices if its server counted only a part."""
         price = self.pool.pricing(reply.model)
         if price is None and used != reply.usage and (source := self.pool.priced(config)):
             price = await source.price()
@@ -273,7 +273,7 @@ class ModelClient:
         draft: Draft | None,
         so_far: list[str],
     ) -> ModelReply:
-        """Return the model's answer; stream its pieces to listeners and ``so_far``."""
+        """Get the model's answer, passing pieces to listeners and collecting them in ``so_far``."""
         watched = self.stream and request.purpose != "call"
         if session is None:
             model = self.pool.get(config)
@@ -312,7 +312,7 @@ class ModelClient:
 
 
 def _asked_on(request: ModelRequest, reply: ModelReply, text: str, *, anew: bool) -> ModelRequest:
-    """Return the request that follows on an answer which reached the limit of its length."""
+    """Build the request that continues an answer which reached its token limit."""
     more = () if reply.max_tokens is None else (("max_tokens", 2 * reply.max_tokens),)
     shown = (assistant(text),) if text.strip() else ()
     return replace(
@@ -323,7 +323,7 @@ def _asked_on(request: ModelRequest, reply: ModelReply, text: str, *, anew: bool
 
 
 def _show_again(reply: ModelReply, on_delta: OnDelta) -> None:
-    """Show a recorded answer as if it came now."""
+    """Pass a recorded answer to a listener in one piece."""
     if reply.text:
         on_delta(ModelDelta(reply.text))
     for number, call in enumerate(reply.calls):

@@ -1,4 +1,4 @@
-"""``Draft``: an unfinished answer whose calls are made before it is whole."""
+"""``Draft``: the pieces of an incomplete answer whose calls are already being made."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from delf_engine.journal.log import TaskLog
 
 
 class Draft:
-    """The visible part of an unfinished answer, journalled as soon as a call depends on it.
+    """The pieces of an incomplete answer, journalled once a call depends on them.
 
     Args:
-        log: Where it is kept.
-        purpose: The use of the answer.
+        log: The task's log.
+        purpose: The purpose of the model call.
     """
 
     def __init__(self, log: TaskLog, purpose: Purpose) -> None:
@@ -28,7 +28,7 @@ class Draft:
         self.kept_calls: list[ToolCall] = []
 
     def add(self, delta: ModelDelta) -> None:
-        """Take a piece."""
+        """Add a piece."""
         self.is_empty = False
         if delta.call is None:
             self._text.append(delta.text)
@@ -36,12 +36,12 @@ class Draft:
             self._calls.append(delta.whole)
 
     def close(self) -> None:
-        """Discard the draft, because the whole answer is about to be journalled."""
+        """Discard the draft, because the complete answer is about to be journalled."""
         self._text.clear()
         self._calls.clear()
 
     async def keep(self) -> None:
-        """Have all pieces so far in the journal when this returns."""
+        """Journal all pieces so far; return once they are stored."""
         async with self._lock:
             text, calls = "".join(self._text), tuple(self._calls)
             self._text.clear()
@@ -53,7 +53,7 @@ class Draft:
 
     @property
     def reply(self) -> ModelReply:
-        """Return the answer as far as it was kept."""
+        """The answer as far as it is journalled."""
         text = "".join(self.kept)
         calls = tuple(self.kept_calls)
         return ModelReply(text=text, calls=calls, model="", finish_reason="cut")

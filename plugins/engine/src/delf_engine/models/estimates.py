@@ -1,4 +1,4 @@
-"""Estimates of tokens and money, before a server has counted them."""
+"""Estimates of tokens and cost before a server has counted them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from typing import Any, Final, NamedTuple
 from delf.messages import FilePart, ImagePart, ModelReply, ModelRequest, ToolCall, Usage
 
 _TOKENS_PER_BYTE: Final = 1 / 3
-"""Text in English has about a quarter of a token a byte."""
+"""Tokens for each byte of English text."""
 
 _IMAGE_TOKENS: Final = 1600
 """The most tokens that the known providers count for one image of accepted size."""
 
 _FILE_BYTES_PER_TOKEN: Final = 25
-"""Of a PDF and the like: a page has about 50 kB and 2,000 tokens."""
+"""The bytes of a document for each token: a PDF page has about 50 kB and 2,000 tokens."""
 
 
 class Estimate(NamedTuple):
     """The expected cost of a call, in USD.
 
     Args:
-        expected: Its input and ``max_tokens``, and no less than the dearest reply so far.
-        most: Its cost with the longest answer; infinite for the first call of a model.
+        expected: The cost of the input and ``max_tokens``, at least the cost of the most expensive
+            reply so far.
+        most: The cost with the longest possible answer; infinite for a model's first call.
     """
 
     expected: float
@@ -32,7 +33,7 @@ class Estimate(NamedTuple):
 
 
 def counted(request: ModelRequest, reply: ModelReply) -> Usage:
-    """Return the tokens of a reply; by its length where its server does not count, or counts 0."""
+    """Return a reply's token counts, estimated from its length if the server does not count."""
     used = reply.usage
     if not used.input_tokens:
         used = replace(used, input_tokens=input_tokens(request))
@@ -44,7 +45,7 @@ def counted(request: ModelRequest, reply: ModelReply) -> Usage:
 
 
 def input_tokens(request: ModelRequest) -> int:
-    """Return the tokens of a request, by its length."""
+    """Estimate the tokens of a request from its length."""
     text = sum(len(f"{tool}") for tool in request.tools)
     attached = 0
     for message in request.messages:
@@ -62,6 +63,6 @@ def input_tokens(request: ModelRequest) -> int:
 
 
 def output_limit(settings: Mapping[str, Any]) -> int | None:
-    """Return the tokens to which settings limit an answer, if they do."""
+    """Return the token limit in settings, if any."""
     value = settings.get("max_tokens")
     return int(value) if isinstance(value, (int, float)) and value > 0 else None

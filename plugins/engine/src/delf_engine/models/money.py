@@ -1,4 +1,4 @@
-"""The cost of models: prices, the forecast of a call, the sum, and the budget."""
+"""Cost of models: prices, reservations, totals and the budget."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from delf_engine.models.estimates import Estimate, input_tokens, output_limit
 _UNPRICED_HINT: Final = "give its price in pricing.json, or set allow_unpriced=True"
 
 _MOST_TASKS: Final = 1000
-"""The number of newest tasks whose costs a ledger keeps."""
+"""The number of recent tasks whose costs a ledger keeps."""
 
 
 class Ledger:
-    """The cost of models for an agent, over all its tasks; thread-safe.
+    """The model costs of an agent over all its tasks; thread-safe.
 
     Under a budget each model call first reserves its maximal cost. A call whose expected cost
-    exceeds the budget is refused. A call that does not fit only because of reservations of other
-    calls waits until these are made; if none is in flight, it is made.
+    exceeds the budget is refused. A call that exceeds the budget only because of other reservations
+    waits until those calls are done.
 
     Args:
         budget_usd: The most to spend; None for no limit.
         allow_unpriced: Let models without a known price run under a budget.
-        within: The ledger that all of this counts in, too, with its budget, if there is one.
+        within: An outer ledger in which all costs count, too, and whose budget also applies.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Ledger:
 
     @property
     def remaining_usd(self) -> float | None:
-        """The money that is left; None without a budget."""
+        """The remaining budget in USD; None without a budget."""
         return None if self.budget_usd is None else max(0.0, self.budget_usd - self.cost_usd)
 
     @property
@@ -74,17 +74,17 @@ class Ledger:
 
     @property
     def is_limited(self) -> bool:
-        """True if this ledger, or a ledger around it, has a budget."""
+        """True if this ledger or an outer one has a budget."""
         return self.budget_usd is not None or (self.within is not None and self.within.is_limited)
 
     @property
     def by_task(self) -> dict[str, float]:
-        """Return the cost of the newest tasks with their child tasks, the newest last."""
+        """The cost of recent tasks, including child tasks, newest last."""
         with self._lock:
             return dict(self._by_task)
 
     def report(self) -> dict[str, Any]:
-        """Money and tokens as JSON-ready data."""
+        """Return cost and tokens as JSON-ready data."""
         return {
             "budget": {
                 "limit_usd": self.budget_usd,
@@ -105,14 +105,14 @@ class Ledger:
         }
 
     def check(self, expected_usd: float = 0.0) -> None:
-        """Check whether another model call may be made.
+        """Raise if another model call would exceed the budget.
 
         Args:
-            expected_usd: Its expected cost.
+            expected_usd: The expected cost of the call.
 
         Raises:
-            BudgetExceededError: When the budget is used up, would be passed, or cannot be kept
-                because a model has no known price.
+            BudgetExceededError: If the budget is exhausted, would be exceeded, or cannot be
+                enforced because a price is unknown.
         """
         if self.within is not None:
             self.within.check(expected_usd)
@@ -137,10 +137,10 @@ class Ledger:
             raise self._unpriced("a model without a known price was used")
 
     def refuse_unpriced(self, model: str) -> None:
-        """Check whether a model without a known price may be asked.
+        """Raise for a model without a known price under a budget.
 
         Raises:
-            BudgetExceededError: When there is a budget and ``allow_unpriced`` is not set.
+            BudgetExceededError: If there is a budget and ``allow_unpriced`` is False.
         """
         if self.within is not None:
             self.within.refuse_unpriced(model)
@@ -156,12 +156,12 @@ class Ledger:
         )
 
     def estimate(self, config: LLMConfig, request: ModelRequest, price: Price | None) -> Estimate:
-        """Estimate the cost of a call before it is made.
+        """Estimate the cost of a model call.
 
         Args:
             config: The model.
             request: The request.
-            price: Its price, if it is known.
+            price: The model's price, if known.
         """
         dearest = self.dearest.get((config.model, request.purpose))
         limit = output_limit(request.settings) or output_limit(config.settings)
@@ -176,16 +176,16 @@ class Ledger:
         return Estimate(expected, most)
 
     def learn(self, config: LLMConfig, request: ModelRequest, cost_usd: float | None) -> None:
-        """Take note of the cost of a reply."""
+        """Record the cost of a reply, for later estimates."""
         key = (config.model, request.purpose)
         self.dearest[key] = max(self.dearest.get(key, 0.0), cost_usd or 0.0)
 
     @asynccontextmanager
     async def reserved(self, estimate: Callable[[], Estimate]) -> AsyncGenerator[None]:
-        """Reserve money for a call while it is made.
+        """Reserve the cost of a call while the block runs.
 
         Args:
-            estimate: The cost, computed again after a wait; :meth:`add` then records the real cost.
+            estimate: Computes the cost, again after a wait; :meth:`add` records the actual cost.
 
         Raises:
             BudgetExceededError: If the expected cost exceeds the rest of the budget.
@@ -207,7 +207,7 @@ class Ledger:
             self._wake()
 
     async def _take(self, estimate: Callable[[], Estimate]) -> float:
-        """Reserve the cost of a call, once it fits beside other reservations."""
+        """Wait until a call's cost fits beside other reservations, and reserve it."""
         changed = asyncio.Event()
         waiter = asyncio.get_running_loop(), changed
         while True:
@@ -225,7 +225,7 @@ class Ledger:
                     self._waiting.remove(waiter)
 
     def _wake(self) -> None:
-        """Wake waiting calls on their event loops. Needs the lock."""
+        """Wake waiting calls on their event loops; the caller holds the lock."""
         for loop, changed in self._waiting:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(changed.set)
@@ -235,7 +235,7 @@ class Ledger:
         return math.inf if self.budget_usd is None else self.budget_usd - self.cost_usd
 
     def _amount(self, estimate: Estimate) -> float:
-        """Return the money to reserve for a call: its maximal cost, at most the rest of the budget.
+        """Return the amount to reserve for a call: its maximum cost, at most what remains.
 
         Raises:
             BudgetExceededError: If the expected cost exceeds the rest of the budget.
@@ -268,12 +268,12 @@ class Ledger:
                 self.cost_usd += cost_usd
 
     def begin(self, task_id: str, past: Sequence[Event] = (), *, parent: str | None = None) -> None:
-        """Register a task; its cost in another process is added once.
+        """Register a task; the cost it had in another process is added once.
 
         Args:
             task_id: The task.
             past: The journal of a resumed task.
-            parent: The parent task, whose cost includes this one.
+            parent: The parent task, whose cost includes this task's.
         """
         with self._lock:
             if parent is not None:
@@ -291,7 +291,7 @@ class Ledger:
             self.within.begin(task_id, past, parent=parent)
 
     def end(self, task_id: str) -> None:
-        """Forget a task that is over and cannot be resumed."""
+        """Forget a task that is over."""
         with self._lock:
             self._tasks.discard(task_id)
             self._payers.pop(task_id, None)
@@ -299,7 +299,7 @@ class Ledger:
             self.within.end(task_id)
 
     def limit(self, budget_usd: float) -> None:
-        """Set another budget, including earlier costs."""
+        """Set another budget; earlier costs still count."""
         with self._lock:
             self.budget_usd = budget_usd
             self._wake()
@@ -316,10 +316,10 @@ class Ledger:
 
 
 class SharedLedger(Ledger):
-    """The ledger of a task that several budgets cover: of its person, of teams, of the agent.
+    """The ledger of a task to which several budgets apply: a person's, teams' and the agent's.
 
     Args:
-        parts: The budgets, each of which outlives the task.
+        parts: The ledgers with these budgets, which outlive the task.
         within: The agent's ledger.
     """
 
@@ -329,30 +329,30 @@ class SharedLedger(Ledger):
 
     @property
     def is_limited(self) -> bool:
-        """True if any of the budgets has a limit."""
+        """True if any of the ledgers has a budget."""
         return super().is_limited or any(part.is_limited for part in self._parts)
 
     @property
     def remaining_usd(self) -> float | None:
-        """The money that is left in the smallest budget; None without one."""
+        """The smallest remaining budget in USD; None without a budget."""
         lefts = [part.remaining_usd for part in self._parts]
         return min((left for left in lefts if left is not None), default=None)
 
     def check(self, expected_usd: float = 0.0) -> None:
-        """Return whether another model call may be made."""
+        """Raise if another model call would exceed any of the budgets."""
         super().check(expected_usd)
         for part in self._parts:
             part.check(expected_usd)
 
     def refuse_unpriced(self, model: str) -> None:
-        """Return whether a model may be asked whose price is not known."""
+        """Raise for a model without a known price if any of the ledgers has a budget."""
         super().refuse_unpriced(model)
         for part in self._parts:
             part.refuse_unpriced(model)
 
     @asynccontextmanager
     async def reserved(self, estimate: Callable[[], Estimate]) -> AsyncGenerator[None]:
-        """Hold money for a call in each of the budgets, always in their order."""
+        """Reserve the cost of a call in all ledgers, always in the same order."""
         async with contextlib.AsyncExitStack() as held:
             for part in self._parts:
                 await held.enter_async_context(part.reserved(estimate))
@@ -360,7 +360,7 @@ class SharedLedger(Ledger):
             yield
 
     def add(self, usage: Usage, cost_usd: float | None, task_id: str = "") -> None:
-        """Count a model call in each of the budgets."""
+        """Add a model call to all ledgers."""
         super().add(usage, cost_usd, task_id)
         for part in self._parts:
             part.add(usage, cost_usd, task_id)

@@ -27,17 +27,17 @@ from delf_engine.project.prices import Prices
 from delf_engine.redact import Redactor
 
 FindPrice = Callable[[str], Price | None]
-"""The user's own price of a model, which wins over a provider's list."""
+"""A function that returns the user's own price of a model, which overrides the provider's list."""
 
 
 class ModelPool:
-    """The models of an agent, made when first asked.
+    """The model clients of an agent, created on first use.
 
     Args:
-        host: Where models come from.
+        host: The plugins.
         context: Keys and environment.
-        record: Where to write what the models answer.
-        redactor: Redacts what is written there.
+        record: The file for recording answers, if any.
+        redactor: Redacts recorded answers.
         pricing: The user's own prices.
     """
 
@@ -58,15 +58,15 @@ class ModelPool:
         self._priced: dict[str, SupportsPrice] = {}
 
     def understood(self, config: LLMConfig) -> LLMConfig:
-        """Return a configuration with the model name in its provider's form."""
+        """Return a configuration whose model name is resolved for its provider."""
         return self._host.providers.understood(config)
 
     def get(self, config: LLMConfig) -> Model:
-        """Return the model for a configuration.
+        """Return the client for a configuration.
 
         Raises:
-            PluginError: When no plugin serves it.
-            ModelConfigurationError: When its plugin refuses the configuration.
+            PluginError: If no plugin serves the model.
+            ModelConfigurationError: If the plugin refuses the configuration.
         """
         config = self.understood(config)
         key = _key(config)
@@ -86,7 +86,7 @@ class ModelPool:
         return f"the model {spec.name!r} of {self._host.origin(spec)}"
 
     def _made(self, spec: ModelSpec, config: LLMConfig) -> Model:
-        """Make a model; wrap every failure of its factory with the plugin's name."""
+        """Create a client; every failure of its factory names the plugin."""
         factory = self._host.resolve(spec)
         try:
             return apart(factory, config, self._context)
@@ -100,12 +100,12 @@ class ModelPool:
             ) from error
 
     def priced(self, config: LLMConfig) -> SupportsPrice | None:
-        """Return the object that knows a model's price in advance, if any."""
+        """Return the client if it knows the model's price in advance, else None."""
         self.get(config)
         return self._priced.get(_key(self.understood(config)))
 
     def _recorded(self, model: Model) -> Model:
-        """Return the model, wrapped in a recorder if recording is on."""
+        """Return the client, wrapped in a recorder if recording is enabled."""
         if self._record is None:
             return model
         spec = self._host.model_spec(f"recorded:{self._record}")
@@ -121,17 +121,17 @@ class ModelPool:
             await model.warm_up()
 
     async def check(self, config: LLMConfig) -> None:
-        """Check whether a model could be asked, without asking it.
+        """Check that a model can be asked, without a request.
 
         Raises:
-            DelfError: When it could not.
+            DelfError: If the model cannot be used.
         """
         model = self.get(config)
         if isinstance(model, SupportsModelCheck):
             await model.check()
 
     async def connect(self, config: LLMConfig) -> ModelSession | None:
-        """Open a session of a model, if it has sessions; recorded answers need none."""
+        """Open a session of a model; None if the model does not support sessions."""
         model = self.get(config)
         return await model.connect() if isinstance(model, SupportsSessions) else None
 
@@ -151,14 +151,14 @@ def _key(config: LLMConfig) -> str:
 
 
 def load_pricing(paths: tuple[Path, ...], providers: Providers | None = None) -> FindPrice:
-    """Return prices from the first of some files that exists.
+    """Load prices from the first existing file.
 
     Args:
         paths: The files.
-        providers: How names of models may be written.
+        providers: The providers, for spellings of model names.
 
     Raises:
-        ConfigurationError: Naming the file and the entry that is wrong.
+        ConfigurationError: For an invalid file, with the file and the entry.
     """
     path = next((path for path in paths if path.is_file()), None)
     return (lambda _: None) if path is None else Prices.read(path, providers).find

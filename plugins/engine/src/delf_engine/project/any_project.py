@@ -1,4 +1,4 @@
-"""``AnyProject``: an agent's view of a project, whatever keeps the settings.
+"""``AnyProject``: the protocol of a project, independent of where its settings are stored.
 
 :mod:`delf_engine.project.project` reads settings from ``delf.toml``, ``DELF_*`` and ``--set``. A
 program that keeps settings elsewhere passes an object of its own.
@@ -32,12 +32,12 @@ class AnyProject(Protocol):
 
     @property
     def agent(self) -> AgentConfig:
-        """The agent's configuration; omitted fields are not in its ``model_fields_set``."""
+        """The agent's configuration, with only the given fields in ``model_fields_set``."""
         ...
 
     @property
     def journal(self) -> str | None:
-        """The name of its journal if given; other settings may be invalid."""
+        """The journal's name, if configured; available even if other settings are invalid."""
         ...
 
     @property
@@ -57,34 +57,34 @@ class AnyProject(Protocol):
 
     @property
     def warnings(self) -> Iterable[str]:
-        """Return warnings for the user about things that may be wrong."""
+        """Warnings for the user about settings that may be wrong."""
         ...
 
     def connector(self, host: PluginHost) -> Connect:
-        """Make the function that makes its connections, and others by their type.
+        """Make the function that creates connections, by name or by type.
 
         Args:
-            host: Knows the types.
+            host: The plugins.
         """
         ...
 
     def secrets(self) -> Iterable[str]:
-        """Return every secret of the project, used or not. Other settings may be invalid."""
+        """Return all secrets of the project, even if other settings are invalid."""
         ...
 
 
 def project_at(
     path: str | os.PathLike[str] | AnyProject, trust: bool | Trust = False
 ) -> AnyProject:
-    """Return the project of a directory or of a ``delf.toml``; a project is returned unchanged.
+    """Load the project of a directory or ``delf.toml``; return a project object unchanged.
 
     Args:
-        path: Either, or the project.
-        trust: Trust the folder, whose files otherwise have no effect before the user trusted them.
+        path: The directory, the file, or a project object.
+        trust: Trust the folder, whose files otherwise have no effect until the user trusts them.
 
     Raises:
         FolderNotTrustedError: If its files are not trusted.
-        ConfigurationError: When it is neither, or the file is wrong.
+        ConfigurationError: If the path is neither, or the file is invalid.
     """
     from delf_engine.project.project import load_project
 
@@ -99,9 +99,9 @@ def project_at(
 
 
 def trust_of(project: AnyProject | None) -> Trust:
-    """Return the trust that counts for a project's folder.
+    """Return the trust decisions that apply to a project's folder.
 
-    Of a project that a program keeps elsewhere, the program's.
+    For a program's own project object, the program's trust.
 
     Args:
         project: The project.
@@ -115,13 +115,13 @@ def trust_of(project: AnyProject | None) -> Trust:
 def connector_of(
     project: AnyProject | None, host: PluginHost, environ: Mapping[str, str], folder: Path
 ) -> Connect:
-    """Make the function that makes connections by name, also without a project.
+    """Make the function that creates connections, also without a project.
 
     Args:
         project: The project.
-        host: Knows the types.
-        environ: Where settings are looked up without a project.
-        folder: From where relative paths count without one.
+        host: The plugins.
+        environ: The variables for settings, without a project.
+        folder: The folder for relative paths, without a project.
     """
     if project is not None:
         return project.connector(host)
@@ -136,6 +136,6 @@ def journal_name(project: AnyProject, host: PluginHost) -> str:
 
     Args:
         project: The project.
-        host: Knows the installed plugins.
+        host: The plugins.
     """
     return project.journal or durable_journal(host) or IN_PROCESS

@@ -1,4 +1,4 @@
-"""Makes connections by the names that users type: instances of ``delf.toml``, or types."""
+"""Creation of connections by instance name of ``delf.toml`` or by type."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from delf_engine.project.entries import ConnectionEntry
 from delf_engine.project.values import Values
 
 _NO_SETTINGS: Final = ("name", "allow", "confirm", "metadata", "trust", "contents")
-"""Keywords of each connection beside those of its type."""
+"""Keywords of all connections that are not settings of their type."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Connector:
-    """Makes connections by name, or from settings that are in neither file nor code.
+    """Creates connections by name, or from given settings.
 
     Implements :class:`delf.tools.context.Connect`.
 
     Args:
-        host: Knows the types.
+        host: The plugins.
         entries: The named instances.
-        environ: Where settings and references are looked up.
-        folder: From where relative paths count.
+        environ: The variables for settings and references.
+        folder: The folder for relative paths.
         trust: The trust decisions about the folder.
     """
 
@@ -60,7 +60,7 @@ class Connector:
         settings: Mapping[str, Any] | None = None,
         where: str | None = None,
     ) -> Connection:
-        """The connection; see the protocol."""
+        """Create a connection; see the protocol."""
         with using_environ(self.environ, self.folder, self.trust):
             if kind is None and settings is None:
                 return _named(self.host, self.entries, self.environ, name)

@@ -1,4 +1,4 @@
-"""``[connections.NAME]`` and ``[plugins.NAME]``: raw settings, resolved on use."""
+"""``[connections.NAME]`` and ``[plugins.NAME]``: settings whose references are resolved on use."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class ConnectionEntry:
     Args:
         name: The variable's name in scripts.
         type: The name of its type.
-        allow: As it was written; checked when the connection is made.
+        allow: The unchecked value.
         confirm: As it was written; checked when the connection is made.
         trust: As it was written; checked when the connection is made.
         contents: As it was written; checked when the connection is made.
-        where: Where it was configured, for messages.
+        where: The place of the configuration, for messages.
         values: Its settings with their origins.
-        environ: Where references are looked up.
+        environ: The variables for references.
     """
 
     name: str
@@ -50,15 +50,15 @@ class ConnectionEntry:
         """Return the settings with references resolved.
 
         Raises:
-            EnvironmentKeyError: When a variable that it refers to is not set.
+            EnvironmentKeyError: If a referenced variable is not set.
         """
         return self.values.resolve(self.environ)
 
     def settings_under(self, fields: Collection[str]) -> dict[str, Any]:
-        """Return the settings without file values that a ``DELF_<NAME>_…`` variable replaces.
+        """Return the settings except those that a ``DELF_<NAME>_…`` variable overrides.
 
         Args:
-            fields: The fields that are read from such variables.
+            fields: The fields that such variables can set.
         """
         prefix = f"{PREFIX}{self.name.upper()}_"
         set_there = {key for key in fields if self.environ.get(f"{prefix}{key.upper()}")}
@@ -67,13 +67,13 @@ class ConnectionEntry:
 
 
 class PluginOptions(Mapping[str, Mapping[str, Any]]):
-    """``[plugins.NAME]`` by name; references are looked up when a section is read.
+    """``[plugins.NAME]`` by name; references are resolved when a section is read.
 
-    A ``DELF_<NAME>_<OPTION>`` variable wins over an option of the file.
+    A ``DELF_<NAME>_<OPTION>`` variable overrides an option of the file.
 
     Args:
         sections: The sections by plugin name.
-        environ: Where references are looked up.
+        environ: The variables for references.
     """
 
     def __init__(self, sections: Mapping[str, Values], environ: Mapping[str, str]) -> None:
@@ -86,11 +86,11 @@ class PluginOptions(Mapping[str, Mapping[str, Any]]):
         return {**options, **found}
 
     def leaves(self, name: str) -> Iterator[tuple[tuple[str, ...], Given]]:
-        """Yield the values that were written for a plugin, with their origins."""
+        """Yield the options of a plugin as written, with their origins."""
         return self.sections[name].leaves()
 
     def _variables(self, name: str) -> dict[str, Any]:
-        """Return the options of the file that are variables, too, as these say."""
+        """Return the values of variables that override options of the file."""
         prefix = f"{PREFIX}{name.upper().replace('-', '_')}_"
         found: dict[str, Any] = {}
         for path, given in self.sections[name].leaves():
@@ -114,16 +114,16 @@ def entries_of(
     connections: Mapping[str, Values],
     environ: Mapping[str, str],
 ) -> dict[str, ConnectionEntry]:
-    """Return the connections that the file and ``--set`` describe.
+    """Return the connections of the file and ``--set``.
 
     Args:
         path: The file.
         document: Its content.
         connections: The settings of each.
-        environ: Where references are looked up.
+        environ: The variables for references.
 
     Raises:
-        ConfigurationError: For a mistyped name, and for what has no form of a section.
+        ConfigurationError: For an invalid name or section.
     """
     written: Collection[str] = document.get("connections", {})
     entries: dict[str, ConnectionEntry] = {}
@@ -168,7 +168,7 @@ def _take(values: Values, key: str, where: str) -> Any:
 
 
 def _take_table(values: Values, key: str) -> Any:
-    """Take a value out that is a text, a list or a table of these; None where there is none."""
+    """Remove and return a text, list or table; None if absent."""
     whole: Any = None
     table: dict[str, Any] = {}
     for path, given in values.leaves():

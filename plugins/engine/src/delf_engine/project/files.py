@@ -1,4 +1,4 @@
-"""``delf.toml``: its allowed sections."""
+"""``delf.toml``: the allowed sections and keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from delf_engine.config import LLM_KEYS, AgentConfig
 
 SECTIONS: Final = ("agent", "connections", "plugins", "journal")
 PREFER: Final = "prefer"
-"""The key of ``[plugins]`` that is not a plugin: the preferred plugins for disputed names."""
+"""The key of ``[plugins]`` with the preferred plugins for disputed names."""
 
 # The parser has the place in its message only.
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
@@ -23,13 +23,13 @@ _RESERVED: Final = ("name", "metadata")
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """Return the document, with its sections and their keys checked but no value.
+    """Read the document, and check its sections and keys but not the values.
 
     Args:
         path: The file.
 
     Raises:
-        ConfigurationError: Naming the file and the line or key.
+        ConfigurationError: For an invalid file, with the line or key.
     """
     content = read_file(path, path.parent)
     if content is None:
@@ -93,7 +93,7 @@ def _check_prefer(path: Path, content: object) -> None:
 
 
 def check_agent_key(where: str, key: str) -> None:
-    """Refuse a key that no agent has.
+    """Raise for an unknown key of ``[agent]``.
 
     Raises:
         ConfigurationError: With a suggestion.
@@ -108,7 +108,7 @@ def check_agent_key(where: str, key: str) -> None:
 
 
 def check_instance_name(where: str, name: str) -> None:
-    """Refuse a name that a script could not use as a variable.
+    """Raise for a connection name that is not a valid variable name.
 
     Raises:
         ConfigurationError: Naming the section.
@@ -120,7 +120,7 @@ def check_instance_name(where: str, name: str) -> None:
 
 
 def check_connection_key(where: str, key: str) -> None:
-    """Refuse keys that have another meaning in a connection's constructor.
+    """Raise for a key with another meaning in a connection's constructor.
 
     Raises:
         ConfigurationError: Naming the section.

@@ -1,4 +1,4 @@
-"""``Folder``: the contents of a project's files, read once before they are trusted."""
+"""``Folder``: the contents of a project's files, read once before the trust check."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ _SAYING: Final = frozenset(
         ".yml",
     ]
 )
-"""Suffixes of files with instructions; other named files are data, and may change."""
+"""Suffixes of files with instructions; other named files are data and may change."""
 _WRITTEN: Final = frozenset({"tokens", "path", "cache_dir", "record", "output_dir", "files"})
-"""Settings that name a file which delf writes, or which is data."""
+"""Settings that name a file of data, or a file that delf writes."""
 _LONGEST_PATH: Final = 1000
 _MOST_BYTES: Final = 500_000_000
-"""The most bytes of all these files; a server that is one file has tens of millions."""
+"""The most total bytes of these files."""
 _MOST_FILES: Final = 5000
 
 
@@ -67,10 +67,10 @@ class Folder:
 
     Args:
         root: The folder.
-        file: Its ``delf.toml``, if there is one.
-        document: Its content.
+        file: The ``delf.toml``, if it exists.
+        document: The content of ``delf.toml``.
         env: Its ``.env``.
-        items: All that has an effect, by file and key.
+        items: All contents with an effect, by file and key.
     """
 
     root: Path
@@ -86,16 +86,17 @@ def read_folder(
     environ: Mapping[str, str],
     host: PluginHost | None = None,
 ) -> Folder:
-    """Read the files of a project; nothing that they say has an effect by that.
+    """Read the files of a project without giving them any effect.
 
     Args:
-        begin: Where the search for ``delf.toml`` begins, upwards.
+        begin: The folder from which ``delf.toml`` is searched upwards.
         file: The file to use instead of searching.
         environ: The process's variables, for paths that refer to them.
-        host: Plugins, which name files of their own; those installed when omitted.
+        host: The plugins, which name further files; all installed ones when omitted.
 
     Raises:
-        ConfigurationError: When one is no such file, is too large, or leads out of the folder.
+        ConfigurationError: If a file is not a regular file, is too large, or leads out of the
+            folder.
     """
     begin = begin.resolve()
     if file is not None:
@@ -138,7 +139,7 @@ def _values_of(
     environ: Mapping[str, str],
     host: PluginHost,
 ) -> Iterator[Path]:
-    """Yield the files that count beside ``delf.toml``, ``.env`` and the prices."""
+    """Yield the files with effects besides ``delf.toml``, ``.env`` and prices."""
     yield from _named(root, document, env, environ)
     folder = UntrustedFolder(root=root.resolve(), document=_looked_up(document, environ))
     for function in host.project_files():
@@ -146,7 +147,7 @@ def _values_of(
 
 
 def _looked_up(value: Any, environ: Mapping[str, str]) -> Any:
-    """Return a value of settings with the variables in its texts looked up, where they are set."""
+    """Expand the variables in a setting, as far as they are set."""
     if isinstance(value, Mapping):
         table = cast("Mapping[str, Any]", value)
         return {key: _looked_up(item, environ) for key, item in table.items()}
@@ -159,7 +160,7 @@ def _looked_up(value: Any, environ: Mapping[str, str]) -> Any:
 
 
 def _env_file(root: Path, begin: Path) -> EnvFile:
-    """Return the ``.env`` beside ``delf.toml``, else that of the folder where the search began."""
+    """Read the ``.env`` next to ``delf.toml``, else of the folder where the search began."""
     places = [root, begin] if begin.is_relative_to(root) else [root]
     for place in places:
         if is_file(place / ENV_FILE):
@@ -170,7 +171,7 @@ def _env_file(root: Path, begin: Path) -> EnvFile:
 def _named(
     root: Path, document: Mapping[str, Any], env: EnvFile, environ: Mapping[str, str]
 ) -> Iterator[Path]:
-    """Yield the files with instructions in the folder that its settings name."""
+    """Yield files with instructions that the settings name."""
     texts = [value for _, value in env.written]
     for path, value in leaves(document):
         if path[0] in ("connections", "plugins") and _WRITTEN.isdisjoint(path):
@@ -186,14 +187,14 @@ def _named(
 
 
 def _data(root: Path, document: Mapping[str, Any]) -> frozenset[Path]:
-    """Return the paths in the folder that settings name as data, or as delf's own output."""
+    """Return the paths that the settings name as data or as delf's own output."""
     named = (value for path, value in leaves(document) if not _WRITTEN.isdisjoint(path))
     texts = (text for value in named for text in texts_in(value) if len(text) <= _LONGEST_PATH)
     return frozenset(Path(os.path.normpath(root / text)) for text in texts if "\0" not in text)
 
 
 def _in_folder(root: Path, name: str) -> Path | None:
-    """Return the file of the folder that a text names, if any."""
+    """Return the file in the folder that a text names, if it exists."""
     if not name or len(name) > _LONGEST_PATH or not name.isprintable() or "://" in name:
         return None
     path = Path(os.path.normpath(root / os.path.expanduser(name)))  # noqa: PTH111
@@ -202,7 +203,7 @@ def _in_folder(root: Path, name: str) -> Path | None:
 
 
 def _digest(path: Path, root: Path, most: int) -> tuple[Mapping[str, str], int]:
-    """Return the digests of a file as a whole, and its size.
+    """Return the digest of a whole file and its size, without following links out of the folder.
 
     No link to a file elsewhere is followed.
     """

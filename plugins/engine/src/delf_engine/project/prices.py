@@ -23,9 +23,9 @@ class Prices:
     """The user's own prices.
 
     Args:
-        prices: By model name or pattern (``gpt-*``), with a provider in front or without
+        prices: Prices by model name or pattern (``gpt-*``), with or without a provider
             (``openai:gpt-*``); the most specific pattern wins.
-        providers: How names of models may be written.
+        providers: The providers, for spellings of model names.
     """
 
     def __init__(self, prices: Mapping[str, Price], providers: Providers | None = None) -> None:
@@ -38,7 +38,7 @@ class Prices:
         return cls(read_prices(path), providers)
 
     def find(self, model: str) -> Price | None:
-        """Return the price of a model, however its name and its provider are written."""
+        """Return the price of a model under any spelling of its name."""
         if model in self._prices:
             return self._prices[model]
         names = {model, model.rpartition("/")[2]}
@@ -60,7 +60,7 @@ def _specificity(pattern: str) -> tuple[int, str]:
 
 
 def read_prices(path: Path) -> dict[str, Price]:
-    """Return the prices of a file, by model.
+    """Read the prices in a file, by model.
 
     The file is JSON: ``{"gpt-*": {"input": 2.5, "cached_input": 1.25, "output": 10}}``, in
     USD per million tokens. ``cached_input`` may be left out; names may end in
@@ -71,7 +71,7 @@ def read_prices(path: Path) -> dict[str, Price]:
         path: The file.
 
     Raises:
-        ConfigurationError: Naming the file and the entry that is wrong.
+        ConfigurationError: For an invalid file, with the entry.
     """
     try:
         content: Any = json.loads(path.read_text("utf-8"))
@@ -92,7 +92,7 @@ def read_prices(path: Path) -> dict[str, Price]:
 
 
 def _entries(content: Any) -> dict[str, Any] | None:
-    """Return an object without its comments; None for anything else."""
+    """Return a JSON object without its comments; None for another value."""
     if not isinstance(content, dict):
         return None
     found = cast("dict[str, Any]", content)

@@ -21,13 +21,13 @@ _STARTING: Final = frozenset(
     {"args", "argv", "arguments", "cmd", "command", "commands", "entrypoint", "exec", "executable"}
     | {"program", "run", "script"}
 )
-"""Keys of settings with a program, or with the arguments of a program."""
+"""Keys of settings that hold a program or its arguments."""
 _CODE: Final = frozenset(
     {".bat", ".cjs", ".cmd", ".exe", ".jar", ".js", ".mjs", ".php", ".pl", ".ps1", ".py", ".pyz"}
     | {".rb", ".sh", ".ts", ".wasm"}
 )
 _NAMED_IN: Final = (b'"command"', b"command:", b"command =", b"'command'")
-"""The texts with which a file of settings, as mcp.json, names a program."""
+"""Texts by which a settings file, such as mcp.json, names a program."""
 _SETTINGS: Final = frozenset({".json", ".jsonc", ".toml", ".yaml", ".yml"})
 _DATA: Final = frozenset(
     {".arrow", ".csv", ".db", ".docx", ".duckdb", ".eml", ".feather", ".gif", ".ics", ".jpeg"}
@@ -35,25 +35,25 @@ _DATA: Final = frozenset(
     | {".pdf", ".png", ".pptx", ".rst", ".sqlite", ".sqlite3", ".svg", ".tsv", ".txt", ".wav"}
     | {".webp", ".xls", ".xlsx"}
 )
-"""Suffixes of data and prose: no program is run from these, and they change every day."""
+"""Suffixes of data and prose, which no program executes and which change often."""
 _DATA_SUFFIXES: Final = ("-journal", "-shm", "-wal")
-"""Endings of files that a database makes beside its own."""
+"""Suffixes of files that a database creates beside its own."""
 _DECIDING: Final = ("requirements", "constraints")
-"""Begins of the names of texts that say which packages are installed."""
+"""Prefixes of text files that declare which packages are installed."""
 _LEFT_OUT: Final = frozenset(
     {".git", ".hg", ".jj", ".svn", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 )
-"""Folders that no program loads code from by itself; delf has Python keep its caches elsewhere."""
+"""Folders from which no program loads code by itself, such as ``.git``."""
 _INSTALLED: Final = frozenset({"node_modules", "site-packages", ".venv", "venv"})
 _ENVIRONMENT: Final = "pyvenv.cfg"
 _MOST_READ: Final = 1000
-"""The most files with a digest each."""
+"""The most files that are digested one by one."""
 _MOST_BYTES: Final = 20_000_000
-"""Bytes that are read for these digests."""
+"""The most bytes read for digests."""
 _MOST_SEEN: Final = 200_000
-"""Files and folders that are looked at."""
+"""The most files and folders visited."""
 REST: Final = "(the other files)"
-"""The name of all files that are too many, or too large, to be read at each start."""
+"""The entry for all files that are too many or too large to digest at each start."""
 
 
 def starts_program(document: Mapping[str, Any], named: list[Path], written: list[str]) -> bool:
@@ -61,8 +61,8 @@ def starts_program(document: Mapping[str, Any], named: list[Path], written: list
 
     Args:
         document: The content of ``delf.toml``.
-        named: The files of the folder that its settings name.
-        written: The names of the variables of its ``.env``.
+        named: Files that the settings name.
+        written: Names of the variables in ``.env``.
     """
     for path, value in leaves(document):
         if path[0] in ("connections", "plugins") and not _STARTING.isdisjoint(path[1:]) and value:
@@ -73,7 +73,7 @@ def starts_program(document: Mapping[str, Any], named: list[Path], written: list
 
 
 def _is_program(path: Path) -> bool:
-    """Return True for a file that is code, or that names a program itself."""
+    """Return True for a file of code, or one that names a program."""
     if path.suffix in _CODE or os.access(path, os.X_OK):
         return True
     if path.suffix not in _SETTINGS:
@@ -93,14 +93,15 @@ def files_of_programs(
     Args:
         root: The folder.
         known: The files that have a digest already.
-        data: Files and folders that hold data, as the settings say. No code is taken for data.
+        data: Files and folders that the settings declare as data; code among them still counts.
 
     Returns:
-        By path; installed packages, and what is too much to be read, by a mark of when each of
+        The digests by path. Installed packages and files beyond the limits have a mark of when each
+            of
         their files was changed last, under the name of their folder, or of :data:`REST`.
 
     Raises:
-        ConfigurationError: When the folder has too many files.
+        ConfigurationError: If the folder has too many files.
     """
     found: dict[str, Mapping[str, str]] = {}
     rest = hashlib.sha256()
@@ -125,7 +126,7 @@ def files_of_programs(
 
 
 def _files(root: Path) -> Iterator[tuple[Path, os.stat_result | None]]:
-    """Files and links of a folder with their status; None for a folder of installed packages."""
+    """Yield files and links with their status; None as status of a folder with packages."""
     seen = 0
     left = [root]
     while left:
@@ -168,7 +169,7 @@ def _is_data(path: Path, data: frozenset[Path]) -> bool:
 
 
 def _mark_of_tree(folder: Path) -> str:
-    """Return a mark of the modification times in a folder: reading all files takes seconds."""
+    """Hash the modification times in a folder, because reading all files takes seconds."""
     mark = hashlib.sha256()
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)

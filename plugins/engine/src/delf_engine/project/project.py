@@ -1,4 +1,4 @@
-"""``Project``: everything that was configured where a command runs."""
+"""``Project``: the whole configuration that applies where a command runs."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ relative to a file.
 
 
 _ENDPOINT: Final = frozenset({"base_url", "api_key", "headers", "provider"})
-"""The settings of a model's endpoint: its address, and extra data of requests."""
+"""The endpoint settings of a model: address, headers and extra request data."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Project:
-    """A project: its flags, ``--set``, ``DELF_*``, ``.env`` and ``delf.toml`` together.
+    """A project: flags, ``--set``, ``DELF_*``, ``.env`` and ``delf.toml`` merged.
 
     Implements :class:`delf_engine.project.any_project.AnyProject`.
 
     Args:
-        root: The directory of ``delf.toml``, or where the search for one began.
-        file: The ``delf.toml``, if there is one.
+        root: The directory of ``delf.toml``, or the one where the search began.
+        file: The ``delf.toml``, if it exists.
         connections: The named instances.
         plugin_options: Options by plugin.
-        environ: All variables, the process's over those of ``.env``.
+        environ: The process's variables on top of those of ``.env``.
         warnings: Warnings for the user.
         agent_values: The agent's settings with their origins.
         trust: The trust decisions about its folder.
@@ -74,11 +74,12 @@ class Project:
     def agent(self) -> AgentConfig:
         """The agent's configuration.
 
-        Made on access, so that a missing key does not prevent a look at a connection.
+        Validated on access, so that a missing key does not prevent commands that need only a
+        connection.
 
         Raises:
-            EnvironmentKeyError: When a variable that it refers to is not set.
-            ConfigurationError: When a value does not fit, naming where it was given.
+            EnvironmentKeyError: If a referenced variable is not set.
+            ConfigurationError: If a value is invalid, with its origin.
         """
         return self._agent
 
@@ -91,20 +92,20 @@ class Project:
 
     @property
     def journal(self) -> str | None:
-        """The name of the journal if given; other settings are not checked.
+        """The journal's name, if configured; other settings are not validated.
 
         Raises:
-            EnvironmentKeyError: When a variable that it refers to is not set.
+            EnvironmentKeyError: If a referenced variable is not set.
         """
         found = self._only("journal")
         return None if found is None else str(found)
 
     @property
     def observers(self) -> tuple[str, ...]:
-        """The names of the observers that were asked for; nothing else is looked at.
+        """The names of the configured observers; other settings are not validated.
 
         Raises:
-            EnvironmentKeyError: When a variable that they refer to is not set.
+            EnvironmentKeyError: If a referenced variable is not set.
         """
         found = self._only("observers") or ()
         return (found,) if isinstance(found, str) else tuple(map(str, found))
@@ -115,10 +116,10 @@ class Project:
         return self.agent_values.resolve(self.environ, without=others).get(name)
 
     def connector(self, host: PluginHost) -> Connector:
-        """Make the function that makes connections by name.
+        """Make the function that creates connections by name.
 
         Args:
-            host: Knows the types.
+            host: The plugins.
         """
         return Connector(
             host=host,
@@ -145,7 +146,7 @@ class Project:
                 yield from secrets_of_options({path[-1]: value})
 
     def _with_paths(self, config: AgentConfig) -> AgentConfig:
-        """Resolve paths of ``delf.toml`` relative to it, wherever the command runs."""
+        """Resolve relative paths from ``delf.toml`` against its folder."""
         written = {path[0] for path, given in self.agent_values.leaves() if given.from_file}
         update: dict[str, Any] = {}
         if "files" in written:
@@ -168,10 +169,10 @@ def load_project(
 ) -> Project:
     """Read the configuration that applies in a directory.
 
-    Errors of form (TOML, sections, keys) are raised here; values are checked on use.
+    Structural errors (TOML syntax, sections, keys) are raised here; values are validated on use.
 
     Args:
-        start: Where the search for ``delf.toml`` begins, upwards to the root of the repository;
+        start: The folder from which ``delf.toml`` is searched, up to the root of the repository;
             the working directory when omitted.
         overrides: ``KEY=VALUE`` texts, as from ``--set``.
         flags: Fields of ``AgentConfig``, as from the command line; None means not given.
@@ -179,11 +180,11 @@ def load_project(
         file: The file to use instead of searching.
         trust: Trust the folder as the program's own. Otherwise the user must have trusted it, by
             `delf trust` or ``DELF_TRUST``.
-        host: Plugins, which name files of their own; those installed when omitted.
+        host: The plugins, which name further files; all installed ones when omitted.
 
     Raises:
         FolderNotTrustedError: If the folder's files are not trusted.
-        ConfigurationError: With file or variable, key and allowed values.
+        ConfigurationError: For an invalid setting, with its origin and the allowed values.
     """
     begin = _directory(start)
     process = dict(os.environ if environ is None else environ)
@@ -221,7 +222,7 @@ def load_project(
 
 
 def _place_journal(path: Path | None, document: dict[str, dict[str, Any]]) -> None:
-    """Merge ``[journal]`` into the options of delf's journal, so that one place has both."""
+    """Move ``[journal]`` into the options of delf's journal plugin."""
     given = document.pop("journal", None)
     if given is None:
         return
@@ -238,7 +239,7 @@ def _place_journal(path: Path | None, document: dict[str, dict[str, Any]]) -> No
 
 _TYPED: Final[Source] = "command line"
 _Setting = tuple[tuple[str, ...], Any, str, Source]
-"""Path, value, origin, and source."""
+"""A setting as path, value, origin and source."""
 
 
 def _directory(start: str | os.PathLike[str] | None) -> Path:
@@ -251,7 +252,7 @@ def _directory(start: str | os.PathLike[str] | None) -> Path:
 def _from_file(
     path: Path | None, document: Mapping[str, Any]
 ) -> tuple[Values, dict[str, Values], dict[str, Values]]:
-    """Return the sections ``agent``, ``connections`` and ``plugins``."""
+    """Return the ``agent``, ``connections`` and ``plugins`` sections with their origins."""
     agent = Values()
     for key, value in document.get("agent", {}).items():
         _put_from_file(agent, path, "agent", key, value)
@@ -267,7 +268,7 @@ def _from_file(
 
 
 def _of_variables(environ: Mapping[str, str], env_file: Path) -> Iterator[_Setting]:
-    """Yield the settings among the variables."""
+    """Yield the agent's settings among the variables."""
     for name, key, value in texts.from_environ(environ):
         source = source_of(environ[name], "environment")
         yield key, value, name if source == "environment" else f"{env_file}: {name}", source
@@ -283,7 +284,7 @@ def _put_from_file(values: Values, path: Path | None, section: str, key: str, va
 def _put_overrides(
     overrides: Sequence[str], connections: dict[str, Values], plugins: dict[str, Values]
 ) -> list[_Setting]:
-    """Store overrides of connections and plugins; return the agent's overrides."""
+    """Apply overrides of connections and plugins; return those of the agent."""
     rest: list[_Setting] = []
     for section, key, value in map(texts.from_override, overrides):
         label = f"--set {section}.{'.'.join(key)}"
@@ -297,11 +298,11 @@ def _put_overrides(
 
 
 def _put_layer(agent: Values, settings: Sequence[_Setting]) -> None:
-    """Merge a source's settings over weaker sources.
+    """Merge the settings of a source over those of weaker sources.
 
-    The endpoint in ``delf.toml`` belongs to the model there: another model name does not use that
-    address or its key. Endpoint variables apply to any model. A new ``llm`` is for everything and
-    replaces a weaker source's ``light_llm`` and ``heavy_llm``.
+    An endpoint in ``delf.toml`` belongs to the model there: if another source names another model,
+    that address and key are not used. Endpoint variables apply to any model. A new ``llm`` is for
+    everything and replaces a weaker source's ``light_llm`` and ``heavy_llm``.
     """
     prepared: list[_Setting] = [
         (path, {"model": value} if _is_model(path, value) else value, origin, source)
@@ -318,7 +319,7 @@ def _put_layer(agent: Values, settings: Sequence[_Setting]) -> None:
 
 
 def _named(path: tuple[str, ...], value: object) -> object:
-    """Return the model's name in a setting; None if absent."""
+    """Return the model name in a setting; None if absent."""
     if path[0] not in LLM_FIELDS:
         return None
     if path[1:] == ("model",):
@@ -328,7 +329,7 @@ def _named(path: tuple[str, ...], value: object) -> object:
 
 
 def _leave_endpoint(agent: Values, field: str, name: object) -> None:
-    """Drop a file's endpoint when another model replaces the file's model."""
+    """Drop the endpoint of a file when another source replaces the file's model."""
     known = {path: given for path, given in agent.leaves() if path[0] == field and given.from_file}
     model = known.get((field, "model"))
     if model is None or model.value == name:

@@ -1,4 +1,4 @@
-"""Settings that arrive as text: ``DELF_*`` variables and ``--set KEY=VALUE``."""
+"""Parsing of settings given as text: ``DELF_*`` variables and ``--set KEY=VALUE``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OTHER_VARIABLES: Final = (
     "DELF_PYTHON",
     "DELF_TRUST",
 )
-"""Variables that are read elsewhere."""
+"""``DELF_*`` variables that are not settings of the agent."""
 
 _LISTS: Final = frozenset(
     name for name, info in AgentConfig.model_fields.items() if get_origin(info.annotation) is tuple
@@ -35,7 +35,7 @@ _LIKENESS: Final = 0.85
 
 
 def from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """Yield the agent's settings among the variables: variable, path and value.
+    """Yield the agent's settings among the variables, as variable, path and value.
 
     ``DELF_TIMEOUT=5`` sets ``timeout``, ``DELF_LLM__BASE_URL=…`` sets ``llm.base_url``. Empty
     variables count as unset. Shorter paths come first, so that the more specific setting wins.
@@ -56,11 +56,11 @@ def from_environ(environ: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, .
 
 
 def stray(environ: Mapping[str, str], instances: Collection[str]) -> Iterator[str]:
-    """Yield a warning for each variable that looks like a mistyped setting of the agent.
+    """Yield a warning for each variable that looks like a mistyped agent setting.
 
     Args:
         environ: All variables.
-        instances: Connections, whose variables start with their name.
+        instances: Names of connections, which are prefixes of their variables.
     """
     nested = [f"{field}{NESTED}{key}" for field in sorted(LLM_FIELDS) for key in LLM_KEYS]
     known = [name.upper() for name in (*AgentConfig.model_fields, *nested)]
@@ -79,7 +79,7 @@ def stray(environ: Mapping[str, str], instances: Collection[str]) -> Iterator[st
 
 
 def from_override(text: str, label: str = "--set ") -> tuple[str, tuple[str, ...], Any]:
-    """Split a ``KEY=VALUE`` into its section, the path in it and the value.
+    """Split ``KEY=VALUE`` into section, path and value.
 
     Args:
         text: ``timeout=5``, ``agent.llm.base_url=…``, ``connections.shop.url=…`` or
@@ -140,7 +140,7 @@ def parse(path: tuple[str, ...], text: str) -> Any:
 
 
 def _path_of(variable: str) -> tuple[str, ...] | None:
-    """Return the path that a variable sets, or None for another variable."""
+    """Return the path of the setting that a variable sets; None for other variables."""
     if not variable.startswith(PREFIX):
         return None
     path = tuple(variable.removeprefix(PREFIX).lower().split(NESTED))
@@ -172,7 +172,7 @@ def _list(text: str) -> Any:
 
 
 def scalar(text: str) -> Any:
-    """Return a JSON or TOML scalar, else the text itself."""
+    """Parse a JSON or TOML scalar; return other text unchanged."""
     value = _json(text.strip())
     return text if value == text.strip() else value
 

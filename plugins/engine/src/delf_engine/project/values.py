@@ -1,4 +1,4 @@
-"""Settings from several sources, each value with its origin, merged key by key.
+"""Settings from several sources, merged key by key, each value with its origin.
 
 A value from ``delf.toml`` may refer to variables, as ``"${SHOP_URL}"`` or
 ``"${SHOP_URL:-sqlite:///shop.db}"``; ``$$`` is a dollar sign. References are resolved on use, so
@@ -24,12 +24,14 @@ _VARIABLE = re.compile(r"([A-Za-z_]\w*)(?::-(.*))?", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value and its place.
+    """A value with its origin.
 
     Args:
-        value: As it was written; no mapping, unless an empty one.
-        origin: In words, with the key: ``DELF_TIMEOUT``, ``/p/delf.toml [agent] timeout``.
-        folder: Of the ``delf.toml`` that it stands in; ``${…}`` in it is a reference then.
+        value: The unresolved value; never a non-empty mapping.
+        origin: The origin in words, with the key: ``DELF_TIMEOUT``, ``/p/delf.toml [agent]
+            timeout``.
+        folder: The folder of the ``delf.toml`` with the value, in which ``${…}`` is a reference;
+            None for other sources.
         source: The source.
     """
 
@@ -45,7 +47,7 @@ class Given:
 
 
 class Values:
-    """A tree of settings, stored as its leaves; later values win."""
+    """A tree of settings, stored as leaves; later values override earlier ones."""
 
     def __init__(self) -> None:
         self._leaves: dict[Path, Given] = {}
@@ -62,11 +64,12 @@ class Values:
         """Set a value; a mapping is merged key by key, any other value replaces the old one.
 
         Args:
-            path: The keys that lead to it.
+            path: The keys that lead to the value.
             value: The value.
-            origin: Says in words where the value at a path was given.
-            folder: Of the ``delf.toml`` that it stands in, if it does.
-            source: The source, if it is no such file and the value does not carry it.
+            origin: Returns the origin of a path in words.
+            folder: The folder of the ``delf.toml`` with the value, if any.
+            source: The source of the value, if it is not a file and the value does not carry its
+                source.
         """
         if isinstance(value, Mapping) and value:
             for key, item in cast("Mapping[object, object]", value).items():
@@ -89,16 +92,16 @@ class Values:
         yield from self._leaves.items()
 
     def written(self) -> Iterator[tuple[Path, Given]]:
-        """Return every value ever set: a replaced value can still be a secret."""
+        """Yield every value ever set, because an overridden value may still be a secret."""
         yield from self._leaves.items()
         yield from self._replaced
 
     def has(self, path: Path) -> bool:
-        """Return whether there is a value at a path or below it."""
+        """Return True if there is a value at or below a path."""
         return any(other[: len(path)] == path for other in self._leaves)
 
     def origin(self, path: Path) -> str | None:
-        """Return the source of the value at a path, or of a value around or within it."""
+        """Return the origin of the value at a path, or of one above or below it."""
         for length in range(len(path), 0, -1):
             if (given := self._leaves.get(path[:length])) is not None:
                 return given.origin
@@ -111,17 +114,17 @@ class Values:
         without: Collection[str] = (),
         placed: Collection[str] | None = None,
     ) -> dict[str, Any]:
-        """Return the tree, with references looked up.
+        """Return the tree with references resolved.
 
         Args:
-            environ: Where they are looked up.
-            without: Top keys that are left out.
-            placed: Top keys whose texts carry their source, and texts of a file its folder, see
-                :class:`FileText`; all when omitted.
+            environ: The variables for references.
+            without: Top-level keys to omit.
+            placed: Top-level keys whose texts keep their source and, from a file, its folder
+                (:class:`FileText`); all when omitted.
 
         Raises:
-            EnvironmentKeyError: Naming the variable, the file and the key.
-            ConfigurationError: For a reference that is not well formed.
+            EnvironmentKeyError: If a referenced variable is not set, with file and key.
+            ConfigurationError: For a malformed reference.
         """
         tree: dict[str, Any] = {}
         for path, given in self._leaves.items():
@@ -140,16 +143,16 @@ class Values:
 
 
 def substitute(value: Any, environ: Mapping[str, str], origin: str) -> Any:
-    """Return a value with the references in its texts looked up.
+    """Expand the references in a value.
 
     Args:
-        value: Text, or lists and tables of it; anything else is returned as it is.
+        value: A text, or lists and tables of texts; other values are returned unchanged.
         environ: The variables.
-        origin: Where the value was given, for messages.
+        origin: The origin of the value, for messages.
 
     Raises:
-        EnvironmentKeyError: When a variable is not set and has no default.
-        ConfigurationError: For a reference that is not well formed.
+        EnvironmentKeyError: If a variable is not set and has no default.
+        ConfigurationError: For a malformed reference.
     """
     if isinstance(value, str):
         return _REFERENCE.sub(lambda match: _look_up(match, environ, origin), value)
@@ -162,7 +165,7 @@ def substitute(value: Any, environ: Mapping[str, str], origin: str) -> Any:
 
 
 def _placed(value: Any, given: Given) -> Any:
-    """Return a value whose texts carry their source."""
+    """Return a value whose texts carry their source and folder."""
     if isinstance(value, str):
         if given.folder is not None:
             return FileText(value, given.folder)

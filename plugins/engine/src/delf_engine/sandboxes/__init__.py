@@ -1,1 +1,1 @@
-"""Sandboxes of an agent: chosen, tested for their isolation, and started."""
+"""An agent's sandbox: its choice, its measured isolation, and its start."""

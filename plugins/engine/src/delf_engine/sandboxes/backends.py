@@ -1,4 +1,4 @@
-"""A plugin's sandbox: its options, and its measured isolation."""
+"""A plugin's sandbox: its options and its measured isolation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ LIMIT_NAMES: Final[Mapping[str, str]] = {
     "memory_mb": "memory_bytes",
     "timeout": "cpu_seconds",
 }
-"""Other names for limits in ``sandbox_config``."""
+"""Alternative names of limits in ``sandbox_config``."""
 _OF_SOME: Final = ("cpu_limit", "pids_limit", "python", "runtime", "scratch")
-"""Options that only some backends have; the others confine a script in their own way."""
+"""Options that only some backends support; other backends ignore them."""
 
 
 def make_sandbox(
@@ -30,17 +30,17 @@ def make_sandbox(
     sandbox_config: Mapping[str, Any],
     options: Mapping[str, Mapping[str, Any]],
 ) -> SandboxBackend:
-    """Return the backend of a spec.
+    """Create the backend of a spec.
 
     Args:
-        host: Where it comes from.
+        host: The plugins.
         spec: The spec of its plugin.
-        sandbox_config: Limits, which are none of its options, and options.
+        sandbox_config: Limits and backend options; limits are not passed to the backend.
         options: Options by plugin name.
 
     Raises:
-        ConfigurationError: For an option that it does not take.
-        PluginError: When it cannot be imported.
+        ConfigurationError: For an option that the backend does not support.
+        PluginError: If the backend cannot be imported.
     """
     limits = {field.name for field in dataclasses.fields(Limits)} | set(LIMIT_NAMES)
     extra = {name: value for name, value in sandbox_config.items() if name not in limits}
@@ -52,7 +52,7 @@ def make_sandbox(
 
 
 class Probed:
-    """A working backend and its known isolation.
+    """A working backend whose isolation is to be measured.
 
     Args:
         spec: The spec of its plugin.
@@ -63,23 +63,23 @@ class Probed:
         declared: Any = getattr(backend, "isolation", spec.isolation)
         known = declared if declared in ISOLATION_ORDER else "process"
         self.claimed: Isolation = min(spec.isolation, known, key=isolation_rank)
-        """The claimed isolation: the weaker of the spec's and the backend's."""
+        """The declared isolation: the weaker of the spec's and the backend's."""
         self._name = spec.name
         self._backend = backend
 
     async def measure(self, *, thorough: bool = False) -> Measured:
-        """Measure its isolation.
+        """Measure the backend's isolation.
 
         Args:
-            thorough: Try its limits, too.
+            thorough: Test its limits, too.
 
         Raises:
-            SandboxUnavailableError: When no session is available.
+            SandboxUnavailableError: If no session can be opened.
         """
         return await measure(self._backend, thorough=thorough)
 
     def believed(self, measured: Measured | None) -> Isolation:
-        """Return its isolation: ``process`` without a measurement."""
+        """Return the isolation to rely on: ``process`` without a measurement."""
         return "process" if measured is None else measured.believed(self.claimed)
 
     def explain(self, measured: Measured | None) -> str:

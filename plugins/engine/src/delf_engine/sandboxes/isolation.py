@@ -1,8 +1,8 @@
-"""The real isolation of a sandbox: measured from inside, below every Python check.
+"""Measured isolation of a sandbox, tested from inside by system calls.
 
-A backend declares its isolation, and may be wrong. So scripts that try to reach the host by system
-calls are run in it; their findings cap the declared isolation. This guards against mistakes: a
-plugin is a program of the user's, and a malicious one needs no sandbox.
+The isolation that a backend declares may be wrong. So scripts that try to reach the host are run in
+the sandbox, and their findings cap the declared isolation. This guards against mistakes, not
+against malicious plugins, which run on the host anyway.
 """
 
 from __future__ import annotations
@@ -46,18 +46,18 @@ _BOOT_ID: Final = "/proc/sys/kernel/random/boot_id"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """The things that a script could not reach in a sandbox, and the limits that held.
+    """The results of the isolation tests: unreachable resources and enforced limits.
 
     Args:
-        calls: Whether it got at system calls at all; in another interpreter it does not.
-        files: Files of the host can be neither read nor made.
-        network: Neither a server of the host nor a route to others can be reached.
-        processes: No process of the host can be looked at, traced or ended.
-        starts: No process can be started; a container's may be its own.
-        kernel: The kernel is another one than the host's.
-        memory: Memory is limited; None where that was not tried, as the next two.
-        cpu: Processor time is limited.
-        forks: The number of processes is limited.
+        calls: Whether system calls are possible at all; other interpreters have none.
+        files: Whether host files can neither be read nor created.
+        network: Whether neither servers of the host nor other networks can be reached.
+        processes: Whether no host process can be inspected, traced or killed.
+        starts: Whether no process can be started; a container may start its own.
+        kernel: Whether the kernel differs from the host's.
+        memory: Whether memory is limited; None if not tested, as for ``cpu`` and ``forks``.
+        cpu: Whether processor time is limited.
+        forks: Whether the number of processes is limited.
         reached: The reached resources, in words.
     """
 
@@ -73,7 +73,7 @@ class Measured:
     reached: tuple[str, ...] = ()
 
     def believed(self, claimed: Isolation) -> Isolation:
-        """Return the measured isolation, and never more than the sandbox claims.
+        """Return the measured isolation, at most the declared one.
 
         Args:
             claimed: The declared isolation.
@@ -88,7 +88,7 @@ class Measured:
 
 
 class _Host:
-    """Collects the output of a script."""
+    """A script host that collects the printed output."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -108,7 +108,7 @@ class _Host:
 
 @dataclass(slots=True, kw_only=True)
 class _Bait:
-    """The targets that scripts go for."""
+    """Files, processes and servers of the host that test scripts try to reach."""
 
     secret: str = field(default_factory=lambda: secrets.token_hex(16))
     folders: list[Path] = field(default_factory=list[Path])
@@ -122,7 +122,7 @@ class _Bait:
 
     @property
     def is_hit(self) -> bool:
-        """True if the process was ended or is about to be, or is traced."""
+        """True if the bait process was killed, signalled or traced."""
         if self.process is None or self.process.poll() is not None:
             return True
         try:
@@ -135,7 +135,7 @@ class _Bait:
         return pending or ends or fields["TracerPid"] != "0"
 
     def has_strange_files(self) -> bool:
-        """Return whether a script made something in a folder."""
+        """Return True if a script created a file in the bait folder."""
         known = {"secret", "listener"}
         return any(path.name not in known for folder in self.folders for path in folder.iterdir())
 
@@ -190,14 +190,14 @@ async def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measured:
-    """Try out a backend that is available.
+    """Test an available backend from inside.
 
     Args:
         backend: The backend; it stays open.
-        thorough: Try its limits, too, which takes some seconds.
+        thorough: Test its limits, too, which takes some seconds.
 
     Raises:
-        SandboxUnavailableError: When no session is available.
+        SandboxUnavailableError: If no session can be opened.
     """
     async with _bait() as bait:
         probe = _Probe(backend, bait)
@@ -238,7 +238,7 @@ def _lines(text: str) -> list[str]:
 
 
 class _Probe:
-    """Runs scripts in one session, reopened if it dies."""
+    """Runs test scripts in one session, reopened if it dies."""
 
     def __init__(self, backend: SandboxBackend, bait: _Bait) -> None:
         self._backend = backend
@@ -253,7 +253,7 @@ class _Probe:
         }
 
     async def run(self, script: str) -> str:
-        """Return a script's output; its forced end is an answer, too."""
+        """Return a script's output; a killed script is a result, too."""
         if self._session is None or not self._session.alive:
             await self.aclose()
             self._session = await self._backend.open(self._spec)
@@ -286,7 +286,7 @@ async def _is_limited(
 
 
 def _is_another(kernel: str) -> bool:
-    """Return whether a kernel that a script describes differs from this one."""
+    """Return True if the kernel described by a script differs from this one."""
     own = platform.uname()
     try:
         boot = Path(_BOOT_ID).read_text(encoding="ascii").strip()
@@ -359,7 +359,7 @@ def syscall(x86, arm, *arguments):
     values = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
     return libc.syscall(ctypes.c_long(number(x86, arm)), *values)
 """
-"""Attempts to reach resources that a script was not given, and helpers. Findings are printed."""
+"""Python code that tries to reach host resources, with helpers; findings are printed."""
 
 _KERNEL: Final = """
 try:

@@ -1,4 +1,4 @@
-"""Chooses a sandbox: by name, or the strongest that works here; never silently weaker."""
+"""The choice of a sandbox: by name, or the strongest that works; never silently weaker."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _UNITS = {"k": 1024, "m": _MB, "g": 1024 * _MB, "": 1}
 
 @dataclass(frozen=True, slots=True)
 class ChosenSandbox:
-    """A backend that works here.
+    """A chosen and working backend.
 
     Args:
         spec: The spec of its plugin.
         backend: The backend.
-        isolation: How far it isolates, by what was measured; ``process`` where nothing was.
+        isolation: The measured isolation; ``process`` if not measured.
         warning: A warning about the choice, if any.
-        passed_over: Whether a stronger one is installed, and was not taken.
+        passed_over: Whether a stronger backend is installed but was not chosen.
     """
 
     spec: SandboxSpec
@@ -53,10 +53,10 @@ class ChosenSandbox:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
-    """The sandbox that the configuration asks for.
+    """The search for the configured sandbox.
 
     Args:
-        host: Where sandboxes come from.
+        host: The plugins.
         config: ``sandbox``, ``min_isolation`` and ``sandbox_config``.
         options: Options by plugin name.
     """
@@ -66,7 +66,7 @@ class _Search:
     options: Mapping[str, Mapping[str, Any]]
 
     async def take(self, spec: SandboxSpec) -> ChosenSandbox | Unavailable:
-        """Return a working and strong enough backend, or the reason against it."""
+        """Return the backend if it works and is strong enough, else the reason against it."""
         if self._is_weak(spec.isolation):
             return self._too_weak(f"{spec.name} isolates by {spec.isolation} only")
         backend = make_sandbox(self.host, spec, self.config.sandbox_config, self.options)
@@ -94,7 +94,7 @@ class _Search:
         )
 
     async def _ready(self, backend: SandboxBackend) -> Availability:
-        """Return whether sessions can be opened, preparing requirements such as an image."""
+        """Check that sessions can be opened, preparing an image or similar if needed."""
         state = await backend.available()
         if isinstance(state, Available) and isinstance(backend, SupportsPreparation):
             try:
@@ -104,9 +104,9 @@ class _Search:
         return state
 
     async def _isolation(self, spec: SandboxSpec, backend: SandboxBackend) -> tuple[Isolation, str]:
-        """Return the isolation of a backend, and the reason why it is not stronger.
+        """Return the isolation of a backend, and the reason that it is not stronger.
 
-        It is measured only if more than a process is required; otherwise it is ``process``.
+        The isolation is measured only if more than ``process`` is required.
         """
         probed = Probed(spec, backend)
         measured: Measured | None = None
@@ -123,16 +123,16 @@ class _Search:
 async def choose_sandbox(
     host: PluginHost, config: AgentConfig, options: Mapping[str, Mapping[str, Any]]
 ) -> ChosenSandbox:
-    """Return the sandbox that the configuration asks for.
+    """Choose the sandbox by the configuration.
 
     Args:
-        host: Where sandboxes come from.
+        host: The plugins.
         config: ``sandbox``, ``min_isolation`` and ``sandbox_config``.
         options: Options by plugin name.
 
     Raises:
-        SandboxUnavailableError: When none works, or none is strong enough.
-        PluginError: When the named one is not installed.
+        SandboxUnavailableError: If no backend works or none is strong enough.
+        PluginError: If the named backend is not installed.
     """
     search = _Search(host=host, config=config, options=options)
     if config.sandbox == "auto":
@@ -190,13 +190,13 @@ def _warning(spec: SandboxSpec, passed: list[str]) -> str | None:
 
 
 def make_limits(sandbox_config: Mapping[str, Any]) -> Limits:
-    """Return the limits of a session from ``sandbox_config``.
+    """Build the limits of a session from ``sandbox_config``.
 
     Beside the fields of :class:`Limits`, ``memory_limit`` takes bytes or ``"512m"`` and
     ``timeout`` means CPU seconds.
 
     Raises:
-        ConfigurationError: For a value that is no limit.
+        ConfigurationError: For an invalid limit.
     """
     known = {field.name: field for field in dataclasses.fields(Limits)}
     values: dict[str, Any] = {}

@@ -1,1 +1,1 @@
-"""Views of a task for people: folds over its events."""
+"""Views of a task for people, computed from its events."""

@@ -1,4 +1,4 @@
-"""Two tasks beside each other: figures, scripts, calls with their results, answers."""
+"""Comparison of two tasks: figures, scripts, calls with results, and answers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from delf_engine.views.trace import Trace
 Part = Literal["scripts", "calls", "answer"]
 PARTS: Final[tuple[Part, ...]] = ("scripts", "calls", "answer")
 _RESULT: Final = 200
-"""Characters of a result that are shown."""
+"""The most characters of a result to show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One of two tasks, as comparable lines.
+    """A task as lines of text, for a diff.
 
     Args:
         figures: Its state, cost and duration, as JSON-ready data.
@@ -32,7 +32,7 @@ class Compared:
 
 
 def compared(task: TaskRecord, events: Sequence[Event]) -> Compared:
-    """Return a task as lines that can be compared with another's.
+    """Return a task as lines of text, for a diff.
 
     Args:
         task: Its record.

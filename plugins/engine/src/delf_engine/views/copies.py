@@ -1,4 +1,4 @@
-"""The events of a fork that are copies of another task's."""
+"""The events that a fork copied from another task."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 from delf.events import Event, TaskStarted
 
 PERSON: Final = "person"
-"""The name of the model where a person wrote the script."""
+"""The model name recorded for a script that a person wrote."""
 COPIED: Final = "forked_events"
-"""The key of a fork's setup with the number of events that are copied for it."""
+"""The key in a fork's setup for the number of copied events."""
 
 
 def copied_events(events: Sequence[Event]) -> int:
-    """Return the number of a fork's first events that are copies of another task's; else 0."""
+    """Return the number of a fork's first events that were copied; 0 for other tasks."""
     began = next((event for event in events if isinstance(event, TaskStarted)), None)
     return 0 if began is None else int(began.setup.get(COPIED, 0))

@@ -1,4 +1,4 @@
-"""Figures of tasks as a table for a spreadsheet."""
+"""Statistics of tasks as a spreadsheet table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from delf.protocols.search import Figures
 
 _PLAIN: Final = re.compile(r"\w")
-"""The first character of a name that no spreadsheet computes."""
+"""Characters that can start a name without being taken for a formula."""
 
 
 def figures_csv(by: str, found: Sequence[Figures]) -> str:

@@ -1,4 +1,4 @@
-"""Prompts: the requests to models, stored compactly in the journal and read call by call."""
+"""Prompts: requests to models, stored compressed in the journal and read call by call."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from delf.records import dataclass
 from delf_engine.views.copies import PERSON, copied_events
 
 _LEVEL: Final = 6
-"""zlib's own choice between time and size."""
+"""The zlib compression level."""
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""The most that a packed prompt may become; the rest is left out."""
+"""The most bytes of a decompressed prompt; the rest is omitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class PromptMessage:
     Args:
         role: The author: ``system``, ``user`` or ``assistant``.
         text: The text; an image or a file is described in brackets.
-        same: Whether the call before for the same purpose had it, too.
+        same: Whether the previous call for the same purpose had the same message.
     """
 
     role: str
@@ -37,26 +37,25 @@ class PromptMessage:
 
 @dataclass(slots=True, kw_only=True)
 class Prompt:
-    """A model call with everything the model saw, and its answer.
+    """A model call with its complete prompt and its answer.
 
     Args:
         number: Its number in the task, from 1.
         model: The model.
-        purpose: The use of the answer.
+        purpose: The purpose of the call.
         attempt: The pass through the loop.
-        at: When, as Unix time.
+        at: The Unix time of the call.
         messages: The messages; None if they are not kept.
-        tools: The functions that it was given, and the tools that its provider may use.
-        answer: The answer; None while it is missing, and after a failure.
-        calls: The calls that it asked for.
-        usage: Its tokens.
+        tools: Names of the offered functions and server-side tools.
+        answer: The answer; None before the reply and after a failure.
+        calls: The tool calls that the model requested.
+        usage: The token counts.
         cost_usd: The cost; None if unknown.
-        duration_ms: How long it took.
-        finish_reason: Why it stopped, in the provider's word.
-        reply_id: The provider's name for the answer.
-        error: Why it failed.
-        replayed: Whether the answer is of the task from which this one was forked, and costs
-            nothing here.
+        duration_ms: The duration in milliseconds.
+        finish_reason: The reason for the end, in the provider's words.
+        reply_id: The provider's id of the answer.
+        error: The error message, if the call failed.
+        replayed: Whether the answer was copied from the forked task, at no cost.
     """
 
     number: int
@@ -78,7 +77,7 @@ class Prompt:
 
 
 def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, str]:
-    """Count the messages shared with the call before, and compress the others."""
+    """Count the leading messages shared with the previous call, and compress the others."""
     same = 0
     for one, other in zip(messages, before, strict=False):
         if one is not other and one != other:
@@ -90,7 +89,7 @@ def pack(messages: Sequence[Message], before: Sequence[Message]) -> tuple[int, s
 
 
 def prompts_of(events: Sequence[Event]) -> list[Prompt]:
-    """Return all model calls of a task, in the order in which they were asked."""
+    """Return all model calls of a task in order."""
     found: dict[int, Prompt] = {}
     last: dict[str, tuple[PromptMessage, ...] | None] = {}
     copied = copied_events(events)
@@ -127,7 +126,7 @@ def prompts_of(events: Sequence[Event]) -> list[Prompt]:
 
 
 def _of(found: dict[int, Prompt], event: ModelReplied | ModelFailed) -> Prompt | None:
-    """Return the answered call; without a number, the first call of its purpose."""
+    """Return the call that an event answers; without a number, the first of its purpose."""
     if event.number:
         return found.get(event.number)
     waiting = (

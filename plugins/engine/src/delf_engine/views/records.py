@@ -1,4 +1,4 @@
-"""The parts of traces and snapshots."""
+"""The records that traces and snapshots consist of."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class ToolCallTrace:
         arguments: The arguments.
         status: ``running``, ``ok``, ``error``, ``refused``, ``rejected`` or ``cancelled``.
         result: The result.
-        error: Why it failed.
+        error: The error message, if the call failed.
         started_at: Unix time in seconds.
-        duration_ms: How long the tool itself took.
-        children: The ids of the child tasks that it had done.
-        output: The output while it ran.
+        duration_ms: The duration of the tool in milliseconds.
+        children: The ids of its child tasks.
+        output: The text that the call printed.
         origins: The sources of its arguments' values, by path, as shown with a request; empty
             without a request, and for arguments that a person wrote.
     """
@@ -55,14 +55,14 @@ class ApprovalTrace:
 
     Args:
         request_id: The request.
-        call_id: The call that was asked about; 0 for a script as a whole.
+        call_id: The number of the call; 0 for a whole script.
         action: The action.
         decision: ``waiting``, ``approved``, ``edited``, ``rejected``, ``expired`` or
             ``already_done``; ``remembered`` if an earlier approval covered the call.
         by: The person who decided.
-        reason: Their note.
+        reason: The person's note.
         edited: The arguments that replaced the requested ones.
-        from_task: Of a remembered decision: the task in which it was made.
+        from_task: For a remembered decision, the task in which it was made.
     """
 
     request_id: str
@@ -81,11 +81,11 @@ class ModelCallTrace:
 
     Args:
         model: The model, as the user named it.
-        purpose: The use of the answer: ``generate``, ``call``, ``prefilter`` …
-        usage: Tokens.
-        cost_usd: None where no price is known.
-        duration_ms: How long the answer took.
-        step: The step of the loop that it belongs to; empty outside of any.
+        purpose: The purpose of the call: ``generate``, ``call``, ``prefilter`` …
+        usage: The token counts.
+        cost_usd: The cost; None if unknown.
+        duration_ms: The duration in milliseconds.
+        step: The current step of the loop; empty outside of steps.
     """
 
     model: str
@@ -98,13 +98,13 @@ class ModelCallTrace:
 
 @dataclass(slots=True, kw_only=True)
 class ModelUse:
-    """Several calls of models, added up.
+    """The total of several model calls.
 
     Args:
-        calls: How many.
-        usage: Their tokens.
+        calls: The number of calls.
+        usage: The token counts.
         cost_usd: The cost; None if a price is unknown.
-        duration_ms: How long they took, one after the other.
+        duration_ms: The sum of the durations in milliseconds.
     """
 
     calls: int = 0
@@ -113,7 +113,7 @@ class ModelUse:
     duration_ms: float = 0.0
 
     def add(self, call: ModelCallTrace) -> None:
-        """Count a call."""
+        """Add a call to the totals."""
         self.calls += 1
         self.usage = self.usage + call.usage
         self.duration_ms += call.duration_ms
@@ -123,7 +123,7 @@ class ModelUse:
 
 @dataclass(slots=True, kw_only=True)
 class SetupTrace(ModelUse):
-    """The models' work for setting up connections before the first task; charged to no task."""
+    """Model calls for setting up connections, not charged to any task."""
 
     @property
     def cached(self) -> bool:
@@ -133,7 +133,7 @@ class SetupTrace(ModelUse):
 
 @dataclass(frozen=True, kw_only=True)
 class RerunTrace:
-    """One further pass that a script requested."""
+    """A further pass that a script requested."""
 
     attempt: int
     duration_ms: float
@@ -143,14 +143,14 @@ class RerunTrace:
 
 @dataclass(slots=True, kw_only=True)
 class StreamEvent:
-    """A line of the timeline.
+    """An entry of the timeline.
 
     Args:
         kind: ``phase``, ``tool``, ``task`` (a child task) or ``say``.
         label: The step, the call's ``desc=`` or name, or a printed line.
         status: ``running``, ``success`` or ``error``.
         started_at: Unix time in seconds.
-        duration_ms: None while it runs.
+        duration_ms: The duration; None while the entry is running.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""A request for approval as data: the same for programs, other processes, and the page."""
+"""An approval request as plain data, for programs, other processes and the page."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def request_view(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> dict
     """Return every field of a request as plain data, with its message and its facts.
 
     Args:
-        request: The request; values of arguments are as they are.
-        so_far: The votes about it.
+        request: The request.
+        so_far: Later events of the task, with votes.
     """
     data = {name: _plain(getattr(request, name)) for name in _NAMES}
     return {**data, "message": request.message, "facts": facts_data(request, so_far)}

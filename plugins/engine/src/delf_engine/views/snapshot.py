@@ -1,4 +1,4 @@
-"""The state of a task at one moment, folded from its events."""
+"""A snapshot of a task, computed from its events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from delf_engine.views.records import StreamEvent
 from delf_engine.views.trace import Trace
 
 _FIRST_WORDS: Final = {TaskState.FAILED: "error", TaskState.WAITING: "running"}
-"""States that have another name in the format of snapshots, that of the first system."""
+"""Names of states that differ in the snapshot format of the first system."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,18 +26,18 @@ class StreamSnapshot:
 
     Args:
         task_id: The task.
-        state: The state of the task; ``to_dict`` has it in the words of the first system.
+        state: The state; ``to_dict`` uses the state names of the first system.
         task: The task.
-        elapsed_ms: Since it was submitted, without the time in which it was interrupted.
+        elapsed_ms: Milliseconds since submission, without interruptions.
         events: The timeline so far.
         output_so_far: The output of scripts so far.
         result: The answer, once done.
-        value: The same as plain data, where the task wanted data.
+        value: The answer as plain data, if an output type was declared.
         error: The error message of a failed task.
         cost_usd: The cost of a finished task.
-        tokens_used: All tokens, once over.
+        tokens_used: The total tokens of a finished task.
         files: Output files by label.
-        trace: The whole trace, once over.
+        trace: The full trace of a finished task.
     """
 
     task_id: str
@@ -71,11 +71,11 @@ class StreamSnapshot:
 
 
 def snapshot(events: Sequence[ev.Event], *, interrupted: bool = False) -> StreamSnapshot:
-    """Compute the state of a task after some events.
+    """Compute the snapshot of a task from its events.
 
     Args:
         events: The task's events from its first; at least one.
-        interrupted: Whether its process died, as far as the journal knows.
+        interrupted: Whether the task's process died, as far as the journal knows.
     """
     trace = Trace(events)
     first = events[0]

@@ -1,4 +1,4 @@
-"""The sources of calls' values, computed afterwards from a task's events."""
+"""The origins of calls' values, computed afterwards from a task's events."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from delf_engine.origins.fold import Origins
 from delf_engine.origins.origin import Wording
 
 _MOST_CALLS: Final = 200
-"""The most calls whose values are searched."""
+"""The most calls to search."""
 
 
 def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
-    """Find the sources of the values of a task's first calls, by call and by path.
+    """Return the origins of the values in a task's first calls, by call and path.
 
-    A journal does not record authors, so the result has none. A value that is neither in the task
-    nor in an earlier result is left out.
+    The journal does not record authors, so the origins have none. Values found neither in the task
+    nor in an earlier result are omitted.
 
     Args:
         events: The task's events.

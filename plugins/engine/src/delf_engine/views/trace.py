@@ -1,4 +1,4 @@
-"""``Trace``: the history of a task, folded from its events."""
+"""``Trace``: the history of a task, computed from its events."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from delf_engine.views.records import (
 )
 
 MAX_LINES: Final = 1_000
-"""The most printed lines in a trace. The journal, and the answer, have everything."""
+"""The most printed lines in a trace; the journal and the answer have all lines."""
 _MOST_OUTPUT: Final = 1_000_000
-"""Characters of a call's output that a trace holds."""
+"""The most characters of a call's output in a trace."""
 _CHANGING = frozenset({ev.ScriptGenerated, ev.ScriptFinished, ev.CallStarted, ev.CallFinished})
 _CALL_FIELDS = tuple(item.name for item in fields(ToolCallTrace))
 _ASKED_FIELDS = tuple(item.name for item in fields(ApprovalTrace))
@@ -73,7 +73,7 @@ class Trace:
             self.add(event)
 
     def add(self, event: ev.Event) -> None:
-        """Fold in one more event."""
+        """Add an event to the trace."""
         if type(event) in _CHANGING:
             self._changing.append(event)
         match event:  # the most frequent first
@@ -104,7 +104,7 @@ class Trace:
                 self._add_step(event)
 
     def _add_step(self, event: ev.Event) -> None:
-        """Fold in an event about a step of the loop."""
+        """Add an event about a step of the loop."""
         match event:
             case ev.StepStarted():
                 self._step = event.step
@@ -182,7 +182,7 @@ class Trace:
         return line
 
     def _close_lines(self, at: float) -> None:
-        """Close the lines that still run when a task ends, because they were stopped with it."""
+        """Close the entries that are still running when the task ends."""
         for line in self._running.values():
             _finish(line, (at - line.started_at) * 1000, ok=False)
         self._running.clear()
@@ -202,7 +202,7 @@ class Trace:
             self._continue_line(rest, event.at)
 
     def _continue_line(self, text: str, at: float) -> None:
-        """Append to the line that is being printed; its pieces are joined lazily."""
+        """Append to the current line of output; pieces are joined lazily."""
         if not self._open_line:
             self._line_event = self._line("say", text, at, "success")
             self._line_event.duration_ms = 0
@@ -294,18 +294,18 @@ class Trace:
 
     @property
     def changes(self) -> list[str]:
-        """The calls that changed something, or may have, a line each."""
+        """The calls that changed something or may have, one line each."""
         return [str(change) for change in changes_of(self._changing)]
 
     @property
     def utterances(self) -> list[str]:
-        """The lines that were printed."""
+        """The printed lines."""
         self._join_line()
         return self._utterances
 
     @property
     def timeline(self) -> list[StreamEvent]:
-        """Return the story of a task for a person: steps, calls and printed lines in order."""
+        """The history of a task for a person: steps, calls and printed lines in order."""
         self._join_line()
         return self._timeline
 
@@ -320,20 +320,20 @@ class Trace:
         return self._uses("step")
 
     def summary(self, *, calls: bool = True) -> str:
-        """Return the task as a table: duration, steps, calls, tokens and cost.
+        """Format the task as a table: duration, steps, calls, tokens and cost.
 
         Args:
             calls: Whether to list the calls.
 
         Raises:
-            OptionalDependencyError: When the plugin ``cli`` is not installed, which draws it.
+            OptionalDependencyError: If no plugin that draws tables is installed.
         """
         from delf.plugins.host import PluginHost
 
         return PluginHost.discover().service(TASK_PRINTER).summary_of(self, calls=calls)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the trace as JSON-ready data; values that JSON lacks are tagged."""
+        """Return the trace as JSON-ready data; types that JSON does not support are tagged."""
         shown = [name for name in vars(self) if not name.startswith("_")]
         plain = {name: getattr(self, name) for name in shown if name != "tool_calls"}
         for name in ("utterances", "timeline", "usage_by_model", "usage_by_step", "changes"):
@@ -357,7 +357,7 @@ def _sum(first: float | None, second: float | None) -> float | None:
 
 
 def _finish(line: StreamEvent, duration_ms: float, *, ok: bool) -> None:
-    """Close a line; a failed line stays failed."""
+    """Close an entry; a failed entry stays failed."""
     line.duration_ms = round(duration_ms)
     line.status = "success" if ok and line.status != "error" else "error"
 
@@ -366,11 +366,11 @@ class PrintsTasks(Protocol):
     """A printer of tasks on a terminal, exported by a plugin as ``task_printer``."""
 
     def tell_of_event(self, event: ev.Event) -> None:
-        """Write a line about an event to stderr."""
+        """Print a line about an event to stderr."""
         ...
 
     def summary_of(self, trace: Trace, *, calls: bool = True) -> str:
-        """Return a table of a task.
+        """Format a task as a table.
 
         Args:
             trace: The task.
