@@ -78,7 +78,7 @@ def test_completion_has_a_script_for(shell, tmp_path):
     ("typed", "offered"),
     [
         ("delf ru", {"run", "runner", "runs"}),
-        ("delf run --approve ", {"ask", "all", "none"}),
+        ("delf run --approve ", {"ask", "all", "none", "reads"}),
         ("delf approvals show ", set()),
         ("delf run --llm ", {"gpt-4o-mini", "gpt-4o"}),
         ("delf run -c sh", {"shop", "shell", "sheets"}),
@@ -158,6 +158,7 @@ OF_APPROVALS = {
     f"delf approvals {name}"
     for name in ("list", "show", "approve", "reject", "edit", "settle", "remembered")
 }
+SCHEDULE = ("add", "history", "list", "pause", "remove", "resume", "test")
 OF_THE_REST = {
     *("delf chat", "delf chat list", "delf chat delete", "delf chat prune"),
     *("delf demo", "delf doctor", "finding", "delf inspect", "method", "setting"),
@@ -185,7 +186,7 @@ OF_PLUGINS = {
     ),
     *(f"delf google {name}" for name in ("login", "logout", "status")),
     *(f"delf audit {name}" for name in ("show", "verify", "head")),
-    *(f"delf schedule {name}" for name in ("add", "list", "remove")),
+    *(f"delf schedule {name}" for name in SCHEDULE),
     *("delf mcp effects", "delf openapi effects"),
     *(f"delf workers {name}" for name in ("list", "show", "run", "check")),
     "delf runs stop",
@@ -451,7 +452,13 @@ def test_json_of_schedules(here):
     checked("delf schedule add", [added])
     listed = written(here, "schedule", "list", "--json")
     checked("delf schedule list", listed)
-    assert listed == [{**added, "last": None}]
+    assert listed == [added]
+    for command in ("pause", "resume"):
+        shown = written(here, "schedule", command, "morning", "--json")
+        checked(f"delf schedule {command}", [shown])
+        assert shown["paused"] is (command == "pause")
+    checked("delf schedule test", [written(here, "schedule", "test", "morning", "--json")])
+    checked("delf schedule history", written(here, "schedule", "history", "morning", "--json"))
     checked("delf schedule remove", [written(here, "schedule", "remove", "morning", "--json")])
 
 

@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,7 @@ class Fleet:
         lease: Seconds of silence after which a runner is taken for dead.
         more: Lines of the queues' settings.
         away: How often the last call of each task finds a service that does not answer.
+        answer: What the model answers, if not the script of the steps.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Fleet:
         lease: float = 1.5,
         more: str = "",
         away: int = 0,
+        answer: Callable[[Any], Reply] | None = None,
     ) -> None:
         self.folder, self.steps, self.lease = folder, steps, lease
         self.database = database or f"sqlite:///{folder}/dbos.sqlite"
@@ -100,7 +102,7 @@ class Fleet:
             connection.execute("CREATE TABLE away (name TEXT)")
             connection.execute("CREATE TABLE begun (name TEXT, step INTEGER, pid INTEGER)")
             connection.commit()
-        self.model = OpenAIServer(self._answer).__enter__()
+        self.model = OpenAIServer(answer or self._answer).__enter__()
         self.runners: list[subprocess.Popen[bytes]] = []
         self.journal = SqlJournal(journal)
         (folder / "tools.py").write_text(

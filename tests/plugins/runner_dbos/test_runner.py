@@ -118,7 +118,7 @@ def agents() -> Agents:
 def runner(journal: SqlJournal, queue: Any, agents: Any) -> Runner:
     settings = {"q": QueueSettings(losses=1)}
     options = RunnerOptions(queues=settings, concurrency=1, lease=30.0, grace=0.0)
-    return Runner(journal, queue, agents, options)
+    return Runner(journal, queue, agents, agents, options)
 
 
 @pytest.fixture(autouse=True)
@@ -334,9 +334,9 @@ async def test_a_schedule_hands_in_one_task_however_often_its_workflow_is_run(
 ) -> None:
     context = {"task": "Do it.", "queue": "q", "setup": {"folder": "/"}}
     queue.away = 1
-    name = await runner.hand_in("sched-morning-1", context)
-    assert await runner.hand_in("sched-morning-1", context) == name
-    assert await runner.hand_in("sched-morning-2", context) != name
+    (name,) = (await runner.fire("sched-morning-1", context))["tasks"]
+    assert (await runner.fire("sched-morning-1", context))["tasks"] == [name]
+    assert (await runner.fire("sched-morning-2", context))["tasks"] != [name]
     (_, first) = await journal.find()
     assert (first.task_id, first.state, first.queue) == (name, "queued", "q")
     assert [event.task_id for event in queue.enqueued[:2]] == [name, name]

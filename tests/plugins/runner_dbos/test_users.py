@@ -42,7 +42,7 @@ async def test_a_runner_sees_its_own_context_and_no_users(
 
         queue = NotedQueue()
         options = RunnerOptions(queues={"q": QueueSettings()}, concurrency=30, lease=30.0, grace=0)
-        runner = Runner(journal, queue, Agents(), options)  # pyright: ignore[reportArgumentType]
+        runner = Runner(journal, queue, Agents(), Agents(), options)  # pyright: ignore[reportArgumentType]
         user.set(User("the runner"))
         tickets = [Ticket(task_id=task, queue="q", key=None, rests=0) for task in waiting]
         ended = await asyncio.gather(*(runner.work(t.task_id, t) for t in tickets))

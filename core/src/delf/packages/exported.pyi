@@ -46,7 +46,8 @@ from delf_memory_semantic import Memory as Memory
 from delf_routines.connection import RoutineTools as RoutineTools
 from delf_routines.program import Routines as Routines
 from delf_routines.running import RoutineStrategy as RoutineStrategy
-from delf_runner_dbos.command import task_queue as task_queue
+from delf_runner_dbos.queue import task_queue as task_queue
+from delf_runner_dbos.schedules import open_schedules as open_schedules
 from delf_serve.command import http_server as http_server
 from delf_sql.connection import SQLSchemaError as SQLSchemaError
 from delf_strategy_codegen.strategy import CodegenStrategy as CodegenStrategy

@@ -20,6 +20,8 @@ _KEPT: Final = 8
 _NOTHING_GIVEN: Final[Mapping[str, Any]] = dict.fromkeys(
     ["journal", "output_dir", "record", "files"]
 )
+_OPTIONS: Final = ("folder", "config", "flags", "connections", "tool_files", "overrides")
+"""The data of a task that describes its agent; the rest describes the task."""
 
 
 class Agents:
@@ -49,6 +51,7 @@ class Agents:
             ConfigurationError: When the task is of another folder than the runner's.
             DelfError: When the agent cannot be made.
         """
+        setup = {name: setup[name] for name in _OPTIONS if name in setup}
         key = json.dumps(setup, sort_keys=True, default=str)
         async with self._lock:
             agent = self._agents.get(key)

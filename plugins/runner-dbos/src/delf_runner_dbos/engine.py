@@ -13,19 +13,21 @@ import secrets
 import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from dbos import DBOS, DBOSConfig, DBOSPortableJSONSerializer
 
 from delf_runner_dbos.queue import APPLICATION, SCHEDULED, TASK, Ticket, keyed
+
+T = TypeVar("T")
 
 _VERSION: Final = "1"
 
 Work = Callable[[str, Ticket], Awaitable[str]]
 """Runs the task of a workflow, by its id; returns its outcome in a word."""
 
-Fire = Callable[[str, Mapping[str, Any]], Awaitable[str]]
-"""Submits a schedule's task by workflow id and input; returns the task's id."""
+Fire = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+"""Starts a schedule's tasks by workflow id and input; returns what happened, as plain data."""
 
 
 def configuration(url: str) -> DBOSConfig:
@@ -48,7 +50,7 @@ class Workflows:
     Args:
         url: Where it keeps its workflows.
         work: Does a task.
-        fire: Submits a task.
+        fire: Starts the tasks of a schedule.
     """
 
     def __init__(self, url: str, work: Work, fire: Fire) -> None:
@@ -77,7 +79,7 @@ class Workflows:
             return await _on(loop, self._work(str(DBOS.workflow_id), Ticket(**ticket)))
 
         @DBOS.workflow(name=SCHEDULED, max_recovery_attempts=None)
-        async def scheduled(at: datetime, context: Any) -> str:
+        async def scheduled(at: datetime, context: Any) -> dict[str, Any]:
             _ = at
             return await _on(loop, self._fire(str(DBOS.workflow_id), context))
 
@@ -96,10 +98,10 @@ class Workflows:
         )
 
 
-async def _on(loop: asyncio.AbstractEventLoop, work: Awaitable[str]) -> str:
+async def _on(loop: asyncio.AbstractEventLoop, work: Awaitable[T]) -> T:
     """Run work on the agents' loop from DBOS's loop, whose end does not cancel the work."""
 
-    async def main() -> str:
+    async def main() -> T:
         return await work
 
     return await asyncio.shield(asyncio.wrap_future(asyncio.run_coroutine_threadsafe(main(), loop)))

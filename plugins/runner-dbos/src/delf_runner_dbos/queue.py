@@ -222,8 +222,13 @@ class DbosQueue:
         )
         return {task_id_of(row.workflow_id) for row in rows}
 
-    async def forget(self, before: float) -> None:
-        """Remove workflows that ended before a Unix time; the journal has their record."""
+    async def forget(self, before: float, kept: Collection[str] = ()) -> None:
+        """Remove workflows that ended before a Unix time; the journal has their record.
+
+        Args:
+            before: The time.
+            kept: The workflows that stay.
+        """
         at = _iso(before)
         while True:
             rows = await self.call(
@@ -237,10 +242,10 @@ class DbosQueue:
                     load_output=False,
                 )
             )
-            ids = [row.workflow_id for row in rows]
+            ids = [row.workflow_id for row in rows if row.workflow_id not in kept]
             if ids:
                 await self.call(lambda client, ids=ids: client.delete_workflows(ids))
-            if len(ids) < _AT_ONCE:
+            if len(rows) < _AT_ONCE or not ids:
                 return
 
     async def abandon(

@@ -20,8 +20,13 @@ from delf.network.outages import Outage
 from delf.protocols.journal import ListPlace, TaskRecord
 from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
+from delf_cli.output import counted
+from delf_cli.schedules import ITEM
 from delf_engine.retention import prune
+from delf_engine.task import VARIABLES
 from delf_runner_dbos.queue import DbosQueue, Ticket, is_here, task_id_of
+from delf_runner_dbos.schedules import forget_looks, last_seen
+from delf_runner_dbos.watching import items_of, look_at, shortened
 
 if TYPE_CHECKING:
     from delf_runner_dbos.agents import Agents
@@ -79,12 +84,19 @@ class Runner:
         journal: Says what happened to each task, and who works on it.
         queue: Where tasks wait.
         agents: Who does them.
+        looks: Who makes the calls that schedules watch.
         options: How.
     """
 
     def __init__(
-        self, journal: SharedJournal, queue: DbosQueue, agents: Agents, options: RunnerOptions
+        self,
+        journal: SharedJournal,
+        queue: DbosQueue,
+        agents: Agents,
+        looks: Agents,
+        options: RunnerOptions,
     ) -> None:
+        self._looks = looks
         self._journal = journal
         self._queue = queue
         self._agents = agents
@@ -123,6 +135,7 @@ class Runner:
         await workflows.stop(self._options.grace)
         left = dict(self._working.values())  # others need not wait for the lease
         self._leaving = True
+        await self._looks.aclose()
         await self._agents.aclose()
         try:
             await self._queue.hand_on(left)
@@ -285,17 +298,65 @@ class Runner:
 
     # -- schedules ----------------------------------------------------------------------
 
-    async def hand_in(self, workflow_id: str, context: Mapping[str, Any]) -> str:
-        """Hand in the task of a schedule, once for each workflow.
+    async def fire(self, workflow_id: str, context: Mapping[str, Any]) -> dict[str, Any]:
+        """Start the tasks of a schedule, each once, however often a workflow is begun.
 
         Args:
             workflow_id: Of the firing.
-            context: What the schedule says: ``task``, ``queue``, ``setup``.
+            context: The schedule as DBOS keeps it; ``test`` if its task may only read.
 
         Returns:
-            The task's id.
+            ``tasks``: their ids; for a watched call also ``seen``, with which the next look
+            compares; ``note`` and ``failure``, for people.
         """
-        name = f"task_{hashlib.sha256(workflow_id.encode()).hexdigest()[:16]}"
+        if context.get("each") is None:
+            return {"tasks": [await self._hand_in(workflow_id, context)]}
+        before = None if context.get("test") else await last_seen(self._queue, context)
+        made = {"made": context.get("made"), "seen": before or []}
+        try:
+            agent, give_back = await self._looks.lend(context["setup"])
+            try:
+                items = await items_of(agent, context["each"])
+            finally:
+                give_back()
+            if context.get("test"):
+                return await self._test(workflow_id, context, items)
+            look = look_at(items, context.get("id_field"), before)
+        except DelfError as error:
+            _log.warning("the schedule %s: %s", context["name"], error.message)
+            return {**made, "tasks": [], "failure": error.message}
+        source = f"{context['name']}:{context['made']}"
+        tasks = [
+            await self._hand_in(f"{source}:{digest}", context, {ITEM: item})
+            for digest, item in reversed(look.new)  # services list the newest first
+        ]
+        return {**made, "seen": [*look.seen], "tasks": tasks, "note": look.note}
+
+    async def _test(
+        self, workflow_id: str, context: Mapping[str, Any], items: Sequence[Any]
+    ) -> dict[str, Any]:
+        """Start the task with the first item of a look, as a test."""
+        if not items:
+            return {"tasks": [], "note": "the call returns no items now"}
+        task = await self._hand_in(workflow_id, context, {ITEM: shortened(items[0])})
+        return {"tasks": [task], "note": f"with the first of {counted(len(items), 'item')}"}
+
+    async def _hand_in(
+        self, source: str, context: Mapping[str, Any], variables: Mapping[str, Any] | None = None
+    ) -> str:
+        """Hand in a task of a schedule; return its id.
+
+        Args:
+            source: What the task is for: the same source gives the same task.
+            context: The schedule.
+            variables: The variables for scripts.
+        """
+        setup: dict[str, Any] = dict(context["setup"])
+        if context.get("test"):
+            setup["flags"] = {**setup.get("flags", {}), "approval_mode": "read_only"}
+        if variables:
+            setup[VARIABLES] = variables
+        name = f"task_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
         queued = TaskQueued(
             task_id=name,
             seq=1,
@@ -303,12 +364,13 @@ class Runner:
             task=str(context["task"]),
             origin="schedule",
             queue=str(context["queue"]),
-            setup=context["setup"],
+            key=context.get("key"),
+            setup=setup,
         )
         outage = Outage(_log, f"the schedule of {name} waits", self._journal.place)
         while True:
             try:
-                await self._hand_in(queued)
+                await self._submit(queued)
             except Exception as error:  # a database may be away; the drivers differ
                 outage.failed(error)
                 await asyncio.sleep(AWAY_SECONDS)
@@ -316,7 +378,7 @@ class Runner:
                 outage.over()
                 return name
 
-    async def _hand_in(self, queued: TaskQueued) -> None:
+    async def _submit(self, queued: TaskQueued) -> None:
         try:
             await self._journal.task(queued.task_id)
         except UnknownTaskError:
@@ -387,7 +449,7 @@ class Runner:
     async def _forget(self) -> None:
         """Remove workflows older than the journal's retention."""
         before = time.time() - _REMEMBER_SECONDS
-        await self._queue.forget(before)
+        await self._queue.forget(before, await forget_looks(self._queue))
         if ages := self._journal.keep:
             gone = await prune(self._journal, ages)
             if gone.tasks:

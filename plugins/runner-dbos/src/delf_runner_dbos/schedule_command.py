@@ -1,0 +1,239 @@
+"""``delf schedule``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from delf_cli.as_json import as_json_option, write_result
+from delf_cli.errors import say
+from delf_cli.lazy import BareGroup
+from delf_cli.options import run_options
+from delf_cli.schedules import Firing, Schedule, Schedules
+from delf_cli.session import Options
+from delf_cli.tables import one_line, table
+from delf_runner_dbos.schedules import open_schedules
+
+if TYPE_CHECKING:
+    from delf_cli.state import State
+
+T = TypeVar("T")
+
+_SETUP: Final = frozenset({"connections", "tool_files", "strategy"})
+"""Options of `delf run` that a schedule keeps: none of them holds a secret."""
+_LOOK_SECONDS: Final = 0.5
+_TEST_SECONDS: Final = 5.0
+"""Seconds that a test waits for a runner."""
+
+
+@click.group(cls=BareGroup, bare="list")
+def schedule() -> None:
+    """Let runners do a task at set times, or for each new item.
+
+    \b
+    delf schedule add morning "0 8 * * 1-5" "Tell what came in overnight."
+    delf schedule list
+    """  # noqa: D301 - click's mark for lines that stay as they are
+
+
+@schedule.command("add")
+@click.argument("name")
+@click.argument("cron")
+@click.argument("task")
+@click.option(
+    "--each",
+    metavar="CALL",
+    help="A call that only reads. At each time it is made, and each new item that it returns "
+    "starts the task; scripts find the item as the variable `item`.",
+)
+@click.option("--id", "id_field", metavar="FIELD", help="The field that identifies an item.")
+@click.option(
+    "--queue", metavar="NAME", default="default", show_default=True, help="The queue for the task."
+)
+@click.option(
+    "--zone", metavar="NAME", help="The time zone, such as Europe/Vienna; by default UTC."
+)
+@as_json_option
+@click.pass_context
+def add(
+    ctx: click.Context,
+    name: str,
+    cron: str,
+    task: str,
+    *,
+    each: str | None,
+    id_field: str | None,
+    queue: str,
+    zone: str | None,
+    as_json: bool,
+    connections: tuple[str, ...],
+    tool_files: tuple[str, ...],
+    strategy: str | None,
+) -> None:
+    r"""Do TASK at the times of CRON: minute, hour, day, month, weekday.
+
+    \b
+    delf schedule add morning "0 8 * * 1-5" "Tell what came in overnight."
+    delf schedule add income "0 7 1 * *" 'revenue(month="2026-11")' --strategy routine
+    delf schedule add invoices "* * * * *" "Enter the invoice in the mail item." \
+        --each 'mail.search(query="label:invoices")'
+    """
+    flags = {"strategy": strategy}
+    options = Options(flags=flags, connections=connections, tool_files=tool_files)
+    made = Schedule(
+        name=name,
+        cron=cron,
+        task=task,
+        zone=zone,
+        each=each,
+        id_field=id_field,
+        queue=queue,
+        setup=options.to_record(ctx.find_root().obj),
+    )
+    _with_schedules(ctx, lambda schedules: schedules.add(made))
+    write_result(f"{name}: {cron}", _shown(made), as_json=as_json)
+
+
+add.params += [o for o in run_options() if o.name in _SETUP]
+
+
+@schedule.command("list")
+@as_json_option
+@click.pass_context
+def list_schedules(ctx: click.Context, *, as_json: bool) -> None:
+    """Show the schedules."""
+    found = _with_schedules(ctx, lambda schedules: schedules.all())
+    if as_json:
+        click.echo(json.dumps([_shown(one) for one in found]))
+        return
+    rows = [
+        (
+            one.name,
+            "paused" if one.paused else one.cron,
+            one.zone or "UTC",
+            one.queue,
+            one_line(f"{one.task} (each of {one.each})" if one.each else one.task),
+        )
+        for one in found
+    ]
+    for line in table(rows, ("name", "cron", "zone", "queue", "task"), whole=True):
+        click.echo(line)
+    if not found:
+        click.echo("There is no schedule yet: delf schedule add NAME CRON TASK", err=True)
+
+
+@schedule.command("remove")
+@click.argument("name")
+@as_json_option
+@click.pass_context
+def remove(ctx: click.Context, name: str, *, as_json: bool) -> None:
+    """Remove the schedule NAME."""
+    _with_schedules(ctx, lambda schedules: schedules.remove(name))
+    write_result(f"{name} is removed", {"name": name, "removed": True}, as_json=as_json)
+
+
+@schedule.command("pause")
+@click.argument("name")
+@as_json_option
+@click.pass_context
+def pause(ctx: click.Context, name: str, *, as_json: bool) -> None:
+    """Start nothing by the schedule NAME until it is resumed."""
+    _set_paused(ctx, name, paused=True, as_json=as_json)
+
+
+@schedule.command("resume")
+@click.argument("name")
+@as_json_option
+@click.pass_context
+def resume(ctx: click.Context, name: str, *, as_json: bool) -> None:
+    """Continue the schedule NAME after a pause: items that came meanwhile are new."""
+    _set_paused(ctx, name, paused=False, as_json=as_json)
+
+
+@schedule.command("history")
+@click.argument("name")
+@click.option("--limit", metavar="N", type=click.IntRange(1, 500), default=20, show_default=True)
+@as_json_option
+@click.pass_context
+def history(ctx: click.Context, name: str, *, limit: int, as_json: bool) -> None:
+    """Show what happened at the last times of the schedule NAME."""
+    found = _with_schedules(ctx, lambda schedules: schedules.history(name, limit))
+    if as_json:
+        click.echo(json.dumps([_fields(firing) for firing in found]))
+        return
+    for firing in found:
+        click.echo(_line(firing))
+
+
+@schedule.command("test")
+@click.argument("name")
+@as_json_option
+@click.pass_context
+def test(ctx: click.Context, name: str, *, as_json: bool) -> None:
+    """Do the task of the schedule NAME once, now, without any change.
+
+    A runner does it. Each call that would change something is denied, and the schedule stays as
+    it is. With --each the task gets the first item.
+    """
+
+    async def tested(schedules: Schedules) -> Firing:
+        made = await schedules.test(name)
+        firing = await schedules.firing(made)
+        deadline = time.monotonic() + _TEST_SECONDS
+        while firing.state in ("waiting", "running") and time.monotonic() < deadline:
+            await asyncio.sleep(_LOOK_SECONDS)
+            firing = await schedules.firing(made)
+        if firing.state == "waiting":
+            queue = (await schedules.find(name)).queue
+            say("hint", f"no runner has begun it yet: delf runner --queue {queue}")
+        return firing
+
+    firing = _with_schedules(ctx, tested)
+    write_result(_line(firing), _fields(firing), as_json=as_json)
+    if firing.state == "failed":
+        ctx.exit(1)
+
+
+def _with_schedules(ctx: click.Context, work: Callable[[Schedules], Awaitable[T]]) -> T:
+    state: State = ctx.find_root().obj
+
+    async def main() -> T:
+        schedules = open_schedules(state.load_project())
+        try:
+            return await work(schedules)
+        finally:
+            await schedules.aclose()
+
+    return asyncio.run(main())
+
+
+def _set_paused(ctx: click.Context, name: str, *, paused: bool, as_json: bool) -> None:
+    async def change(schedules: Schedules) -> Schedule:
+        await schedules.pause(name, paused=paused)
+        return await schedules.find(name)
+
+    data = _shown(_with_schedules(ctx, change))
+    write_result(f"{name} is paused" if paused else f"{name} continues", data, as_json=as_json)
+
+
+def _shown(one: Schedule) -> dict[str, Any]:
+    names = ("name", "cron", "zone", "task", "each", "id_field", "queue", "paused", "last")
+    return {name: getattr(one, name) for name in names}
+
+
+def _fields(firing: Firing) -> dict[str, Any]:
+    names = ("at", "state", "task_ids", "test", "note")
+    return {name: getattr(firing, name) for name in names}
+
+
+def _line(firing: Firing) -> str:
+    at = datetime.fromtimestamp(firing.at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    tasks = ", ".join(task_id.removeprefix("task_")[:7] for task_id in firing.task_ids)
+    words = [at, f"{firing.state:<8}", *(["test"] if firing.test else []), tasks, firing.note or ""]
+    return "  ".join(word for word in words if word).rstrip()

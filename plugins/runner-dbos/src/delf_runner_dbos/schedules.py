@@ -1,0 +1,282 @@
+"""Schedules: DBOS's own, each with a task as its context."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from delf import plugin_context
+from delf.errors import ConfigurationError
+from delf_cli.schedules import Firing, Schedule
+from delf_engine.one_call import read_call
+from delf_runner_dbos.queue import APPLICATION, SCHEDULED, DbosQueue
+from delf_runner_dbos.settings import PLUGIN, RunnerSettings
+
+if TYPE_CHECKING:
+    from dbos import DBOSClient, EnqueueOptions, WorkflowStatus
+
+    from delf_engine.project.project import Project
+
+_CONTEXT: Final = ("name", "task", "queue", "setup", "each", "id_field", "key")
+"""The fields of a schedule that DBOS keeps as its context."""
+_SHOWN: Final = 20
+"""Times of each schedule that its history keeps, beside those that started tasks."""
+_NO_OPTIONS: Final[Mapping[str, Any]] = {
+    "config": None,
+    "flags": {},
+    "connections": [],
+    "tool_files": [],
+    "overrides": [],
+}
+_STATES: Final[Mapping[str, Any]] = {
+    "ENQUEUED": "waiting",
+    "DELAYED": "waiting",
+    "PENDING": "running",
+    "SUCCESS": "done",
+}
+
+
+class DbosSchedules:
+    """Implements :class:`delf_cli.schedules.Schedules`.
+
+    Args:
+        queue: DBOS's client.
+        folder: The project's.
+    """
+
+    def __init__(self, queue: DbosQueue, folder: Path) -> None:
+        self._queue = queue
+        self._folder = folder
+
+    async def all(self) -> Sequence[Schedule]:
+        """Return all schedules, by name."""
+        rows = await self._queue.call(lambda client: client.list_schedules())
+        return sorted((_schedule(row) for row in rows), key=lambda schedule: schedule.name)
+
+    async def find(self, name: str) -> Schedule:
+        """Return a schedule.
+
+        Raises:
+            ConfigurationError: When there is none of that name.
+        """
+        row = await self._queue.call(lambda client: client.get_schedule(name))
+        if row is None:
+            raise ConfigurationError(f"there is no schedule {name!r}", hint="delf schedule list")
+        return _schedule(row)
+
+    async def add(self, schedule: Schedule) -> None:
+        """Keep a new schedule.
+
+        Raises:
+            ConfigurationError: When its name is taken, or its times, zone or call are invalid.
+        """
+        name = schedule.name
+        if not name or not name.isprintable() or name != name.strip():
+            raise ConfigurationError(f"{name!r} cannot be the name of a schedule")
+        if schedule.each is not None:
+            read_call(schedule.each)
+
+        def create(client: DBOSClient) -> None:
+            from dbos import error as dbos_error
+
+            if client.get_schedule(name) is not None:
+                raise ConfigurationError(
+                    f"there is a schedule {name!r} already", hint=f"delf schedule remove {name}"
+                )
+            try:
+                client.create_schedule(
+                    schedule_name=name,
+                    workflow_name=SCHEDULED,
+                    schedule=schedule.cron,
+                    context={**self._context(schedule), "made": secrets.token_hex(8)},
+                    cron_timezone=schedule.zone,
+                    queue_name=schedule.queue,
+                )
+            except dbos_error.DBOSException as error:
+                raise ConfigurationError(
+                    f"the schedule {schedule.cron!r} cannot be kept: {error}",
+                    hint='as "0 8 * * 1-5": workdays at eight',
+                ) from None
+
+        await self._queue.call(create)
+
+    async def remove(self, name: str) -> None:
+        """Remove a schedule; the tasks that it started stay."""
+        await self.find(name)
+
+        def delete(client: DBOSClient) -> None:
+            client.delete_schedule(name)
+            rows = _workflows(client, schedule_name=name)
+            client.delete_workflows([row.workflow_id for row in rows])
+
+        await self._queue.call(delete)
+
+    async def pause(self, name: str, *, paused: bool) -> None:
+        """Pause a schedule, or resume it; after a pause it continues where it looked last."""
+        await self.find(name)
+        await self._queue.call(
+            lambda c: c.pause_schedule(name) if paused else c.resume_schedule(name)
+        )
+
+    async def test(self, name: str) -> str:
+        """Let a runner start the task once, now, so that it changes nothing."""
+        schedule = await self.find(name)
+        test = f"{_test_prefix(name)}{secrets.token_hex(8)}"
+        options: EnqueueOptions = {
+            "workflow_name": SCHEDULED,
+            "workflow_id": test,
+            "queue_name": schedule.queue,
+        }
+        context = {**self._context(schedule), "test": True}
+
+        def enqueue(client: DBOSClient) -> None:
+            client.enqueue(options, datetime.now(UTC).isoformat(), context)
+
+        await self._queue.call(enqueue)
+        return test
+
+    async def firing(self, test: str) -> Firing:
+        """Return what happened in a test.
+
+        Raises:
+            ConfigurationError: When there is no such test.
+        """
+        rows = await self._queue.call(lambda client: _workflows(client, workflow_ids=[test]))
+        if not rows:
+            raise ConfigurationError(f"there is no test {test!r}")
+        return _firing(rows[0])
+
+    async def history(self, name: str, limit: int = 20) -> Sequence[Firing]:
+        """Return what happened at the schedule's last times, the newest first."""
+        await self.find(name)
+
+        def look(client: DBOSClient) -> list[WorkflowStatus]:
+            tests = _workflows(client, limit, workflow_id_prefix=_test_prefix(name))
+            return [*_workflows(client, limit, schedule_name=name), *tests]
+
+        found = [_firing(row) for row in await self._queue.call(look)]
+        return sorted(found, key=lambda firing: firing.at, reverse=True)[:limit]
+
+    async def aclose(self) -> None:
+        """Release the database. Idempotent."""
+        await self._queue.aclose()
+
+    def _context(self, schedule: Schedule) -> dict[str, Any]:
+        context = {name: getattr(schedule, name) for name in _CONTEXT}
+        context["setup"] = {**_NO_OPTIONS, "folder": str(self._folder), **schedule.setup}
+        return context
+
+
+async def forget_looks(queue: DbosQueue) -> Collection[str]:
+    """Remove the oldest looks of schedules that started nothing.
+
+    Returns:
+        The workflow ids of the newest looks, from which the schedules continue.
+    """
+    kept: set[str] = set()
+    for row in await queue.call(lambda client: client.list_schedules()):
+        name = row["schedule_name"]
+
+        def done(client: DBOSClient, name: str = name) -> Sequence[WorkflowStatus]:
+            return _workflows(client, schedule_name=name, status="SUCCESS")
+
+        rows = await queue.call(done)
+        kept |= {row.workflow_id for row in rows[:1]}
+        gone = [row.workflow_id for row in rows[_SHOWN:] if not _firing(row).task_ids]
+        if gone:
+            await queue.call(lambda client, gone=gone: client.delete_workflows(gone))
+    return kept
+
+
+async def last_seen(queue: DbosQueue, context: Mapping[str, Any]) -> Sequence[str] | None:
+    """Return the digests of the items that a schedule has seen; None before its first look.
+
+    Args:
+        queue: DBOS's client.
+        context: The schedule's context.
+    """
+
+    def last(client: DBOSClient) -> Sequence[WorkflowStatus]:
+        return _workflows(client, 1, schedule_name=context["name"], status="SUCCESS")
+
+    for row in await queue.call(last):
+        made = _output(row)
+        if made.get("made") == context["made"]:
+            return made["seen"]
+    return None
+
+
+def open_schedules(project: Project) -> DbosSchedules:
+    """Return the schedules of a project. The export ``open_schedules``.
+
+    Raises:
+        ConfigurationError: When the place of DBOS's database cannot be written.
+    """
+    queue = DbosQueue(database_url(project, settings_of(project)))
+    return DbosSchedules(queue, project.root)
+
+
+def settings_of(project: Project) -> RunnerSettings:
+    """Return the settings of the plugin in a project."""
+    given: Mapping[str, Any] = project.plugin_options.get(PLUGIN, {})
+    return RunnerSettings.for_instance("runner_dbos", dict(given))
+
+
+def database_url(project: Project, settings: RunnerSettings) -> str:
+    """Return the URL of DBOS's database for a project."""
+    return settings.url(plugin_context(project).data_dir, project.root)
+
+
+def _workflows(
+    client: DBOSClient, limit: int | None = None, **which: Any
+) -> Sequence[WorkflowStatus]:
+    """Return the workflows of schedules that fit conditions, the newest first."""
+    return client.list_workflows(
+        name=SCHEDULED,
+        application_name=APPLICATION,
+        load_input=False,
+        sort_desc=True,
+        limit=limit,
+        **which,
+    )
+
+
+def _output(row: WorkflowStatus) -> Mapping[str, Any]:
+    output = row.output
+    return cast("dict[str, Any]", output) if isinstance(output, dict) else {}
+
+
+def _schedule(row: Any) -> Schedule:
+    context = {name: row["context"][name] for name in _CONTEXT}
+    return Schedule(
+        cron=row["schedule"],
+        zone=row["cron_timezone"],
+        paused=row["status"] != "ACTIVE",
+        last=_unix(row["last_fired_at"]),
+        **context,
+    )
+
+
+def _firing(row: WorkflowStatus) -> Firing:
+    made = _output(row)
+    failure = made.get("failure")
+    state = "failed" if failure else _STATES.get(row.status, "failed")
+    return Firing(
+        at=(row.created_at or 0) / 1000,
+        state=state,
+        task_ids=tuple(made.get("tasks", ())),
+        test=row.workflow_id.startswith("test-"),
+        note=failure or made.get("note"),
+    )
+
+
+def _test_prefix(name: str) -> str:
+    return f"test-{hashlib.sha256(name.encode()).hexdigest()[:12]}-"
+
+
+def _unix(at: str | None) -> float | None:
+    return None if at is None else datetime.fromisoformat(at).timestamp()

@@ -1,0 +1,141 @@
+"""New items of a reading call: found by comparing with the items of the look before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Sequence
+from typing import Any, Final, cast
+
+from delf import Agent
+from delf.errors import ConfigurationError, ToolExecutionError
+from delf.records import dataclass
+from delf_cli.output import counted
+from delf_engine.one_call import LIST, call_task, read_call
+
+_MOST_SEEN: Final = 1_000
+"""Digests that are kept of items that were seen; an item that returns later is a new one."""
+_MOST_NEW: Final = 100
+"""Tasks that one look starts; the next look starts tasks for further items."""
+_LONGEST: Final = 40_000
+"""Characters of an item that a task gets; longer texts in the item are cut."""
+_SHORT: Final = 1_000
+
+
+@dataclass(frozen=True)
+class Look:
+    """The outcome of a look.
+
+    Args:
+        new: The new items with their digests, the newest last.
+        seen: The digests of the items that are known now.
+        note: What a person should know.
+    """
+
+    new: Sequence[tuple[str, Any]]
+    seen: Sequence[str]
+    note: str | None = None
+
+
+async def items_of(agent: Agent, call: str) -> Sequence[Any]:
+    """Make a reading call and return its items, as plain data.
+
+    Args:
+        agent: Makes the call, with the strategy ``one-call``; it has nobody to ask.
+        call: The call, as ``gmail.search(query="is:unread")``.
+
+    Raises:
+        ConfigurationError: When the call does not only read, or returns no list.
+        DelfError: When the call failed.
+    """
+    action, arguments = read_call(call)
+    listed = await agent.arun(LIST)
+    listed.raise_for_status()
+    known = {item["name"]: item["effect"] for item in json.loads(listed.text)}
+    if action not in known:
+        raise ConfigurationError(
+            f"there is no action {action!r}", hint=f"one of {', '.join(sorted(known))}"
+        )
+    if known[action] != "read":
+        raise ConfigurationError(
+            f"{action} changes something; only a call that reads can be watched"
+        )
+    response = await agent.arun(call_task(action, arguments))
+    response.raise_for_status()
+    return _listed(json.loads(response.text), call)
+
+
+def _listed(result: Any, call: str) -> Sequence[Any]:
+    """Return a result's items: the result itself, or the only list in a record."""
+    if isinstance(result, list):
+        return cast("list[Any]", result)
+    if isinstance(result, dict):
+        record = cast("dict[str, Any]", result)
+        lists = [cast("list[Any]", value) for value in record.values() if isinstance(value, list)]
+        if len(lists) == 1:
+            return lists[0]
+    raise ToolExecutionError(f"{call} returns no list of items")
+
+
+def look_at(items: Sequence[Any], id_field: str | None, before: Sequence[str] | None) -> Look:
+    """Find the items that are new since an earlier look.
+
+    Args:
+        items: The items now, in the order of the service.
+        id_field: The field that identifies an item.
+        before: The digests known from the look before; None at the first look, to which
+            everything is known.
+
+    Raises:
+        ConfigurationError: When an item has no such field.
+    """
+    digests = [_digest(item, id_field) for item in items]
+    if before is None:
+        return Look([], _kept(digests, ()), f"{counted(len(items), 'item')} known from now on")
+    known = frozenset(before)
+    found = dict(zip(digests, items, strict=True))
+    new = [(digest, item) for digest, item in found.items() if digest not in known]
+    note = None
+    if new and known and len(new) == len(found):
+        note = "all items are new: more may have come than one call returns; ask more often"
+    now, late = new[:_MOST_NEW], {digest for digest, _ in new[_MOST_NEW:]}
+    return Look(
+        [(digest, shortened(item)) for digest, item in now],
+        _kept([digest for digest in digests if digest not in late], before),
+        note,
+    )
+
+
+def _kept(now: Sequence[str], before: Collection[str]) -> list[str]:
+    return list(dict.fromkeys([*now, *before]))[: max(_MOST_SEEN, len(now))]
+
+
+def _digest(item: object, id_field: str | None) -> str:
+    identity = item
+    if isinstance(item, dict):
+        record = cast("dict[str, Any]", item)
+        if id_field is not None and id_field not in record:
+            raise ConfigurationError(f"an item has no field {id_field!r}: {record!r:.80}")
+        found = record.get(id_field or "id")
+        identity = record if found is None else found
+    text = json.dumps(identity, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def shortened(item: Any) -> Any:
+    """Return an item with its longest texts cut, if the item is too long for a task."""
+    if len(repr(item)) <= _LONGEST:
+        return item
+    cut = _with_short_texts(item)
+    return cut if len(repr(cut)) <= _LONGEST else repr(cut)[:_LONGEST]
+
+
+def _with_short_texts(value: Any) -> Any:
+    if isinstance(value, str) and len(value) > _SHORT:
+        return f"{value[:_SHORT]} … ({len(value):,} characters)"
+    if isinstance(value, list):
+        return [_with_short_texts(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return {name: _with_short_texts(item) for name, item in items}
+    return value

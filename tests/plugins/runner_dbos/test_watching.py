@@ -1,0 +1,138 @@
+"""New items of a watched call, and the calls that can be watched."""
+
+from __future__ import annotations
+
+import pytest
+
+from delf import Agent, tool
+from delf.errors import ConfigurationError, DelfError
+from delf_runner_dbos.watching import items_of, look_at, shortened
+
+FIRST = [{"id": "a", "n": 1}, {"id": "b", "n": 2}]
+
+
+@pytest.mark.parametrize(
+    ("items", "id_field", "new"),
+    [
+        (FIRST, None, []),
+        ([{"id": "c", "n": 3}, *FIRST], None, [{"id": "c", "n": 3}]),
+        ([{"id": "a", "n": 9}, FIRST[1]], None, []),
+        ([{"id": "a", "n": 9}, FIRST[1]], "n", [{"id": "a", "n": 9}]),
+        ([FIRST[1]], None, []),
+        ([], None, []),
+        (["x", *FIRST], None, ["x"]),
+        ([{"id": None, "n": 5}, *FIRST], None, [{"id": None, "n": 5}]),
+        ([{"id": "c"}, {"id": "c"}, *FIRST], None, [{"id": "c"}]),
+    ],
+)
+def test_look_finds_the_items_that_were_not_there_before(items, id_field, new):
+    before = look_at(FIRST, id_field, None)
+    assert before.new == []
+    look = look_at(items, id_field, before.seen)
+    assert [item for _, item in look.new] == new
+    assert look_at(items, id_field, look.seen).new == []
+
+
+def test_look_knows_an_item_again_that_was_away():
+    seen = look_at([], None, look_at(FIRST, None, None).seen).seen
+    assert look_at(FIRST, None, seen).new == []
+
+
+def test_look_says_that_more_may_have_come_than_one_call_returns():
+    seen = look_at(FIRST, None, None).seen
+    assert "more may have come" in (look_at([{"id": 7}, {"id": 8}], None, seen).note or "")
+    assert look_at([{"id": 7}, *FIRST], None, seen).note is None
+
+
+def test_look_leaves_items_beyond_a_hundred_to_the_next_look():
+    seen = look_at([], None, None).seen
+    items = [{"id": n} for n in range(250)]
+    found = []
+    for _ in range(4):
+        look = look_at(items, None, seen)
+        seen = look.seen
+        found.append(len(look.new))
+    assert found == [100, 100, 50, 0]
+
+
+def test_look_refuses_items_without_the_named_field():
+    with pytest.raises(ConfigurationError, match="an item has no field 'number'"):
+        look_at(FIRST, "number", None)
+
+
+def test_a_long_item_is_shortened_for_its_task():
+    item = {"id": 1, "text": "x" * 50_000, "rows": list(range(3))}
+    short = shortened(item)
+    assert short["id"] == 1
+    assert short["rows"] == [0, 1, 2]
+    assert short["text"].endswith("… (50,000 characters)")
+    assert len(repr(shortened(list(range(100_000))))) < 41_000
+
+
+@tool(effect="read", confirm=False)
+def orders(state: str = "new") -> list[dict]:
+    """Orders."""
+    return [{"id": 1, "state": state}]
+
+
+@tool(effect="read", confirm=False)
+def page() -> dict:
+    """A page of orders."""
+    return {"orders": [{"id": 2}], "next": None}
+
+
+@tool(effect="read", confirm=False)
+def total() -> int:
+    """A number."""
+    return 7
+
+
+@tool(effect="read")
+def private() -> list:
+    """A list that a person has to allow."""
+    return []
+
+
+@tool(effect="write", confirm=False)
+def take() -> list:
+    """Take orders."""
+    raise AssertionError("a change was made")
+
+
+async def watched(delf_host, call):
+    tools = [orders, page, total, private, take]
+    options = {"strategy": "one-call", "approval_mode": "strict", "journal": "none"}
+    async with Agent(tools=tools, llm="scripted", host=delf_host, **options) as agent:
+        return await items_of(agent, call)
+
+
+@pytest.mark.parametrize(
+    ("call", "items"),
+    [
+        ('orders(state="paid")', [{"id": 1, "state": "paid"}]),
+        ("orders()", [{"id": 1, "state": "new"}]),
+        ("page()", [{"id": 2}]),
+    ],
+)
+async def test_items_are_a_list_or_the_list_of_a_record(delf_host, scripted_model, call, items):
+    assert await watched(delf_host, call) == items
+    assert scripted_model.requests == []
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        ("take()", "take changes something"),
+        ("gone()", "there is no action 'gone'"),
+        ("total()", "returns no list of items"),
+        ("private()", "needs approval is denied"),
+        ("orders(nothing=1)", "nothing"),
+        ("orders('x')", "is not a call with values"),
+        ("orders(state=name)", "is not a call with values"),
+        ("import os", "is not a call with values"),
+        ("orders(**{'state': 'x'})", "is not a call with values"),
+    ],
+)
+async def test_a_call_that_cannot_be_watched_is_refused(delf_host, scripted_model, call, problem):
+    with pytest.raises(DelfError, match=problem):
+        await watched(delf_host, call)
