@@ -468,7 +468,7 @@ async def test_a_title_that_is_taken_for_names_is_reported(titled):
     ("statement", "header", "words"),
     [
         (JOINED, 3, r"several files; write header=\{'sales.csv': 3\}"),
-        ("FROM 'sales.csv'", 0, "a row, from 1"),
+        ("FROM 'sales.csv'", -1, "a row, from 1"),
         ("FROM 'sales.csv'", 2, "row 2 is empty or not there"),
         ("FROM 'sales.csv'", 99, "row 99 is empty or not there"),
         ("FROM 'budget.xlsx'", 99, "row 99 is empty or not there"),

@@ -135,6 +135,12 @@ print(total, spent)
         (["a", "b", "a", "b", "a"], "'a' | 'b'"),
         (["x", "", "y"], "'x' ('' in 1 of 3)"),
         (["", ""], "always ''"),
+        (["-1'410.61", "12.00"], "(number with ' between thousands)"),
+        (["(346.00)", "12.00"], "(number, negative as '(346.00)')"),
+        (["7.25-", "12.00"], "(number, negative as '7.25-')"),
+        (["20260301", "20260401"], "'20260301' (date as YYYYMMDD)"),
+        (["12,345", "883"], "(number with commas between thousands)"),
+        (["1700", "1800", ".."], "'1700' (number, but also '..')"),
     ],
 )
 async def test_texts_of_a_column_are_described_by_how_they_are_written(shape, values, reported):
@@ -142,6 +148,125 @@ async def test_texts_of_a_column_are_described_by_how_they_are_written(shape, va
     described = await shape("a.csv", f"k;v\n{rows}\n")
     (line,) = re.findall(r"^  'v': (.*)$", described, re.MULTILINE)
     assert line.endswith(reported)
+
+
+# -- values far below the first --------------------------------------------------------------
+
+
+def late_rows(count):
+    """Rows of which only a late one, and the last, are unlike the others."""
+    rows = [{"id": n, "n": n, "kind": "b" if n > 250 else "a"} for n in range(count)]
+    rows[count - 40]["n"] = None
+    rows[count - 30]["n"] = "n/a"
+    return [*rows, {"id": "Total", "n": count, "kind": None}]
+
+
+def _book(path, rows):
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet("S")
+    for row in ([*rows[0]], *([*row.values()] for row in rows)):
+        sheet.append(row)
+    book.save(path)
+
+
+def _database(path, rows):
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE t (id, n, kind)")
+        database.executemany("INSERT INTO t VALUES (:id, :n, :kind)", rows)
+    database.close()
+
+
+@pytest.mark.parametrize(("count", "is_part"), [(400, False), (60_000, True)])
+@pytest.mark.parametrize("ending", ["json", "jsonl", "sqlite"])
+async def test_late_values_of_rows_are_shown(files, tmp_path, ending, count, is_part):
+    path, rows = tmp_path / f"a.{ending}", late_rows(count)
+    if ending == "sqlite":
+        _database(path, rows)
+    else:
+        lines = map(json.dumps, rows)
+        path.write_text(f"[{','.join(lines)}]" if ending == "json" else "\n".join(lines))
+    reported = await files(path).context("")
+    assert is_part or re.search(r"'n': int 0 \| (None|'n/a')", reported)
+    assert "'kind': 'a' | 'b'" in reported
+    assert "'Total'" in reported
+    assert ("(types and values from " in reported) is is_part
+
+
+async def test_late_values_of_sheets_are_shown(files, tmp_path):
+    _book(tmp_path / "a.xlsx", late_rows(400))
+    reported = await files(tmp_path / "a.xlsx").context("")
+    assert "sheet='S', 401 rows\n" in reported
+    assert "'n': int 0 | 'n/a' | None" in reported
+    assert "'kind': 'a' | 'b'" in reported
+    assert "last row, unlike the others: ['Total', 400]" in reported
+
+
+async def test_late_values_of_separated_values_are_shown(shape):
+    rows = [f"{row['id']};{row['n']};{row['kind'] or ''}" for row in late_rows(150_000)]
+    reported = await shape("a.csv", "id;n;kind\n" + "\n".join(rows) + "\n")
+    assert reported.startswith("a.csv: about 150,00")
+    assert "(types and values from " in reported
+    assert "but also 'None', 'n/a'" in reported
+    assert "last row, unlike the others: ['Total', '150000', '']" in reported or (
+        "last row, unlike the others: ['Total', '150000']" in reported
+    )
+
+
+async def test_nulls_of_parquet_are_counted_over_all_rows(files, tmp_path):
+    rows = "SELECT i AS n, CASE WHEN i <> 70000 THEN i END AS late FROM range(200000) t(i)"
+    duckdb.sql(f"COPY ({rows}) TO '{tmp_path / 'a.parquet'}'")
+    reported = await files(tmp_path / "a.parquet").context("")
+    assert "'n': BIGINT: int 0\n" in reported
+    assert reported.endswith("'late': BIGINT: int 0 | None")
+
+
+async def test_texts_among_numbers_are_listed(files, tmp_path):
+    rows = [{"n": n} for n in range(50)] + [{"n": text} for text in ("n/a", "sick", "?", "x")]
+    (tmp_path / "a.json").write_text(json.dumps(rows))
+    reported = await files(tmp_path / "a.json").context("")
+    assert reported.endswith("'n': int 0 | 'n/a' | 'sick' | '?' | …")
+
+
+# -- tables whose columns have no names ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "is_headless"),
+    [
+        ("2026-03-01,S0,20.5\n2026-03-02,S1,21.1\n2026-03-03,S0,19.0\n", True),
+        ("12.5\n13.1\n14\n", True),
+        ("Country,2019,2020\nItaly,1,2\nOman,3,4\n", False),
+        ("name,1,2,3\nAnn,8,8,7\nBo,7,8,8\n", False),
+        ("a,b\n1,2\n3,4\n", False),
+        ("Rome,x\nOslo,y\nBonn,z\n", False),
+    ],
+)
+async def test_a_table_without_names_of_columns_is_read_with_header_0(
+    files, tmp_path, text, is_headless
+):
+    (tmp_path / "a.csv").write_text(text)
+    known = files(tmp_path / "a.csv")
+    reported = await known.context("")
+    assert ("no row names the columns: read it with header=0" in reported) is is_headless
+    with notes_of_call() as notes:
+        await known.read("a.csv")
+    assert any("header=0" in note for note in notes) is is_headless
+    rows = await known.read("a.csv", header=0)
+    lines = text.splitlines()
+    assert [list(row.values()) for row in rows] == [line.split(",") for line in lines]
+    assert next(iter(rows[0])) == "column_1"
+    assert await known.query("FROM 'a.csv'", header=0) == rows
+
+
+async def test_a_sheet_without_names_of_columns_is_read_with_header_0(files, tmp_path):
+    book = Workbook()
+    for row in ([dt.datetime(2026, 3, 1), 4.5], [dt.datetime(2026, 3, 2), 4.5], [None, 5]):
+        book.active.append(row)
+    book.save(tmp_path / "a.xlsx")
+    known = files(tmp_path / "a.xlsx")
+    assert "3 rows; no row names the columns: read it with header=0" in await known.context("")
+    (first, *_) = await known.read("a.xlsx", header=0)
+    assert first == {"column_1": dt.datetime(2026, 3, 1), "column_2": 4.5}
 
 
 # -- kinds of files -------------------------------------------------------------------------
@@ -159,7 +284,7 @@ async def test_json_is_described_by_keys_with_what_may_be_missing(shape):
         "a.json: dict\n"
         "  'page': int 1\n"
         "  'users': list of 2: {'id': int 1, 'mail': 'b@x.org' | None, 'tags': ['a', …], "
-        "'home': {'city': 'Rome', ?'zip': '00'}}"
+        "'home': {'city': 'Rome', ?'zip': '00' (with leading zeros)}}"
     )
     assert await shape("b.jsonl", '{"a": 1}\n{"a": 2, "b": true}\n') == (
         "b.jsonl: list of 2 dicts\n  'a': int 1\n  'b': bool (missing in 1 of 2)"
@@ -258,9 +383,8 @@ async def test_many_files_share_the_budget(files, tmp_path):
 async def test_of_a_large_table_the_beginning_is_looked_at_and_lines_are_counted(shape):
     rows = "".join(f"{number};{'ab'[number % 2]}\n" for number in range(400_000))
     reported = await shape("a.csv", f"n;v\n{rows}", most_bytes=1_000_000)
-    assert reported.startswith(
-        "a.csv: about 400,000 rows, split at semicolons, every value str; too"
-    )
+    assert reported.startswith("a.csv: about 400,000 rows (types and values from ")
+    assert " of them), split at semicolons, every value str; too" in reported
     assert "use files.query(\"… FROM 'a.csv'\")" in reported
     assert "'v': 'a' | 'b' | …" in reported
 
@@ -301,7 +425,7 @@ async def test_a_header_that_is_not_there_is_an_error(files, tmp_path, header, e
         with pytest.raises(ToolExecutionError, match=error):
             await files(name).read(name.name, sheet=sheet, header=header)
     with pytest.raises(ToolRefusedError, match="from 1"):
-        await files(path).read("a.xlsx", header=0)
+        await files(path).read("a.xlsx", header=-1)
 
 
 # -- documents ------------------------------------------------------------------------------
@@ -331,6 +455,18 @@ LETTER = """<p><r><t>Dear Ada,</t></r></p><p/>
             pdf_of("", "", "", "", ""),
             "list[str], the text of each of 5 pages; the first have none, as pictures of pages have",
             [""] * 5,
+        ),
+        (
+            "glued.pdf",
+            pdf_of("Permanent07/13/2015 1,2345 Closure09/01/2015"),
+            "1 pages (columns may run together, as in 'Permanent07/13/2015', '1,2345'); all of it",
+            ["Permanent07/13/2015 1,2345 Closure09/01/2015"],
+        ),
+        (
+            "blank.docx",
+            docx_of("<tbl><tr><tc><p/></tc><tc><p/></tc></tr></tbl>"),
+            "str, 1 lines without text",
+            "\t",
         ),
         (
             "letter.docx",

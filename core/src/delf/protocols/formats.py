@@ -103,11 +103,13 @@ class Peek(NamedTuple):
         total: The approximate number of rows; None if unknown without reading the file.
         columns: Column names and types declared by the file; None if a header row names the
             columns.
+        last: The last rows that are not among ``rows``, if the format gets them quickly.
     """
 
     rows: Sequence[tuple[int, list[Any]]]
     total: int | None = None
     columns: Sequence[tuple[str, str]] | None = None
+    last: Sequence[tuple[int, list[Any]]] = ()
 
 
 @runtime_checkable

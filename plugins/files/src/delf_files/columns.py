@@ -4,23 +4,40 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any, Final, NamedTuple, cast
+from itertools import chain, islice
+from typing import Any, Final, NamedTuple, TypeVar, cast
+
+T = TypeVar("T")
 
 _LONGEST: Final = 60
-_MOST_CHOICES: Final = 8
+_MOST_CHOICES: Final = 24
+_ALWAYS: Final = 8
+"""So many different texts are shown, however long they are together."""
+_CHOICES_ROOM: Final = 240
+_ODD_TEXTS: Final = 3
+"""Texts that are shown of a column of other values."""
+_ITEMS: Final = 20_000
 _LONGEST_CHOICE: Final = 30
 _MOST_KEYS: Final = 40
-_DEEPEST: Final = 4
-_MOST: Final = 0.8
+_DEEPEST: Final = 6
+_MOST: Final = 0.6
 """The share of numbers from which a column counts as numeric despite other values."""
 
 _UNITS: Final = re.compile(r"^[€$£¥]\s*|\s*(?:[€$£¥%]|EUR|USD|GBP|CHF)$")
 _PLAIN: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-_COMMA: Final = re.compile(r"[+-]?(?:\d{1,3}(?:[.'\s\u00a0\u202f]\d{3})+|\d+)(?:,\d+)?-?")
+_COMMA: Final = re.compile(r"[+-]?(?:\d{1,3}(?:[.'\s\u00a0\u202f]\d{3})+|\d+)(?:,\d+)?")
 _GROUPED: Final = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_NOTATIONS: Final = {
+    "": _PLAIN,
+    "with decimal comma": _COMMA,
+    "with commas between thousands": _GROUPED,
+    "with ' between thousands": re.compile(r"[+-]?\d{1,3}(?:['’]\d{3})+(?:\.\d+)?"),
+}
+_NEGATIVE: Final = re.compile(r"\(([^()]*\d[^()]*)\)|(\d[\d.,' ]*)-")
+_COMPACT: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
+_GROUP: Final = 3
 _CODE: Final = re.compile(r"0\d+")
 _ISO: Final = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?"
@@ -48,25 +65,40 @@ def short(value: Any) -> str:
     return text if len(text) <= 2 * _LONGEST else f"{text[: 2 * _LONGEST]}…"
 
 
-def text_column(name: str, values: Sequence[str], *, whole: bool) -> Column:
+def spread(values: Sequence[T], most: int) -> Sequence[T]:
+    """Return all values, or so many of them, evenly spread from the first to the last."""
+    if len(values) <= most:
+        return values
+    step = (len(values) - 1) / (most - 1)
+    return [values[round(number * step)] for number in range(most)]
+
+
+def text_column(name: str, values: Sequence[str | None], *, whole: bool) -> Column:
     """Describe a column of text values, as in .csv files.
 
     Args:
         name: Its name.
-        values: Its values, or some.
+        values: Its values, or some; None where a row is too short.
         whole: Whether these are all.
     """
+    if not any(value and value.strip() for value in values):
+        return Column(name, "always ''")
+    return Column(name, _texts([value or "" for value in values], whole=whole))
+
+
+def _texts(values: Sequence[str], *, whole: bool) -> str:
+    """Describe texts: all that there are if few, else one, and how numbers or dates are written."""
     filled = [value.strip() for value in values if value.strip()]
     if not filled:
-        return Column(name, "always ''")
+        return short(values[0])
     facts = [*_written(filled)]
     choices = list(dict.fromkeys(filled))
     shown = short(filled[0])
     if not facts and _are_choices(choices, len(filled)):
         shown = _choices(choices, whole)
     if len(filled) < len(values):
-        facts.append(f"'' in {len(values) - len(filled)} of {len(values)}")
-    return Column(name, f"{shown} ({', '.join(facts)})" if facts else shown)
+        facts.append(f"'' in {len(values) - len(filled):,} of {len(values):,}")
+    return f"{shown} ({', '.join(facts)})" if facts else shown
 
 
 def _are_choices(choices: Sequence[str], count: int) -> bool:
@@ -74,6 +106,7 @@ def _are_choices(choices: Sequence[str], count: int) -> bool:
         1 < len(choices) <= _MOST_CHOICES
         and count >= 2 * len(choices)
         and all(len(choice) <= _LONGEST_CHOICE for choice in choices)
+        and (len(choices) <= _ALWAYS or sum(map(len, choices)) <= _CHOICES_ROOM)
     )
 
 
@@ -90,39 +123,42 @@ def _written(filled: Sequence[str]) -> Iterable[str]:
         yield _order_of(days)
         yield from _but_also([text for text in filled if not _DAY.fullmatch(text)])
         return
-    bare = [_UNITS.sub("", text) for text in filled]
+    if all(map(_COMPACT.fullmatch, filled)):
+        yield "date as YYYYMMDD"
+        return
+    bare = [_UNITS.sub("", _NEGATIVE.sub(r"\1\2", text)) for text in filled]
     if any(map(_CODE.fullmatch, bare)) and all(text.isdigit() for text in bare):
         yield "with leading zeros"
         return
-    for kind, form in (
-        ("", _PLAIN),
-        ("with decimal comma", _COMMA),
-        ("with commas between thousands", _GROUPED),
-    ):
+    for kind, form in _NOTATIONS.items():
         fits = [
-            bool(form.fullmatch(text) or (form is _GROUPED and _PLAIN.fullmatch(text)))
+            bool(form.fullmatch(text) or (form is not _COMMA and _PLAIN.fullmatch(text)))
             for text in bare
         ]
         if sum(fits) < _MOST * len(fits):
             continue
-        written = kind
-        if form is _COMMA:
-            written = _comma(bare)
+        written = _comma(bare) if form is _COMMA else kind
         units = dict.fromkeys(found[0] for text in filled if (found := _UNITS.search(text)))
         listed = " or ".join(map(repr, list(units)[:3]))
         yield f"number {written}".strip() + (f", with {listed} to take off" if listed else "")
-        others = [text for text, fit in zip(filled, fits, strict=True) if not fit]
-        yield from _but_also(others)
+        negative = next(filter(_NEGATIVE.fullmatch, filled), None)
+        if negative is not None:
+            yield f"negative as {short(negative)}"
+        yield from _but_also([text for text, fit in zip(filled, fits, strict=True) if not fit])
         return
 
 
 def _comma(bare: Sequence[str]) -> str:
     parted = [text for text in bare if "," in text]
+    plain = [text for text in bare if text.isdigit()]
     if (
         parted
         and all(_GROUPED.fullmatch(text) for text in parted)
         and not any("." in t for t in bare)
     ):
+        begins = not any(text.lstrip("+-").startswith("0") for text in parted)
+        if begins and plain and all(len(text) <= _GROUP for text in plain):
+            return "with commas between thousands"
         return "with commas: for thousands or decimals, unclear"
     if any(re.search(r"\d\.\d{3}", text) for text in bare):
         return "with decimal comma, points between thousands"
@@ -169,7 +205,7 @@ def record_columns(records: Sequence[Mapping[str, Any]], *, whole: bool) -> list
         values = [record[key] for record in records if key in record]
         line = described(values, 1, whole=whole)
         if len(values) < len(records):
-            line += f" (missing in {len(records) - len(values)} of {len(records)})"
+            line += f" (missing in {len(records) - len(values):,} of {len(records):,})"
         columns.append(Column(str(key), line))
     return columns
 
@@ -187,26 +223,30 @@ def described(values: Sequence[Any], depth: int = 0, *, whole: bool) -> str:
         kinds.setdefault(type(value).__name__, []).append(value)
     if not kinds:
         return "nothing"
+    is_mixed = len(kinds.keys() - {"NoneType"}) > 1
     parts = [
-        _kind(kind, found, depth, whole) for kind, found in kinds.items() if kind != "NoneType"
+        _kind(kind, found, depth, whole, is_mixed=is_mixed)
+        for kind, found in kinds.items()
+        if kind != "NoneType"
     ]
     return " | ".join([*parts, "None"] if "NoneType" in kinds else parts)
 
 
-def _kind(kind: str, values: list[Any], depth: int, whole: bool) -> str:
+def _kind(kind: str, values: list[Any], depth: int, whole: bool, *, is_mixed: bool) -> str:
     first = values[0]
     if kind == "dict":
         return _record(cast("list[dict[str, Any]]", values), depth, whole)
     if kind == "list":
-        items = [item for value in values[:20] for item in value[:20]]
+        items = list(islice(chain.from_iterable(values), _ITEMS))
         if not items or depth >= _DEEPEST:
             return "list" if items else "[]"
         return f"[{described(items, depth + 1, whole=whole)}, …]"
+    if kind == "str" and is_mixed:
+        odd = list(dict.fromkeys(values))
+        more = " | …" if len(odd) > _ODD_TEXTS else ""
+        return " | ".join(map(short, odd[:_ODD_TEXTS])) + more
     if kind == "str":
-        choices = [value for value, _ in Counter(values).most_common(_MOST_CHOICES + 1)]
-        if _are_choices(choices, len(values)):
-            return _choices(choices, whole)
-        return short(next((value for value in values if value), first))
+        return _texts(values, whole=whole)
     return kind if kind == "bool" else f"{kind} {short(first)}"
 
 
@@ -216,7 +256,7 @@ def _record(values: list[dict[str, Any]], depth: int, whole: bool) -> str:
         return "dict" if keys else "{}"
     if len(keys) > _MOST_KEYS:
         inner = [item for value in values for item in value.values()]
-        kinds = described(inner[:100], depth + 1, whole=False)
+        kinds = described(spread(inner, _ITEMS), depth + 1, whole=False)
         return f"{{{len(keys):,} keys such as {short(keys[0])}: {kinds}}}"
     parts: list[str] = []
     for key in keys:

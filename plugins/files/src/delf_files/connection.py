@@ -95,7 +95,7 @@ class Files(Connection):
     ) -> Any:
         """Rows as list[dict] (.csv .tsv: text; .xlsx: the first sheet, or sheet=), parsed .json,
         .jsonl as list, str (.docx), list[str] (.pdf: the text of each page), bytes.
-        header: the number of the row with the columns' names, where it is not the first.
+        header: the number of the row with the columns' names, where it is not the first; 0: none.
         """  # noqa: D205 - the model reads the whole paragraph
         file = self._find(name)
         factory, kind = self._formats.factory(file.ending), _kind(file)
@@ -103,8 +103,8 @@ class Files(Connection):
             raise ToolRefusedError(f"{file.name} has no sheets; leave sheet out")
         if header is not None and factory is None and kind != "csv":
             raise ToolRefusedError(f"{file.name} has no row that names columns; leave header out")
-        if header is not None and header < 1:
-            raise ToolRefusedError("header is the number of a row, from 1")
+        if header is not None and header < 0:
+            raise ToolRefusedError("header is the number of a row, from 1, or 0 for none")
         if kind in ("parquet", "arrow"):
             statement = "FROM '{}'".format(file.name.replace("'", "''"))
             return await self.query(statement, context=context)

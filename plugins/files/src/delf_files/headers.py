@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
+from itertools import pairwise
 from typing import Any, Final
 
 LOOKED_AT: Final = 30
 _NEARLY: Final = 0.8
 _FEWEST: Final = 2
+_NUMBER: Final = re.compile(r"[+-]?\d+(?:,\d{3})*(?:\.\d+)?")
+_DATE: Final = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?:$|[ T])")
+_YEARS: Final = range(1800, 2200)
 
 
 def header_of(rows: Sequence[tuple[int, Sequence[Any]]]) -> int:
@@ -32,6 +39,52 @@ def header_of(rows: Sequence[tuple[int, Sequence[Any]]]) -> int:
         if is_names and len(set(cells)) >= _NEARLY * width and len(cells) >= _FEWEST:
             return index
     return 0
+
+
+def is_headless(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
+    """Return whether no row names the columns: the first has values as those below it.
+
+    Numbers and dates tell; years and a count from one column to the next may be names.
+
+    Args:
+        rows: The first rows with their numbers.
+    """
+    looked = [row for _, row in rows[:LOOKED_AT]]
+    if len(looked) < _FEWEST + 1 or header_of(rows):
+        return False
+    first, below = looked[0], looked[1:]
+    if not all(_filled([cell]) for cell in first):
+        return False
+    alike = 0
+    numbers: list[float] = []
+    for index, cell in enumerate(first):
+        kinds = [_kind(row[index]) for row in below if index < len(row) and _filled([row[index]])]
+        own, usual = _kind(cell), Counter(kinds).most_common(1)
+        if not usual or usual[0][1] < _NEARLY * len(kinds) or usual[0][0] == "text":
+            continue
+        if own != usual[0][0]:
+            return False
+        alike += 1
+        if own == "number":
+            numbers.append(float(str(cell).replace(",", "")))
+    are_years = len(numbers) == alike and all(_is_year(number) for number in numbers)
+    are_counted = len(numbers) > 1 and all(b - a == 1 for a, b in pairwise(numbers))
+    return alike > 0 and not are_years and not are_counted
+
+
+def _kind(cell: Any) -> str:
+    if isinstance(cell, (dt.date, dt.time, dt.timedelta)):
+        return "date"
+    if isinstance(cell, (int, float, Decimal)) and not isinstance(cell, bool):
+        return "number"
+    text = str(cell).strip()
+    if _DATE.match(text):
+        return "date"
+    return "number" if _NUMBER.fullmatch(text) else "text"
+
+
+def _is_year(number: float) -> bool:
+    return number.is_integer() and number in _YEARS
 
 
 def _usual_width(widths: Sequence[int]) -> int:

@@ -59,8 +59,8 @@ def write_table(
         ending: Of its name.
         copy: The file to write.
         about: The file's name in notes.
-        names_row: The number of the row that names the columns, from 1; the first that is not
-            empty when None.
+        names_row: The number of the row that names the columns, from 1, or 0 where none does; the
+            first that is not empty when None.
         strict: Begin again, less strictly, at a quote inside of a quoted cell.
 
     Raises:
@@ -76,7 +76,11 @@ def write_table(
         source.read(dialect.start)
         reader = dialect.reader(itertools.chain(source, [END]), strict=strict)
         csv.field_size_limit(_LARGEST_CELL)
-        rows = _from(names_row, reader)
+        rows = (
+            _from(names_row, reader)
+            if names_row != 0
+            else itertools.chain([[]], filter(None, reader))
+        )
         begun, ends, last = 1, 1, [END]
         try:
             header = next(rows)
@@ -86,7 +90,7 @@ def write_table(
             def seen(row: list[str]) -> list[str]:
                 nonlocal widest, narrowest, longest, begun, ends, last, wider, first
                 if row != [END]:
-                    if len(row) > len(header):
+                    if names_row != 0 and len(row) > len(header):
                         wider, first = wider + 1, first or reader.line_num
                     widest, narrowest = max(widest, len(row)), min(narrowest, len(row))
                     longest = max(longest, sum(map(len, row)))

@@ -114,8 +114,8 @@ def _headers(
         table = next(table for table in tables if whole in table["names"])
         if table["kind"] not in ("csv", "special"):
             raise ToolRefusedError(f"{whole} has no row that names columns; leave header out")
-        if row < 1:
-            raise ToolRefusedError("header is the number of a row, from 1")
+        if row < 0:
+            raise ToolRefusedError("header is the number of a row, from 1, or 0 for none")
     return dict(header or {})
 
 

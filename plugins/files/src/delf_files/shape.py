@@ -8,28 +8,30 @@ from __future__ import annotations
 
 import re
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from delf.protocols.formats import SupportsPeek
+from delf.protocols.formats import Peek, SupportsPeek
 from delf_confined.documents import docx_lines, pdf_pages
 from delf_files.columns import (
     Column,
     described,
     record_columns,
     short,
+    spread,
     text_column,
     typed_column,
 )
 from delf_files.dialects import dialect_of
 from delf_files.forms import LOOKED_AT, form_of
-from delf_files.headers import header_of
+from delf_files.headers import header_of, is_headless
 from delf_files.json_text import read_json, read_json_lines
 from delf_files.reading import DOCUMENTS, format_of, is_document
-from delf_files.tables import columns_of, rows_of
+from delf_files.tables import columns_of, lines_of, rows_of
 from delf_files.text import decode, decode_if_text, encoding_of
 
 if TYPE_CHECKING:
@@ -41,6 +43,13 @@ _BEGINNING: Final = 256 * 1024
 _CHUNK: Final = 4 * 1024 * 1024
 _MOST_COUNTED: Final = 2 * 1024**3
 _ROWS: Final = 200
+_CELLS: Final = 150_000
+"""Cells of all tables of a file that are looked at."""
+_ITEMS: Final = 20_000
+"""Values of a list of JSON that are looked at."""
+_PIECE: Final = 64 * 1024
+_PIECES: Final = 8
+"""Pieces of a long text that are looked at below its beginning, the last at its end."""
 _MOST_PARTS: Final = 20
 _LINES: Final = 8
 _SHORT: Final = 1_500
@@ -48,7 +57,19 @@ _SHORT: Final = 1_500
 _PAGES: Final = 3
 """Pages of a PDF that are looked at."""
 _LONGEST_LINE: Final = 120
+_TOTAL: Final = re.compile(
+    r"(?:(?:grand |sub-?)?totals?|sums?|summe|gesamt\w*|insgesamt|totale?|totaux|suma|всего|итого)"
+    r"\s*:?$",
+    re.IGNORECASE,
+)
+_GLUED: Final = re.compile(
+    r"[a-z]{2}\d{1,4}[/.,-]\d|[a-z*)][A-Z][a-z]+[A-Z*]|\w\*+[A-Z]|\d,\d{3}\d|\d\.\d\d\d*[A-Za-z$€]{2}"
+)
+"""Two words or numbers in one, as where a PDF has no gap between columns."""
+_FEWEST_GLUED: Final = 3
 _SEPARATORS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_LINES_CUT_WRONG: Final = ("utf-16", "utf-32")
+"""Encodings whose lines do not end at the byte of a line feed."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -101,9 +122,22 @@ def _size(path: str) -> int:
 
 
 def _fit(tables: Sequence[_Table], room: int) -> str:
-    """Lay tables out within a number of characters: first the examples go, then names."""
-    share = room // max(1, len(tables))
-    return "\n".join(_table(table, share) for table in tables)
+    """Lay tables out within a number of characters: first the examples go, then names.
+
+    A short table leaves the rest of its share to longer ones.
+    """
+    sizes = [_full_size(table) for table in tables]
+    shares: dict[int, int] = {}
+    left = room
+    for place, index in enumerate(sorted(range(len(tables)), key=sizes.__getitem__)):
+        shares[index] = min(sizes[index], left // (len(tables) - place))
+        left -= shares[index]
+    return "\n".join(_table(table, shares[index]) for index, table in enumerate(tables))
+
+
+def _full_size(table: _Table) -> int:
+    lines = sum(2 * len(short(column.name)) + len(column.line) + 7 for column in table.columns)
+    return len(table.head) + len(table.rest) + lines
 
 
 def _table(table: _Table, room: int) -> str:
@@ -135,30 +169,22 @@ def _names_of(columns: Sequence[Column], room: int) -> str:
 async def _of_format(made: FileFormat, path: str) -> list[_Table]:
     parts: Sequence[str | None] = [*await made.parts(path)] or [None]
     tables: list[_Table] = []
+    cells = _CELLS
     for part in parts[:_MOST_PARTS]:
         title = "" if part is None else f"sheet={short(part)}, "
-        if isinstance(made, SupportsPeek):
-            peek = await made.peek(path, part, _ROWS)
-            rows, total = [*peek.rows], peek.total
-            if peek.columns is None:
-                tables.append(_sheet(title, rows, total))
-                continue
-            columns = [
-                typed_column(
-                    name, [row[index] for _, row in rows], declared, whole=total == len(rows)
-                )
-                for index, (name, declared) in enumerate(peek.columns)
-            ]
-            count = "a view" if total is None else f"{total:,} rows"
-            tables.append(_Table(f"{title}{count}", columns))
-        else:
+        if not isinstance(made, SupportsPeek):
             records = await made.read(path, part)
-            tables.append(
-                _Table(
-                    f"{title}{len(records):,} rows",
-                    record_columns(records[:_ROWS], whole=len(records) <= _ROWS),
-                )
-            )
+            looked = spread(records, _ITEMS)
+            head = f"{title}{len(records):,} rows{_part_told(len(looked), len(records))}"
+            tables.append(_Table(head, record_columns(looked, whole=looked is records)))
+            continue
+        peek = await made.peek(path, part, _ROWS)
+        if peek.total is not None and peek.total > len(peek.rows):
+            width = max((len(row) for _, row in peek.rows), default=1)
+            most = max(_ROWS, cells // max(1, width))
+            peek = await made.peek(path, part, most if most < peek.total else None)
+        cells -= sum(len(row) for _, row in peek.rows)
+        tables.append(_of_peek(title, peek))
     if len(parts) > _MOST_PARTS:
         tables.append(_Table(f"and {len(parts) - _MOST_PARTS} more: files.list() names them"))
     if len(parts) > 1:
@@ -166,44 +192,91 @@ async def _of_format(made: FileFormat, path: str) -> list[_Table]:
     return tables
 
 
-def _sheet(title: str, rows: list[tuple[int, list[Any]]], total: int | None) -> _Table:
-    """Describe a table as people wrote it."""
+def _of_peek(title: str, peek: Peek) -> _Table:
+    rows = [*peek.rows, *peek.last]
+    if peek.columns is None:
+        return _sheet(title, rows, peek.total, typed_column)
+    if peek.total is None:
+        return _Table(f"{title}a view", [Column(*column) for column in peek.columns])
+    whole = peek.total <= len(rows)
+    columns = [
+        typed_column(name, [row[index] for _, row in rows], declared, whole=whole)
+        for index, (name, declared) in enumerate(peek.columns)
+    ]
+    return _Table(f"{title}{peek.total:,} rows{_part_told(len(rows), peek.total)}", columns)
+
+
+def _part_told(looked: int, total: int) -> str:
+    """Say that only a part was looked at: what is shown may not be true of each row."""
+    return f" (types and values from {looked:,} of them)" if looked < total else ""
+
+
+def _sheet(
+    title: str,
+    rows: list[tuple[int, list[Any]]],
+    total: int | None,
+    column: Callable[..., Column],
+    facts: str = "",
+) -> _Table:
+    """Describe a table as people wrote it.
+
+    Args:
+        title: What its head begins with.
+        rows: Its rows, or some.
+        total: About how many there are, where that is known.
+        column: Makes the description of a column from its name and values.
+        facts: What else its head says.
+    """
     if not rows:
         return _Table(f"{title}empty")
-    at = header_of(rows)
-    head, (number, header), below = title, rows[at], rows[at + 1 :]
-    width = max(len(row) for _, row in rows[at:])
+    headless = is_headless(rows)
+    at = -1 if headless else header_of(rows)
+    number, header = (0, []) if headless else rows[at]
+    below = rows[at + 1 :]
+    width = max(len(row) for _, row in rows[max(at, 0) :])
     names = columns_of(header, width)
-    is_whole = total == len(rows)
+    is_whole = total is not None and total <= len(rows)
     count = len(below) if is_whole else max((total or 0) - at - 1, len(below))
-    head += f"{'' if is_whole else 'about '}{count:,} rows"
-    if at:
-        above = " / ".join(
-            ", ".join(dict.fromkeys(short(cell) for cell in row if cell not in (None, "")))[:80]
-            for _, row in rows[:at]
-        )
-        head += f"; above the columns' names stands {above}: read it with header={number}"
-    last = _odd_last(below) if is_whole else None
+    head = f"{title}{'' if is_whole else 'about '}{count:,} rows"
+    head += _part_told(len(below), count) + facts
+    above = [_cells_line(row) for _, row in rows[: max(at, 0)]]
+    if headless:
+        head += "; no row names the columns: read it with header=0"
+    elif above:
+        listed = " / ".join(filter(None, above))
+        head += f"; above the columns' names stands {listed}: read it with header={number}"
+    last = _odd_last(below)
     if last is not None:
         below = below[:-1]
-    columns: list[Column] = []
-    for index, name in enumerate(names):
-        values = [row[index] if index < len(row) else None for _, row in below]
-        columns.append(typed_column(name, values, whole=is_whole))
+    values = (
+        [row[index] if index < len(row) else None for _, row in below] for index in range(width)
+    )
+    columns = [
+        column(name, found, whole=is_whole) for name, found in zip(names, values, strict=True)
+    ]
     rest = "" if last is None else f"  last row, unlike the others: {short(last)}"
     return _Table(head, columns, rest)
 
 
+def _cells_line(row: Sequence[Any]) -> str:
+    """Return the cells of a row above the names of columns, each once."""
+    filled = (cell for cell in row if cell is not None and str(cell).strip())
+    return ", ".join(dict.fromkeys(map(short, filled)))[:80]
+
+
 def _odd_last(rows: Sequence[tuple[int, Sequence[Any]]]) -> list[Any] | None:
-    """Return the last row if it lacks cells that all others have: often a total."""
+    """Return the last row if it is a total, or lacks cells that all others have."""
     if len(rows) < 3:
         return None
     last = rows[-1][1]
+    filled = [cell for cell in last if cell not in (None, "")]
+    if filled and isinstance(filled[0], str) and _TOTAL.match(filled[0].strip()):
+        return filled
     others = [row for _, row in rows[:-1]]
     for index in range(min(map(len, others))):
         always = all(row[index] not in (None, "") for row in others)
         if always and (index >= len(last) or last[index] in (None, "")):
-            return [cell for cell in last if cell not in (None, "")]
+            return filled
     return None
 
 
@@ -221,15 +294,24 @@ def _of_duckdb(path: str, kind: str) -> _Table:
         quoted = "'" + plain_path(path).replace("'", "''") + "'"
         connection.execute(f"CREATE VIEW shown AS FROM {READERS['parquet'].format(path=quoted)}")
     kinds = connection.sql("DESCRIBE shown").fetchall()
-    ((total,),) = connection.sql("SELECT count(*) FROM shown").fetchall()
-    rows = connection.sql(f"FROM shown LIMIT {_ROWS}").fetchall()
-    columns = [
-        typed_column(
-            str(name[0]), [row[index] for row in rows], str(name[1]), whole=total == len(rows)
-        )
-        for index, name in enumerate(kinds)
-    ]
-    return _Table(f"{total:,} rows", columns)
+    names = [str(name[0]) for name in kinds]
+    filled = ", ".join(f"count({_quoted(name)})" for name in names)
+    ((total, *counts),) = connection.sql(f"SELECT count(*), {filled} FROM shown").fetchall()  # noqa: S608 - names of the file
+    most = max(_ROWS, _CELLS // len(names))
+    rows = connection.sql(f"FROM shown LIMIT {most}").fetchall()
+    if total > most:
+        rows += connection.sql(f"FROM shown LIMIT {_ROWS} OFFSET {total - _ROWS}").fetchall()
+    columns: list[Column] = []
+    for index, (name, count) in enumerate(zip(names, counts, strict=True)):
+        values = [row[index] for row in rows]
+        if count < total and None not in values:
+            values.append(None)
+        columns.append(typed_column(name, values, str(kinds[index][1]), whole=total <= len(rows)))
+    return _Table(f"{total:,} rows{_part_told(len(rows), total)}", columns)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _of_text(
@@ -243,9 +325,11 @@ def _of_text(
     if form is not None and (kind != "text" or not form.startswith("a page")):
         return _Table(form, rest=_members(path) if zipfile.is_zipfile(path) else "")
     is_whole = len(data) >= size
+    pieces: list[bytes] = []
     if not is_whole and kind != "json":
         data = data[:_BEGINNING]
         data = data[: data.rfind(b"\n") + 1] or data
+        pieces = _pieces(path, len(data), size)
     if kind == "other":
         found = decode_if_text(data)
         if found is None:
@@ -255,34 +339,52 @@ def _of_text(
         text = decode(data, None, name)
     if not text.strip():
         return _Table("empty")
-    odd = "" if (encoding := encoding_of(data, name)) == "utf-8" else f", {encoding}"
+    encoding = encoding_of(data, name)
+    odd = "" if encoding == "utf-8" else f", {encoding}"
+    if not encoding.startswith(_LINES_CUT_WRONG):
+        further = [piece.decode(encoding, "replace") for piece in pieces]
+    else:
+        further = []
     about = "" if is_whole else "about "
     if kind == "csv":
-        return _separated(text, ending, odd, None if is_whole else _count(path))
+        return _separated(text, further, ending, odd, None if is_whole else _count(path))
     if kind == "json":
         if not is_whole:
             return _Table(f"one value of JSON{odd}, that begins with {short(text)}")
         return _value(read_json(text, name), odd)
     if kind == "jsonl":
-        values = read_json_lines(text, name)
-        table = _value(values, odd)
-        return table if is_whole else table._replace(head=f"about {_count(path):,} records{odd}")
+        values = read_json_lines("".join([text, *further]), name)
+        return _value(values, odd, None if is_whole else _count(path))
     lines = text.splitlines()
     count = len(lines) if is_whole else _count(path)
     return _text_lines(f"str, {about}{count:,} lines{odd}", lines, room if is_whole else 0)
+
+
+def _pieces(path: str, start: int, size: int) -> list[bytes]:
+    """Return whole lines from places spread over the rest of a file, the last at its end."""
+    pieces: list[bytes] = []
+    step = max(_PIECE, (size - start) // _PIECES)
+    with Path(path).open("rb") as file:
+        for place in range(size - _PIECE, start, -step):
+            file.seek(place)
+            lines = file.read(_PIECE)
+            end = len(lines) if place + _PIECE == size else lines.rfind(b"\n") + 1
+            pieces.insert(0, lines[lines.find(b"\n") + 1 : end])
+    return pieces
 
 
 def _of_document(path: str, name: str, kind: str, room: int) -> _Table:
     """Describe a PDF by its pages and their text, a .docx by its lines; a long one by the first."""
     if kind == "docx":
         lines = [*docx_lines(path, name)]
-        if not any(lines):
-            return _Table("str, no text")
+        if not any(map(str.strip, lines)):
+            return _Table(f"str, {len(lines):,} lines without text")
         return _text_lines(f"str, {len(lines):,} lines", lines, room)
     if find_spec("pypdf") is None:
         return _Table("a PDF; its text needs delf-plugin-files[pdf]")
     found = pdf_pages(path, name, _PAGES)
     head = f"list[str], the text of each of {found.total:,} pages"
+    head += _glued(found.texts)
     pages = [text.splitlines() for text in found.texts]
     is_whole = found.total == len(pages) and any(map(any, pages))
     if is_whole and sum(map(_size_of, pages)) <= min(_SHORT, room):
@@ -293,6 +395,15 @@ def _of_document(path: str, name: str, kind: str, room: int) -> _Table:
         if text:
             return _beginning(f"{head}; page {number} begins", text.splitlines())
     return _Table(f"{head}; the first have none, as pictures of pages have")
+
+
+def _glued(texts: Sequence[str]) -> str:
+    """Say that a PDF sets columns so close that their words and numbers run together."""
+    words = [word for text in texts for word in text.split()]
+    glued = list(dict.fromkeys(filter(_GLUED.search, words)))
+    if len(glued) < _FEWEST_GLUED:
+        return ""
+    return f" (columns may run together, as in {', '.join(map(short, glued[:2]))})"
 
 
 def _text_lines(head: str, lines: Sequence[str], room: int) -> _Table:
@@ -340,41 +451,56 @@ def _escaped(text: str) -> str:
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
-def _separated(text: str, ending: str, odd: str, total: int | None) -> _Table:
-    separator = dialect_of(text, ending).separator
+def _separated(
+    text: str, further: Sequence[str], ending: str, odd: str, total: int | None
+) -> _Table:
+    """Describe separated values.
+
+    Args:
+        text: All of them, or the beginning.
+        further: Lines from below it.
+        ending: Of the file's name.
+        odd: The encoding, if it is not the usual one.
+        total: About how many lines there are, if this is not all.
+    """
+    dialect = dialect_of(text, ending)
     rows = rows_of(text, ending)
     if not rows:
         return _Table("empty")
-    table = _sheet("", cast("list[tuple[int, list[Any]]]", rows), total or len(rows))
-    by = "" if separator == "," else f", split at {_SEPARATORS.get(separator, repr(separator))}"
-    at = header_of(rows)
-    below = [row for _, row in rows[at + 1 :]]
-    if table.rest:
-        below = below[:-1]
-    names = columns_of(rows[at][1], max(len(row) for _, row in rows[at:]))
-    columns = [
-        text_column(
-            name, [row[index] if index < len(row) else "" for row in below], whole=total is None
-        )
-        for index, name in enumerate(names)
-    ]
-    count, _, title = table.head.partition("; ")
-    description = f"{count}{by}{odd}, every value str"
-    return _Table(f"{description}; {title}" if title else description, columns, table.rest)
+    width = len(rows[-1][1])
+    for index, piece in enumerate(further, 1):
+        with suppress(ValueError):  # it begins within a quoted cell
+            found = lines_of(piece, dialect)
+            is_end = index == len(further)
+            rows += [
+                (0, row)
+                for row in found
+                if len(row) == width or (is_end and row is found[-1] and len(row) < width)
+            ]
+    by = _SEPARATORS.get(dialect.separator, repr(dialect.separator))
+    facts = f"{f', split at {by}' if dialect.separator != ',' else ''}{odd}, every value str"
+    numbered = cast("list[tuple[int, list[Any]]]", rows)
+    return _sheet("", numbered, total or len(rows), text_column, facts)
 
 
-def _value(value: Any, odd: str) -> _Table:
-    """Describe a value of JSON."""
+def _value(value: Any, odd: str, lines: int | None = None) -> _Table:
+    """Describe a value of JSON.
+
+    Args:
+        value: The value.
+        odd: The encoding, if it is not the usual one.
+        lines: About how many values a list has, if this is only a part.
+    """
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        if items and all(isinstance(item, dict) for item in items[:_ROWS]):
-            return _Table(
-                f"list of {len(items):,} dicts{odd}",
-                record_columns(items[:_ROWS], whole=len(items) <= _ROWS),
-            )
-        return _Table(
-            f"list of {len(items):,}{odd}: {described(items[:_ROWS], whole=len(items) <= _ROWS)}"
-        )
+        looked = spread(items, _ITEMS)
+        count = lines or len(items)
+        whole = len(looked) >= count
+        head = f"list of {'about ' if lines else ''}{count:,}"
+        told = _part_told(len(looked), count)
+        if looked and all(isinstance(item, dict) for item in looked):
+            return _Table(f"{head} dicts{told}{odd}", record_columns(looked, whole=whole))
+        return _Table(f"{head}{told}{odd}: {described(looked, whole=whole)}")
     if isinstance(value, dict):
         record = cast("dict[str, Any]", value)
         if len(record) > 40:
@@ -386,9 +512,9 @@ def _value(value: Any, odd: str) -> _Table:
 def _member(key: str, value: Any) -> Column:
     if isinstance(value, list) and value:
         items = cast("list[Any]", value)
-        return Column(
-            key, f"list of {len(items):,}: {described(items[:_ROWS], 1, whole=len(items) <= _ROWS)}"
-        )
+        looked = spread(items, _ITEMS)
+        kinds = described(looked, 1, whole=looked is items)
+        return Column(key, f"list of {len(items):,}{_part_told(len(looked), len(items))}: {kinds}")
     return Column(key, described([value], whole=True))
 
 

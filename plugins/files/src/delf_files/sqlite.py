@@ -18,6 +18,7 @@ from delf.notes import note
 from delf.protocols.formats import Peek
 
 MAX_ROWS: Final = 200_000
+_LAST: Final = 200
 _TABLES: Final = (
     "SELECT name, type FROM sqlite_master WHERE type IN ('table', 'view') "
     "AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
@@ -90,12 +91,18 @@ def _peek(path: str, name: str | None, most: int | None) -> Peek:
         cursor = database.execute(f"SELECT * FROM {quoted} LIMIT {limit}")  # noqa: S608 - a name of the file
         columns = [str(column[0]) for column in cursor.description]
         rows = [(number, list(row)) for number, row in enumerate(cursor, 1)]
+        last: list[tuple[int, list[Any]]] = []
+        if most is not None and total is not None and total > most:
+            start = max(most, total - _LAST)
+            end = database.execute(f"SELECT * FROM {quoted} LIMIT -1 OFFSET {start}")  # noqa: S608 - a name of the file
+            last = [(number, list(row)) for number, row in enumerate(end, start + 1)]
     if len(rows) > MAX_ROWS:
         raise ToolExecutionError(
             f"the table {name!r} has more than {MAX_ROWS:,} rows; the connection sql reads larger "
             "ones"
         )
-    return Peek(rows, total, [(column, declared.get(column, "")) for column in columns])
+    total = len(rows) if total is None else total
+    return Peek(rows, total, [(column, declared.get(column, "")) for column in columns], last)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 
 from delf.notes import note
 from delf_files.dialects import Dialect, dialect_of, odd_quotes
-from delf_files.headers import header_of
+from delf_files.headers import header_of, is_headless
 
 Row = TypeVar("Row", bound="Sequence[Any]")
 _LONGEST_NAMES: Final = 400
@@ -35,8 +35,8 @@ def read_table(
         text: The file.
         ending: Of its name; ``.tsv`` means tabs.
         most_bytes: About how large the records may be, names included.
-        header: The number of the row that names the columns, from 1; the first that is not
-            empty when None.
+        header: The number of the row that names the columns, from 1, or 0 where none does; the
+            first that is not empty when None.
 
     Raises:
         TooWideError: When they would be larger.
@@ -71,16 +71,29 @@ def rows_of(text: str, ending: str = ".csv") -> list[tuple[int, list[str]]]:
     return _rows(text[dialect.start :], dialect)
 
 
+def lines_of(text: str, dialect: Dialect) -> list[list[str]]:
+    """Return the rows in lines from the middle of a table.
+
+    Raises:
+        ValueError: When they are no rows, as where a quoted cell begins above them.
+    """
+    return [row for _, row in _rows(text, dialect)]
+
+
 def below(rows: list[tuple[int, Row]], header: int | None) -> list[tuple[int, Row]]:
     """Return the rows after a header, noting a title above it.
 
     Args:
         rows: Non-empty rows, with their numbers.
-        header: The number of the row that names the columns; the first row when None.
+        header: The number of the row that names the columns, 0 where none does; the first row
+            when None.
 
     Raises:
         ValueError: When there is no such row.
     """
+    if header == 0:
+        nameless: Any = [""] * max((len(row) for _, row in rows), default=0)
+        return [(0, nameless), *rows] if rows else []
     if header is not None:
         kept = [(number, row) for number, row in rows if number >= header]
         if not kept or kept[0][0] != header:
@@ -97,7 +110,12 @@ def tell_title(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
         rows: Non-empty rows, with their numbers.
     """
     found = header_of(rows)
-    if found:
+    if is_headless(rows):
+        note(
+            f"row {rows[0][0]} was taken for the names of the columns, and seems to hold values: "
+            "header=0 reads it as such"
+        )
+    elif found:
         note(
             f"row {rows[0][0]} was taken for the names of the columns, which seem to be in row "
             f"{rows[found][0]}: header={rows[found][0]} reads from there"
