@@ -68,7 +68,10 @@ def returned(srv) -> str:
 async def test_results_without_a_schema_are_learned_from_answers(rogue, answer, learned) -> None:
     srv = rogue("plain", does={"answer": answer})
     (before,) = await srv.actions()
-    assert before.returns == returned(srv) == "str"
+    assert before.returns == returned(srv) == "str | list"
+    shown = await srv.context("x")
+    assert shown.startswith("rogue: ")
+    assert "a result that is a list has pieces: str, {type" in shown
     await invoke(srv, "good")
     _, _, model = await run(srv, "print(await rogue.good())")
     assert f"-> {learned}:" in model.prompts[0], "the next task has it"
@@ -78,7 +81,13 @@ async def test_results_without_a_schema_are_learned_from_answers(rogue, answer, 
     assert after.digest == before.digest, "what was approved stays approved"
     quiet = rogue("plain", does={"answer": answer}, sample=False)
     await invoke(quiet, "good")
-    assert returned(quiet) == "str"
+    assert returned(quiet) == "str | list"
+
+
+async def test_result_without_content_is_an_empty_text(rogue) -> None:
+    srv = rogue("plain", does={"answer": {"content": []}})
+    response, _, _ = await run(srv, "print(repr(await rogue.good()))")
+    assert response.text == "''"
 
 
 async def test_nulls_outside_of_a_schema_are_reported_once_and_shown(rogue, caplog) -> None:

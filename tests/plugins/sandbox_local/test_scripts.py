@@ -200,6 +200,7 @@ async def test_variables_of_a_failure_are_described():
     code = script("""
         import json
         rows = [{"a": 1}] * 24
+        mixed = [None, *rows, 2.5]
         text, empty, _hidden = "abc", {}, 1
         def helper(part):
             total = sum(part)
@@ -210,6 +211,7 @@ async def test_variables_of_a_failure_are_described():
     assert isinstance(outcome, Failed)
     assert outcome.variables == {
         "rows": "list of 24 dict",
+        "mixed": "list of 26 dict | float | NoneType",
         "text": "str of length 3",
         "empty": "empty dict",
         "helper": "function",

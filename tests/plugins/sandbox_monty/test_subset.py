@@ -128,14 +128,14 @@ await main()
 """
     run = await bench.open()
     outcome = await run(code)
-    assert outcome.variables == {"main": "function", "rows": "list of length 3", "total": "int"}
+    assert outcome.variables == {"main": "function", "rows": "list of 3 int", "total": "int"}
     assert done(await run("(rows, total)")).value == ([0, 1, 2], 3)
 
 
 async def test_variables_are_listed(bench):
     run = await bench.open()
     outcome = done(await run("import json\nrows = [1, 2]\nn = 1\n_hidden = 2"))
-    assert outcome.variables == {"rows": "list of length 2", "n": "int"}
+    assert outcome.variables == {"rows": "list of 2 int", "n": "int"}
     outcome = failed(await run("text = 'abc'\n1 / 0"))
     assert outcome.variables["text"] == "str of length 3"
     outcome = await run("rerun('c', 'r', ['rows'])")

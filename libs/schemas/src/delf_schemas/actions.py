@@ -81,6 +81,7 @@ def action_from_schema(
     result: Mapping[str, Any] | None = None,
     effect: Effect = "irreversible",
     seen: Callable[[], Seen] | None = None,
+    unknown: str = "Any",
 ) -> Action:
     """Return an action with the parameters of a JSON schema.
 
@@ -94,7 +95,8 @@ def action_from_schema(
         description: The description; its first sentences are shown to the model.
         result: The schema of the result, if known.
         effect: The effect of a call.
-        seen: Gives what its results have shown; without a schema they are texts before.
+        seen: Gives what its results have shown.
+        unknown: The type of results without a schema before any was seen.
 
     Raises:
         ToolDefinitionError: When the schema cannot be used.
@@ -107,8 +109,6 @@ def action_from_schema(
 
     async def call(**given: Any) -> Any:
         return await send(taken.named(given))
-
-    unknown = "Any" if seen is None else "str"
 
     @functools.cache
     def full() -> tuple[tuple[Parameter, ...], str]:

@@ -57,6 +57,12 @@ _WORDS_OF_A_GATEWAY: Final = ("Server returned an error response", "Unexpected c
 """The library's words where something answered that is not a server of MCP, as a gateway does."""
 _MOST_LISTED: Final = 10
 _MOST_INSTRUCTIONS: Final = 1000
+UNDECLARED: Final = "str | list"
+"""The type of results of tools that declare none, until one was seen."""
+_PIECES: Final = (
+    "a result that is a list has pieces: str, {type, media_type, data: bytes} for pictures and "
+    "sounds, {type, uri, media_type, content} for resources; texts may be JSON"
+)
 _MORE_TOOLS: Final = "max_tools in the connection's settings allows more"
 
 
@@ -174,10 +180,12 @@ class MCP(Connection):
         return self._server().stale
 
     async def context(self, task: str) -> str | None:
-        """Return the server's advice on its use, for the prompt."""
+        """Return the server's advice on its use, and the form of undeclared results."""
         async with self._link(self._server(), "instructions") as (client, _):
             instructions = client.instructions
         shown = clean(instructions, _MOST_INSTRUCTIONS)
+        if any(action.returns == UNDECLARED for action in self.listed):
+            shown = f"{shown}\n{_PIECES}" if shown else _PIECES
         return f"{self.name}: {shown}" if shown else None
 
     async def aclose(self) -> None:
@@ -292,6 +300,7 @@ class MCP(Connection):
             description=tool.description or tool.title or "",
             result=tool.output_schema,
             seen=functools.partial(self._results.seen, tool),
+            unknown=UNDECLARED,
         )
         inner = made.call
 

@@ -64,10 +64,10 @@ def _ending(media_type: str | None) -> str:
 
 
 def content_of(blocks: Sequence[Any]) -> Any:
-    """Return content: text if there is only text, None if empty, else a list."""
+    """Return content: text if there is only text or nothing, else a list."""
     pieces = [_piece(block) for block in blocks]
     if all(isinstance(piece, str) for piece in pieces):
-        return "\n".join(pieces) if pieces else None
+        return "\n".join(pieces)
     return pieces
 
 

@@ -51,8 +51,10 @@ _MOST_AFTER_END = 500
 """The most calls of tasks after their script's end."""
 _LOOK_SECONDS = 0.25
 _VARIABLES = """{n: (type(v).__name__, len(v) if type(v).__name__ in
-("list", "dict", "str", "tuple", "set", "bytes") else -1)
+("list", "dict", "str", "tuple", "set", "bytes") else -1,
+list({type(i).__name__ for i in v}) if type(v).__name__ in ("list", "tuple", "set") else [])
 for n, v in locals().items() if type(v).__name__ != "module"}"""
+_MOST_KINDS = 6
 _HIDDEN = frozenset({"asyncio", "callable", "vars", "exit", "quit", *ALIASES})
 _EXCEPTIONS: Mapping[str, type[Exception]] = {
     name: getattr(decimal, alias) for name, alias in ALIASES.items()
@@ -480,13 +482,15 @@ def _described(found: Any, tools: Collection[str]) -> dict[str, str]:
     names: dict[str, str] = {}
     for name, value in list(cast("dict[Any, Any]", found).items())[-60:]:
         match value:
-            case (str(kind), int(size)) if not (
+            case (str(kind), int(size), [*items]) if not (
                 str(name).startswith("_")
                 or name in _HIDDEN
                 or name in tools
                 or kind.startswith("__delf_")
             ):
-                names[str(name)] = kind + (f" of length {size}" if size >= 0 else "")
+                listed = " | ".join(sorted(map(str, items), key=str.lower)[:_MOST_KINDS])
+                length = f" of {size} {listed}" if items else f" of length {size}"
+                names[str(name)] = kind + (length if size >= 0 else "")
             case _:
                 pass
     return names

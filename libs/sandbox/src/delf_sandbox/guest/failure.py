@@ -20,6 +20,8 @@ _MAX_VARIABLES = 60
 _MAX_MESSAGE = 4000
 _MAX_LINE = 400
 _MAX_NOTES = 100
+_MAX_ITEMS = 100_000
+_MAX_KINDS = 6
 _HIDDEN = (types.ModuleType, types.BuiltinFunctionType)
 
 _MAX_CHAIN = 100
@@ -183,15 +185,20 @@ def describe_variables(namespace: Mapping[str, Any], hidden: frozenset[str]) -> 
 
 
 def describe_type(value: Any) -> str:
-    """Return a value's type in a few words: ``list of 24 dict``, ``DataFrame (10, 3)``."""
+    """Return a value's type in a few words.
+
+    A list has the types of all its items: ``list of 24 dict | NoneType``, ``DataFrame (10, 3)``.
+    """
     kind = kind_name(value)
     return attempt(lambda: _describe(value, kind), kind)
 
 
 def _describe(value: Any, kind: str) -> str:
     if _is_collection(value):
-        first = kind_name(next(iter(value))) if value else ""
-        return f"{kind} of {len(value)} {first}".rstrip()
+        kinds = dict.fromkeys(map(type, islice(value, _MAX_ITEMS)))
+        names = sorted(dict.fromkeys(map(_name_of, kinds)), key=str.lower)
+        more = [f"and {len(names) - _MAX_KINDS} more"] if len(names) > _MAX_KINDS else []
+        return f"{kind} of {len(value)} {' | '.join([*names[:_MAX_KINDS], *more])}".rstrip()
     if _is_dict(value):
         keys = ", ".join(repr(key)[:30] for key in islice(value, 8))
         return f"dict with {len(value)} keys: {keys}" if value else "empty dict"
