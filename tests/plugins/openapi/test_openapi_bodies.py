@@ -116,6 +116,25 @@ async def test_json_bodies(case, open_api, invoke, server: RawServer):
     assert server.last.header("content-type") == "application/json"
 
 
+@pytest.mark.parametrize("media", ["application/json", "application/merge-patch+json", FORM])
+@pytest.mark.parametrize("schema", [{"type": "object"}, {"type": "object", "properties": {}}])
+async def test_a_body_without_listed_properties_is_one_dict(
+    media, schema, open_api, invoke, server: RawServer
+):
+    document = one({"requestBody": {"required": True, "content": {media: {"schema": schema}}}})
+    tool = open_api(document)
+    (action,) = await tool.actions()
+    assert [str(parameter) for parameter in action.parameters] == ["body: dict"]
+    await invoke(tool, "call", body={"a": "1"})
+    assert server.last.body in (b'{"a":"1"}', b'{"a": "1"}', b"a=1")
+
+
+async def test_a_closed_body_without_properties_is_no_keyword(open_api):
+    schema = {"type": "object", "additionalProperties": False}
+    (action,) = await open_api(one({"requestBody": body(schema)})).actions()
+    assert action.parameters == ()
+
+
 async def test_a_body_with_a_name_of_a_parameter_is_one_keyword(
     open_api, invoke, server: RawServer
 ):

@@ -57,6 +57,40 @@ async def test_a_key_in_the_query(open_api, invoke, server: RawServer):
     assert server.last.query == "key=k%20%261"
 
 
+@pytest.mark.parametrize(
+    ("settings", "name", "doc", "is_shown"),
+    [
+        ({"token": "t"}, "token", "Authentication token. Requires scope: `chat:write`", False),
+        ({"api_key": "t"}, "api_key", "Your API key", False),
+        ({}, "token", "Authentication token.", True),
+        ({"token": "t"}, "token", "The token to revoke", True),
+        ({"token": "t"}, "access_token", "The OAuth access token of the application.", True),
+        ({"token": "t"}, "channel", "API key or name of a channel", True),
+    ],
+)
+@pytest.mark.parametrize("place", ["header", "query", "body"])
+async def test_a_parameter_for_the_key_of_the_connection_is_not_asked_of_scripts(
+    settings, name, doc, is_shown, place, open_api, invoke, server: RawServer
+):
+    schema = {"type": "string", "description": doc}
+    if place == "body":
+        form = {"type": "object", "properties": {name: schema}, "required": [name]}
+        extra = {
+            "requestBody": {
+                "required": True,
+                "content": {"application/x-www-form-urlencoded": {"schema": form}},
+            }
+        }
+    else:
+        extra = {"parameters": [param(name, place, required=True, description=doc)]}
+    tool = open_api(one(extra), **settings)
+    (action,) = await tool.actions()
+    assert [parameter.name for parameter in action.parameters] == ([name] if is_shown else [])
+    if not is_shown:
+        await invoke(tool, "call")
+        assert server.last.header("authorization") == ("Bearer t" if "token" in settings else None)
+
+
 async def test_schemes_that_belong_together(open_api, invoke, server: RawServer):
     tool = open_api(secured({"basic": []}, {"head": [], "bearer": []}), api_key="k", token="t")
     await invoke(tool, "call")

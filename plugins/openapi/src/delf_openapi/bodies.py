@@ -144,6 +144,16 @@ def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | 
     )
 
 
+def _is_closed(document: Document, schema: Any) -> bool:
+    """Return whether an object may have no properties beside those that are listed."""
+    found = document.resolve(schema)
+    parts: Any = found.get("allOf")
+    listed = cast("list[Any]", parts) if isinstance(parts, list) else []
+    return any(
+        document.resolve(each).get("additionalProperties") is False for each in (schema, *listed)
+    )
+
+
 def _flatten(
     document: Document, schema: Any, taken: Mapping[str, str], *, whole_allowed: bool
 ) -> tuple[tuple[Field, ...] | None, str | None]:
@@ -156,6 +166,8 @@ def _flatten(
     }
     if len(writable) > _MAX_FIELDS:
         return None, None
+    if not merged.properties and not _is_closed(document, schema):
+        return None, None  # whatever it takes is not listed
     if not writable and (merged.additional or whole_allowed is False):
         return (None, None) if merged.additional else ((), None)
     names: dict[str, str] = {}

@@ -25,7 +25,7 @@ from delf_openapi.cache import Cache, Learned
 from delf_openapi.calls import CONTEXT, Call, Caller
 from delf_openapi.compiler import Argument, Entry, apply_samples, compile_full
 from delf_openapi.requests import FULL
-from delf_openapi.security import secured_names
+from delf_openapi.security import asks_for_key, has_credentials, secured_names
 from delf_openapi.selection import effects_by_name, resolved_confirm
 from delf_openapi.settings import OpenAPIOptions, OpenAPISettings
 from delf_schemas.names import snake
@@ -271,8 +271,14 @@ class APITool(Connection):
     ) -> Action:
         shown: Sequence[Argument] = entry.arguments
         covered: frozenset[str] = frozenset()
-        if hidden:
-            shown = [a for a in shown if (a.place, a.name.lower()) not in hidden]
+        has_key = has_credentials(self._own)
+        if hidden or has_key:
+            shown = [
+                a
+                for a in shown
+                if (a.place, a.name.lower()) not in hidden
+                and not (has_key and a.place != "path" and asks_for_key(a.name, a.doc))
+            ]
             covered = frozenset(a.arg for a in entry.arguments) - {a.arg for a in shown}
         own_arguments = [a for a in shown if (a.name, a.place) not in api.everywhere]
         parameters = tuple(known.setdefault(a, _parameter(a)) for a in own_arguments)

@@ -33,6 +33,7 @@ from delf_schemas.plain import Misfit, plain
 
 IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"})
 
+_KEY: Final = "key"
 FULL: Final = "full_response"
 """The keyword that every call takes beside its own: status, headers and body come back."""
 
@@ -230,6 +231,8 @@ class RequestBuilder:
             whole = {name: _bare(value) for name, value in whole.items()}
         if body.is_patch:
             whole = {name: value for name, value in whole.items() if value is not None}
+        # The connection sends its own key: a field for that is as good as there.
+        whole = {**{f.name: _KEY for f in body.fields if f.arg in self._hidden}, **whole}
         args = {f.name: arg for arg, f in self._fields.items()}
         return [
             _fault_text(

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Final, cast
 from urllib.parse import urljoin
 
 from delf_openapi.document import Document
 from delf_openapi.failures import SpecError
 from delf_openapi.operations import Operation
 from delf_openapi.settings import OpenAPISettings
+
+_KEY_NAMES: Final = frozenset(
+    ("token", "access_token", "auth_token", "api_token", "api_key", "apikey", "authorization")
+)
+_KEY_DOC: Final = re.compile(
+    r"\W*(?:(?:your|the|an?) )?(?:(?:authentication|authorization|bearer|auth) token|api.?key)\b",
+    re.IGNORECASE,
+)
 
 
 @dataclass(slots=True)
@@ -83,6 +92,22 @@ def secured_names(document: Document, settings: OpenAPISettings) -> set[tuple[st
         if scheme.get("type") == "apiKey" and _value(name, settings.api_key, settings):
             names.add((str(scheme.get("in")), str(scheme.get("name")).lower()))
     return names
+
+
+def has_credentials(settings: OpenAPISettings) -> bool:
+    """Return whether a connection has a key of any kind."""
+    given = (settings.token, settings.api_key, settings.password, settings.client_secret)
+    return bool(settings.credentials) or any(value is not None for value in given)
+
+
+def asks_for_key(name: str, doc: str) -> bool:
+    """Return whether a parameter is for the caller's own key, as each of some services has.
+
+    Args:
+        name: Of the parameter.
+        doc: Its description.
+    """
+    return name.lower() in _KEY_NAMES and _KEY_DOC.match(doc) is not None
 
 
 def _undeclared(settings: OpenAPISettings) -> Credentials:
