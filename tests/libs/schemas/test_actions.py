@@ -12,6 +12,8 @@ import pytest
 from delf.errors import ToolDefinitionError, ToolRefusedError
 from delf.testing import Call, ConnectionContract
 from delf.tools.connection import Connection
+from delf.tools.ranking import named_by
+from delf.tools.type_texts import shorten
 from delf_schemas.actions import action_from_schema
 
 TICKET = {
@@ -243,3 +245,16 @@ async def test_a_decimal_is_text_where_text_is_asked_and_a_number_where_a_number
     assert prices == {"a": 2, "b": Decimal("3.10")}
     with pytest.raises(ToolRefusedError, match="note"):
         await call(action, note=1.5)
+
+
+def test_value_that_a_task_names_is_shown_of_a_long_enumeration():
+    zones = [f"Area/City {number:03}" for number in range(600)] + ["Europe/Berlin"]
+    zone = {"type": "string", "enum": zones}
+    deep = {"type": "object", "properties": {"deep": {"type": "string"}}}
+    both = {"type": "object", "properties": {"zone": zone, "more": deep}}
+    action, _ = make({"type": "object", "properties": {"zone": zone, "outer": both}})
+    first, outer = (parameter.type_text for parameter in action.full_types().parameters)
+    assert first.endswith("'Europe/Berlin']")
+    shown = shorten(first, 400, named_by("a meeting at noon, Europe/Berlin"))
+    assert shown.endswith("'Area/City 011', 'Europe/Berlin', ...]")
+    assert '?"deep": str' in outer, "a long enumeration takes no depth from the rest"

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from pathlib import Path
 
+import duckdb
 import pytest
 from sqlalchemy.engine.default import DefaultDialect
 
@@ -19,6 +20,7 @@ from delf_sql import SQL
 from delf_sql.database import Database, LostError
 from delf_sql.gate import check_query
 from delf_sql.placeholders import bind
+from delf_sql.render import quoted
 from delf_sql.settings import SQLSettings
 from delf_sql.target import make_target
 from delf_sql.tokens import normalise
@@ -379,3 +381,31 @@ async def test_a_statement_that_ended_while_it_was_to_be_stopped_has_its_result(
     finally:
         backend.leave.set()
         await database.aclose()
+
+
+USES = (
+    "SELECT {k}, id FROM t WHERE {k} > 0 ORDER BY {k}",
+    "SELECT max({k}) - min({k}) AS x FROM t GROUP BY t.{k}",
+    "INSERT INTO t (id, {k}) VALUES (1, 1)",
+    "UPDATE t SET {k} = 2 WHERE {k} = 1",
+    "SELECT CASE WHEN {k} > 1 THEN {k} END FROM t a JOIN t b USING ({k})",
+)
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "sqlite"])
+def test_names_as_shown_can_be_written_in_statements(dialect):
+    listed = duckdb.sql("SELECT keyword_name FROM duckdb_keywords()").fetchall()
+    database = duckdb.connect() if dialect == "duckdb" else sqlite3.connect(":memory:")
+    with contextlib.closing(database):
+        for (word,) in listed:
+            database.execute("DROP TABLE IF EXISTS t")
+            database.execute(f'CREATE TABLE t (id int, "{word}" int)')
+            for use in USES:
+                database.execute(use.format(k=quoted(word, dialect)))
+
+
+def test_names_that_other_databases_reserve_are_quoted():
+    names = ("order", "rank", "groups", "name")
+    assert [quoted(name, "mysql") for name in names] == ["`order`", "`rank`", "`groups`", "name"]
+    assert quoted("lateral", "postgresql") == '"lateral"'
+    assert quoted("lateral", "nobody_knows") == "lateral"

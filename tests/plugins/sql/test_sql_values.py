@@ -203,6 +203,23 @@ async def test_values_of_duckdb_without_a_python_type(duckdb_database, open_sql)
     }  # fmt: skip
 
 
+async def test_json_of_duckdb_is_a_value(duckdb_database, open_sql):
+    sql = open_sql(duckdb_database)
+    await sql.write("CREATE TABLE t (id int, j json, m map(varchar, integer), s struct(a int))")
+    texts = {1: '{"a": [1, null]}', 2: "[1.5]", 3: '"7"', 4: "7", 5: "null", 6: None}
+    for number, text in texts.items():
+        await sql.write("INSERT INTO t (id, j) VALUES (?, ?)", [number, text])
+    rows = await sql.query("SELECT j FROM t ORDER BY id")
+    assert [row["j"] for row in rows] == [{"a": [1, None]}, [1.5], "7", 7, None, None]
+    assert "json is dict or list" in await sql.context("x")
+    for value in ({"a": 1}, {"it's \"b": 2, "": 0}, {}):
+        await sql.write("UPDATE t SET j = :v, m = :v WHERE id = 1", {"v": value})
+        (row,) = await sql.query("SELECT j, m FROM t WHERE id = 1")
+        assert row == {"j": value, "m": value}
+    await sql.write("UPDATE t SET s = :v, j = :l", {"v": {"a": 3}, "l": [{"b": None}]})
+    assert (await sql.query("SELECT s, j FROM t"))[0] == {"s": {"a": 3}, "j": [{"b": None}]}
+
+
 async def test_sqlite_out(sqlite_database, open_sql):
     row = await one(
         open_sql(sqlite_database),

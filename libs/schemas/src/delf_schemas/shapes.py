@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Protocol, cast
@@ -51,9 +52,15 @@ class Extent(NamedTuple):
 
 
 SHORT: Final = Extent((14, 8, 5, 4), 12, _MAX_LITERAL_CHARS, 5)
-FULL: Final = Extent((100, 80, 60, 60, 40, 40), 100, 2_000, 20)
+FULL: Final = Extent((100, 80, 60, 60, 40, 40), 1_000, 20_000, 20)
 FULL_CHARS: Final = 6_000
-"""The most characters of one type in full; a longer type loses depth."""
+"""The most characters of one type in full; a longer type loses depth.
+
+An enumeration counts as :data:`_COUNTED` at most: whoever shows the type leaves out values, and has
+to find those there that a task names.
+"""
+_COUNTED: Final = 400
+_ENUMERATION: Final = re.compile(r"Literal\[(?:[^\]'\"]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")*\]")
 
 
 class Document(Protocol):
@@ -117,7 +124,7 @@ class Shapes:
             self._recursive.clear()
             self._visits = 0
             found = self._any(schema, depth, mode)
-            if len(found) <= limit:
+            if len(found) <= limit or _counted(found) <= limit:
                 return found
         return _outline(found)
 
@@ -271,6 +278,12 @@ def _names(found: dict[str, Any]) -> set[str]:
     listed = found.get("required")
     items = cast("list[Any]", listed) if isinstance(listed, list) else []
     return {name for name in items if isinstance(name, str)}
+
+
+def _counted(text: str) -> int:
+    """Return the length of a type without the values of enumerations beyond their share."""
+    sizes = (len(match[0]) for match in _ENUMERATION.finditer(text))
+    return len(text) - sum(max(0, size - _COUNTED) for size in sizes)
 
 
 def _quoted(name: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import json
 import re
 from collections.abc import Sequence
 from typing import Any, Final, Literal, cast
@@ -18,7 +19,7 @@ from delf_sql.values import as_json
 
 Family = Literal[
     "integer", "float", "year", "boolean", "text", "bytes", "json", "date", "timestamp",
-    "timestamptz", "time", "timetz", "interval", "other",
+    "timestamptz", "time", "timetz", "interval", "map", "other",
 ]  # fmt: skip
 _NAMES: Final[dict[Family, str]] = {
     "integer": "int2 int4 int8 oid int tinyint smallint mediumint integer bigint hugeint utinyint "
@@ -35,6 +36,7 @@ _NAMES: Final[dict[Family, str]] = {
     "time": "time",
     "timetz": "timetz",
     "interval": "interval",
+    "map": "map",
 }
 _FAMILIES: Final[dict[str, Family]] = {
     name: family for family, names in _NAMES.items() for name in names.split()
@@ -64,6 +66,7 @@ _ADVICE: Final[dict[Family, str]] = {
     "time": "pass a time of less than a day without a zone, as value.time()",
     "timetz": "pass value.timetz()",
     "interval": "pass a timedelta",
+    "map": "pass a dict",
 }
 
 
@@ -139,9 +142,23 @@ def _fit(value: Any, family: Family, depth: int, *, stores: bool) -> Any:
         return [_fit(item, family, depth - 1, stores=stores) for item in items]
     if family == "json":
         return value if value is None or isinstance(value, str) else as_json(value)
+    if family == "map" and isinstance(value, str):
+        return _map_of(value)
     if family == "text" and stores and isinstance(value, (list, dict)):
         return as_json(cast("list[Any]", value))
     return value
+
+
+def _map_of(text: str) -> Any:
+    """Return a map as DuckDB's driver takes it, if the text is that of a dict."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    if not isinstance(value, dict):
+        return text
+    items = cast("dict[str, Any]", value)
+    return {"key": list(items), "value": list(items.values())}
 
 
 def _fits(value: Any, family: Family) -> bool:

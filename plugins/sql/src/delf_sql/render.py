@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import takewhile
-from typing import Final
+from typing import Any, Final
 
 from delf_sql.catalog import Column, Relation, Table
 from delf_sql.functions import words
@@ -27,6 +28,22 @@ _RESERVED: Final = words(
     "right row rows select set table then to trigger true union unique update user using "
     "values when where window with"
 )
+_RESERVED_BY: Final[dict[Dialect, frozenset[str]]] = {
+    "duckdb": words(
+        "analyse anti any array asof asymmetric at authorization binary both cast collate "
+        "collation concurrently deferrable describe do freeze glob ilike initially isnull lambda "
+        "lateral leading notnull only overlaps pivot pivot_longer pivot_wider placing positional "
+        "qualify returning semi show similar some summarize symmetric tablesample trailing unpack "
+        "unpivot variadic verbose"
+    ),
+    "postgresql": words("collation lateral tablesample"),
+    "sqlite": words(
+        "add cast collate commit deferrable escape isnull nothing notnull returning transaction"
+    ),
+}
+"""Words that a dialect reserves beside :data:`_RESERVED`; SQLAlchemy knows those of others."""
+_CHILDREN: Final = ("duckdb", "sqlite")
+"""Dialects that a child speaks: SQLAlchemy is not loaded for them here, and their list is whole."""
 _RESERVE_FOR_NOTE: Final = 120
 _RESERVE_FOR_CUT: Final = 24
 _NAMES_SHARE: Final = 0.2
@@ -40,10 +57,26 @@ tables are shown.
 def quoted(name: str, dialect: Dialect) -> str:
     """Quote a name for a statement if necessary."""
     plain = _PLAIN if dialect in _FOLDS else _FOLDED
-    if plain.fullmatch(name) and name.lower() not in _RESERVED:
+    if plain.fullmatch(name) and name.lower() not in _reserved(dialect):
         return name
     sign = "`" if dialect in _BACKTICKS else '"'
     return f"{sign}{_one_line(name, 200).replace(sign, sign * 2)}{sign}"
+
+
+@lru_cache
+def _reserved(dialect: Dialect) -> frozenset[str]:
+    """Return the words that are no plain names in a dialect."""
+    own = _RESERVED_BY.get(dialect, frozenset[str]())
+    if dialect not in _CHILDREN:
+        from sqlalchemy.dialects import registry
+        from sqlalchemy.exc import NoSuchModuleError
+
+        try:
+            made: Any = registry.load(dialect)()
+            own |= frozenset(made.identifier_preparer.reserved_words)
+        except (NoSuchModuleError, ImportError):
+            pass  # a dialect that SQLAlchemy does not know has no list
+    return _RESERVED | own
 
 
 def relation_name(relation: Relation, dialect: Dialect) -> str:

@@ -32,6 +32,7 @@ _ZONES: Final = re.compile(r"with time zone|timestamptz")
 _MIX: Final = "float(x) beside floats and for json"
 _PLAIN_DECIMALS: Final = _Note(_DECIMALS, f"decimals are Decimal: {_MIX}")
 _JSON_TEXT: Final = _Note(_JSON, "json is text: json.loads(x)")
+_JSON_VALUE: Final = _Note(_JSON, "json is dict or list")
 _ZONED: Final = _Note(_ZONES, "timestamptz is a datetime with its zone")
 _INTERVAL: Final = _Note(_INTERVALS, "intervals are timedelta")
 _UUID: Final = _Note(_UUIDS, "uuid is a UUID: str(x)")
@@ -39,7 +40,7 @@ _NOTES: Final[dict[Dialect, Sequence[_Note]]] = {
     "sqlite": (
         _Note(_TIMES, "dates and times are text as stored"),
         _Note(_BOOLEANS, "booleans are 1 and 0"),
-        _Note(_JSON, "json is text: json.loads(x)"),
+        _JSON_TEXT,
         _Note(_DECIMALS, "decimals are float: round() what is shown"),
     ),
     "postgresql": (
@@ -47,7 +48,7 @@ _NOTES: Final[dict[Dialect, Sequence[_Note]]] = {
         _ZONED,
         _INTERVAL,
         _UUID,
-        _Note(_JSON, "json is dict or list"),
+        _JSON_VALUE,
     ),
     "mysql": (
         _Note(None, f"decimals, sum() and avg() are Decimal: {_MIX}"),
@@ -56,7 +57,7 @@ _NOTES: Final[dict[Dialect, Sequence[_Note]]] = {
         _Note(re.compile(r"\bbool|tinyint\(1\)"), "booleans are 1 and 0"),
         _Note(re.compile(r"\bbit\b"), "bit is bytes"),
     ),
-    "duckdb": (_PLAIN_DECIMALS, _ZONED, _INTERVAL, _UUID, _JSON_TEXT),
+    "duckdb": (_PLAIN_DECIMALS, _ZONED, _INTERVAL, _UUID, _JSON_VALUE),
 }
 
 

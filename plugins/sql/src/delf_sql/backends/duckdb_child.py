@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+import json
 import threading
 import time
 from collections.abc import Sequence
@@ -51,6 +52,7 @@ _CONFINED: Final = {
 }
 _COUNTS: Final = (("Count",), ("Success",))
 _MOMENTS: Final = ("DATE", "TIME", "TIMESTAMP")
+_JSON: Final = "JSON"
 _ZONED: Final = "TIMESTAMP WITH TIME ZONE"
 _UNSAYABLE: Final = {
     "INTERVAL": "datepart('year', {0}) <> 0 OR datepart('month', {0}) <> 0",
@@ -297,6 +299,8 @@ def _around(bound: Bound, head: str, tail: str) -> Bound:
 
 
 def _out(name: str, kind: str) -> str:
+    if kind == _JSON:  # the driver makes values of some JSON, and not of others
+        return f"{name}::VARCHAR"
     return f"{name} AT TIME ZONE 'UTC'" if kind == _ZONED else name  # else it asks for pytz
 
 
@@ -320,5 +324,7 @@ def _row(row: Sequence[Any], kinds: Sequence[tuple[str, str]]) -> list[Any]:
             value = AsText(text if text is not None else value)
         elif kind == _ZONED and isinstance(value, dt.datetime):
             value = value.replace(tzinfo=dt.UTC)
+        elif kind == _JSON and isinstance(value, str):
+            value = json.loads(value)
         values.append(value)
     return values
