@@ -402,6 +402,7 @@ def test_names_as_shown_can_be_written_in_statements(dialect):
             database.execute(f'CREATE TABLE t (id int, "{word}" int)')
             for use in USES:
                 database.execute(use.format(k=quoted(word, dialect)))
+            assert len(database.execute("SELECT * FROM t").fetchall()) == 1
 
 
 def test_names_that_other_databases_reserve_are_quoted():

@@ -175,7 +175,7 @@ async def _of_format(made: FileFormat, path: str) -> list[_Table]:
         if not isinstance(made, SupportsPeek):
             records = await made.read(path, part)
             looked = spread(records, _ITEMS)
-            head = f"{title}{len(records):,} rows{_part_told(len(looked), len(records))}"
+            head = f"{title}{len(records):,} rows{_sample_note(len(looked), len(records))}"
             tables.append(_Table(head, record_columns(looked, whole=looked is records)))
             continue
         peek = await made.peek(path, part, _ROWS)
@@ -203,10 +203,10 @@ def _of_peek(title: str, peek: Peek) -> _Table:
         typed_column(name, [row[index] for _, row in rows], declared, whole=whole)
         for index, (name, declared) in enumerate(peek.columns)
     ]
-    return _Table(f"{title}{peek.total:,} rows{_part_told(len(rows), peek.total)}", columns)
+    return _Table(f"{title}{peek.total:,} rows{_sample_note(len(rows), peek.total)}", columns)
 
 
-def _part_told(looked: int, total: int) -> str:
+def _sample_note(looked: int, total: int) -> str:
     """Say that only a part was looked at: what is shown may not be true of each row."""
     return f" (types and values from {looked:,} of them)" if looked < total else ""
 
@@ -238,7 +238,7 @@ def _sheet(
     is_whole = total is not None and total <= len(rows)
     count = len(below) if is_whole else max((total or 0) - at - 1, len(below))
     head = f"{title}{'' if is_whole else 'about '}{count:,} rows"
-    head += _part_told(len(below), count) + facts
+    head += _sample_note(len(below), count) + facts
     above = [_cells_line(row) for _, row in rows[: max(at, 0)]]
     if headless:
         head += "; no row names the columns: read it with header=0"
@@ -307,7 +307,7 @@ def _of_duckdb(path: str, kind: str) -> _Table:
         if count < total and None not in values:
             values.append(None)
         columns.append(typed_column(name, values, str(kinds[index][1]), whole=total <= len(rows)))
-    return _Table(f"{total:,} rows{_part_told(len(rows), total)}", columns)
+    return _Table(f"{total:,} rows{_sample_note(len(rows), total)}", columns)
 
 
 def _quoted(name: str) -> str:
@@ -497,10 +497,10 @@ def _value(value: Any, odd: str, lines: int | None = None) -> _Table:
         count = lines or len(items)
         whole = len(looked) >= count
         head = f"list of {'about ' if lines else ''}{count:,}"
-        told = _part_told(len(looked), count)
+        sample = _sample_note(len(looked), count)
         if looked and all(isinstance(item, dict) for item in looked):
-            return _Table(f"{head} dicts{told}{odd}", record_columns(looked, whole=whole))
-        return _Table(f"{head}{told}{odd}: {described(looked, whole=whole)}")
+            return _Table(f"{head} dicts{sample}{odd}", record_columns(looked, whole=whole))
+        return _Table(f"{head}{sample}{odd}: {described(looked, whole=whole)}")
     if isinstance(value, dict):
         record = cast("dict[str, Any]", value)
         if len(record) > 40:
@@ -514,7 +514,9 @@ def _member(key: str, value: Any) -> Column:
         items = cast("list[Any]", value)
         looked = spread(items, _ITEMS)
         kinds = described(looked, 1, whole=looked is items)
-        return Column(key, f"list of {len(items):,}{_part_told(len(looked), len(items))}: {kinds}")
+        return Column(
+            key, f"list of {len(items):,}{_sample_note(len(looked), len(items))}: {kinds}"
+        )
     return Column(key, described([value], whole=True))
 
 
