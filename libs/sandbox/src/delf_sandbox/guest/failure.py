@@ -195,8 +195,7 @@ def describe_type(value: Any) -> str:
 
 def _describe(value: Any, kind: str) -> str:
     if _is_collection(value):
-        kinds = dict.fromkeys(map(type, islice(value, _MAX_ITEMS)))
-        names = sorted(dict.fromkeys(map(_name_of, kinds)), key=str.lower)
+        names = sorted({kind_name(item) for item in islice(value, _MAX_ITEMS)}, key=str.lower)
         more = [f"and {len(names) - _MAX_KINDS} more"] if len(names) > _MAX_KINDS else []
         return f"{kind} of {len(value)} {' | '.join([*names[:_MAX_KINDS], *more])}".rstrip()
     if _is_dict(value):
