@@ -14,6 +14,8 @@ from delf.packages.official import packages
 from delf_console.sources import clone, sources
 from support.openai_server import OpenAIServer
 from support.program import environment, run
+from support.typed_commands import commands_in, texts
+from support.workspace import modules, place
 
 STANDARD = (
     "approval-terminal", "chat", "console", "engine", "files", "journal-sql", "llm", "model-http",
@@ -187,3 +189,50 @@ def test_quickstart_names_the_plugin_that_its_database_needs(delf, tmp_path):
     answers = ("--llm", "gpt-4o-mini", "--connect", "shop.db", "--folder", "q", "--no-call")
     status, shown_text = delf("quickstart", *answers, **there)
     assert (status, "  delf plugins install sql\n" in shown_text) == (0, True), shown_text
+
+
+LOOKS = re.compile(
+    "approvals( list| remembered)?|chat list|doctor|journal (check|size)|keys( list)?|inspect .*"
+    "|plugins( available| list| check .*)?|runs( list| show.*| events.*| code.*)?|trust --(list|show)"
+)
+"""Commands that change nothing and ask nothing."""
+FILLED_IN = {"runs": "last", "plugins": "console", "inspect": "files"}
+MANY = f"""
+import json, sys
+{BUNDLE.partition("from delf.cli.start")[0]}
+from delf_cli.main import cli
+for words in json.loads(sys.argv[1]):
+    print("typed:", words, flush=True)
+    status = cli.main(words, standalone_mode=False)
+    print("status:", status, flush=True)
+"""
+
+
+def looking_commands():
+    """The commands in texts of the bundle that only look, with what the program puts in."""
+    ours = ("core/", "libs/", *(f"plugins/{name}/" for name in STANDARD))
+    found = {
+        command.words
+        for path in modules()
+        if place(path).startswith(ours)
+        for text, _ in texts(path)
+        for command in commands_in(text)
+        if LOOKS.fullmatch(" ".join(command.words))
+    }
+    for words in sorted(found):
+        filled = FILLED_IN.get(words[0], "")
+        yield [filled if word in ("…", "ID", "TYPE") else word for word in words]
+
+
+def test_commands_that_only_look_work_as_texts_name_them(delf, tmp_path):
+    with OpenAIServer(["```python\nprint('hello')\n```"]) as server:
+        there = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-planted-0123456789"}
+        assert delf(*SAY, *MINI, **there)[0] == 0
+        typed = list(looking_commands())
+        assert len(typed) > 12, typed
+        there |= {"HOME": str(tmp_path), "DELF_DATA_DIR": str(tmp_path / "data")}
+        command = [sys.executable, "-c", MANY, json.dumps(typed)]
+        done = run(command, cwd=tmp_path, env=environment(**there, DELF_LLM=MINI[1]))
+    outcomes = re.split(r"^typed: ", done.stdout.decode(), flags=re.MULTILINE)[1:]
+    failed = [one for one in outcomes if not one.rstrip().endswith("status: 0")]
+    assert (failed, len(outcomes)) == ([], len(typed)), done.stderr.decode()

@@ -1,10 +1,9 @@
 """Every command that a text of delf names exists, with its options: hints can be typed."""
 
-import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
+from typing import cast
 
 import click
 import pytest
@@ -12,26 +11,8 @@ import pytest
 from delf.errors import PluginError
 from delf_cli.main import cli
 from delf_cli.state import State
-from support.workspace import ROOT, modules, nodes_of, place
-
-_COMMAND = re.compile(r"(?:^|[\s`(\"'])delf ((?:[a-z][a-z-]*|--[a-z-]+)(?: [^\n`;()]*)?)")
-
-
-def _texts(path: Path) -> Iterator[tuple[str, ast.AST]]:
-    """Texts of a module that people may read: all but docstrings, with … for what is put in."""
-    parts: set[int] = set()
-    for node in nodes_of(path):
-        if isinstance(node, ast.JoinedStr):
-            parts |= {id(part) for part in node.values}
-            text = "".join(
-                str(part.value) if isinstance(part, ast.Constant) else "…" for part in node.values
-            )
-            yield text, node
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            parts.add(id(node.value))
-    for node in nodes_of(path):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
-            yield node.value, node
+from support.typed_commands import commands_in, texts
+from support.workspace import ROOT, modules, place
 
 
 @cache
@@ -39,32 +20,52 @@ def _context() -> click.Context:
     return click.Context(cli, obj=State())
 
 
-def _faults(text: str) -> Iterator[str]:
-    """What cannot be typed in the commands of a text."""
-    for match in _COMMAND.finditer(text):
-        words = match[1].rstrip(".,: ").split()
-        command: click.Command = cli
-        ctx = _context()
-        while isinstance(command, click.Group) and words and not words[0].startswith("-"):
-            try:
-                found = command.get_command(ctx, words[0].strip(".,:"))
-            except (PluginError, click.UsageError):
-                found = None
-            if found is None:
-                break
-            command = found
-            words.pop(0)
+def _resolved(words: Sequence[str]) -> tuple[click.Command, list[str]]:
+    """The command that some words name, and the words that follow."""
+    command, rest = cast("click.Command", cli), list(words)
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        try:
+            found = command.get_command(_context(), rest[0])
+        except (PluginError, click.UsageError):
+            found = None
+        if found is None:
+            break
+        command = found
+        rest.pop(0)
+    return command, rest
+
+
+def _faults(text: str, *, whole: bool = True) -> Iterator[str]:
+    """What cannot be typed in the commands of a text.
+
+    Args:
+        text: A hint, a line of help, a line of code on a page.
+        whole: Commands have all their arguments.
+    """
+    for found in commands_in(text):
+        command, words = _resolved(found.words)
         if command is cli and words and not words[0].startswith("-"):
-            if text[match.start()] == "`":  # else it is a sentence about the program
+            if found.is_quoted:
                 yield f"there is no command delf {words[0]}"
             continue
-        known = {o for p in (*command.params, *cli.params) for o in (*p.opts, *p.secondary_opts)}
-        for word in words:
-            if word in ("or", "and", "which", "with"):
-                break  # the sentence goes on
-            option = re.match(r"--?[a-z][a-z-]*", word)
-            if option and option[0] not in known | {"--help", "-h", "--version"}:
-                yield f"delf {match[1]!r}: {command.name} has no option {option[0]}"
+        if isinstance(command, click.Group) and words and words[0][0] not in "-…":
+            yield f"there is no command {command.name} {words[0]}"
+            continue
+        context = click.Context(command, parent=_context())
+        typed = f"{command.name} {' '.join(words)}"
+        try:
+            given, rest, _ = command.make_parser(context).parse_args(words)
+        except click.UsageError as error:
+            if whole or isinstance(error, click.NoSuchOption):
+                yield f"{typed!r}: {error.format_message()}"
+            continue
+        if rest not in ([], ["…"]) and not isinstance(command, click.Group):
+            yield f"{typed!r}: {rest[0]!r} is too much"
+        for param in command.params if whole else ():
+            if isinstance(param, click.Argument) and param.required:
+                value = given.get(param.name or "")
+                if not isinstance(value, (str, tuple, list)) or not value:
+                    yield f"{typed!r} needs {param.make_metavar(context)}"
 
 
 def test_every_command_in_a_text_can_be_typed() -> None:
@@ -72,14 +73,25 @@ def test_every_command_in_a_text_can_be_typed() -> None:
         f"{place(path, node)}: {fault}"
         for path in modules()
         if "guest" not in path.parts
-        for text, node in _texts(path)
+        for text, node in texts(path)
         if "delf " in text
         for fault in _faults(text)
     ]
     assert wrong == [], "\n".join(wrong)
 
 
-_CODE = re.compile(r"^```(?:sh|console|bash|)\n.*?^```$|`delf [^`]+`", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"`(delf [^`]+)`")
+_SHELL = ("sh", "console", "bash", "")
+
+
+def _faults_of_page(text: str) -> Iterator[str]:
+    for language, code in _BLOCK.findall(text):
+        for line in code.splitlines() if language in _SHELL else ():
+            yield from _faults(line)
+    for code in _INLINE.findall(_BLOCK.sub("", text)):
+        # In a sentence, a command may be named without its arguments.
+        yield from _faults(code.replace("\\|", "|"), whole=False)
 
 
 def test_every_command_on_a_page_can_be_typed() -> None:
@@ -87,9 +99,7 @@ def test_every_command_on_a_page_can_be_typed() -> None:
         f"{page.relative_to(ROOT)}: {fault}"
         for pattern in ("*.md", "docs/**/*.md", "plugins/*/*.md", "libs/*/*.md", "core/*.md")
         for page in ROOT.glob(pattern)
-        for code in _CODE.findall(page.read_text(encoding="utf-8"))
-        for line in code.splitlines()
-        for fault in _faults(line.partition(" #")[0])
+        for fault in _faults_of_page(page.read_text(encoding="utf-8"))
     ]
     assert wrong == [], "\n".join(wrong)
 
@@ -101,8 +111,13 @@ def test_every_command_on_a_page_can_be_typed() -> None:
         ("type `delf nonsense x`", 1),
         ("delf waits for you", 0),
         ('type: delf run "x" --llm gpt-4o-mini', 0),
-        ("delf doctor says why; delf config chekc", 0),
+        ("delf doctor says why; delf config chekc", 1),
         ("`delf trust --lisst`", 1),
+        ("delf keys set", 1),
+        ("delf keys set openai keeps one; delf keys remove forgets it", 1),
+        ("delf runs list tells; so does delf runs lisst", 1),
+        ("delf resume ID --budget, and more", 1),
+        ("delf plugins list all", 1),
     ],
 )
 def test_wrong_hints_are_recognised(text: str, faults: int) -> None:

@@ -18,6 +18,7 @@ from support.program import write_recording
         ("routines --json", "routines list --json"),
         ("memory --json", "memory list --json"),
         ("schedule --json", "schedule list --json"),
+        ("keys --json", "keys list --json"),
     ],
 )
 def test_a_group_alone_lists(run, here, bare, whole):

@@ -23,7 +23,7 @@ from delf.protocols.rules import ApprovalRule
 from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
 from delf.values.encoding import to_jsonable_or_repr
-from delf_cli.ids import check_names
+from delf_cli.ids import check_names, short_id
 from delf_engine.approvals.ballot import check_vote, votes_in, why_refused
 from delf_engine.approvals.decision import check_fits
 from delf_engine.approvals.inbox import KIND, answer_data
@@ -282,7 +282,7 @@ async def _decided(
             _check_waits(record)
     raise DelfError(
         f"the process of {request_id!r} has not taken the answer within {SECONDS:g} s",
-        hint="it may still; delf approvals show tells",
+        hint=f"it may still: delf approvals show {short_id(request_id)}",
     )
 
 

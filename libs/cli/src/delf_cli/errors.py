@@ -35,7 +35,7 @@ BROKEN_PIPE: Final = 128 + 13
 INTERRUPTED: Final = 130
 _COLOURS: Final = {"error": "red", "warning": "yellow", "hint": "cyan"}
 _COMMANDS: Final = {
-    JournalUnavailableError.code: "delf run --journal none keeps nothing",
+    JournalUnavailableError.code: "--journal none does the task and keeps nothing of it",
     SandboxUnavailableError.code: "delf doctor says which sandboxes work on this machine and why "
     "others do not",
     UnknownRequestError.code: "delf approvals list shows what waits",

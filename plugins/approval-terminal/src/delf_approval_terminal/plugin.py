@@ -13,7 +13,7 @@ def delf_approval_channels() -> Iterable[ApprovalSpec]:
     """Yield the channel ``terminal``."""
     yield ApprovalSpec(
         name="terminal",
-        summary="Asks on the terminal that delf runs on.",
+        summary="Asks at the terminal of the process.",
         factory="delf_approval_terminal.channel:TerminalChannel",
     )
 

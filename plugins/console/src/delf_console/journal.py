@@ -193,7 +193,7 @@ def _tasks_of(path: Path) -> Iterator[list[Event]]:
             except (ValueError, KeyError, TypeError, DelfError) as error:
                 raise DelfError(
                     f"{path}, line {number}: this is not an event of a journal",
-                    hint="give a file that `delf journal export` wrote",
+                    hint="give a file that delf journal export FILE wrote",
                 ) from error
             if events and event.task_id != events[0].task_id:
                 yield events

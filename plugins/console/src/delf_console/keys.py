@@ -12,13 +12,14 @@ from delf.errors import ConfigurationError
 from delf.machine.kept_keys import KeptKeys
 from delf_cli import errors
 from delf_cli.as_json import as_json_option
+from delf_cli.lazy import BareGroup
 from delf_cli.output import json_text
 from delf_cli.state import state_of
 
 _SECRET: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 
 
-@click.group("keys")
+@click.group("keys", cls=BareGroup, bare="list")
 def keys() -> None:
     """Keep keys of model providers and of services for yourself, outside of every project.
 

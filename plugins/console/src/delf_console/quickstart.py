@@ -177,7 +177,8 @@ def _new_file(folder: str | Path) -> Path:
     file = Path(folder).expanduser() / CONFIG_FILE
     if file.exists():
         raise ConfigurationError(
-            f"{file} already exists", hint="delf config set changes it; or name another folder"
+            f"{file} already exists",
+            hint="delf config set KEY VALUE changes it; or name another folder",
         )
     return file
 

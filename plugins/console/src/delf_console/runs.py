@@ -18,6 +18,7 @@ from delf.terminal import visible
 from delf.types import TaskState
 from delf_cli import complete
 from delf_cli.as_json import as_json_option, limit_option
+from delf_cli.ids import short_id
 from delf_cli.journals import ask_journal, find_id, history_journal, load_task, work_with
 from delf_cli.lazy import LazyGroup
 from delf_cli.output import counted, json_text, show_answer
@@ -34,12 +35,14 @@ from delf_engine.retention import prune as prune_tasks
 LOOK_SECONDS: Final = 5.0
 _CALLS_SHOWN: Final = 30
 
-task_argument = click.argument("task_id", metavar="ID", shell_complete=complete.task_ids)
+task_argument = click.argument(
+    "task_id", metavar="[ID]", default="last", shell_complete=complete.task_ids
+)
 
 
 @click.group("runs", cls=LazyGroup, group="runs ", bare="list")
 def runs() -> None:
-    """Look at the tasks in the journal; you may shorten an ID, and `last` is the newest task.
+    """Look at the tasks in the journal; you may shorten an ID; the newest task is `last`.
 
     \b
     delf runs
@@ -87,7 +90,7 @@ def list_command(
 @as_json_option
 @click.pass_context
 def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None:
-    """Show how a task went: its scripts with calls and prints, tokens, cost, answer."""
+    """Show how a task, by default the last, went: its scripts with calls, tokens, cost, answer."""
     from delf_engine.views.sources import sources_of
     from delf_engine.views.trace import Trace
 
@@ -138,7 +141,8 @@ def show(ctx: click.Context, task_id: str, prompts: bool, as_json: bool) -> None
         for line in table(rows, ("call", "status", "took", "action", "what"), whole=True):
             click.echo(line)
         more = len(trace.tool_calls) - len(rows)
-        click.echo(f"… and {more} more; delf runs events shows all") if more > 0 else None
+        all_events = f"delf runs events {short_id(task.task_id)}"
+        click.echo(f"… and {more} more; {all_events} shows all") if more > 0 else None
     origin_texts = [line for call in trace.tool_calls for line in render.origin_lines(call)]
     if origin_texts:
         click.echo("\nsources of values:")
@@ -180,7 +184,7 @@ def _show_prompts(events: Sequence[Event], as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> None:
-    """Write a task's events, a line each."""
+    """Write the events of a task, by default the last, a line each."""
     began: float | None = None
 
     async def write(journal: SharedJournal) -> None:
@@ -201,7 +205,7 @@ def events(ctx: click.Context, task_id: str, follow: bool, as_json: bool) -> Non
 @as_json_option
 @click.pass_context
 def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
-    """Write the scripts that a task ran."""
+    """Write the scripts that a task, by default the last, ran."""
     task, found = load_task(ctx, task_id)
     scripts = [event for event in found if isinstance(event, ScriptGenerated)]
     if as_json:

@@ -48,7 +48,7 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
         if time.monotonic() > deadline:
             raise DelfError(
                 f"{record.owner or 'the process of the task'} has not stopped it yet",
-                hint="it will as soon as it can; delf runs show tells",
+                hint=f"it will as soon as it can: delf runs show {task_id}",
             )
         try:
             async with asyncio.timeout(_LOOK_SECONDS):

@@ -248,7 +248,7 @@ class Runner:
         queued = _queued(await self._journal.read(task_id))
         queue = self._options.queues[queued.queue or ""]
         if record.state is TaskState.INTERRUPTED and record.losses >= queue.losses:
-            await self._fail(task_id, _lost(record.losses + 1))
+            await self._fail(task_id, _lost(task_id, record.losses + 1))
         else:
             agent, give_back = await self._agents.lend(queued.setup)
             try:
@@ -469,10 +469,10 @@ def _is_due(record: TaskRecord) -> bool:
     return record.not_before is None or record.not_before <= time.time()
 
 
-def _lost(count: int) -> DelfError:
+def _lost(task_id: str, count: int) -> DelfError:
     return DelfError(
         f"{count} runners ended while they did this task",
-        hint="perhaps it takes all of their memory; delf runs show tells what it did last",
+        hint=f"perhaps it takes all of their memory: delf runs show {task_id}",
     )
 
 

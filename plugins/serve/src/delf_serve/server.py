@@ -44,7 +44,7 @@ def check_bind(host: str, *, keyed: bool) -> None:
     if not keyed and host != "localhost" and not is_loopback(host):
         raise ConfigurationError(
             f"without an API key, the server listens on loopback only, not on {host!r}",
-            hint="set DELF_API_KEY, or add people: delf users add",
+            hint="set DELF_API_KEY, or add people: delf users add NAME",
         )
 
 

@@ -153,9 +153,10 @@ def forked(
     began = next((event for event in events if isinstance(event, TaskStarted)), None)
     if began is None or not began.seq <= at <= events[-1].seq:
         first, last = (1 if began is None else began.seq), (events[-1].seq if events else 0)
+        other = events[0].task_id if events else "ID"
         raise UnknownTaskError(
             f"the task cannot be forked at event {at}",
-            hint=f"it has events from {first} to {last}: delf runs events shows them",
+            hint=f"it has events from {first} to {last}: delf runs events {other} shows them",
         )
     before = [e for e in events if e.seq <= at and not isinstance(e, _LEFT_OUT)]
     begun = {event.call_id for event in before if isinstance(event, CallStarted)}
