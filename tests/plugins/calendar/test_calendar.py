@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from delf.errors import ToolRefusedError
+from delf.notes import notes_of_call
 from delf.protocols.connection import ProposedCall
 from delf.testing import Call, ConnectionContract
 from delf_calendar import Calendar
@@ -111,6 +112,121 @@ async def test_a_series_repeats_by_the_clocks_of_the_zone_that_is_named(calendar
         )
         assert moved["zone"] == "Europe/Berlin"
         await calendar.delete(made["id"])
+
+
+SPRING = dt.datetime(2026, 3, 16, 9, tzinfo=BERLIN)
+"""Two weeks before clocks are put forward."""
+ALL_SPRING = (dt.date(2026, 3, 1), dt.date(2026, 5, 1))
+WEEKLY = "RRULE:FREQ=WEEKLY;COUNT=4"
+
+
+async def _hours(calendar: Any) -> list[str]:
+    found = (await calendar.list(*ALL_SPRING))["events"]
+    return [f"{event['start'].astimezone(BERLIN):%m-%d %H}" for event in found]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "EXDATE:20260330T090000",
+        "EXDATE:20260330",
+        "EXDATE:20260330T070000Z",
+        "EXDATE;TZID=Europe/Berlin:20260330T090000",
+        "EXDATE;TZID=America/New_York:20260330T030000",
+    ],
+)
+@pytest.mark.parametrize("tz", [BERLIN, dt.UTC])
+async def test_a_date_without_its_event_is_of_the_clocks_of_the_series(
+    calendar: Any, line: str, tz: dt.tzinfo
+) -> None:
+    start = SPRING.astimezone(tz)
+    made = await calendar.create("Weekly", start, recurrence=[WEEKLY, line], zone="Europe/Berlin")
+    assert await _hours(calendar) == ["03-16 09", "03-23 09", "04-06 09"]
+    await calendar.update(made["id"], recurrence=[WEEKLY, "RDATE:20260401T120000"])
+    assert await _hours(calendar) == ["03-16 09", "03-23 09", "03-30 09", "04-01 12", "04-06 09"]
+
+
+async def test_days_of_a_series_of_days_are_left_out(calendar: Any) -> None:
+    first = SPRING.date()
+    lines = [WEEKLY, "EXDATE:20260330,20260406T000000"]
+    await calendar.create("Fair", first, recurrence=lines, zone="Europe/Berlin")
+    found = (await calendar.list(*ALL_SPRING))["events"]
+    assert [event["start"] for event in found] == [first, first + dt.timedelta(days=7)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"start": (SPRING + dt.timedelta(hours=1)).astimezone(dt.UTC)},
+        {"start": (SPRING + dt.timedelta(hours=1)).astimezone(dt.timezone(dt.timedelta(hours=1)))},
+        {"start": dt.datetime(2026, 3, 16, 10)},
+        {"start": dt.datetime(2026, 3, 16, 10), "zone": "Europe/Berlin"},
+    ],
+    ids=["UTC", "an offset", "the wall", "a zone"],
+)
+async def test_a_series_that_is_moved_keeps_its_clocks(calendar: Any, change: Any) -> None:
+    made = await calendar.create("Weekly", SPRING, recurrence=[WEEKLY], zone="Europe/Berlin")
+    moved = await calendar.update(made["id"], **change)
+    assert moved["zone"] == "Europe/Berlin"
+    assert await _hours(calendar) == ["03-16 10", "03-23 10", "03-30 10", "04-06 10"]
+
+
+async def test_a_zone_alone_changes_the_clocks_of_a_series(calendar: Any) -> None:
+    made = await calendar.create("Weekly", SPRING.astimezone(dt.UTC), recurrence=[WEEKLY])
+    assert await _hours(calendar) == ["03-16 09", "03-23 09", "03-30 10", "04-06 10"]
+    await calendar.update(made["id"], zone="Europe/Berlin")
+    assert await _hours(calendar) == ["03-16 09", "03-23 09", "03-30 09", "04-06 09"]
+
+
+async def test_one_event_of_a_series_is_moved_by_itself(calendar: Any) -> None:
+    await calendar.create("Weekly", SPRING, recurrence=[WEEKLY], meet=True)
+    third = (await calendar.list(*ALL_SPRING))["events"][2]
+    moved = await calendar.update(third["id"], start=third["start"] + dt.timedelta(hours=3))
+    assert (moved["zone"], moved["meet"]) == ("Europe/Berlin", third["meet"])
+    assert await _hours(calendar) == ["03-16 09", "03-23 09", "03-30 12", "04-06 09"]
+
+
+async def test_an_event_without_a_zone_becomes_a_series_of_the_calendars(
+    google: GoogleServer, calendar: Any
+) -> None:
+    made = await calendar.create("Once", SPRING)
+    stored = google.calendar.calendar("primary", USER).events[made["id"]]
+    for side in ("start", "end"):
+        del stored[side]["timeZone"]
+    await calendar.update(made["id"], recurrence=[WEEKLY])
+    assert await _hours(calendar) == ["03-16 09", "03-23 09", "03-30 09", "04-06 09"]
+
+
+def test_a_day_without_an_end_is_one_day() -> None:
+    event = event_of({"id": "1", "start": {"date": "2026-03-16"}})
+    assert event["end"] == dt.date(2026, 3, 17)
+
+
+async def test_conference_stays_through_changes_and_a_late_one_is_reported(
+    google: GoogleServer, calendar: Any
+) -> None:
+    made = await calendar.create("Call", SPRING, meet=True)
+    assert made["meet"]
+    for change in ({"title": "Talk"}, {"start": SPRING + dt.timedelta(days=1)}):
+        assert (await calendar.update(made["id"], **change))["meet"] == made["meet"]
+    google.calendar.conferences_pend = True
+    with notes_of_call() as notes:
+        assert (await calendar.create("Later", SPRING, meet=True))["meet"] is None
+    assert "'Later' has no conference link yet" in " ".join(notes)
+
+
+async def test_attendees_who_are_not_shown_stay(google: GoogleServer, calendar: Any) -> None:
+    made = await calendar.create("Party", SPRING, attendees=[USER, "ann@example.com"])
+    stored = google.calendar.calendar("primary", USER).events[made["id"]]
+    stored["guestsHidden"] = True
+    with notes_of_call() as notes:
+        answered = await calendar.respond(made["id"], "accepted")
+    assert answered["my_response"] == "accepted"
+    assert "not all attendees of 'Party' are shown" in " ".join(notes)
+    with pytest.raises(ToolRefusedError, match="would lose some"):
+        await calendar.update(made["id"], add_attendees=["bob@example.com"])
+    stored = google.calendar.calendar("primary", USER).events[made["id"]]
+    assert [person["email"] for person in stored["attendees"]] == ["ann@example.com", USER]
 
 
 def test_meeting_of_another_service_is_found_in_conference_data() -> None:

@@ -88,12 +88,12 @@ paths:
     get:
       operationId: on
       parameters:
-      - {name: v, in: query, schema: {type: string, enum: [on, off, 2020-01-31, "no"]}}
+      - {name: v, in: query, schema: {type: string, enum: [on, =, 2020-01-31, "no"]}}
       responses:
         200: {description: fine, content: {application/json: {schema: {type: integer}}}}
 """)
     (action,) = (await actions_of(str(file))).values()
-    assert action.signature == "(v: Literal['on', 'off', '2020-01-31', 'no'] = ...) -> int"
+    assert action.signature == "(v: Literal['on', '=', '2020-01-31', 'no'] = ...) -> int"
 
 
 @pytest.mark.parametrize(

@@ -1,24 +1,18 @@
 """Feeds that are damaged or vague."""
 
-from dataclasses import dataclass
-
 import pytest
 
 from delf.notes import notes_of_call
+from delf_web.document import Document
 from delf_web.feeds import read_feed
 
 
-@dataclass
-class Page:
-    content: bytes
-    url: str = "https://site.example/feed"
-    kind: str = "application/rss+xml"
-    charset: str | None = None
-
-
-def feed(items: str, end: str = "</channel></rss>") -> Page:
+def feed(items: str, end: str = "</channel></rss>") -> Document:
     head = '<?xml version="1.0"?><rss version="2.0"><channel><title>t</title>'
-    return Page(f"{head}{items}{end}".encode())
+    content = f"{head}{items}{end}".encode()
+    return Document(
+        url="https://site.example/feed", kind="application/rss+xml", charset=None, content=content
+    )
 
 
 @pytest.mark.parametrize(

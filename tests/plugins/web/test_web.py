@@ -329,11 +329,14 @@ async def test_what_scripts_and_comments_hold_are_no_tags(web, serve) -> None:
     assert "Lamps" in (await web.scrape(serve("/", html(body))))["text"]
 
 
+BUSY = pdf_of("x) Tj (" * 600_000)
+"""A document that takes minutes to read."""
+
+
 @pytest.mark.slow
 async def test_a_page_that_takes_too_long_ends_with_its_process(open_web, serve) -> None:
     web = open_web(read_timeout=3.0)
-    busy = b"a" * 100_000 + b"-" + b"zz99" * 400_000  # a minute to decode
-    url = serve("/busy", Reply(200, busy, {"Content-Type": "text/plain; charset=punycode"}))
+    url = serve("/busy", Reply(200, BUSY, {"Content-Type": "application/pdf"}))
     start = time.monotonic()
     reading = asyncio.create_task(web.scrape(url))
     while not reading.done():  # this loop goes on meanwhile

@@ -29,6 +29,7 @@ class CalendarService:
     def __init__(self) -> None:
         self.calendars: dict[str, Calendar] = {}
         self.mails: list[tuple[str, str, str]] = []
+        self.conferences_pend = False
         self.ids = Ids()
 
     def calendar(self, key: str, user: str = "") -> Calendar:
@@ -128,7 +129,9 @@ class CalendarService:
             if high is None
             else high.astimezone(zone).replace(tzinfo=None)
         )
-        for moment in times.between(after - dt.timedelta(days=1), before, inc=True):
+        left_out = _single_dates(event, "EXDATE", zone)
+        found = {*times.between(after - dt.timedelta(days=1), before, inc=True)} - left_out
+        for moment in sorted(found | _single_dates(event, "RDATE", zone)):
             stamp = moment.strftime("%Y%m%d" if all_day else "%Y%m%dT%H%M%SZ")
             if not all_day:
                 stamp = moment.replace(tzinfo=zone).astimezone(dt.UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -210,8 +213,13 @@ class CalendarService:
         if call.headers.get("If-Match") not in (None, "*", event["etag"]):
             raise ApiError(412, "Precondition Failed", "conditionNotMet")
         event["etag"] = f'"{int(event["etag"].strip(chr(34))) + 1}"'
+        omitted = call.body.pop("attendeesOmitted", False)
         for name, value in call.body.items():
-            if (
+            if name == "attendees" and omitted:  # only the user's own answer is written
+                mine = [person for person in value if person["email"] == call.user]
+                others = [p for p in event["attendees"] if p["email"] != call.user]
+                event[name] = [*others, *mine]
+            elif (
                 isinstance(value, dict)
                 and isinstance(event.get(name), dict)
                 and name in ("start", "end")
@@ -338,11 +346,15 @@ class CalendarService:
                 raise ApiError(400, "Invalid attendee email.", "invalid")
 
     def _conference(self, event: dict[str, Any], call: Call) -> None:
-        asked = event.get("conferenceData", {}).get("createRequest")
+        asked = call.body.get("conferenceData", {}).get("createRequest")
         if asked is None:
             return
         if call.get("conferenceDataVersion") != 1:
             event.pop("conferenceData")
+            return
+        if self.conferences_pend:
+            pending = {**asked, "status": {"statusCode": "pending"}}
+            event["conferenceData"] = {"createRequest": pending}
             return
         link = f"https://meet.google.com/{asked['requestId'][:12]}"
         event["hangoutLink"] = link
@@ -373,6 +385,9 @@ class CalendarService:
         for person in shown.get("attendees", []):
             if person["email"] == user:
                 person["self"] = True
+        if shown.pop("guestsHidden", False):
+            shown["attendees"] = [p for p in shown["attendees"] if p["email"] == user]
+            shown["attendeesOmitted"] = True
         if shown["organizer"]["email"] == user:
             shown["organizer"]["self"] = True
         return shown
@@ -400,3 +415,23 @@ def _end(event: dict[str, Any], calendar: Calendar) -> dt.datetime:
 
 def _zulu(moment: dt.datetime) -> str:
     return moment.astimezone(dt.UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _single_dates(event: dict[str, Any], kind: str, zone: Any) -> set[dt.datetime]:
+    """The single dates of a series as hours of its own clocks; those without a zone are none."""
+    found: set[dt.datetime] = set()
+    for line in event["recurrence"]:
+        name, _, dates = line.partition(":")
+        words = name.split(";")
+        if words[0] != kind:
+            continue
+        for text in dates.split(","):
+            if "VALUE=DATE" in words:
+                found.add(dt.datetime.strptime(text, "%Y%m%d"))
+                continue
+            moment = dt.datetime.strptime(text.removesuffix("Z"), "%Y%m%dT%H%M%S")
+            named = [w.removeprefix("TZID=") for w in words if w.startswith("TZID=")]
+            if text.endswith("Z") or named:
+                own = ZoneInfo(named[0]) if named else dt.UTC
+                found.add(moment.replace(tzinfo=own).astimezone(zone).replace(tzinfo=None))
+    return found

@@ -25,6 +25,7 @@ _MAX_LITERAL_CHARS: Final = 160
 _MAX_DEFAULT: Final = 24
 _MAX_MERGE: Final = 40
 _MAX_MERGED: Final = 400
+_MAX_OBJECTS: Final = 20
 # Schemas that choose among each other can be gone through in more ways than there is time for.
 _MAX_VISITS: Final = 4000
 _STRUCTURE: Final = frozenset({"type", "properties", "items", "enum", "const", "allOf", "anyOf"})
@@ -189,6 +190,9 @@ class Shapes:
         values = found.get("enum")
         if isinstance(values, list) and values:
             return _literals(cast("list[Any]", values), self._extent)
+        whole = self._whole_choices(found, depth, mode)
+        if whole is not None:
+            return whole
         for word in ("oneOf", "anyOf"):
             choices: Any = found.get(word)
             if isinstance(choices, list) and choices and "properties" not in found:
@@ -204,6 +208,16 @@ class Shapes:
         if isinstance(parts, list) and parts:
             return self._all_of(found, cast("list[Any]", parts), depth, mode)
         return None
+
+    def _whole_choices(self, found: dict[str, Any], depth: int, mode: Mode) -> str | None:
+        """Return a choice of objects that share properties, each with all of its own."""
+        if "properties" not in found and "allOf" not in found:
+            return None
+        objects = object_choices(self._document, found)
+        if objects is None or len(objects) < 2:
+            return None
+        parts = [self._object(o.properties, o.required, depth, mode) for o in objects]
+        return _union(parts, self._extent.choices, nullable=False)
 
     def _all_of(self, found: dict[str, Any], parts: list[Any], depth: int, mode: Mode) -> str:
         if len(parts) == 1 and "properties" not in found:
@@ -435,6 +449,66 @@ def merge_object(
     if found.get("additionalProperties") is False:
         result.additional = False
     return result if sure or result.additional else None
+
+
+def object_choices(
+    document: Document, schema: Any, visits: list[int] | None = None
+) -> list[Merged] | None:
+    """Return the objects that a schema chooses among, with what they share.
+
+    Args:
+        document: Follows references.
+        schema: The schema.
+        visits: How many schemas were visited.
+
+    Returns:
+        None for another type, or for too many objects.
+
+    Raises:
+        DelfError: When a reference leads nowhere.
+    """
+    visits = [0] if visits is None else visits
+    visits[0] += 1
+    if visits[0] > _MAX_MERGE:
+        return None
+    found = document.resolve(schema)
+    if found.get("type") not in (None, "object"):
+        return None
+    own = merge_object(
+        document, {k: v for k, v in found.items() if k not in ("allOf", "oneOf", "anyOf")}
+    )
+    objects = [own or Merged({}, _names(found), additional=False, nullable=False)]
+    groups = [[part] for part in _listed(found, "allOf")]
+    groups += [
+        choices
+        for word in ("oneOf", "anyOf")
+        if (choices := _listed(found, word)) and not all(map(_only_requires, choices))
+    ]
+    for group in groups:
+        found_here: list[Merged] = []
+        for choice in group:
+            inner = object_choices(document, choice, visits)
+            if inner is None:
+                return None
+            found_here += inner
+        if len(objects) * len(found_here) > _MAX_OBJECTS:
+            return None
+        objects = [_joined(one, other) for one in objects for other in found_here]
+    return objects
+
+
+def _joined(one: Merged, other: Merged) -> Merged:
+    return Merged(
+        {**one.properties, **other.properties},
+        one.required | other.required,
+        one.additional or other.additional,
+        one.nullable and other.nullable,
+    )
+
+
+def _listed(found: Mapping[str, Any], word: str) -> list[Any]:
+    listed = found.get(word)
+    return cast("list[Any]", listed) if isinstance(listed, list) else []
 
 
 def _only_requires(choice: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final, Literal, TypedDict
 from delf import CallContext, action
 from delf.errors import ToolRefusedError, did_you_mean
 from delf.network.retries import pause
+from delf.notes import note
 from delf.protocols.connection import Allowed, ProposedCall
 from delf.types import Trust
 from delf_calendar.events import (
@@ -21,8 +22,10 @@ from delf_calendar.events import (
     length_of,
     moment_text,
     on_the_wall,
+    recurrence_lines,
     times,
     zone_named,
+    zone_of,
 )
 from delf_google.addresses import Addresses, addresses
 from delf_google.connection import GoogleConnection
@@ -228,7 +231,9 @@ class Calendar(GoogleConnection):
         }
         body |= {"description": description} if description else {}
         body |= {"location": location} if location else {}
-        body |= _details(attendees, recurrence, reminders)
+        body |= _details(attendees, reminders)
+        if recurrence is not None:
+            body["recurrence"] = recurrence_lines(recurrence, body["start"])
         if meet:
             solution = {"type": "hangoutsMeet"}
             request = {"requestId": key, "conferenceSolutionKey": solution}
@@ -242,7 +247,10 @@ class Calendar(GoogleConnection):
             if error.status != 409:
                 raise
             made = await self._get(key, calendar)
-        return event_of(made)
+        event = event_of(made)
+        if meet and event["meet"] is None:
+            note(f"{title!r} has no conference link yet: get({key!r}) has it later")
+        return event
 
     @action(
         "update",
@@ -272,13 +280,22 @@ class Calendar(GoogleConnection):
         """  # noqa: D205 - the model reads the whole paragraph
         named = {"summary": title, "description": description, "location": location}
         changes: dict[str, Any] = {key: value for key, value in named.items() if value is not None}
-        changes |= _details(None, recurrence, reminders)
+        changes |= _details(None, reminders)
 
         async def body_for(old: Mapping[str, Any]) -> dict[str, Any]:
-            body = dict(changes)
-            if start is not None or end is not None:
-                body |= await self._moved(event_of(old), start, end, calendar, zone)
+            body, event = dict(changes), event_of(old)
+            # A series needs a zone, by whose clocks it repeats.
+            is_new_series = bool(recurrence) and not event["zone"] and not event["all_day"]
+            if start is not None or end is not None or zone or is_new_series:
+                body |= await self._moved(event, start, end, calendar, zone)
+            if recurrence is not None:
+                place: Mapping[str, Any] = body.get("start") or old.get("start") or {}
+                body["recurrence"] = recurrence_lines(recurrence, place)
             if add_attendees or remove_attendees:
+                if old.get("attendeesOmitted"):
+                    raise ToolRefusedError(
+                        "not all attendees of the event are shown, so changing them would lose some"
+                    )
                 people: Sequence[Mapping[str, Any]] = old.get("attendees") or ()
                 body["attendees"] = _changed(people, add_attendees or [], remove_attendees or [])
             if not body:
@@ -318,7 +335,8 @@ class Calendar(GoogleConnection):
             if not any(person.get("self") for person in people):
                 raise ToolRefusedError(f"the user is not invited to {old.get('summary', event)!r}")
             mine = ({**person, **(own if person.get("self") else {})} for person in people)
-            return {"attendees": [*mine]}
+            omitted = {"attendeesOmitted": True} if old.get("attendeesOmitted") else {}
+            return {"attendees": [*mine], **omitted}
 
         change = Change("answer an invitation", event, calendar, notify, context)
         return await self._edit(change, body_for)
@@ -333,6 +351,7 @@ class Calendar(GoogleConnection):
             old = await self._get(str(given), calendar)
             version, found = str(old.get("etag", "")), event_of(old)
             people = ", ".join(person["email"] for person in found["attendees"]) or "nobody"
+            people += " and others who are not shown" if old.get("attendeesOmitted") else ""
             series = ", the whole series" if old.get("recurrence") else ""
             when = f"{found['start']} to {found['end']}{series}" if found["start"] else "cancelled"
             lines.append(f"{found['title']!r}, {when}, with {people}")
@@ -391,12 +410,17 @@ class Calendar(GoogleConnection):
         first = start if start is not None else old_start
         known = zone or old["zone"] or "UTC"
         if isinstance(first, dt.datetime):
-            known = await self._zone(calendar, first, end, zone=zone or old["zone"] or "")
+            always = old["zone"] is None and not zone
+            known = await self._zone(
+                calendar, first, end, zone=zone or old["zone"] or "", always=always
+            )
             first = on_the_wall(first, known)
             end = on_the_wall(end, known) if isinstance(end, dt.datetime) else end
         if end is None and isinstance(first, dt.datetime) != old["all_day"]:
             end = later(first, length_of(old_start, old_end))
-        found = times(first, end, known, is_given=bool(zone))
+        # A moment in UTC is no wish for another zone: a series would repeat by other clocks.
+        is_moment = isinstance(first, dt.datetime) and zone_of(first) in (None, "UTC")
+        found = times(first, end, known, is_given=bool(zone) or is_moment)
         for place in found.values():  # a change keeps what it does not take away
             place.setdefault("dateTime", None)
             place.setdefault("date", None)
@@ -439,19 +463,10 @@ def _busy(span: Mapping[str, Any]) -> Busy:
     return Busy(start=start, end=end)
 
 
-def _details(
-    attendees: _Texts | None, recurrence: _Texts | None, reminders: _Minutes | None
-) -> dict[str, Any]:
+def _details(attendees: _Texts | None, reminders: _Minutes | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if attendees:
         found["attendees"] = [{"email": person} for person in _each(attendees)]
-    if recurrence is not None:
-        for line in recurrence:
-            if not line.startswith(("RRULE:", "RDATE", "EXDATE")):
-                raise ToolRefusedError(
-                    f"{line[:100]!r} is not a recurrence, as RRULE:FREQ=WEEKLY;COUNT=4 is one"
-                )
-        found["recurrence"] = recurrence
     if reminders is not None:
         overrides = [{"method": "popup", "minutes": minutes} for minutes in reminders]
         found["reminders"] = {"useDefault": False, "overrides": overrides}

@@ -13,6 +13,8 @@ from delf.notes import note
 When = dt.datetime | dt.date
 _HOUR: Final = dt.timedelta(hours=1)
 _DAY: Final = dt.timedelta(days=1)
+_SINGLE_DATES: Final = ("RDATE", "EXDATE")
+_RECURRENCES: Final = ("RRULE:", *_SINGLE_DATES)
 
 
 class Attendee(TypedDict):
@@ -54,11 +56,17 @@ def event_of(resource: Mapping[str, Any]) -> Event:
     people: Sequence[Mapping[str, Any]] = resource.get("attendees") or ()
     organizer: Mapping[str, Any] = resource.get("organizer") or {}
     mine = next((person for person in people if person.get("self")), None)
+    title = str(resource.get("summary", ""))
+    if resource.get("attendeesOmitted"):
+        note(f"not all attendees of {title or resource['id']!r} are shown")
+    first, last = _moment(start), _moment(resource.get("end") or start)
+    if first is not None and not resource.get("end") and "date" in start:
+        last = first + _DAY  # the end of whole days is the day after the last one
     return Event(
         id=str(resource["id"]),
-        title=str(resource.get("summary", "")),
-        start=_moment(start),
-        end=_moment(resource.get("end") or start),
+        title=title,
+        start=first,
+        end=last,
         all_day="date" in start,
         zone=start.get("timeZone"),
         location=str(resource.get("location", "")),
@@ -129,7 +137,7 @@ def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -
     if isinstance(start, dt.datetime):
         if isinstance(end, dt.datetime) and (start.tzinfo is None) != (end.tzinfo is None):
             raise ToolRefusedError("start and end both have a zone, or neither has")
-        own_zone = zone if is_given else _zone_of(start) or zone
+        own_zone = zone if is_given else zone_of(start) or zone
         start = on_the_wall(start, own_zone)
         end = on_the_wall(end, own_zone) if isinstance(end, dt.datetime) else None
         if is_given:
@@ -143,6 +151,39 @@ def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -
             "after the last one"
         )
     return {"start": _place(start, own_zone), "end": _place(end, own_zone)}
+
+
+def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str]:
+    """Return the lines of a series as the service takes them.
+
+    Single dates without a zone or a time get those of the series: else they are none of its times.
+
+    Args:
+        lines: As ``RRULE:FREQ=WEEKLY;COUNT=4``.
+        start: The place of its start, in the service's form.
+
+    Raises:
+        ToolRefusedError: When a line is none of a recurrence.
+    """
+    found: list[str] = []
+    for line in lines:
+        if not line.startswith(_RECURRENCES):
+            raise ToolRefusedError(
+                f"{line[:100]!r} is not a recurrence, as RRULE:FREQ=WEEKLY;COUNT=4 is one"
+            )
+        name, _, dates = line.partition(":")
+        is_vague = name in _SINGLE_DATES and not dates.endswith("Z")
+        found.append(_single_dates(name, dates.split(","), start) if is_vague else line)
+    return found
+
+
+def _single_dates(name: str, dates: Sequence[str], start: Mapping[str, Any]) -> str:
+    if start.get("date"):
+        return f"{name};VALUE=DATE:{','.join(date.partition('T')[0] for date in dates)}"
+    zone = zone_named(str(start["timeZone"]))
+    first = dt.datetime.fromisoformat(str(start["dateTime"])).astimezone(zone)
+    full = (date if "T" in date else f"{date}T{first:%H%M%S}" for date in dates)
+    return f"{name};TZID={zone.key}:{','.join(full)}"
 
 
 def _place(when: When, zone: str) -> dict[str, Any]:
@@ -193,7 +234,7 @@ def on_the_wall(when: dt.datetime, zone: str) -> dt.datetime:
     return moment
 
 
-def _zone_of(when: dt.datetime) -> str | None:
+def zone_of(when: dt.datetime) -> str | None:
     """Return the name of a time's own zone; an offset alone has none."""
     key = getattr(when.tzinfo, "key", None)
     if key is None and when.tzinfo is dt.UTC:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
 from delf.values.json_reader import JSONReader
+from delf_confined.text import encoding_of_file
 from delf_files.dialects import dialect_of
 from delf_files.headers import LOOKED_AT
 from delf_files.json_text import Lines
@@ -26,7 +27,6 @@ from delf_files.tables import (
     tell_title,
     tell_wider,
 )
-from delf_files.text import encoding_of_file
 
 CHUNK: Final = 4 * 1024 * 1024
 _SAMPLE_CHARS: Final = 64_000

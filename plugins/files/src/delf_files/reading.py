@@ -18,10 +18,10 @@ from delf.errors import OptionalDependencyError, ToolExecutionError, ToolRefused
 from delf.notes import note
 from delf.protocols.formats import SupportsPeek
 from delf_confined.documents import docx_lines, pdf_pages
+from delf_confined.text import decode, decode_if_text
 from delf_files.forms import LOOKED_AT, check_form, form_of
 from delf_files.json_text import read_json, read_json_lines
 from delf_files.tables import TooWideError, below, columns_of, read_table, records_of, tell_empty
-from delf_files.text import decode, decode_if_text
 
 if TYPE_CHECKING:
     from delf.protocols.formats import FileFormat

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from delf.protocols.formats import Peek, SupportsPeek
 from delf_confined.documents import docx_lines, pdf_pages
+from delf_confined.text import decode, decode_if_text, encoding_of
 from delf_files.columns import (
     Column,
     described,
@@ -32,7 +33,6 @@ from delf_files.headers import header_of, is_headless
 from delf_files.json_text import read_json, read_json_lines
 from delf_files.reading import DOCUMENTS, format_of, is_document
 from delf_files.tables import columns_of, lines_of, rows_of
-from delf_files.text import decode, decode_if_text, encoding_of
 
 if TYPE_CHECKING:
     from delf.protocols.formats import FileFormat

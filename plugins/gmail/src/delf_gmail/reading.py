@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import codecs
 import datetime as dt
 import html
 import re
@@ -15,40 +14,19 @@ from email.header import decode_header
 from typing import Any, Final, TypedDict, cast
 
 from delf.errors import ToolRefusedError
+from delf.network import charsets
 from delf_gmail.html_text import text_of
 from delf_google.mailboxes import Mailbox, split, written
 
 _DEEPEST: Final = 60
 _LONGEST: Final = 100_000
 """Characters of a text that a script gets."""
-_SHIFTING: Final = re.compile(r"utf-7|iso2022|hz|utf-16|utf-32")
 _HTML: Final = re.compile(r"\bx?html\b", re.IGNORECASE)
 _LINKS: Final = re.compile(r"\(?https?://\S+")
 _LONGEST_STAND_IN: Final = 600
-_META: Final = re.compile(
-    rb"""<meta\s[^>]{0,300}?charset\s*=\s*["']?([A-Za-z0-9_:.-]+)""", re.IGNORECASE
-)
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\([^()]*\)')
 _CHECKER: Final = "mx.google.com"
-_LONGEST_HEAD: Final = 4096
 _CHARSET: Final = re.compile(r'charset\s*=\s*"?([^\s";]+)', re.IGNORECASE)
-
-
-_MEANT: Final = {
-    **dict.fromkeys(("gb2312", "gbk", "euc-cn", "gb-2312-80", "chinese", "cn-gb"), "gb18030"),
-    **dict.fromkeys(("shift-jis", "sjis", "ms-kanji", "windows-31j"), "cp932"),
-    **dict.fromkeys(("euc-kr", "ks-c-5601-1987", "ksc5601", "ks-c-5601", "windows-949"), "cp949"),
-    **dict.fromkeys(("big5", "cn-big5"), "cp950"),
-    **dict.fromkeys(("iso-8859-8-i", "iso-8859-8-e", "logical"), "iso-8859-8"),
-    **dict.fromkeys(("iso-8859-6-i", "iso-8859-6-e"), "iso-8859-6"),
-    **dict.fromkeys(("us-ascii", "ascii", "iso-8859-1", "latin1", "ansi"), "cp1252"),
-    **dict.fromkeys(("tis-620", "iso-8859-11", "windows-874"), "cp874"),
-    "iso-8859-9": "cp1254",
-    "unicode-1-1-utf-7": "utf-7",
-    "utf8mb4": "utf-8",
-    "mac-roman": "macroman",
-}
-"""Charset labels that programs use for a superset of the charset."""
 
 
 class FileInMail(TypedDict):
@@ -296,7 +274,7 @@ def body_text(payload: Resource, depth: int = 0) -> str:
     data = content_of(payload)
     charset = _charset(payload)
     if charset is None and kind == "text/html":
-        charset = _charset_of_page(data)
+        charset = charsets.label_in_page(data)
     text = _text(data, charset)
     return text_of(text) if kind == "text/html" else text.replace("\r\n", "\n").strip()
 
@@ -396,32 +374,7 @@ def _charset(payload: Resource) -> str | None:
     return None
 
 
-def _charset_of_page(data: bytes) -> str | None:
-    """Return the charset declared in a page, which cannot be UTF-16."""
-    found = _META.search(data, 0, _LONGEST_HEAD)
-    name = found[1].decode("ascii").lower() if found else None
-    return None if name is None or name.startswith("utf-16") else name
-
-
-def codec_of(charset: str | None) -> str | None:
-    """Return Python's codec for a mail's charset label, or for its superset."""
-    name = (charset or "").strip().lower().replace("_", "-")
-    name = _MEANT.get(name.removeprefix("x-"), name)
-    try:
-        return codecs.lookup(name).name if name else None
-    except (LookupError, ValueError):
-        return None
-
-
 def _text(data: bytes, charset: str | None) -> str:
-    """Decode bytes: Gmail's UTF-8, the declared charset, or a detected one."""
-    known = codec_of(charset)
-    # A text of these has the bytes of another text in UTF-8.
-    first = known is not None and _SHIFTING.match(known) is not None
-    order = (known or "utf-8", "utf-8") if first else ("utf-8", known or "cp1252")
-    for name in order:
-        try:
-            return data.decode(name)
-        except (UnicodeError, LookupError):
-            continue
-    return data.decode("utf-8", "replace")
+    """Decode bytes: Gmail's UTF-8, the declared charset, or the one of Western Europe."""
+    text = charsets.decoded(data, charset if charsets.codec_of(charset) else "windows-1252")
+    return data.decode("utf-8", "replace") if text is None else text

@@ -11,7 +11,7 @@ from delf_openapi.failures import SpecError
 MAX_DEPTH: Final = 400
 _MAX_NODES: Final = 30_000_000
 _MAX_MERGED: Final = 500_000
-_YAML_1_1: Final = ("timestamp", "bool", "int", "float")
+_YAML_1_1: Final = ("timestamp", "bool", "int", "float", "value")
 _BOOLEAN: Final = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
 _INTEGER: Final = re.compile(r"^(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$")
 _FLOAT: Final = re.compile(
@@ -83,7 +83,7 @@ def _is_deep(text: str) -> bool:
 def _yaml_loader() -> Any:
     """Return the safe loader in C, reading as YAML 1.2 does.
 
-    Dates, ``on`` and ``1:30`` stay text.
+    Dates, ``on``, ``=`` and ``1:30`` stay text.
     """
     import yaml
 

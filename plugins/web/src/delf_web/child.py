@@ -9,7 +9,7 @@ from delf.errors import ToolExecutionError
 from delf_web.document import Document
 from delf_web.feeds import read_feed
 from delf_web.markup import check_markup
-from delf_web.pages import Text, feeds_of, read_links, read_tables, read_text, text_of
+from delf_web.pages import Text, feeds_of, read_links, read_tables, read_text
 from delf_web.pdf import read_pdf
 
 HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
@@ -29,7 +29,7 @@ def _text(document: Document) -> Text:
         lines = [f"- [{item['title']}]({item['url']}) {item['date'] or ''}" for item in entries]
         return Text(title="", date=None, text="\n".join(lines))
     if kind.startswith("text/") or kind in _TEXTS or kind.endswith(("+json", "+xml")):
-        return Text(title="", date=None, text=text_of(document))
+        return Text(title="", date=None, text=document.text)
     raise ToolExecutionError(f"{document.url} is not text: it is {kind}")
 
 

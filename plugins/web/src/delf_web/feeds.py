@@ -37,10 +37,10 @@ def read_feed(document: Document) -> list[Entry]:
 
     # As a stream: feedparser takes text that looks like an address, or a path, for one.
     parsed = cast("Any", feedparser).parse(
-        io.BytesIO(document.content),
+        io.BytesIO(document.text.encode("utf-8", errors="replace")),
         response_headers={
             "content-location": document.url,
-            "content-type": f"{document.kind}; charset={document.charset or 'utf-8'}",
+            "content-type": f"{document.kind}; charset=utf-8",
         },
     )
     if not parsed.version:

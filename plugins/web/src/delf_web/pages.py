@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import copy
-import datetime as dt
 import logging
 import re
 from collections.abc import Iterator
 from typing import Any, Final, TypedDict
-from urllib.parse import urlsplit
 
 from delf.notes import note
-from delf_web.document import Document
+from delf_web.dates import stated_date
+from delf_web.document import Document, lxml_html
 
 _MAX_SPAN: Final = 1000
 _NEARLY_ALL: Final = 0.9
-_LINK: Final = re.compile(r"\]\([^)\s]*\)")
-_DATE_IN_URL: Final = re.compile(r"/((?:19|20)\d\d)/(\d\d?)/(\d\d?)/[^/]*[^\W\d_]")
-_TIMES: Final = (
-    '//*[(self::time and @datetime) or contains(@itemprop, "datePublished")'
-    ' or (self::abbr and contains(@class, "published"))]'
-    "[not(ancestor::aside or ancestor::footer or ancestor::nav)]"
-    '[not(ancestor::*[contains(@class, "comment") or contains(@id, "comment")])]'
-)
+_LINK: Final = re.compile(r"\]\((?:[^()\s]|\([^()\s]*\))*(?: \"[^\"\n]*\")?\)")
+_WORD: Final = re.compile(r"\w+")
 _UNSHOWN: Final = frozenset(
     {
         "script", "style", "noscript", "template", "head", "title", "object", "embed", "iframe",
@@ -72,14 +65,17 @@ def read_text(document: Document, *, whole: bool = False) -> Text:
 
     # It logs as an error that a page holds nothing to read.
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
-    tree = _tree(document)
+    page = document.text
+    tree = _tree(page, document.url)
     if tree is None:
-        return Text(title="", date=None, text=plain(text_of(document)))
+        return Text(title="", date=None, text=plain(page))
     everything = whole_text(tree)
-    text = "" if whole else _main_text(document)
+    text = "" if whole else _main_text(tree, document.url)
     # A page that is not an article has no main part: then everything on it is read.
     if text and not whole:
         _note_share(text, everything)
+    if not (text or everything):
+        note(f"{document.url} shows no text: it is empty, has pictures, or is written by scripts")
     about: Any = trafilatura.extract_metadata(
         copy.deepcopy(tree), default_url=document.url, date_config={"extensive_search": False}
     )
@@ -90,12 +86,14 @@ def read_text(document: Document, *, whole: bool = False) -> Text:
     )
 
 
-def _main_text(document: Document) -> str:
+def _main_text(tree: Any, url: str) -> str:
     import trafilatura
 
+    shown = copy.deepcopy(tree)
+    lxml_html().etree.strip_elements(shown, "noscript", "template", with_tail=False)
     found: Any = trafilatura.extract(
-        decoded(document),
-        url=document.url,
+        shown,
+        url=url,
         output_format="markdown",
         include_comments=False,
         include_links=True,
@@ -107,7 +105,7 @@ def _main_text(document: Document) -> str:
 
 def _note_share(text: str, everything: str) -> None:
     """Note the omitted share of a page's text: extraction may lose most of it."""
-    kept, total = len(_LINK.sub("]", text).split()), len(everything.split())
+    kept, total = len(_WORD.findall(_LINK.sub("]", text))), len(_WORD.findall(everything))
     if kept < _NEARLY_ALL * total:
         note(
             f"this is the page's main text, {kept:,} of about {total:,} words: "
@@ -152,44 +150,13 @@ def _html_walk(body: Any) -> Iterator[tuple[str, Any]]:
         open_.append((child, iter(child if is_shown else ())))
 
 
-def stated_date(tree: Any, url: str) -> str | None:
-    """Return the publication date declared by a page, or None.
-
-    Style sheets, names of models and a copyright have numbers that look like dates, too.
-
-    Args:
-        tree: The page.
-        url: Its address, which states a date as ``/2026/01/31/title``.
-    """
-    from htmldate import find_date
-
-    html = _lxml()
-    for statements in (
-        tree.xpath('//meta[@content] | //script[contains(@type, "ld+json")]'),
-        tree.xpath(_TIMES),
-    ):
-        page = html.document_fromstring("<html><head></head><body></body></html>")
-        for element in statements:
-            kept = copy.deepcopy(element)
-            kept.tail = None
-            page.find("head" if element.tag in ("meta", "script") else "body").append(kept)
-        found = find_date(page, extensive_search=False, original_date=True) if statements else None
-        if found:
-            return str(found)
-    in_url = _DATE_IN_URL.search(urlsplit(url).path)
-    try:
-        return dt.date(*map(int, in_url.groups())).isoformat() if in_url else None
-    except ValueError:
-        return None
-
-
 def read_links(document: Document) -> list[Link]:
     """Return all links of a page, each once.
 
     Args:
         document: A page of HTML.
     """
-    tree = _tree(document)
+    tree = _tree(document.text, document.url)
     found: dict[str, str] = {}
     if tree is None:
         return []
@@ -206,7 +173,7 @@ def read_tables(document: Document) -> list[Table]:
     Args:
         document: A page of HTML.
     """
-    tree = _tree(document)
+    tree = _tree(document.text, document.url)
     tables: list[Table] = []
     for element in tree.xpath("//table") if tree is not None else ():
         rows = _rows(element)
@@ -222,7 +189,7 @@ def feeds_of(document: Document) -> list[str]:
     Args:
         document: A page of HTML.
     """
-    tree = _tree(document)
+    tree = _tree(document.text, document.url)
     if tree is None:
         return []
     found = tree.xpath(
@@ -232,54 +199,24 @@ def feeds_of(document: Document) -> list[str]:
     return [str(url) for url in found]
 
 
-def decoded(document: Document) -> str | bytes:
-    """Decode a document by the server's charset; return bytes without one."""
-    if document.charset is None:
-        return document.content
-    try:
-        return document.content.decode(document.charset, errors="replace")
-    except LookupError:
-        return document.content
-
-
-def text_of(document: Document) -> str:
-    """Return a document's text, detecting its encoding if necessary."""
-    return _text(decoded(document))
-
-
-def _text(content: str | bytes) -> str:
-    return content if isinstance(content, str) else content.decode("utf-8", errors="replace")
-
-
 def plain(markup: str) -> str:
     """Return the words of a piece of HTML."""
-    html = _lxml()
+    html = lxml_html()
     try:
         return _words(html.fromstring(f"<div>{markup}</div>"))
     except (html.etree.LxmlError, ValueError):
         return markup
 
 
-def _lxml() -> Any:
-    """Lxml's HTML, which has no types."""
-    from lxml import html
-
-    return html
-
-
-def _tree(document: Document) -> Any:
-    html = _lxml()
-    content = decoded(document)
-    if isinstance(content, str):  # lxml takes no text that names an encoding of its own
-        content = content.encode("utf-8", errors="replace")
-        parser = html.HTMLParser(encoding="utf-8")
-    else:
-        parser = html.HTMLParser()
+def _tree(page: str, url: str) -> Any:
+    html = lxml_html()
+    # The parser ends at a zero, and takes no text that names an encoding of its own.
+    content = page.replace("\0", "").encode("utf-8", errors="replace")
     try:
-        tree: Any = html.document_fromstring(content, parser=parser)
+        tree: Any = html.document_fromstring(content, parser=html.HTMLParser(encoding="utf-8"))
     except (html.etree.LxmlError, ValueError):
         return None
-    tree.make_links_absolute(document.url, resolve_base_href=True, handle_failures="discard")
+    tree.make_links_absolute(url, resolve_base_href=True, handle_failures="discard")
     return tree
 
 

@@ -19,9 +19,9 @@ from delf.notes import note
 from delf.protocols.formats import Peek
 from delf.values.json_reader import listed
 from delf_confined.office import is_locked, usual_form
+from delf_confined.text import decode_if_text
 from delf_files.excel.scan import MAX_ROWS, Area, Sheet, check_archive, check_sheet
 from delf_files.forms import LOOKED_AT, form_of
-from delf_files.text import decode_if_text
 
 MAX_CELLS: Final = 2_000_000
 MAX_AREA: Final = 50_000_000

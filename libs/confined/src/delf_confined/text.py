@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from delf.notes import note
-from delf_files.charsets import LATIN, guess
+from delf_confined.charsets import LATIN, guess
 
 _SAMPLE: Final = 64_000
 _CHUNK: Final = 4 * 1024 * 1024
@@ -17,6 +17,7 @@ _MOST_PRINTED: Final = 0.7
 _HALF_OF_ASCII: Final = 0.35
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0e-\x1f\ufffe\uffff]")
 
+_REMEDY: Final = "; if its letters look wrong, give encoding="
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -26,10 +27,22 @@ _MARKS: Final = (
 )
 
 
-def decode(data: bytes, encoding: str | None = None, about: str = "the file") -> str:
+def decode(
+    data: bytes,
+    encoding: str | None = None,
+    about: str = "the file",
+    *,
+    remedy: str = _REMEDY,
+) -> str:
     """Decode text of any common encoding: by its BOM, as UTF-8, else by detection.
 
     Guesses, and bytes that are not text, are noted.
+
+    Args:
+        data: The text.
+        encoding: Its encoding, if known.
+        about: The file, as notes call it.
+        remedy: The end of the note of a guess: what to do if it is wrong.
 
     Raises:
         ValueError: When it is not text in that encoding, or the encoding is unknown.
@@ -39,7 +52,7 @@ def decode(data: bytes, encoding: str | None = None, about: str = "the file") ->
             return data.decode(encoding).removeprefix("\ufeff")
         except LookupError:
             raise ValueError(f"unknown encoding {encoding!r}") from None
-    found = encoding_of(data, about)
+    found = encoding_of(data, about, remedy=remedy)
     if found == LATIN:
         try:
             return data.decode(LATIN)
@@ -78,13 +91,14 @@ def encoding_of_file(path: str, about: str) -> str:
             chunk = file.read(_CHUNK)
 
 
-def encoding_of(data: bytes, about: str, first_line: int = 1) -> str:
+def encoding_of(data: bytes, about: str, first_line: int = 1, remedy: str = _REMEDY) -> str:
     """Find the encoding of a text; what was guessed is noted.
 
     Args:
         data: The text.
         about: The file, as notes call it.
         first_line: The number of its first line in the file.
+        remedy: The end of the note: what to do if the guess is wrong.
     """
     encoding = _marked(data) or _by_zeros(data, about)
     if encoding is not None:
@@ -99,11 +113,13 @@ def encoding_of(data: bytes, about: str, first_line: int = 1) -> str:
         return "utf-8"
     encoding, name = guess(data)
     place = f"byte 0x{data[found.start]:02x} on line {_line(data, found.start) + first_line - 1}"
-    note(
-        f"{about} is not UTF-8 ({place}) and was read as {name}; if its letters look wrong, "
-        "give encoding="
-    )
+    note(f"{about} is not UTF-8 ({place}) and was read as {name}{remedy}")
     return encoding
+
+
+def has_mark(data: bytes) -> bool:
+    """Return whether a text begins with a mark of its encoding."""
+    return _marked(data) is not None
 
 
 def _marked(data: bytes) -> str | None:

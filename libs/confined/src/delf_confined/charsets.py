@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from typing import Final
 
-from delf_files.alphabets import is_rare, latin_encodings, script_encoding
+from delf_confined.alphabets import is_rare, latin_encodings, script_encoding
 
 LATIN: Final = "cp1252"
 _LATIN_NAME: Final = "Windows-1252"
@@ -22,6 +22,8 @@ _FEWEST: Final = 3
 _PARTS: Final = 5
 _HIGH: Final = re.compile(rb"[\x80-\xff]")
 _RUN: Final = re.compile(rb"[\x80-\xff]+")
+_FAR: Final = re.compile(rb"(?<=[\x00-\x7f]{60})[\x00-\x7f]+(?=[\x00-\x7f]{60})")
+"""What is far from letters beyond ASCII, as a page's scripts are; statistics drown in it."""
 _RELATED: Final = re.compile(
     r"(windows-(1250|1254|1257|1258)|iso-?8859-(2|3|4|9|10|13|14|15|16)|mac-?roman)", re.IGNORECASE
 )
@@ -111,7 +113,7 @@ def _sample_of(data: bytes) -> bytes:
     length = 0
     for line in data.splitlines(keepends=True):
         if _HIGH.search(line) is not None:
-            lines.append(line[:_SAMPLE])
+            lines.append(_FAR.sub(b" ", line)[:_SAMPLE])
             length += len(lines[-1])
             if length > _SAMPLE:
                 break

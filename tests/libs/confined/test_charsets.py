@@ -2,7 +2,7 @@
 
 import pytest
 
-from delf_files.charsets import guess
+from delf_confined.charsets import guess
 
 SHORT = {
     "cp1250": [

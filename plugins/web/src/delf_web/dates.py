@@ -1,0 +1,157 @@
+"""The date of publication that a page states, and no other: never a guess.
+
+Images, style sheets, names of models, versions and a copyright have numbers that look like dates,
+too; and a page that lists articles has the dates of all of them.
+"""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+from urllib.parse import urlsplit
+
+from delf_web.document import lxml_html
+
+_IN_URL: Final = re.compile(r"/((?:19|20)\d\d)/(\d\d?)/(\d\d?)/[^/]*[^\W\d_]")
+_NAMES: Final = re.compile(
+    r"publi(sh(ed)?|cation)[._ -]?(date|time|on)|pub-?date|^pdate$"
+    r"|date[._ -]?(publi|creat|issued|posted)"
+    r"|(^|[.:_-])(date|created|issued)$|date[._-]?time|(article|post|story|display)[._-]?date",
+    re.IGNORECASE,
+)
+"""Names of what a page says of itself that state when it was published or written."""
+_OTHER_NAMES: Final = re.compile(
+    r"modif|updat|revis|expir|valid|copyright|event|last", re.IGNORECASE
+)
+_PARSELY: Final = "parsely-page"
+_KEYS: Final = ("datePublished", "dateCreated", "pub_date", "datePosted")
+_IN_BROKEN: Final = re.compile(r'"(?:datePublished|pub_date)"\s*:\s*"([^"]{6,40})"')
+_PARTS: Final = ("@graph", "mainEntity", "mainEntityOfPage")
+_NO_PAGES: Final = re.compile(
+    "image|video|audio|comment|review|event|organization|person|list|website|rating", re.IGNORECASE
+)
+"""Kinds of things that a page tells of, beside itself."""
+_NOT_BESIDE: Final = (
+    "[not(ancestor::aside or ancestor::footer or ancestor::nav)]"
+    '[not(ancestor::*[contains(@class, "comment") or contains(@id, "comment")])]'
+)
+_MARKED: Final = (
+    '//*[contains(@itemprop, "datePublished") or (self::time and @pubdate)'
+    ' or ((self::abbr or self::time) and contains(@class, "publish"))'
+    f' or (self::time and contains(@class, "entry-date"))]{_NOT_BESIDE}'
+)
+_TIMES: Final = f"//time[@datetime]{_NOT_BESIDE}"
+_WITH_SLASHES: Final = re.compile(r"\s*(\d\d?)/(\d\d?)/(\d{4})")
+_MONTHS: Final = 12
+
+
+def stated_date(tree: Any, url: str) -> str | None:
+    """Return the publication date that a page states, or None.
+
+    Args:
+        tree: The page.
+        url: Its address, which states a date as ``/2026/01/31/title``.
+    """
+    for date in filter(None, _in_head(tree)):
+        return date
+    for places in (_MARKED, _TIMES):
+        dates = {_of_element(element) for element in tree.xpath(places)} - {None}
+        if len(dates) == 1:  # of several, none is known to be the page's
+            return dates.pop()
+    in_url = _IN_URL.search(urlsplit(url).path)
+    try:
+        return dt.date(*map(int, in_url.groups())).isoformat() if in_url else None
+    except ValueError:
+        return None
+
+
+def _in_head(tree: Any) -> Iterator[str | None]:
+    """Yield the dates that a page declares for programs."""
+    for element in tree.xpath("//meta[@content]"):
+        name = next(
+            (str(element.get(key)) for key in ("property", "name", "itemprop") if element.get(key)),
+            "",
+        )
+        if name == _PARSELY:
+            yield from map(_date, _of_json(str(element.get("content"))))
+        elif _NAMES.search(name) and not _OTHER_NAMES.search(name):
+            yield _date(str(element.get("content")))
+    for element in tree.xpath('//script[contains(@type, "ld+json")]'):
+        yield from map(_date, _of_json(str(element.text_content())))
+
+
+def _of_json(text: str) -> Iterator[str]:
+    """Yield the dates of publication in data about a page, which is often broken."""
+    try:
+        data = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        if (found := _IN_BROKEN.search(text)) is not None:
+            yield found[1]
+        return
+    nodes = list(_nodes(data))
+    for key in _KEYS:
+        for node in nodes:
+            if isinstance(value := node.get(key), str):
+                yield value
+
+
+def _nodes(data: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
+    """Yield what data tells of the page itself, and of nothing else on it."""
+    if isinstance(data, list) and depth < len(_PARTS):
+        for item in cast("list[Any]", data):
+            yield from _nodes(item, depth + 1)
+    elif isinstance(data, dict):
+        node = cast("dict[str, Any]", data)
+        given: Any = node.get("@type")
+        kinds = cast("list[Any]", given if isinstance(given, list) else [given])
+        if kinds and all(_NO_PAGES.search(str(kind)) for kind in kinds):
+            return
+        yield node
+        for part in _PARTS:
+            if depth < len(_PARTS):
+                yield from _nodes(node.get(part), depth + 1)
+
+
+def _of_element(element: Any) -> str | None:
+    """Return the date that an element of a page states."""
+    written = [element.get(name) for name in ("datetime", "content", "title")]
+    found = next((_date(str(text)) for text in written if text), None)
+    if found is not None or _is_of_either_order(str(element.text_content())):
+        return found
+    kept = copy.deepcopy(element)
+    kept.tail = None
+    return _find(body=kept)
+
+
+def _date(written: str) -> str | None:
+    """Read a date in any form; one that could have two meanings has none."""
+    if not written.strip() or _is_of_either_order(written):
+        return None
+    if (found := _WITH_SLASHES.match(written)) is not None and int(found[2]) > _MONTHS:
+        written = f"{found[3]}-{found[1]:0>2}-{found[2]}"
+    meta: Any = lxml_html().Element("meta")
+    meta.set("property", "article:published_time")
+    meta.set("content", "".join(c for c in written if c.isprintable()))
+    return _find(head=meta)
+
+
+def _is_of_either_order(written: str) -> bool:
+    """Return whether a day and a month may have changed places."""
+    found = _WITH_SLASHES.match(written)
+    return (
+        found is not None and found[1] != found[2] and max(map(int, found.groups()[:2])) <= _MONTHS
+    )
+
+
+def _find(**parts: Any) -> str | None:
+    from htmldate import find_date
+
+    page: Any = lxml_html().document_fromstring("<html><head></head><body></body></html>")
+    for place, element in parts.items():
+        page.find(place).append(element)
+    found = find_date(page, extensive_search=False, original_date=True)
+    return str(found) if found else None
