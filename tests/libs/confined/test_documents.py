@@ -14,6 +14,7 @@ from pypdf.generic import DictionaryObject, NameObject, StreamObject
 from delf.errors import ToolExecutionError
 from delf.notes import notes_of_call
 from delf_confined.documents import docx_lines, pdf_pages
+from support.documents import pdf_of
 
 USUAL = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 STRICT = "http://purl.oclc.org/ooxml/wordprocessingml/main"
@@ -56,6 +57,43 @@ def test_scanned_pages_of_a_pdf_are_reported() -> None:
     with notes_of_call() as notes:
         assert pdf_pages(io.BytesIO(pdf(["Hello"])), "a.pdf").texts == ["Hello"]
     assert not notes
+
+
+_FORM = (
+    b"<</Subtype/Widget/FT/Tx/T(age)/V(42)>>",
+    b"<</Subtype/Widget/FT/Tx/T(empty)>>",
+    b"<</Subtype/Widget/T(street)/Parent<</FT/Tx/T(home)/V(Main St.)>>>>",
+    b"<</Subtype/Widget/FT/Btn/T(agree)/AS/Yes>>",
+    b"<</Subtype/Widget/FT/Btn/T(not)/AS/Off>>",
+    b"<</Subtype/Widget/FT/Ch/T(kinds)/V[(a)(b)]>>",
+    b"<</Subtype/FreeText/Contents(written over)>>",
+    b"<</Subtype/Text/Contents(a remark)>>",
+)
+
+
+@pytest.mark.parametrize("text", ["Hello", ""])
+def test_what_is_filled_into_a_pdf_is_read(text: str) -> None:
+    content = pdf_of(text).replace(b"/MediaBox", b"/Annots[%s]/MediaBox" % b"".join(_FORM))
+    with notes_of_call() as notes:
+        (found,) = pdf_pages(io.BytesIO(content), "a.pdf").texts
+    values = ["age: 42", "home.street: Main St.", "agree: Yes", "kinds: a, b", "written over"]
+    assert found.split("\n") == [*filter(None, [text]), *values]
+    assert list(notes) == ["a.pdf: values of form fields stand below the text of their page"]
+
+
+@pytest.mark.parametrize(
+    ("text", "font"),
+    [
+        (r"Unit 15-173-\025", b"/Type1/BaseFont/Helvetica"),
+        ("Hello", b"/Type0/Encoding/EUC-H/BaseFont/x/DescendantFonts[<</Subtype/CIDFontType0>>]"),
+    ],
+    ids=["a sign of no script", "an unknown encoding"],
+)
+def test_letters_that_a_font_does_not_tell_are_reported(text: str, font: bytes) -> None:
+    content = pdf_of("Plain", text).replace(b"/Type1/BaseFont/Helvetica", font)
+    with notes_of_call() as notes:
+        assert pdf_pages(io.BytesIO(content), "a.pdf").total == 2
+    assert "do not tell their letters" in " ".join(notes)
 
 
 def test_pdf_with_a_password_says_so() -> None:

@@ -133,12 +133,15 @@ def rewritten(path, target, rename, *, strict=False):
     return str(target)
 
 
-@pytest.mark.parametrize("form", ["strict", "capitals", "backslashes", "small", "slash first"])
+@pytest.mark.parametrize(
+    "form", ["strict", "capitals", "backslashes", "small", "slash first", "percents"]
+)
 async def test_workbook_is_read_as_office_reads_it(tmp_path, workbook, form):
     usual = workbook({"One": [["n", "t"], [1, "x"]], "Two": [["k"], ["=1+1"]]})
     rename = {
         "capitals": str.upper, "small": str.lower, "slash first": lambda name: f"/{name}",
         "backslashes": lambda name: name.replace("/", "\\"),
+        "percents": lambda name: name.replace("sheet1", "%73heet1"),
     }.get(form, str)  # fmt: skip
     path = rewritten(usual, tmp_path / "other.xlsx", rename, strict=form == "strict")
     assert await excel.parts(path) == ["One", "Two"]

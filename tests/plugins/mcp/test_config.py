@@ -54,6 +54,36 @@ def test_servers_in_the_settings_of_a_whole_program(tmp_path):
     assert servers_in(path) == {"a": {"command": "x"}}
 
 
+@pytest.mark.parametrize(
+    ("entry", "read"),
+    [
+        (
+            {"command": ["npx", "-y", "x"], "args": ["--port", 8080]},
+            {"command": "npx", "args": ["-y", "x", "--port", "8080"]},
+        ),
+        ({"command": "x", "args": [1.5, True]}, {"command": "x", "args": ["1.5", "true"]}),
+        ({"command": "${userHome}${/}x"}, {"command": f"{Path.home()}/x"}),
+        (
+            {"url": "https://x.example", "headers": {"X-Version": 2, "X-None": None}},
+            {"url": "https://x.example", "headers": {"X-Version": "2"}},
+        ),
+        ({"command": "x", "envFile": ".env"}, {"command": "x", "env": {"A": "1"}}),
+    ],
+)
+def test_entry_is_read_as_it_is_meant(entry, read, tmp_path):
+    (tmp_path / ".env").write_text("A=1")
+    path = tmp_path / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {"a": entry}}))
+    assert server_settings(path, "a", {}) == read
+
+
+def test_variable_of_another_program_is_refused(tmp_path):
+    path = tmp_path / "mcp.json"
+    path.write_text('{"servers": {"a": {"command": "x", "args": ["${config:a.key}"]}}}')
+    with pytest.raises(ConnectionConfigurationError, match=r"a: \${config:a.key} is of another"):
+        server_settings(path, "a", {})
+
+
 def test_refusals_name_the_place(config, tmp_path):
     with pytest.raises(
         EnvironmentKeyError, match=r"mcp.json: one: it asks for 'api-key', and API_KEY is not set"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
-from typing import IO, Any, Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple, cast
 from unicodedata import category
 from xml.etree import ElementTree as ET
 
@@ -31,8 +32,14 @@ _NO_TEXT: Final = (_OTHER_FORM, *(f"{_WORD}{tag}" for tag in ("p", "tabs", "del"
 _NOTES: Final = ("footnotes", "endnotes", "comments")
 _DAMAGE: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OSError)
 """Exceptions of pypdf for a damaged document, beside its own errors."""
-_GLYPH: Final = re.compile(r"/(?:[A-Za-z]{1,2}|uni|cid|glyph|index)[0-9A-Fa-f]{2,5}|\(cid:\d+\)")
-_GARBLED_SHARE: Final = 0.3
+_GLYPH: Final = re.compile(
+    r"/(?:[A-Za-z]{1,2}|uni|cid|glyph|index)[0-9A-Fa-f]{2,5}|\(cid:\d+\)|/[a-z]+\.[a-z]+"
+)
+_NAMED_SHARE: Final = 0.3
+_STRANGE_SHARE: Final = 0.02
+_OF_FONTS: Final = re.compile("encoding|broken line|cmap|font", re.IGNORECASE)
+"""Remarks of pypdf about letters that it does not know."""
+_DEEPEST_FIELD: Final = 20
 _LARGEST: Final = 256_000_000
 """Bytes of the text of a .docx, unpacked."""
 
@@ -70,7 +77,8 @@ def pdf_pages(source: str | IO[bytes], name: str, most: int | None = None) -> Pa
         if reader.is_encrypted and not reader.decrypt(""):
             raise ToolExecutionError(f"{name} is a PDF document with a password")
         total = len(reader.pages)
-        texts, unread = _texts_of(reader.pages[:most])
+        texts, unread, unknown = _texts_of(reader.pages[:most])
+        values = list(map(_values_on, reader.pages[:most]))
         title = _title(reader)
     except DependencyError as error:
         raise ToolExecutionError(f"{name} is a PDF document that is encrypted") from error
@@ -80,12 +88,18 @@ def pdf_pages(source: str | IO[bytes], name: str, most: int | None = None) -> Pa
         raise ToolExecutionError(f"{name}: no page of it can be read")
     if unread:
         note(f"{name}: pages that are damaged are '': {', '.join(map(str, unread))}")
-    odd = [number for number, text in enumerate(texts, 1) if _is_garbled(text)]
+    odd = [n for n, text in enumerate(texts, 1) if n in unknown or _is_garbled(text)]
     if odd:
         note(
             f"{name}: fonts of pages {', '.join(map(str, odd))} do not tell their letters, so the "
             "text may be wrong: only reading the pictures (OCR) gives it"
         )
+    if any(values):
+        note(f"{name}: values of form fields stand below the text of their page")
+        texts = [
+            "\n".join(filter(None, [text, *own])) for text, own in zip(texts, values, strict=True)
+        ]
+        unread = [number for number in unread if not texts[number - 1]]
     bare = texts.count("") - len(unread)
     if bare:
         note(
@@ -102,24 +116,79 @@ def _is_garbled(text: str) -> bool:
     signs = "".join(text.split())
     named = sum(map(len, _GLYPH.findall(signs)))
     strange = sum(1 for sign in signs if category(sign) in ("Co", "Cn", "Cc") or sign == "\ufffd")
-    return named + strange > _GARBLED_SHARE * len(signs)
+    return named > _NAMED_SHARE * len(signs) or strange > _STRANGE_SHARE * len(signs)
 
 
-def _texts_of(pages: Iterable[Any]) -> tuple[list[str], list[int]]:
-    """Return the text of each page, and the numbers of unreadable pages."""
+class _Remarks(logging.Handler):
+    """Keeps what pypdf says of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a remark."""
+        self.texts.append(record.getMessage())
+
+
+def _texts_of(pages: Iterable[Any]) -> tuple[list[str], list[int], list[int]]:
+    """Return the text of each page, and which pages are unreadable, or have unknown letters."""
     from pypdf.errors import DependencyError, PyPdfError
 
     texts: list[str] = []
     unread: list[int] = []
-    for number, page in enumerate(pages, 1):
-        try:
-            texts.append(page.extract_text().strip())
-        except DependencyError:
-            raise
-        except (PyPdfError, *_DAMAGE):
-            texts.append("")
-            unread.append(number)
-    return texts, unread
+    unknown: list[int] = []
+    remarks, log = _Remarks(), logging.getLogger("pypdf")
+    log.addHandler(remarks)
+    try:
+        for number, page in enumerate(pages, 1):
+            remarks.texts.clear()
+            try:
+                texts.append(page.extract_text().strip())
+            except DependencyError:
+                raise
+            except (PyPdfError, *_DAMAGE):
+                texts.append("")
+                unread.append(number)
+            if any(map(_OF_FONTS.search, remarks.texts)):
+                unknown.append(number)
+    finally:
+        log.removeHandler(remarks)
+    return texts, unread, unknown
+
+
+def _values_on(page: Any) -> list[str]:
+    """Return what is filled into a page's form, a line for each field, and written over it."""
+    try:
+        found = (_value_of(each.get_object()) for each in page.get("/Annots") or ())
+        return [line for line in found if line]
+    except Exception:  # whatever a damaged entry leads to
+        return []
+
+
+def _value_of(field: Any) -> str:
+    kind = field.get("/Subtype")
+    if kind == "/FreeText":
+        return str(field.get("/Contents") or "").strip()
+    if kind != "/Widget":
+        return ""
+    names: list[str] = []
+    known: dict[str, Any] = {}
+    holder, depth = field, 0
+    while holder is not None and depth < _DEEPEST_FIELD:
+        names[:0] = [str(holder["/T"])] if "/T" in holder else []
+        known = {**holder, **known}
+        holder, depth = holder.get("/Parent"), depth + 1
+        holder = None if holder is None else holder.get_object()
+    if known.get("/FT") == "/Btn":
+        state = str(known.get("/AS") or "/Off")
+        value = "" if state == "/Off" else state.removeprefix("/")
+    else:
+        given = known.get("/V") if known.get("/FT") in ("/Tx", "/Ch") else None
+        given = None if given is None else given.get_object()
+        several = cast("list[Any]", given) if isinstance(given, list) else [given]
+        value = ", ".join(str(each).strip() for each in several if isinstance(each, str))
+    return f"{'.'.join(names)}: {value}" if value else ""
 
 
 def _title(reader: Any) -> str:

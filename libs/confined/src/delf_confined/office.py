@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Final
+from urllib.parse import unquote
 
 from delf.errors import ToolExecutionError
 
@@ -67,23 +68,28 @@ def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
     if sum(item.file_size for item in archive.infolist()) > _LARGEST:
         return {name: name for name in names}
     plain = {name: name.replace("\\", "/").lstrip("/") for name in names}
-    known = {name.lower(): name for name in _KNOWN}
+    known = {_key(name): name for name in _KNOWN}
     for name, place in plain.items():
         if place.lower() == _TYPES.lower() or place.lower().endswith(".rels"):
             folder = place.lower().rpartition("_rels/")[0]
             for target in _references(archive.read(name).decode("utf-8", "replace")):
                 full = target.lstrip("/") if target.startswith("/") else f"{folder}{target}"
                 full = _resolved(full.replace("\\", "/").split("/"))
-                known.setdefault(full.lower(), full)
-    usual = {name: known.get(place.lower(), place) for name, place in plain.items()}
+                known.setdefault(_key(full), full)
+    usual = {name: known.get(_key(place), place) for name, place in plain.items()}
     for name, place in usual.items():
         cut = place.lower().rfind("_rels/")
         head, last = place[:cut], place[cut + len("_rels/") :]
         if cut >= 0 and last.lower().endswith(".rels") and last.lower() != ".rels":
-            owner = known.get(f"{head}{last[:-5]}".lower(), f"{head}{last[:-5]}")
+            owner = known.get(_key(f"{head}{last[:-5]}"), f"{head}{last[:-5]}")
             folder, _, own = owner.rpartition("/")
             usual[name] = f"{folder}/_rels/{own}.rels".lstrip("/")
     return usual
+
+
+def _key(name: str) -> str:
+    """Return what names of the same part have in common."""
+    return unquote(name).lower()
 
 
 def _references(text: str) -> Iterable[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +22,8 @@ _KNOWN: Final = frozenset({"command", "args", "env", "cwd", "url", "headers"})
 _ADDRESSES: Final = ("url", "serverUrl", "httpUrl")
 """The names of the address in the files of several programs."""
 _VARIABLE: Final = re.compile(r"\$\{(input:|env:)?([\w-]+)(?::-([^}]*))?\}")
+_OTHER: Final = re.compile(r"\$\{[a-zA-Z]+:[^}]*\}")
+"""A variable of another program's own, such as its settings or commands."""
 _COMMENT: Final = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _COMMA: Final = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 _LINE: Final = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)")
@@ -89,9 +92,51 @@ def server_settings(
         known["url"] = address
     where = f"{path}: {name}"
     folder = path.parent.parent if path.parent.name.startswith(".") else path.parent
-    environ = {"workspaceFolder": str(folder.absolute()), "userHome": str(Path.home()), **environ}
+    environ = {**_own_variables(folder.absolute()), **environ}
     expanded = cast("dict[str, Any]", _expanded(known, environ, where, source))
-    return {**expanded, **_variables(entry, expanded, environ, where, source)}
+    expanded |= _command(expanded, where, source)
+    if isinstance(headers := expanded.get("headers"), dict):
+        pairs = cast("dict[str, Any]", headers).items()
+        expanded["headers"] = {
+            key: _text(value, f"{where}: headers.{key}", source)
+            for key, value in pairs
+            if value is not None
+        }
+    return {**expanded, **_variables(entry, expanded, environ, folder, where, source)}
+
+
+def _own_variables(folder: Path) -> dict[str, str]:
+    """Return the variables that editors have in every file."""
+    return {
+        "workspaceFolder": str(folder),
+        "workspaceFolderBasename": folder.name,
+        "userHome": str(Path.home()),
+        "pathSeparator": os.sep,
+    }
+
+
+def _command(expanded: Mapping[str, Any], where: str, source: Source) -> dict[str, Any]:
+    """Return the program and its arguments; some files have both in one list, or numbers."""
+    command, args = expanded.get("command"), expanded.get("args")
+    given = cast("list[Any]", args if isinstance(args, list) else [])
+    if isinstance(command, list) and command:
+        command, *first = cast("list[Any]", command)
+        given = [*first, *given]
+    elif not isinstance(args, list):
+        return {}
+    texts = [_text(each, f"{where}: args", source) for each in given]
+    return {"command": command, "args": texts} if command is not None else {"args": texts}
+
+
+def _text(value: Any, where: str, source: Source) -> Any:
+    """Return a text; a number or a truth value is one, too.
+
+    Raises:
+        ConnectionConfigurationError: When it is something else.
+    """
+    if isinstance(value, (dict, list)) or value is None:
+        raise ConnectionConfigurationError(f"{where} is not a text or a number")
+    return value if isinstance(value, str) else SourcedText(json.dumps(value), source)
 
 
 def _plain(text: str) -> str:
@@ -104,6 +149,7 @@ def _variables(
     entry: Mapping[str, Any],
     expanded: Mapping[str, Any],
     environ: Mapping[str, str],
+    folder: Path,
     where: str,
     source: Source,
 ) -> dict[str, Any]:
@@ -113,19 +159,17 @@ def _variables(
         raise ConnectionConfigurationError(f"{where}: env is not an object")
     values: dict[str, Any] = {}
     if named := entry.get("envFile"):
-        values |= _of_file(Path(str(_expanded(named, environ, where, source))), where, source)
+        path = Path(str(_expanded(named, environ, where, source))).expanduser()
+        values |= _of_file(folder / path, where, source)
     for key, value in cast("dict[str, Any]", given or {}).items():
-        if isinstance(value, (dict, list)):
-            raise ConnectionConfigurationError(f"{where}: env.{key} is not a text or a number")
         if value is not None:
-            is_text = isinstance(value, str)
-            values[key] = value if is_text else SourcedText(json.dumps(value), source)
+            values[key] = _text(value, f"{where}: env.{key}", source)
     return {"env": values} if values else {}
 
 
 def _of_file(path: Path, where: str, source: Source) -> dict[str, Any]:
     try:
-        lines = path.expanduser().read_text("utf-8-sig").splitlines()
+        lines = path.read_text("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConnectionConfigurationError(
             f"{where}: envFile {str(path)!r} cannot be read: {error}"
@@ -163,4 +207,9 @@ def _expanded(value: Any, environ: Mapping[str, str], where: str, source: Source
             raise EnvironmentKeyError(f"{where}: {asked}", variable=variable)
         return environ[known] if known is not None else default or ""
 
-    return SourcedText(_VARIABLE.sub(put, value), source)
+    if (other := _OTHER.search(_VARIABLE.sub("", value))) is not None:
+        raise ConnectionConfigurationError(
+            f"{where}: {other[0]} is of another program, and not known here",
+            hint="write its value there, or ${NAME} for a variable of the environment",
+        )
+    return SourcedText(_VARIABLE.sub(put, value.replace("${/}", os.sep)), source)
