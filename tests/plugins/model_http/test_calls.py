@@ -265,6 +265,29 @@ async def test_calls_are_read_whatever_their_numbers_and_however_late_their_name
     ]
 
 
+def _of_call(name=None, arguments=None, **fields):
+    given = {"name": name, "arguments": arguments}
+    return {"function": {k: v for k, v in given.items() if v is not None}, **fields}
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [_delta(tool_calls=[_of_call("add", '{"a"', id="x")]),
+         _delta(tool_calls=[_of_call(None, ": 1}", id="x")])],
+        [{"choices": [{"message": {"tool_calls": [_of_call("add", '{"a": 1}', id="x")]}}]}],
+        [_delta(function_call={"name": "add", "arguments": '{"a"'}),
+         _delta(function_call={"arguments": ": 1}"})],
+        [_delta(tool_calls=[_of_call("add", {"a": 1}, index=None)])],
+    ],
+    ids=["its id alone", "a whole message", "the form before several", "an object"],
+)  # fmt: skip
+async def test_call_is_read_in_the_forms_of_other_servers(pieces, openai_server, http_model):
+    server = openai_server([Reply(body=_stream(*pieces, _delta("stop")).encode())])
+    _, reply = await read_stream(http_model(**at(server, "openai")), ask())
+    assert [(c.name, json.loads(c.arguments)) for c in reply.calls] == [("add", {"a": 1})]
+
+
 @pytest.mark.parametrize(
     "body",
     [

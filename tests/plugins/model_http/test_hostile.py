@@ -177,7 +177,9 @@ async def test_an_answer_that_is_something_else(kind, http_model):
 
 
 STREAMS = {
-    "a page": (b"<!doctype html>", "no end"),
+    "a page": (b"<!doctype html>", "web page"),
+    "a text": (b"the bus is gone", "the bus is gone"),
+    "events of another kind": (b'data: {"status": "gone"}\n\ndata: [DONE]\n\n', "gone"),
     "no JSON": (b"data: hello\n\n", "not JSON"),
     "wrong UTF-8": (b"data: \xff\xfe\n\n", "UTF-8"),
     "an endless event": (b"data: " + b"x" * 9_000_000, "more than 8 MB"),
@@ -211,6 +213,10 @@ MESSAGE = {
         {"type": "error", "message": "upstream is gone", "code": 503},
         {"detail": "upstream is gone", "code": 503},
         {"error": "upstream is gone"},
+        {"errors": [{"message": "upstream is gone"}]},
+        {"detail": [{"msg": "upstream is gone"}]},
+        {"error_code": 17, "error_msg": "upstream is gone"},
+        {"choices": [{"delta": {"error": {"message": "upstream is gone"}}}]},
     ],
 )
 async def test_error_in_another_form_does_not_end_an_answer(event, http_model):

@@ -38,7 +38,7 @@ JAPANESE = "株式会社①の売上高は髙い"
 
 @pytest.mark.parametrize("work", ["whole", "text"])
 @pytest.mark.parametrize(
-    ("content", "charset", "shown", "told"),
+    ("content", "charset", "shown", "noted"),
     [
         pytest.param(page(GERMAN).encode(), None, GERMAN, "", id="UTF-8 that nobody declares"),
         pytest.param(page(GERMAN, "utf-8").encode(), None, GERMAN, "", id="a late meta"),
@@ -93,14 +93,14 @@ JAPANESE = "株式会社①の売上高は髙い"
         ),
     ],
 )
-def test_letters_of_a_page_are_those_it_was_written_with(work, content, charset, shown, told):
+def test_letters_of_a_page_are_those_it_was_written_with(work, content, charset, shown, noted):
     with notes_of_call() as notes:
         found = read(work, URL, "text/html", charset, content)
     assert shown in found["text"]
     assert found["title"].startswith(shown) or "\0" in content.decode("latin1")
-    assert told in " ".join(notes)
+    assert noted in " ".join(notes)
     if work == "whole":
-        assert bool(notes) == bool(told)
+        assert bool(notes) == bool(noted)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ _PARTS: Final = 5
 _HIGH: Final = re.compile(rb"[\x80-\xff]")
 _RUN: Final = re.compile(rb"[\x80-\xff]+")
 _FAR: Final = re.compile(rb"(?<=[\x00-\x7f]{60})[\x00-\x7f]+(?=[\x00-\x7f]{60})")
-"""What is far from letters beyond ASCII, as a page's scripts are; statistics drown in it."""
+"""ASCII far from other letters, such as a page's scripts; statistics drown in it."""
 _RELATED: Final = re.compile(
     r"(windows-(1250|1254|1257|1258)|iso-?8859-(2|3|4|9|10|13|14|15|16)|mac-?roman)", re.IGNORECASE
 )

@@ -122,6 +122,11 @@ class Answer:
         return not (self._texts or self._calls)
 
     @property
+    def is_nothing(self) -> bool:
+        """True if nothing came that a model says: no piece, no thought, no reason to end."""
+        return self.is_empty and not self._thoughts and self.finish_reason is None
+
+    @property
     def last_call(self) -> int:
         """The place of the latest call; -1 where there is none."""
         return len(self._calls) - 1
@@ -163,6 +168,10 @@ class Answer:
         complete = self.complete(is_over=False)
         self._calls.append(_Call(known, _text(name), token=token))
         return [*complete, *self.argue(self.last_call, arguments)]
+
+    def is_last(self, id_: Any) -> bool:
+        """Return whether an id is the one of the latest call."""
+        return bool(self._calls) and self._calls[-1].id == id_
 
     def is_emitted(self, place: int) -> bool:
         """Return whether a call was emitted completely."""

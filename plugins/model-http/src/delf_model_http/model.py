@@ -64,6 +64,9 @@ _BLANK: Final = b"\xef\xbb\xbf \t\r\n"
 """Blanks and a BOM, which may precede a body."""
 _STREAMED: Final = (b"data:", b"event:")
 """The start of a body that is streamed."""
+_FIELDS: Final = (b"data", b"event", b"id", b"retry", b":")
+"""The starts of a stream's first line."""
+_SHOWN: Final = 200
 _USAGE: Final = 5.0
 """Seconds to wait for the usage after the end of an answer."""
 
@@ -202,7 +205,7 @@ class HttpModel(EndpointModel):
 
     async def _streamed(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         deadline = asyncio.get_running_loop().time() + self._timeout(request)
-        answer = Answer()
+        answer, seen = Answer(), ""
         async with aclosing(self._received(request, deadline, answer)) as events:
             async for data in events:
                 if isinstance(data, str) and data.strip() in ("", _DONE):
@@ -217,12 +220,15 @@ class HttpModel(EndpointModel):
                     for piece in answer.complete():
                         yield piece
                     break
+                seen = data
                 for piece in self._dialect.event(parsed(data), answer):
                     yield piece
                 for piece in answer.complete() if answer.ended else ():
                     yield piece
         if not answer.ended:
             raise (UnreadableError if answer.is_empty else BrokenStreamError)("it has no end")
+        if answer.is_nothing and seen:
+            raise UnreadableError(f"it says nothing: {seen[:_SHOWN]!r}")
         for piece in answer.of_thinking():
             yield piece
         yield self._reply(answer, request=request)
@@ -254,7 +260,7 @@ class HttpModel(EndpointModel):
                     raise
                 if not begun and chunk.strip():
                     begun = True
-                    whole = bytearray() if chunk.lstrip(_BLANK).startswith(b"{") else None
+                    whole = None if _is_of_events(chunk) else bytearray()
                 if whole is not None:
                     whole += chunk
                     if len(whole) > MAX_BYTES:
@@ -327,3 +333,9 @@ class HttpModel(EndpointModel):
             text = bytes(refusal.body or b"").decode("utf-8", "replace")
             return refused(refusal.status_code, text, endpoint)
         return explain(error, endpoint, timeout)
+
+
+def _is_of_events(begin: bytes) -> bool:
+    """Return whether a body that begins so is a stream, and no page, error or whole answer."""
+    line = begin.lstrip(_BLANK)
+    return any(line.startswith(field) or field.startswith(line) for field in _FIELDS)

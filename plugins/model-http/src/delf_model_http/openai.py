@@ -25,6 +25,8 @@ from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.families import OPENAI_URL
 
 _REASONING: Final = re.compile(r"(?:ft:)?(?:o[1-9](?:-|$)|gpt-5(?!.*chat))")
+_WORDS: Final = ("message", "detail", "errors", "error_msg", "msg")
+"""The names under which servers say what failed."""
 _FIXED: Final = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
 """The settings that OpenAI's reasoning models refuse."""
 
@@ -81,7 +83,7 @@ class ChatCompletions:
         message = required(choice, "message")
         answer.say(_text_of(message))
         answer.think(_thought(message))
-        for call in items(fields(message).get("tool_calls")):
+        for call in _calls_in(message):
             function = required(call, "function")
             answer.call(
                 fields(call).get("id"),
@@ -99,10 +101,11 @@ class ChatCompletions:
         pieces: list[ModelDelta] = []
         for choice in items(fields(given).get("choices"))[:1]:
             _check_choice(choice)
-            delta = fields(fields(choice).get("delta"))
+            # Some servers that do not stream send the whole message as their one event.
+            delta = fields(fields(choice).get("delta")) or fields(fields(choice).get("message"))
             pieces += answer.say(_text_of(delta))
             answer.think(_thought(delta))
-            for call in items(delta.get("tool_calls")):
+            for call in _calls_in(delta):
                 pieces += _call(fields(call), answer)
             if reason := fields(choice).get("finish_reason"):
                 answer.finish_reason, answer.ended = reason, True
@@ -119,13 +122,21 @@ def _call(given: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
         function.get("name"),
         answer.last_call,
     )
-    begun = last + 1 if known else last
+    is_new = not answer.is_last(known) if known else bool(name) and last < 0
+    begun = last + 1 if is_new else last
     place = answer.place_of(place) if isinstance(place, int) else begun
     if place == last + 1 or (name and answer.is_another(place, known)):
         return answer.call(known, name or "", arguments)
     if 0 <= place < last and answer.is_emitted(place):
         place = last
     return [*answer.name_call(place, name), *answer.argue(place, arguments)]
+
+
+def _calls_in(message: Any) -> list[Any]:
+    """Return the calls of a message, or the one of the form before there could be several."""
+    given = fields(message)
+    one = given.get("function_call")
+    return items(given.get("tool_calls")) or ([{"function": one}] if fields(one) else [])
 
 
 def _arguments(function: Any) -> Any:
@@ -136,23 +147,25 @@ def _arguments(function: Any) -> Any:
 
 def _check(given: Any) -> None:
     """Raise for failures that servers send with status 200, or within a stream."""
-    error = fields(given).get("error") or _bare_error(fields(given))
+    found = fields((items(given) or [given])[0])
+    error = found.get("error") or _bare_error(found)
     if error:
         code = count(error, "code")
-        raise ReportedError(code if 400 <= code < 600 else 500, given)
+        raise ReportedError(code if 400 <= code < 600 else 500, found)
 
 
 def _bare_error(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return an error that is sent without a field of its own, as vLLM and FastAPI send it."""
-    words = given.get("message") or given.get("detail")
-    is_error = "error" in (given.get("object"), given.get("type")) or isinstance(words, str)
+    words = next((given[name] for name in _WORDS if given.get(name)), None)
+    is_error = "error" in (given.get("object"), given.get("type")) or isinstance(words, (str, list))
     return given if "choices" not in given and words and is_error else None
 
 
 def _check_choice(choice: Any) -> None:
-    """Raise for failures within the choice or its finish reason."""
+    """Raise for failures within the choice, its piece, or its finish reason."""
     given = fields(choice)
     _check(given)
+    _check({"error": fields(given.get("delta")).get("error")})
     if given.get("finish_reason") == "error":
         raise ReportedError(
             500, {"error": given.get("message") or given.get("native_finish_reason")}

@@ -23,7 +23,7 @@ _NAMES: Final = re.compile(
     r"|(^|[.:_-])(date|created|issued)$|date[._-]?time|(article|post|story|display)[._-]?date",
     re.IGNORECASE,
 )
-"""Names of what a page says of itself that state when it was published or written."""
+"""Names of declarations that state when a page was published or written."""
 _OTHER_NAMES: Final = re.compile(
     r"modif|updat|revis|expir|valid|copyright|event|last", re.IGNORECASE
 )

@@ -30,7 +30,7 @@ class Document:
 
     @property
     def text(self) -> str:
-        """Its text, by its mark, its declared charset, as UTF-8, or by detection.
+        """The text, by its mark, its declared charset, as UTF-8, or by detection.
 
         What is guessed or cannot be read is noted.
         """

@@ -14,6 +14,7 @@ from delf_web.document import Document, lxml_html
 
 _MAX_SPAN: Final = 1000
 _NEARLY_ALL: Final = 0.9
+_MORE: Final = 1.3
 _LINK: Final = re.compile(r"\]\((?:[^()\s]|\([^()\s]*\))*(?: \"[^\"\n]*\")?\)")
 _WORD: Final = re.compile(r"\w+")
 _UNSHOWN: Final = frozenset(
@@ -105,12 +106,15 @@ def _main_text(tree: Any, url: str) -> str:
 
 def _note_share(text: str, everything: str) -> None:
     """Note the omitted share of a page's text: extraction may lose most of it."""
-    kept, total = len(_WORD.findall(_LINK.sub("]", text))), len(_WORD.findall(everything))
+    main, whole = _WORD.findall(_LINK.sub("]", text)), _WORD.findall(everything)
+    kept, total = (sum(map(len, words)) for words in (main, whole))  # not all scripts part words
     if kept < _NEARLY_ALL * total:
         note(
-            f"this is the page's main text, {kept:,} of about {total:,} words: "
+            f"this is the page's main text, {len(main):,} of about {len(whole):,} words: "
             "scrape(url, whole=True) gives all of them"
         )
+    elif kept > _MORE * total:
+        note(f"this text is of the page's data for programs; it shows {len(whole):,} words itself")
 
 
 def whole_text(tree: Any) -> str:
