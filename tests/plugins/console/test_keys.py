@@ -1,6 +1,7 @@
 """``delf keys``: a key has a place, and every start finds it there."""
 
 import json
+import shlex
 import sys
 import types
 
@@ -120,3 +121,13 @@ def test_a_missing_key_is_named_where_it_is_asked_for(tmp_path):
     done = delf("run", "What day is it?", "--llm", "gpt-4o-mini", cwd=tmp_path)
     assert done.returncode == 2
     assert "hint: delf keys set OPENAI_API_KEY" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["run 'say hello'", "doctor", "serve --port 0"])
+def test_a_missing_key_is_reported_with_the_command_that_keeps_it(run, here, monkeypatch, command):
+    monkeypatch.setattr("delf_serve.project.serve", lambda *_: None)
+    monkeypatch.setenv("DELF_LLM", "gpt-4o-mini")
+    told = " ".join(run(*shlex.split(command)).output.split())
+    assert "the model 'gpt-4o-mini' needs a key" in told
+    assert "delf keys set OPENAI_API_KEY" in told
+    assert "LLMConfig" not in told, "Python, to somebody at a terminal"

@@ -123,11 +123,7 @@ def report_json(error: BaseException, *, clean: Callable[[str], str] = str) -> N
 def _words(error: BaseException) -> tuple[str, str | None]:
     """Return a message and a hint."""
     if isinstance(error, DelfError):
-        if isinstance(error, EnvironmentKeyError) and (error.hint or "").startswith("export "):
-            kept = f"delf keys set {error.variable}, which asks for it and keeps it"
-            return error.message, f"{kept}; or {error.hint}"
-        is_usual = error.hint == error.default_hint
-        return error.message, _COMMANDS.get(error.code, error.hint) if is_usual else error.hint
+        return error.message, hint_of(error)
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         return f"{_path(error)} needs a command", f"{_path(error)} --help"
     if isinstance(error, click.UsageError):
@@ -144,6 +140,15 @@ def _words(error: BaseException) -> tuple[str, str | None]:
         f"unexpected {name}: {text}" if text else f"unexpected {name}",
         "this is a defect in delf or in a plugin; --debug shows where",
     )
+
+
+def hint_of(error: DelfError) -> str | None:
+    """Return the hint of an error in commands, where it is in Python or in variables."""
+    if isinstance(error, EnvironmentKeyError) and (error.hint or "").startswith("export "):
+        name = error.variable
+        return f"delf keys set {name}, which asks for it and keeps it; or export {name}=…"
+    is_usual = error.hint == error.default_hint
+    return _COMMANDS.get(error.code, error.hint) if is_usual else error.hint
 
 
 def _path(error: click.UsageError) -> str:

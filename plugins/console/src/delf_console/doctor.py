@@ -31,6 +31,7 @@ from delf.specs import (
     StrategySpec,
 )
 from delf.types import isolation_rank
+from delf_cli import errors
 from delf_cli.as_json import as_json_option
 from delf_cli.state import State, state_of
 from delf_console.sources import clone, is_installed
@@ -84,6 +85,11 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
     ctx.exit(0 if ready else 1)
 
 
+def _problem(area: str, error: DelfError) -> Finding:
+    """Return the finding of an error."""
+    return Finding(area=area, status="problem", text=error.message, hint=errors.hint_of(error))
+
+
 def write_findings(state: State, findings: Iterable[Finding], *, as_json: bool) -> bool:
     """Write the findings.
 
@@ -109,7 +115,7 @@ def examine_config(state: State) -> Iterator[Finding]:
         yield from _config_file(project)
         _ = project.agent
     except DelfError as error:
-        yield Finding(area="config", status="problem", text=error.message, hint=error.hint)
+        yield _problem("config", error)
         return
     yield Finding(area="agent", status="ok", text=f"{len(list(project.agent_values.leaves()))} set")
     host = state.discover(project.environ)
@@ -129,7 +135,7 @@ def _plugin_options(host: PluginHost, project: Project) -> Iterator[Finding]:
             options = project.plugin_options[name]
             check_options(host, name, options)
         except DelfError as error:
-            yield Finding(area="plugins", status="problem", text=error.message, hint=error.hint)
+            yield _problem("plugins", error)
         else:
             yield Finding(area="plugins", status="ok", text=f"{name}: {len(options)} set")
 
@@ -163,7 +169,7 @@ def _examine(state: State) -> Iterator[Finding]:
         yield from _config_file(project)
         config = project.agent
     except DelfError as error:
-        yield Finding(area="config", status="problem", text=error.message, hint=error.hint)
+        yield _problem("config", error)
         host = state.discover()
         yield from (*_plugins(host), *_keys(host, own_variables()))
         return
@@ -193,7 +199,7 @@ def _parts(host: PluginHost, project: Project, config: AgentConfig) -> Iterator[
         try:
             host.spec(kind, name)
         except DelfError as error:
-            yield Finding(area=kind.kind, status="problem", text=error.message, hint=error.hint)
+            yield _problem(kind.kind, error)
     yield from asyncio.run(_models(host, project, config))
 
 
@@ -214,15 +220,13 @@ async def _models(host: PluginHost, project: Project, config: AgentConfig) -> li
             try:
                 await pool.check(model)
             except DelfError as error:
-                problem = Finding(
-                    area="model", status="problem", text=error.message, hint=error.hint
-                )
+                problem = _problem("model", error)
                 found += [] if problem in found else [problem]
             else:
                 address: str | None = getattr(pool.get(model), "address", None)
                 found.append(await _reached(model.model, address))
     except DelfError as error:
-        found.append(Finding(area="model", status="problem", text=error.message, hint=error.hint))
+        found.append(_problem("model", error))
     finally:
         await pool.aclose()
     return found
@@ -282,7 +286,7 @@ async def _task(state: State, host: PluginHost, project: Project) -> Finding:
         finally:
             await agent.astop()
     except DelfError as error:
-        return Finding(area="task", status="problem", text=error.message, hint=error.hint)
+        return _problem("task", error)
     text = (
         f"a task starts in the sandbox {sandbox['name']!r}, isolation {sandbox['isolation']}, and "
         "could ask its model"
@@ -346,7 +350,7 @@ async def _sandbox(
         measures = dict(await backend.measures()) if isinstance(backend, SupportsMeasures) else {}
         measured = await probed.measure(thorough=True)
     except DelfError as error:
-        return broken(error.message, error.hint)
+        return broken(error.message, errors.hint_of(error))
     except Exception as error:  # of a plugin's own: the other sandboxes are still looked at
         return broken(f"{type(error).__name__}: {error}")
     finally:
@@ -397,7 +401,7 @@ def _connections(host: PluginHost, project: Project) -> Iterator[Finding]:
         try:
             project.connector(host)(name)
         except DelfError as error:
-            yield Finding(area="tools", status="problem", text=error.message, hint=error.hint)
+            yield _problem("tools", error)
         else:
             yield Finding(area="tools", status="ok", text=f"{name} ({entry.type}) is configured")
     for warning in plugin_warnings(host, project):
@@ -427,7 +431,7 @@ async def _journal(host: PluginHost, project: Project) -> Finding:
     except DelfError as error:
         away = isinstance(error, JournalUnavailableError) and not error.chosen
         status = "note" if project.journal is None and away else "problem"
-        return Finding(area="journal", status=status, text=error.message, hint=error.hint)
+        return replace(_problem("journal", error), status=status)
     return Finding(area="journal", status="ok", text=text)
 
 
@@ -458,7 +462,7 @@ async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> 
             await embedder.check()
     except DelfError as error:
         text = f"words are searched alone: {error.message}"
-        return [Finding(area="embedder", status="note", text=text, hint=error.hint)]
+        return [Finding(area="embedder", status="note", text=text, hint=errors.hint_of(error))]
     finally:
         await embedders.aclose()
     return [Finding(area="embedder", status="ok", text=f"{embedder.model} is there")]

@@ -80,8 +80,9 @@ def _warn_of_model(state: State, options: Options) -> None:
         asyncio.run(check())
     except DelfError as error:
         errors.say("warning", f"no task can run yet: {state.clean(error.message)}")
-        if error.hint:
-            errors.say("hint", state.clean(error.hint))
+        hint = errors.hint_of(error)
+        if hint:
+            errors.say("hint", state.clean(hint))
 
 
 def make_application(state: State, options: Options) -> Application:
