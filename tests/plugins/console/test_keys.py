@@ -127,7 +127,7 @@ def test_a_missing_key_is_named_where_it_is_asked_for(tmp_path):
 def test_a_missing_key_is_reported_with_the_command_that_keeps_it(run, here, monkeypatch, command):
     monkeypatch.setattr("delf_serve.project.serve", lambda *_: None)
     monkeypatch.setenv("DELF_LLM", "gpt-4o-mini")
-    told = " ".join(run(*shlex.split(command)).output.split())
-    assert "the model 'gpt-4o-mini' needs a key" in told
-    assert "delf keys set OPENAI_API_KEY" in told
-    assert "LLMConfig" not in told, "Python, to somebody at a terminal"
+    shown = " ".join(run(*shlex.split(command)).output.split())
+    assert "the model 'gpt-4o-mini' needs a key" in shown
+    assert "delf keys set OPENAI_API_KEY" in shown
+    assert "LLMConfig" not in shown, "Python, to somebody at a terminal"
