@@ -1,4 +1,4 @@
-"""The access log: a line of JSON for each request, without any secret."""
+"""The access log: one JSON line for each request, without secrets."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _LONGEST: Final = 500
 def note(
     scope: Any, *, client: str, key: str | None, status: int | None, began: float, name: str
 ) -> None:
-    """Log a request that was answered.
+    """Log an answered request.
 
     Args:
-        scope: The request; only the path of its address is logged, never the query.
-        client: Where it came from.
-        key: The name of the key that was shown, if a known one was.
-        status: The status of the answer; None if the client left before.
-        began: When it began, by :func:`time.perf_counter`.
-        name: The id of the request.
+        scope: The ASGI scope; only the path of the URL is logged, never the query.
+        client: The client's address.
+        key: The name of the API key used, if known.
+        status: The status of the response; None if the client disconnected before.
+        began: The start by :func:`time.perf_counter`.
+        name: The request's id.
     """
     if not _log.isEnabledFor(logging.INFO):
         return
@@ -46,7 +46,7 @@ def note(
 
 @contextmanager
 def to_stderr(*, enabled: bool) -> Generator[None]:
-    """Write the access log to stderr meanwhile."""
+    """Write the access log to stderr while the block runs."""
     if not enabled:
         yield
         return

@@ -1,4 +1,4 @@
-"""The ASGI application: the operations, the page, and the life of the agent behind them."""
+"""The ASGI application: API operations, web page, and the lifecycle of the agent."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ _NOBODY: Final = Key("", frozenset(), b"")
 class Application:
     """delf as an ASGI application.
 
-    Its lifespan starts the agent and stops it; where it is mounted in another application, which
-    has no lifespan for it, the first request starts it.
+    The ASGI lifespan starts and stops the agent. Mounted in another application, which does not
+    pass on lifespan events, the first request starts the agent.
 
     Args:
         agent: Runs the tasks. An agent that is not started keeps its journal in a database, unless
             configured otherwise.
-        settings: The server's.
-        environ: Where ``DELF_API_KEY`` is looked up.
+        settings: The server's settings.
+        environ: The variables, for ``DELF_API_KEY``.
 
     Raises:
-        ConfigurationError: For keys that cannot be read, and for any page without one.
+        ConfigurationError: For invalid keys, and for ``*`` as host or origin without keys.
     """
 
     def __init__(self, agent: Agent, settings: ServeSettings, environ: Mapping[str, str]) -> None:
@@ -94,7 +94,7 @@ class Application:
         self._started = False
         self._grace_from: float | None = None
         self._is_ending = False
-        """True once the server ends: no request starts the agent again."""
+        """True once the server is shutting down; no request then restarts the agent."""
         self._work: set[asyncio.Task[None]] = set()
         self._end: _End | None = None
         self._was_started = agent.started
@@ -145,7 +145,7 @@ class Application:
                     await self.tasks.submit(RunRequest(task=task), ANYBODY)
 
     def begin_stop(self) -> None:
-        """End streams and waits, which a server would wait for; the time of grace begins."""
+        """Close streams and waiting requests, so that the server can shut down gracefully."""
         self._is_ending = True
         if self._grace_from is None:
             self._grace_from = time.monotonic()
@@ -154,7 +154,7 @@ class Application:
         self.tasks.end_waits()
 
     async def stop(self) -> None:
-        """End streams; let tasks end, or leave them resumable."""
+        """Close streams, then let tasks finish or leave them resumable."""
         self.begin_stop()
         if self._end is not None:
             self._end.is_known = True
@@ -198,9 +198,9 @@ class Application:
 
     @contextmanager
     def _ending_reported(self) -> Generator[None]:
-        """Answer a request that fails because the server ends.
+        """Answer with 503 if a request fails because the server is shutting down.
 
-        Parts that the request needs may be closed, such as the journal's threads.
+        Resources that the request needs, such as the journal's threads, may already be closed.
         """
         try:
             yield
@@ -213,7 +213,7 @@ class Application:
             raise ending() from error
 
     async def _prepare(self) -> None:
-        """Reload changed people; start the agent if the application is mounted."""
+        """Reload changed people, and start the agent if the application is mounted."""
         if not self._started:
             await self._start_for_request()
         with self._ending_reported():
@@ -221,9 +221,9 @@ class Application:
 
 
 class _End(asyncio.Future[None]):
-    """Leaves tasks resumable when the loop ends without a lifespan, as in a mounted application.
+    """Leaves tasks resumable when the loop ends without a lifespan event, as when mounted.
 
-    The whole loop is cancelled then, before any task continues.
+    The loop cancels all its tasks at once in that case, so this future reacts in ``cancel``.
 
     Args:
         agent: The agent of the tasks.
@@ -233,10 +233,10 @@ class _End(asyncio.Future[None]):
         super().__init__()
         self._agent = agent
         self.is_known = False
-        """True if the application was stopped in order, so that nothing is left to do."""
+        """True if the application was shut down in order, so that nothing remains to do."""
 
     def cancel(self, msg: Any | None = None) -> bool:
-        """Leave the tasks, at once."""
+        """Leave the tasks resumable at once."""
         if not self.is_known:
             self.is_known = True
             self._agent.leave()
@@ -248,11 +248,11 @@ class _End(asyncio.Future[None]):
 
 
 class _Endpoint:
-    """An operation as an ASGI application; the guard answers its exceptions.
+    """An API operation as an ASGI application; the guard handles its exceptions.
 
     Args:
         operation: The operation.
-        service: With what.
+        service: The server's objects.
     """
 
     def __init__(self, operation: Operation, service: Service) -> None:
@@ -274,7 +274,7 @@ class _Endpoint:
 
 
 async def _sent(operation: Operation, call: Call) -> dict[str, BaseModel]:
-    """Return the query and the body of a request, validated, as far as the operation takes them."""
+    """Validate the query and body of a request, as far as the operation has them."""
     sent: dict[str, BaseModel] = {}
     if not operation.any_query:
         query = call.query(operation.query)
@@ -313,7 +313,7 @@ async def _page(request: Request) -> Response:
 
 
 def _check_open(settings: ServeSettings, *, keyed: bool) -> None:
-    """Refuse to let the page of any site do anything here without a key."""
+    """Refuse ``*`` as host or origin without keys, which would let any website use the server."""
     for name in ("hosts", "allow_origins"):
         if not keyed and "*" in getattr(settings, name):
             raise ConfigurationError(
@@ -332,5 +332,5 @@ def _files_folder(settings: ServeSettings) -> Path:
 
 
 def make_app(agent: Agent, options: Mapping[str, Any], environ: Mapping[str, str]) -> Application:
-    """Return an application from options as ``agent.asgi_app()`` takes them."""
+    """Make an application from the options of ``agent.asgi_app()``."""
     return Application(agent, settings_of(options), environ)

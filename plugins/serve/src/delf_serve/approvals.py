@@ -1,4 +1,4 @@
-"""Questions that wait for a person, in any process: shown, checked, answered by the journal."""
+"""Approval requests of all processes: listed, checked and answered through the journal."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ _MOST: Final = 100_000
 
 
 class Approvals:
-    """The questions of all tasks of the journal.
+    """The approval requests of all tasks in the journal.
 
     Args:
-        agent: Knows the actions, so that arguments can be checked before they are sent.
+        agent: The agent, whose actions validate edited arguments.
         tasks: The journal.
     """
 
@@ -67,7 +67,7 @@ class Approvals:
     async def list(
         self, key: Key, *, waiting: bool, mine: bool, rejectable: bool, limit: int, offset: int
     ) -> RequestList:
-        """Return the requests that a person sees, the oldest first."""
+        """Return the requests that a person may see, oldest first."""
         every = await self._tasks.journal.find_requests(waiting=waiting, limit=_MOST)
         found = [record for record in every if key.sees(record.task.key)]
         if mine:
@@ -79,7 +79,7 @@ class Approvals:
         return RequestList(approvals=[_request(record, key) for record in part], more=more)
 
     async def waiting(self, key: Key) -> WaitingCount:
-        """Count the requests that somebody may decide, without making them for people to read."""
+        """Count the requests that a person may decide, without building their details."""
         every = (await self._tasks.waiting()).values()
         mine = [one for records in every for one in records if key.sees(one.task.key)]
         mine = [one for one in mine if may_decide(one, key)]
@@ -91,23 +91,23 @@ class Approvals:
         )
 
     async def detail(self, text: str, key: Key) -> Request:
-        """Return a request with all that helps to answer it."""
+        """Return a request with everything needed to answer it."""
         return _request(await self._find(text, key), key)
 
     async def decide(
         self, request_id: str, given: DecisionRequest, key: Key, via: str
     ) -> DecidedView:
-        """Answer a request, named by its whole id; the first answer counts.
+        """Answer a request by its full id; the first answer counts.
 
         Args:
-            request_id: The question.
+            request_id: The request's full id.
             given: The answer.
             key: The key of the person.
-            via: From where.
+            via: The channel and address.
 
         Raises:
             UnknownRequestError: If the request is not pending.
-            DelfError: When the answer does not fit.
+            DelfError: If the answer does not fit the request.
         """
         record = await self._find(request_id, key, whole=True)
         decision = _decision(given)
@@ -120,7 +120,7 @@ class Approvals:
         return DecidedView(**decided_data(record, decided))
 
     async def _check(self, record: RequestRecord, changed: Mapping[str, Any]) -> None:
-        """Refuse arguments that the gate would refuse, where this process has the action."""
+        """Validate edited arguments like the gate, if this process has the action."""
         action = await self._action(record)
         if action is None:
             return
@@ -130,12 +130,12 @@ class Approvals:
             raise ProblemError(422, error.message, param="arguments") from None
 
     async def remembered(self, key: Key) -> list[Remembered]:
-        """Return the decisions that let calls pass until they are revoked, the oldest first."""
+        """Return the remembered approvals, oldest first."""
         found = await remembered(self._tasks.journal)
         return [_remembered(decision) for decision in found if key.sees(decision.key)]
 
     async def revoke(self, request_id: str, key: Key) -> Remembered:
-        """Revoke a remembered decision, named by its whole id."""
+        """Revoke a remembered approval by its full id."""
         journal = self._tasks.journal
         known = [d.request_id for d in await remembered(journal) if key.sees(d.key)]
         if request_id not in known:
@@ -143,7 +143,7 @@ class Approvals:
         return _remembered(await revoke(journal, request_id, key.name))
 
     async def _find(self, text: str, key: Key, *, whole: bool = False) -> RequestRecord:
-        """Return a request by its id, or for reading by the beginning of the id."""
+        """Find a request by its full id or, for reading, by a prefix."""
         try:
             record = await find_request(self._tasks.journal, text, key.sees)
         except UnknownRequestError as error:
@@ -166,7 +166,7 @@ class Approvals:
 
 
 def _may_reject(record: RequestRecord, key: Key) -> bool:
-    """Return whether somebody may reject a request that waits."""
+    """Return True if a person may reject a pending request."""
     if not record.waits or "decide" not in key.rights:
         return False
     return why_not(record, key.decider(""), Rejected()) is None
@@ -186,7 +186,7 @@ def _request(record: RequestRecord, key: Key) -> Request:
 
 
 def _remembered(decision: RememberedDecision) -> Remembered:
-    """Return a decision for others; of a key only the name."""
+    """Return a remembered approval for others; of an owner only the name."""
     name = None if decision.key is None else decision.key.partition(":")[0]
     data: dict[str, Any] = {**remembered_data(decision), "key": name}
     return Remembered(**data)

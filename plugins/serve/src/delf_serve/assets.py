@@ -1,4 +1,4 @@
-"""The files of the page: a request chooses among them, and names no path."""
+"""The static files of the page; requests select by name and never give a path."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _FOLDER: Final = "page"
 
 
 def page_file(name: str) -> Response:
-    """Return a file of the page as an answer.
+    """Return a file of the page as a response.
 
     Raises:
-        ProblemError: When the page has none of this name.
+        ProblemError: If the page has no such file.
     """
     found = _files().get(name)
     if found is None:
@@ -33,7 +33,7 @@ def page_file(name: str) -> Response:
 
 @cache
 def _files() -> dict[str, tuple[str, bytes]]:
-    """Return the files by their names, with their types."""
+    """Load the files by name, with their content types."""
     found: dict[str, tuple[str, bytes]] = {}
     for file in files("delf_serve").joinpath(_FOLDER).iterdir():
         kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
@@ -45,7 +45,7 @@ def _files() -> dict[str, tuple[str, bytes]]:
 
 
 def _effects() -> str:
-    """Return the words of effects, as the core has them, as a module of the page."""
+    """Generate a JavaScript module with the core's words for effects."""
     words = {name: [words.mark, words.text] for name, words in EFFECT_WORDS.items()}
     undoable = [name for name in EFFECT_WORDS if can_be_undone(name)]
     return (
@@ -55,7 +55,7 @@ def _effects() -> str:
 
 
 def _states() -> str:
-    """Return the states of tasks, as the core has them, as a module of the page."""
+    """Generate a JavaScript module with the core's task states."""
     words = {state: [words.mark, words.text] for state, words in STATE_WORDS.items()}
     others = [OTHERS_WAIT_WORDS.mark, OTHERS_WAIT_WORDS.text]
     return "".join(

@@ -1,4 +1,4 @@
-"""Budgets of people, keys and teams for each calendar month."""
+"""Monthly budgets of people, API keys and teams."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Budgets:
     concurrent tasks cannot use the same money twice.
 
     Args:
-        agent: Its own budget covers all tasks.
+        agent: The agent, whose own budget covers all tasks.
         settings: The limits.
         keys: The people.
-        journal: Returns the journal, which has the cost of all tasks.
+        journal: Returns the journal, which has the costs of all servers.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Budgets:
                 refused: it ends at its next model call.
 
         Raises:
-            ProblemError: When a budget is used up.
+            ProblemError: If a budget is exhausted.
         """
         parts = await self._parts(key)
         if not parts:

@@ -35,26 +35,26 @@ if TYPE_CHECKING:
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
 _SLOWEST: Final = 20_000
-"""The bytes of a body that extend its deadline by one second."""
+"""The minimum upload speed: bytes of a body that extend its deadline by one second."""
 
 
 @dataclass
 class Service:
-    """The objects that the operations work with.
+    """The objects that operations use.
 
     Args:
-        agent: Does the tasks.
-        settings: The server's.
+        agent: The agent that runs the tasks.
+        settings: The server's settings.
         keys: The keys and their rights.
         tasks: The tasks.
         routines: The project's routines.
         streams: The open event streams.
-        approvals: The questions.
-        uploads: The files that were sent in.
+        approvals: The approval requests.
+        uploads: The uploaded files.
         sessions: The login sessions.
-        oidc: The provider of logins, if there is one.
-        readiness: Whether tasks can be taken in.
-        start: The name of this start of the server.
+        oidc: The login provider, if any.
+        readiness: The readiness check.
+        start: A unique id of this server process.
     """
 
     agent: Agent
@@ -73,7 +73,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Call:
-    """One request, with its person."""
+    """A request together with its authenticated person."""
 
     http: HttpRequest
     service: Service
@@ -86,7 +86,7 @@ class Call:
 
     @property
     def via(self) -> str:
-        """The way of a decision: the page or the API, and the address."""
+        """The channel of a decision: page or API, with the address."""
         is_page = self.cookie is not None or self.http.scope.get("delf.proxy")
         return f"{'page' if is_page else 'API'}, {self.client}"
 
@@ -96,14 +96,14 @@ class Call:
         return self.http.scope.get("delf.cookie")
 
     def part(self, name: str) -> str:
-        """Return a part of the path."""
+        """Return a path parameter."""
         return str(self.http.path_params[name])
 
     def query(self, kind: type[ModelT]) -> ModelT:
-        """Return the parameters of the query, validated; each may come once.
+        """Validate and return the query parameters; each may occur once.
 
         Raises:
-            ProblemError: Naming the parameter.
+            ProblemError: For an invalid parameter.
         """
         sent = self.http.scope["query_string"]
         pairs = self.http.query_params.multi_items() if sent else []
@@ -115,10 +115,10 @@ class Call:
         return _validated(lambda: kind.model_validate_strings(given))
 
     async def body(self, kind: type[ModelT]) -> ModelT:
-        """Return the JSON that was sent, validated.
+        """Validate and return the JSON body.
 
         Raises:
-            ProblemError: Naming the field.
+            ProblemError: For an invalid field.
         """
         named = self.http.headers.get("content-type", "").partition(";")[0].strip().lower()
         data = b""
@@ -132,16 +132,16 @@ class Call:
         return _validated(lambda: kind.model_validate_json(data or b" "))
 
     async def no_body(self) -> None:
-        """Check that nothing was sent where nothing is taken.
+        """Raise if a body was sent to an operation without one.
 
         Raises:
-            ProblemError: When something was.
+            ProblemError: If there is a body.
         """
         if b"".join([chunk async for chunk in self.chunks()]).strip() not in (b"", b"{}"):
             raise ProblemError(422, "the body must be empty", "GET /openapi.json")
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the body as it comes; raise if it is too slow or too large."""
+        """Yield the body in chunks; raise if it is too slow or too large."""
         most, began, size, more = self.http.scope["delf.most"], time.monotonic(), 0, True
         while more:
             end = began + self.service.settings.body_seconds + size / _SLOWEST
@@ -171,7 +171,7 @@ def _validated(make: Callable[[], ModelT]) -> ModelT:
 
 
 def _field(problem: ErrorDetails) -> str | None:
-    """Return the name of a field in a body, or of a parameter, without the kind of the body."""
+    """Return the name of an invalid field or parameter, without the variant of a union."""
     if problem["type"].startswith("union_tag"):
         return str(problem["ctx"]["discriminator"]).strip("'")  # pyright: ignore[reportTypedDictNotRequiredAccess]
     place = [str(part) for part in problem["loc"]]
@@ -179,12 +179,12 @@ def _field(problem: ErrorDetails) -> str | None:
 
 
 def shown(model: BaseModel, status: int = 200, **headers: str) -> Response:
-    """Return a model as an answer."""
+    """Make a response from a model."""
     data = json_bytes(model.model_dump(mode="json"))
     return Response(data, status, headers=headers or None, media_type=JSON)
 
 
 def page_of(found: Sequence[T], query: s.PageQuery | s.FiguresQuery) -> tuple[list[T], bool]:
-    """Return the requested part of a list, and whether more follows."""
+    """Return the requested page of a list, and True if more items follow."""
     end = query.offset + query.limit
     return list(found[query.offset : end]), len(found) > end

@@ -37,12 +37,12 @@ _log = logging.getLogger(__name__)
 
 _SECONDS: Final = 10.0
 PAUSES: Final = (1.0, 5.0, 25.0)
-"""Seconds before it is tried again."""
+"""The pauses in seconds between attempts to send a notice."""
 _NOTE: Final = "notice"
-"""The kind of the note that a notice was sent."""
+"""The kind of journal note that records a sent notice."""
 _LONGEST: Final = 500
 _MOST_OF_A_FACT: Final = 20_000
-"""Characters of a fact in a notice."""
+"""The most characters of a fact in a notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +50,9 @@ class Notice:
     """A notification for people.
 
     Args:
-        name: Of the message; the same for each try.
+        name: The message id, the same for each attempt.
         content: The body for the webhook.
-        subject: Of the mail.
+        subject: The mail's subject.
         text: Of the mail.
     """
 
@@ -63,7 +63,7 @@ class Notice:
 
 
 def notice_of(settings: ServeSettings, request: ApprovalRequest) -> Notice:
-    """Return the notice that a request waits."""
+    """Make the notice of a pending request."""
     message, url = visible(request.message[:_LONGEST]), link(settings, request)
     found = [_cut(fact) for fact in facts(request)]
     content = {
@@ -85,7 +85,7 @@ def notice_of(settings: ServeSettings, request: ApprovalRequest) -> Notice:
 
 
 def _cut(fact: Fact) -> Fact:
-    """Return a fact of bounded length: the page has the whole text."""
+    """Truncate a fact; the page has the whole text."""
     left = len(fact.text) - _MOST_OF_A_FACT
     if left <= 0:
         return fact
@@ -93,7 +93,7 @@ def _cut(fact: Fact) -> Fact:
 
 
 def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Notice:
-    """Return the notice that a task is over."""
+    """Make the notice of a finished task."""
     words, url = visible(task[:_LONGEST]), f"{settings.public_url}/#/{end.task_id}"
     shown = visible((end.text if end.status else end.error or "")[:_LONGEST])
     content = {
@@ -112,14 +112,14 @@ def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Noti
 
 Way = Callable[[ServeSettings, Notice], None]
 Sent = Callable[[], Awaitable[None]]
-"""Is awaited once a notice has arrived by one way at least."""
+"""A callback awaited once a notice was delivered in at least one way."""
 
 
 class Notices:
-    """Notifies people by the configured ways.
+    """Sends notices by the configured ways.
 
     Args:
-        settings: The ways.
+        settings: The server's settings.
     """
 
     def __init__(self, settings: ServeSettings) -> None:
@@ -138,8 +138,8 @@ class Notices:
 
         Args:
             notice: The notice.
-            to: The mail addresses of people who have chosen it, beside ``mail_to``.
-            sent: Is awaited once it has arrived somewhere.
+            to: Mail addresses of people who opted in, in addition to ``mail_to``.
+            sent: Awaited once the notice was delivered.
         """
         settings = self._settings
         ways: list[Way] = []
@@ -160,7 +160,7 @@ class Notices:
             await sent()
 
     async def _send(self, way: Way, notice: Notice) -> bool:
-        """Send in a thread; return False, with a warning, if the notice did not arrive."""
+        """Send a notice in a thread; return False with a warning if all attempts fail."""
         for pause in (*PAUSES, None):
             try:
                 await asyncio.to_thread(way, self._settings, notice)
@@ -177,9 +177,10 @@ class Notices:
 
 
 class WebChannel:
-    """Implements :class:`delf.protocols.approval.ApprovalChannel`.
+    """Announces requests by notices; decisions come through the page and the journal.
 
-    A request is announced once, also if its task is resumed after a restart: the journal notes it.
+    A request is announced once, even if its task is resumed, because the journal records sent
+    notices.
 
     Args:
         options: Fields of :class:`delf_serve.settings.ServeSettings`.
@@ -196,14 +197,14 @@ class WebChannel:
         self._journal = journal if isinstance(journal, SharedJournal) else None
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
-        """Tell that it waits; whoever decides does so through the journal."""
+        """Announce a request; the decision comes through the journal."""
         task = asyncio.create_task(self._tell(request))
         self._working.add(task)
         task.add_done_callback(self._working.discard)
         return None
 
     async def _tell(self, request: ApprovalRequest) -> None:
-        """Tell of a request, then remind of it while it waits."""
+        """Send a notice of a request, then a reminder while it is pending."""
         notice = notice_of(self._settings, request)
         began = time.time()
         try:
@@ -220,7 +221,7 @@ class WebChannel:
             _log.warning("people get no notice of %s: %s", request.request_id, error.message)
 
     async def _once(self, request: ApprovalRequest, notice: Notice, choice: NoticeChoice) -> None:
-        """Send a notice unless it was sent before, by whatever process."""
+        """Send a notice unless any process has sent it before."""
         journal = self._journal
         if journal is None:
             self._notices.tell(notice)
@@ -243,7 +244,7 @@ class WebChannel:
     async def _chosen(
         self, journal: SharedJournal, request: ApprovalRequest, choice: NoticeChoice
     ) -> list[str]:
-        """Return the mail addresses of people who may decide a request and want notices."""
+        """Return the mail addresses of people who may decide a request and opted in to notices."""
         try:
             people = [one for one in await journal.people() if one.revoked_at is None]
         except ConfigurationError:
@@ -260,7 +261,7 @@ class WebChannel:
         ]
 
     async def aclose(self) -> None:
-        """Give up what was not sent yet."""
+        """Drop unsent notices."""
         for work in self._working:
             work.cancel()
         if self._working:
@@ -269,12 +270,12 @@ class WebChannel:
 
 
 def decider_of(person: Person) -> Decider:
-    """Return a person as one who decides."""
+    """Convert a person to the decider of a request."""
     return Decider(name=person.name, key=person.holder, teams=person.teams)
 
 
 def reminder_of(notice: Notice, minutes: float) -> Notice:
-    """Return the notice that a request still waits after some minutes."""
+    """Make the reminder of a request that has been pending for some minutes."""
     return Notice(
         name=f"{notice.name}-{minutes:g}",
         content={**notice.content, "event": "approval_reminder", "minutes": minutes},
@@ -284,7 +285,7 @@ def reminder_of(notice: Notice, minutes: float) -> Notice:
 
 
 def _in_words(error: Exception) -> str:
-    """Describe a failure without a server's or an address's own words."""
+    """Describe a delivery failure without text from a server or a URL."""
     if isinstance(error, ConfigurationError):
         return error.message
     if isinstance(error, urllib.error.HTTPError):
@@ -296,20 +297,20 @@ def _in_words(error: Exception) -> str:
 
 
 def link(settings: ServeSettings, request: ApprovalRequest) -> str:
-    """Return the address of the question on the page."""
+    """Return the URL of a request on the page."""
     return f"{settings.public_url}/#/{request.task_id}/{request.request_id}"
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Treats a redirect as a refusal: a notice is meant for one address."""
+    """A redirect handler that refuses redirects, because a notice is meant for one address."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Follow nothing."""
+        """Return None, so that no redirect is followed."""
         return
 
 
 def post(settings: ServeSettings, notice: Notice) -> None:
-    """Send a notice to the webhook."""
+    """Post a notice to the webhook."""
     assert settings.webhook_url is not None  # noqa: S101 - it was looked at
     url = settings.webhook_url.get_secret_value()
     if urlsplit(url).scheme not in ("http", "https"):
@@ -329,13 +330,13 @@ def post(settings: ServeSettings, notice: Notice) -> None:
 
 
 def signature(secret: str, name: str, at: int, body: bytes) -> dict[str, str]:
-    """Return the headers by which a receiver verifies a message and its age.
+    """Return the headers with which a receiver verifies a message's origin and age.
 
-    They are those of https://www.standardwebhooks.com, for which there are libraries.
+    The format is that of https://www.standardwebhooks.com, for which libraries exist.
 
     Args:
         secret: Any text, or ``whsec_`` and base64.
-        name: Of the message; the same for each try.
+        name: The message id, the same for each attempt.
         at: Unix time in seconds.
         body: The body.
     """
@@ -350,7 +351,7 @@ def signature(secret: str, name: str, at: int, body: bytes) -> dict[str, str]:
 
 
 def mail(settings: ServeSettings, notice: Notice, to: Sequence[str]) -> None:
-    """Send a notice as a mail."""
+    """Send a notice by mail."""
     assert settings.smtp_url is not None  # noqa: S101 - it was looked at
     url = urlsplit(settings.smtp_url.get_secret_value())
     host, tls = url.hostname or "localhost", url.scheme == "smtps"

@@ -1,4 +1,4 @@
-"""Clients by their addresses."""
+"""Identification of clients by address."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Final
 
 _LONGEST: Final = 100
 _NETWORK: Final = 64
-"""Bits of an IPv6 address that a provider's customer cannot choose."""
+"""The prefix length of an IPv6 network that a provider assigns to one customer."""
 TEST_CLIENT: Final = "testclient"
-"""The client host of Starlette's TestClient: not an address, so no network has it."""
+"""The client host in Starlette's TestClient, which is not an IP address."""
 
 
 def client_of(address: Sequence[Any] | None) -> str:
-    """Return the client at an address: the address, or for IPv6 the customer's network.
+    """Return the client's address or, for IPv6, its network.
 
     Args:
-        address: Host and port; None for a socket of this machine.
+        address: Host and port; None for a Unix socket.
     """
     host = str(address[0]) if address else ""
     try:
@@ -34,7 +34,7 @@ def client_of(address: Sequence[Any] | None) -> str:
 
 @functools.lru_cache(1000)
 def is_loopback(host: str) -> bool:
-    """Return whether an address is this machine's own."""
+    """Return True if an address is a loopback address."""
     try:
         found = ipaddress.ip_address(host)
     except ValueError:
@@ -46,7 +46,7 @@ def is_loopback(host: str) -> bool:
 
 @functools.lru_cache(1000)
 def is_address(name: str) -> bool:
-    """Return whether a name is an IP address, which cannot be rebound by DNS."""
+    """Return True if a host is an IP address, which DNS rebinding cannot change."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Server-sent events as an answer, until they end or the reader leaves."""
+"""Server-sent events as a response that ends with its source or its reader."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from delf_serve.call import Call
 
 
 class EventStreamResponse(Response):
-    """A stream of frames that ends with its source, its client, or its key or session.
+    """An event stream that ends with its source, its client, or its key or session.
 
     Args:
-        call: The reader's call.
+        call: The request.
         frames: The frames.
     """
 

@@ -1,4 +1,4 @@
-"""Files that are sent in, kept until their tasks need them; names are names and never paths."""
+"""Uploaded files, kept until their tasks need them."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _ID: Final = re.compile(r"file_[0-9a-f]{32}")
 _COMING: Final = "coming_"
 _MOST_BYTES: Final = 255
 _LEAST_BYTES: Final = 4096
-"""The least bytes that a file counts, because an empty file uses space, too."""
+"""The bytes that each file counts at least, because an empty file uses disk space, too."""
 _LOOK_SECONDS: Final = 3600.0
 _SILENT_SECONDS: Final = 3600.0
-"""Seconds of silence after which an upload counts as dead: its server was killed."""
+"""Seconds without data after which an upload counts as abandoned by a killed server."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Uploads:
-    """A folder with one for each key, in which each file has a folder of its own.
+    """The upload folder: a subfolder for each owner, and in it one for each file.
 
     A key's uploads are private: no other key's task can name them.
 
     Args:
-        folder: Where; made when the first file comes.
-        settings: How large files may be, one and all together, and how old.
+        folder: The folder, created with the first file.
+        settings: The limits of size and age.
     """
 
     def __init__(self, folder: Path, settings: ServeSettings) -> None:
@@ -50,15 +50,15 @@ class Uploads:
         self._coming = 0
 
     async def store(self, key: Key, name: str, chunks: AsyncIterator[bytes]) -> Stored:
-        """Store a file; a file that is too large or breaks off leaves nothing behind.
+        """Store an upload; nothing is left behind if it is too large or breaks off.
 
         Args:
             key: The owner.
             name: The file's name.
-            chunks: Its bytes; a failure while they come goes through.
+            chunks: The content in chunks; its exceptions are passed on.
 
         Raises:
-            ProblemError: When its name is a path, or there is no room for it.
+            ProblemError: If the name is a path, or the upload limit is reached.
         """
         _check_length(name)
         owner = _owner(key)
@@ -89,7 +89,7 @@ class Uploads:
         return Stored(id=file_id, name=name, size=size, at=time.time())
 
     async def list(self, key: Key) -> list[Stored]:
-        """List the files that a key has sent in, the newest first."""
+        """List the uploads of an owner, newest first."""
 
         def look() -> list[Stored]:
             found: list[Stored] = []
@@ -111,27 +111,27 @@ class Uploads:
         return await asyncio.to_thread(look)
 
     async def remove(self, key: Key, file_id: str) -> None:
-        """Remove a file of a key. A task that still needs it fails.
+        """Remove an upload; a task that still needs the file fails.
 
         Raises:
-            ProblemError: When there is none.
+            ProblemError: If there is no such upload.
         """
         place = self._path(key, file_id).parent
         await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
 
     async def paths(self, key: Key, files: Sequence[FileReference]) -> list[str] | None:
-        """Return the paths of a task's input files; None without own files.
+        """Return the paths of a task's uploaded files; None without files.
 
         Args:
             key: The owner of the task.
-            files: The named files.
+            files: The uploads named in the request.
         """
         if not files:
             return None
         return await asyncio.to_thread(lambda: [str(self._path(key, file.id)) for file in files])
 
     async def forget(self, paths: Collection[str]) -> None:
-        """Remove files that no task needs; other files are ignored."""
+        """Remove uploads that no task needs any more, ignoring other paths."""
 
         def work() -> None:
             for path in map(Path, paths):
@@ -141,7 +141,7 @@ class Uploads:
         await asyncio.to_thread(work)
 
     async def keep_forgetting(self) -> None:
-        """Remove old and incomplete uploads from time to time."""
+        """Periodically remove old and incomplete uploads."""
         while True:
             await asyncio.to_thread(self._forget_old)
             await asyncio.sleep(_LOOK_SECONDS)
@@ -154,7 +154,7 @@ class Uploads:
         return found
 
     def _take(self, owner: str, size: int) -> None:
-        """Count bytes that come, before they are written."""
+        """Reserve bytes of the upload limit before they are written."""
         settings = self._settings
         self._used[owner] += size
         if self._used[owner] > settings.key_file_bytes:
@@ -168,7 +168,7 @@ class Uploads:
             raise ProblemError(507, "the server has no room for further files")
 
     def _count(self) -> Counter[str]:
-        """Count each key's bytes from the folder, which other processes use, too."""
+        """Count each owner's bytes on disk, where other processes store uploads, too."""
         used: Counter[str] = Counter()
         for file in self._folder.glob("*/*/*"):
             try:
@@ -190,11 +190,11 @@ class Uploads:
 
 
 def _owner(key: Key) -> str:
-    """Return the name of a person's folder, unique over time."""
+    """Return the name of an owner's folder, which is never reused."""
     return f"key_{hashlib.sha256((key.holder or key.name).encode()).hexdigest()[:32]}"
 
 
 def _check_length(name: str) -> None:
-    """Raise for a name that is too long in bytes for file systems."""
+    """Raise for a file name that is too long for file systems."""
     if len(os.fsencode(name)) > _MOST_BYTES:
         raise ProblemError(409, f"the name of the file is longer than {_MOST_BYTES} bytes")

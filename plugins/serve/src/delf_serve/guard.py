@@ -39,7 +39,7 @@ CSRF_HEADER: Final = "x-csrf-token"
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _METHODS: Final = "GET, POST, DELETE, OPTIONS"
 _PROBES: Final = ("/health", "/ready")
-"""The paths of health checks by load balancers."""
+"""Paths of health checks, which need no key."""
 _OPEN: Final = ("/", "/login", "/login/oidc", "/login/callback", "/session", "/favicon.ico")
 PROXY_TOKEN: Final = "proxy"  # noqa: S105 - no other site can send the header at all
 _FOLDER: Final = "/page/"
@@ -59,13 +59,13 @@ _ONCE: Final = frozenset(
         b"access-control-request-method",
     }
 )
-"""Headers that must not occur twice, because it would be ambiguous which one counts."""
+"""Headers that must not be repeated, because it would be ambiguous which value counts."""
 _SHOWN: Final = frozenset({b"authorization", b"x-api-key"})
-"""Headers in which programs show a key; the page has its session."""
+"""Headers in which programs send an API key."""
 _FORWARDED: Final = (b"x-forwarded-for", b"forwarded", b"x-real-ip")
 _HOST: Final = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _MOST_WRONG: Final = 30
-"""Wrong keys from one client, and attempts with one wrong key, per minute."""
+"""The most wrong keys of one client, and attempts with one wrong key, per minute."""
 _MOST_COUNTED: Final = 10_000
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
@@ -88,7 +88,7 @@ class Guard:
         app: The application.
         settings: The limits and allowed origins.
         keys: The keys.
-        key_of_session: Finds the key that the cookie of a session stands for.
+        key_of_session: Returns the key of a session cookie.
         prepare: Reloads changed people.
     """
 
@@ -114,7 +114,7 @@ class Guard:
         self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or answer it."""
+        """Check a request, and pass it on or refuse it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -184,7 +184,7 @@ class Guard:
             self._count(key)
 
     def _check_local(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        """Answer only this machine if no key is needed."""
+        """Without keys, refuse clients from other machines and foreign Host headers."""
         if self._keys:
             return
         is_local = is_loopback(_host(scope)) or _host(scope) == TEST_CLIENT
@@ -198,7 +198,7 @@ class Guard:
     def _check_body(
         self, scope: Scope, headers: dict[bytes, bytes], path: str, method: str
     ) -> None:
-        """Refuse a body that is announced to be too large, or has no business there."""
+        """Refuse a body that is too large by its headers, or unexpected."""
         settings = self._settings
         most = {"/files": settings.file_bytes, "/login": _LOGIN_BYTES}.get(path)
         scope["delf.most"] = most = most or settings.body_bytes
@@ -215,7 +215,7 @@ class Guard:
     async def _who(
         self, scope: Scope, headers: dict[bytes, bytes], path: str, method: str
     ) -> Key | None:
-        """Return the key of a request; None where there is none, and none is needed."""
+        """Authenticate a request; return None if there is no key and none is needed."""
         if not self._keys:
             return ANYBODY
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
@@ -269,11 +269,11 @@ class Guard:
         return headers[name].decode("utf-8", "replace").strip()
 
     def wrong_key(self, scope: Scope, shown: bytes) -> ProblemError:
-        """Count and log a wrong key, and return the refusal.
+        """Count and log a wrong key; return the refusal.
 
         Args:
-            scope: The request that showed it.
-            shown: The key; it is not kept.
+            scope: The request.
+            shown: The wrong key, which is not stored.
         """
         # Also by the key: one that is tried from many addresses is guessed as well.
         client = client_of(scope.get("client"))
@@ -288,7 +288,7 @@ class Guard:
         return ProblemError(401, "the API key is not known", headers={"www-authenticate": "Bearer"})
 
     def _count_wrong(self, name: str) -> int:
-        """Count the failures of this minute, including this one."""
+        """Count the failures within this minute, including this one."""
         now = time.monotonic()
         count, since = self._wrong.pop(name, (0, now))
         if now - since >= 60:
@@ -301,7 +301,7 @@ class Guard:
     # -- the rest -------------------------------------------------------------------------
 
     def _is_own(self, given: bytes, scope: Scope) -> bool:
-        """Return whether the Host header names this server, against DNS rebinding."""
+        """Return True if the Host header names this server, as protection from DNS rebinding."""
         if "*" in self._hosts:
             return True
         found = _HOST.fullmatch(given.decode("latin-1"))
@@ -325,7 +325,7 @@ class Guard:
 
 
 class _Answer:
-    """``send`` with the headers that every answer has."""
+    """A ``send`` wrapper that adds the common response headers."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -353,7 +353,7 @@ class _Answer:
         await self._send(message)
 
     async def problem(self, problem: ProblemError) -> None:
-        """Answer with a problem; after the start of another answer, abort the connection."""
+        """Send a problem response; if a response has started, abort the connection instead."""
         if self.status:
             raise problem
         body = problem.body(self.request_id)
@@ -383,7 +383,7 @@ class _Answer:
 
 
 def session_of(headers: dict[bytes, bytes]) -> str | None:
-    """Return the value of the session's cookie, if any."""
+    """Return the session cookie's value, if any."""
     text = headers.get(b"cookie")
     if text is None:
         return None
@@ -406,7 +406,7 @@ def _headers(scope: Scope, once: frozenset[bytes] = _ONCE) -> dict[bytes, bytes]
 
 
 def path_of(scope: Scope) -> str:
-    """Return the path of a request, without the mount point."""
+    """Return the request path without the mount point."""
     return scope["path"][len(scope.get("root_path", "")) :] or "/"
 
 
@@ -419,7 +419,7 @@ def _is_open(path: str) -> bool:
 
 
 def _is_same_site(scope: Scope, origin: str) -> bool:
-    """Return whether the request is from a page of this server, or from no page at all."""
+    """Return True if a request comes from this server's own pages, or not from a browser."""
     if not origin:
         return True
     found = urlsplit(origin)

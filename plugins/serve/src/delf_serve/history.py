@@ -1,4 +1,4 @@
-"""Search and figures over all tasks of the journal."""
+"""Search and statistics over all tasks of the journal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from delf_serve.tasks import Tasks, task_view
 _log = logging.getLogger(__name__)
 
 _INDEX_SECONDS: Final = 1.0
-"""The seconds between two updates of the index, and the time limit of one."""
+"""The interval of index updates in seconds, and the time limit of one update."""
 
 
 async def keep_indexing(journal: SharedJournal) -> None:
@@ -41,11 +41,11 @@ async def keep_indexing(journal: SharedJournal) -> None:
 
 
 async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
-    """Return the newest tasks that a person sees and that meet a filter.
+    """Return the newest visible tasks that match a filter.
 
     Raises:
-        ProblemError: When the journal has no search.
-        UnknownTaskError: When the task before which they are wanted is not known.
+        ProblemError: If the journal has no search.
+        UnknownTaskError: If the task ``before`` is unknown.
     """
     await _searched(tasks)
     before = None if query.before is None else (await tasks.record(query.before, key)).task_id
@@ -65,18 +65,18 @@ async def search(tasks: Tasks, query: s.SearchQuery, key: Key) -> s.FoundList:
 
 
 async def figures(tasks: Tasks, query: s.FiguresQuery, key: Key) -> Sequence[Figures]:
-    """Return the figures of the tasks that a person sees and that meet a filter, by group.
+    """Return statistics of visible tasks that match a filter, by group.
 
     Raises:
-        ProblemError: When the journal has no search.
-        DelfError: When the time zone is unknown.
+        ProblemError: If the journal has no search.
+        DelfError: If the time zone is unknown.
     """
     journal = await _searched(tasks)
     return await journal.figures(query.by, _filter(query, key), query.zone)
 
 
 def figure_list(found: Sequence[Figures], *, more: bool) -> s.FigureList:
-    """Return a part of the figures as the interface shows them."""
+    """Convert statistics to the API's format."""
     return s.FigureList(figures=[s.Figures(**asdict(one)) for one in found], more=more)
 
 
@@ -84,7 +84,7 @@ async def compare(tasks: Tasks, one: str, other: str, key: Key) -> s.Comparison:
     """Return two tasks side by side.
 
     Raises:
-        UnknownTaskError: When one of them is not known to who asks.
+        UnknownTaskError: If one of them is not visible to the caller.
     """
     records = [await tasks.record(text, key) for text in (one, other)]
     events = [await tasks.journal.read(record.task_id) for record in records]
@@ -103,7 +103,7 @@ async def compare(tasks: Tasks, one: str, other: str, key: Key) -> s.Comparison:
 
 
 def _beside(left: Sequence[str], right: Sequence[str]) -> list[s.ComparedLine]:
-    """Align the lines of two texts."""
+    """Align the lines of two texts, as in a side-by-side diff."""
     rows: list[s.ComparedLine] = []
     matcher = difflib.SequenceMatcher(None, left, right, autojunk=False)
     for tag, start, end, from_, to in matcher.get_opcodes():
@@ -113,7 +113,7 @@ def _beside(left: Sequence[str], right: Sequence[str]) -> list[s.ComparedLine]:
 
 
 async def _searched(tasks: Tasks) -> SharedJournal:
-    """Return the journal with an up-to-date index."""
+    """Return the journal after updating its search index."""
     try:
         await tasks.journal.index(_INDEX_SECONDS / 4)
     except ConfigurationError:

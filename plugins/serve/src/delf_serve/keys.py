@@ -1,4 +1,4 @@
-"""People and their keys, from settings and journal alike."""
+"""People and their API keys, from settings and journal."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ _log = logging.getLogger(__name__)
 
 VARIABLE: Final = "DELF_API_KEY"
 _LOOK_SECONDS: Final = 1.0
-"""The seconds between two looks at the journal's people."""
+"""The interval in seconds of reloading people from the journal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A person as authenticated by a key, a session or a proxy.
+    """An authenticated caller: by API key, session or proxy.
 
     Args:
         name: The person's name, shown with decisions.
         rights: The rights.
-        digest: Of the key itself, which is not kept; empty for a person without it.
+        digest: The digest of the API key; empty if another login was used.
         scope: The visible tasks.
-        uid: The person's in the journal; empty for a key of the settings.
+        uid: The person's unique id in the journal; empty for a key of the settings.
         label: The name of the key among the person's keys.
-        teams: The person's.
-        mates: The owners of tasks of people who share a team with them.
+        teams: The person's teams.
+        mates: The owner names of people who share a team with the person.
     """
 
     name: str
@@ -61,8 +61,8 @@ class Key:
     def holder(self) -> str | None:
         """The owner name of the person's tasks in the journal.
 
-        A key of the settings with another secret has another owner name. None on a server without
-        keys: the local user's.
+        For a key of the settings the name depends on the secret. None on a server without keys, for
+        the local user.
         """
         if self.uid:
             return f"{self.name}:{self.uid}"
@@ -70,14 +70,14 @@ class Key:
 
     @property
     def counted(self) -> str:
-        """The name for rate limits: the person, or a key of the settings."""
+        """The name for rate limits: the person's, or that of a key in the settings."""
         return self.holder or ""
 
     def decider(self, via: str) -> Decider:
-        """Return the person as a decider.
+        """Return the person as the decider of a request.
 
         Args:
-            via: From where.
+            via: The channel and address.
         """
         return Decider(
             name=self.name,
@@ -88,36 +88,36 @@ class Key:
 
     @property
     def owners(self) -> frozenset[str] | None:
-        """The owners whose tasks are visible; None for all."""
+        """The owners whose tasks are visible; None for all owners."""
         holder = self.holder
         if self.scope == "all" or holder is None:
             return None
         return frozenset((holder, *(self.mates if self.scope == "team" else ())))
 
     def sees(self, owner: str | None) -> bool:
-        """Return whether an owner's data is visible; None is the local user."""
+        """Return True if an owner's data is visible; None is the local user."""
         owners = self.owners
         return owners is None or owner in owners
 
 
 @functools.lru_cache(1000)
 def _holder(name: str, digest: bytes) -> str:
-    """Derive a key's owner name, slowly, because readers of journals could guess the key."""
+    """Derive an owner name from a key, slowly, so that the key cannot be guessed from the name."""
     derived = hashlib.pbkdf2_hmac("sha256", digest, f"delf holder {name}".encode(), 100_000, 6)
     return f"{name}:{derived.hex()}"
 
 
 ANYBODY: Final = Key("local", frozenset(EVERY_RIGHT), b"")
-"""The caller of a server without keys, which listens on loopback alone."""
+"""The caller on a server without keys, which listens on loopback only."""
 
 
 class Keys:
-    """The people of a server, and their keys.
+    """The people and API keys of a server.
 
     Keys of the journal are reloaded at least once a second.
 
     Args:
-        texts: Keys as they are written.
+        texts: Keys in the format of the settings.
         needed: Whether authentication is required, even without any key.
 
     Raises:
@@ -134,7 +134,7 @@ class Keys:
 
     @classmethod
     def of(cls, settings: ServeSettings, environ: Mapping[str, str]) -> Keys:
-        """Return the keys of the settings, or else of ``DELF_API_KEY``.
+        """Load the keys of the settings, or else of ``DELF_API_KEY``.
 
         Raises:
             ConfigurationError: For an invalid key, by its number and never its text.
@@ -147,11 +147,11 @@ class Keys:
         return cls(texts, needed=settings.has_login)
 
     def __bool__(self) -> bool:
-        """Return whether a key is needed, even if all people are revoked."""
+        """Return True if a key is required, even if all people are revoked."""
         return self._needed
 
     def find(self, secret: bytes) -> Key | None:
-        """Return the key of a caller in constant time."""
+        """Find the caller of a key, in constant time."""
         # All keys are compared: to stop at the first would tell by time where it stands.
         digest = hashlib.sha256(secret).digest()
         found: Key | None = None
@@ -161,7 +161,7 @@ class Keys:
         return found
 
     def of_session(self, session: SessionRecord) -> Key | None:
-        """Return the person of a session, unless the person or the key is revoked."""
+        """Return the person of a session; None if the person or key is revoked."""
         if session.key:
             digest = bytes.fromhex(session.key)
             known = next((key for key in self._keys if key.digest == digest), None)
@@ -171,11 +171,11 @@ class Keys:
         return found if found is not None and found.holder == session.holder else None
 
     def person(self, name: str, *, by_mail: bool) -> Key | None:
-        """Return a person of the journal, without a key.
+        """Return a person of the journal by name or mail, for other logins than keys.
 
         Args:
-            name: Their name, or their mail.
-            by_mail: Whether it is proved that the mail is theirs.
+            name: The name, or the mail address.
+            by_mail: Whether ``name`` is a verified mail address.
         """
         here = [person for person in self._known if person.holder in self._people]
         found = next((person for person in here if person.name == name), None)
@@ -185,31 +185,31 @@ class Keys:
         return None if found is None else self._people[found.holder]
 
     def of_holder(self, holder: str) -> Key | None:
-        """Return the person or key of the settings by the owner of their tasks."""
+        """Return the person, or the key of the settings, by owner name."""
         return self._people.get(holder) or next(
             (key for key in self._keys if key.holder == holder), None
         )
 
     def known(self, holder: str | None) -> Person | None:
-        """Return the person of the journal by the owner of their tasks, if there is one."""
+        """Return the person of the journal by owner name, if any."""
         return next((person for person in self._known if person.holder == holder), None)
 
     def of_team(self, team: str) -> frozenset[str]:
-        """Return the owners of tasks of a team's people, including removed people."""
+        """Return the owner names of a team's people, including removed ones."""
         return frozenset(person.holder for person in self._known if team in person.teams)
 
     def holds(self, key: Key) -> bool:
-        """Return whether a key is still valid, with the same secret and rights."""
+        """Return True if a key still exists with the same secret and rights."""
         if not self._needed or key in self._keys:
             return True
         return key in (self._of_people.get(key.digest), self._people.get(key.holder or ""))
 
     async def look(self, journal: SharedJournal, *, at_once: bool = False) -> None:
-        """Read the journal's people again, unless that was done a moment ago.
+        """Reload people from the journal, at most once in the interval.
 
         Args:
-            journal: Where they are.
-            at_once: Whatever was read before.
+            journal: The journal.
+            at_once: Reload even within the interval.
         """
         now = time.monotonic()
         if not at_once and now - self._people_at < _LOOK_SECONDS:
@@ -239,16 +239,16 @@ class Keys:
 
 
 def _lower(mail: str) -> bytes:
-    """Return a mail address for a comparison without case.
+    """Lower-case the ASCII letters of a mail address, for comparison.
 
-    Only ASCII letters are folded: by the rules of Unicode, the address of a stranger could be
-    equal to that of a person, as with the Kelvin sign for ``k``.
+    Unicode case folding would make different addresses equal, such as one with the Kelvin sign in
+    place of ``k``.
     """
     return mail.encode("utf-8", "replace").lower()
 
 
 def _keys(texts: Sequence[str]) -> tuple[Key, ...]:
-    """Parse keys as they are written; names and secrets must be unique."""
+    """Parse keys of the settings; names and secrets must be unique."""
     keys = tuple(_key(text, number) for number, text in enumerate(texts, 1))
     names = [key.name for key in keys]
     double = next((name for name in names if names.count(name) > 1), None)
@@ -260,7 +260,7 @@ def _keys(texts: Sequence[str]) -> tuple[Key, ...]:
 
 
 def _whole(person: Person, people: Sequence[Person]) -> Key:
-    """Return a person with all rights that they have."""
+    """Return a caller with all rights of a person."""
     teams = frozenset(person.teams)
     return Key(
         name=person.name,
@@ -274,7 +274,7 @@ def _whole(person: Person, people: Sequence[Person]) -> Key:
 
 
 def _narrowed(whole: Key, key: PersonKey) -> Key:
-    """Return a person restricted to the rights of one key."""
+    """Return a caller restricted to the rights of one key."""
     rights = whole.rights if key.rights is None else whole.rights & frozenset(key.rights)
     scope = min(whole.scope, key.scope or whole.scope, key=SCOPES.index)
     digest = bytes.fromhex(key.digest)

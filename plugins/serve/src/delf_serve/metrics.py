@@ -1,4 +1,4 @@
-"""Figures for Prometheus, in its text format."""
+"""Metrics in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def metrics_text(agent: Agent, tasks: Tasks, streams: Streams) -> str:
-    """Return the figures now."""
+    """Return the current metrics."""
     waiting = await tasks.waiting()
     states = Counter(await tasks.journal.count())
     states[TaskState.RUNNING] -= len(waiting)

@@ -1,4 +1,4 @@
-"""Logins by OpenID Connect: the code flow with PKCE, a state and a nonce."""
+"""Login by OpenID Connect: code flow with PKCE, state and nonce."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ COOKIE: Final = "delf_login"
 BEGIN: Final = "/login/oidc"
 CALLBACK: Final = "/login/callback"
 LOGIN_SECONDS: Final = 600
-"""The seconds in which a login has to come back from the provider."""
+"""The seconds in which the browser must return from the provider."""
 _SECONDS: Final = 10.0
 _KNOWN_SECONDS: Final = 3600.0
 _LEEWAY_SECONDS: Final = 60
 _ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "ES256", "ES384", "EdDSA")
-"""Signatures with a provider's own key, not with a client's secret or none."""
+"""Accepted signature algorithms: only those with a provider's private key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """A login in progress at the provider, kept in the browser's cookie.
+    """A login in progress, stored in a browser cookie.
 
     Args:
-        state: Comes back in the address.
-        nonce: Comes back in the token.
-        verifier: Shows to the provider that the same server asks for the token.
+        state: A random value that the provider returns in the redirect URL.
+        nonce: A random value that the provider returns in the token.
+        verifier: The PKCE verifier, which proves that the same server requests the token.
     """
 
     state: str
@@ -48,7 +48,7 @@ class Begun:
 
 
 class OpenIdConnect:
-    """One provider.
+    """A login provider.
 
     Args:
         settings: The address of the provider, and this server's credentials there.
@@ -61,11 +61,11 @@ class OpenIdConnect:
 
     @property
     def by_mail(self) -> bool:
-        """True if the provider vouches for a mail address."""
+        """True if people are identified by verified mail addresses."""
         return self._settings.oidc_name_claim == "email"
 
     async def begin(self) -> tuple[str, str]:
-        """Begin a login; the address at the provider, and the value of the browser's cookie."""
+        """Start a login; return the provider's URL and the cookie's value."""
         begun = Begun(
             state=secrets.token_urlsafe(24),
             nonce=secrets.token_urlsafe(24),
@@ -81,14 +81,14 @@ class OpenIdConnect:
         return str(url), json.dumps(asdict(begun))
 
     async def finish(self, cookie: str, given: Mapping[str, str]) -> str:
-        """End a login; the name that the provider vouches for.
+        """Complete a login; return the verified name or mail.
 
         Args:
-            cookie: The browser's.
-            given: The query of the address to which it came back.
+            cookie: The browser's cookie.
+            given: The query parameters of the redirect.
 
         Raises:
-            ProblemError: When it is not the login that was begun, or the token proves nothing.
+            ProblemError: If the state differs or the token is invalid.
         """
         begun = _begun(cookie)
         if begun is None or not hmac.compare_digest(
@@ -118,7 +118,7 @@ class OpenIdConnect:
         return name
 
     def _claims(self, token: str, keys: Mapping[str, Any], issuer: str) -> Mapping[str, Any]:
-        """Return the content of a token, once its signature and its audience are checked."""
+        """Return a token's claims after checking signature, issuer and audience."""
         from joserfc import errors, jwk, jwt
 
         try:
@@ -140,7 +140,7 @@ class OpenIdConnect:
         return found.claims
 
     def _check_party(self, claims: Mapping[str, Any]) -> None:
-        """Raise for a token of another client that names this one as an audience."""
+        """Raise for a token that was issued to another client."""
         party, audience = claims.get("azp"), claims.get("aud")
         has_several = isinstance(audience, list) and len(cast("list[Any]", audience)) > 1
         if party is None and not has_several:
@@ -149,7 +149,7 @@ class OpenIdConnect:
             raise ProblemError(403, "the provider's token was issued to another client")
 
     async def fetch_token(self, url: str, code: str, verifier: str) -> str:
-        """Return the token that the provider gives for a code."""
+        """Exchange a code for the id token."""
         try:
             answer: Any = await self._authlib().fetch_token(url, code=code, code_verifier=verifier)
         except Exception as error:  # Authlib's own, or one of the HTTP library that it uses
@@ -158,7 +158,7 @@ class OpenIdConnect:
         return str(answer.get("id_token", ""))
 
     async def provider(self) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-        """Return the metadata of the provider, and its keys."""
+        """Return the provider's metadata and keys."""
         import httpx
 
         if self._known is not None and time.monotonic() - self._known[0] < _KNOWN_SECONDS:
@@ -184,7 +184,7 @@ class OpenIdConnect:
             await client.aclose()
 
     def _authlib(self) -> Any:
-        """Return Authlib's client, which all logins share."""
+        """Return the shared Authlib client."""
         if self._client is not None:
             return self._client
         try:
@@ -209,7 +209,7 @@ class OpenIdConnect:
 
 
 def _library_of(client: type) -> Any:
-    """Return the HTTP library of a client: Authlib takes httpx2 where that is installed."""
+    """Return the HTTP library of an Authlib client, which may be httpx2."""
     base = next(kind for kind in client.__mro__ if kind.__name__ == "AsyncClient")
     return importlib.import_module(base.__module__.partition(".")[0])
 

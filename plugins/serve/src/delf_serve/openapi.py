@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made of the table of operations and of the types that validate."""
+"""The OpenAPI 3.1 document, generated from the operations and their models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COMMON: Final[dict[str, Any]] = {
     "seq": {"type": "integer", "description": "Its number in the task, from 1."},
     "at": {"type": "number", "description": "Unix time in seconds."},
 }
-"""The fields of each event, beside its data."""
+"""The fields of every event besides its data."""
 _PART: Final = re.compile(r"\{(\w+)\}")
 _HEADERS: Final[dict[str, dict[str, Any]]] = {
     "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,15}$"},
@@ -44,12 +44,12 @@ _BY_TYPE: Final = {200: "TaskDetail"}
 
 
 def document(operations: Iterable[Operation], *, server: str, keyed: bool) -> dict[str, Any]:
-    """Return the document.
+    """Generate the document.
 
     Args:
         operations: The operations to describe.
-        server: Where they are.
-        keyed: Whether a key is needed.
+        server: The base URL.
+        keyed: Whether an API key is required.
     """
     operations = tuple(operations)
     schemas = _schemas(operations)
@@ -90,7 +90,7 @@ def _schemas(operations: Iterable[Operation]) -> dict[str, Any]:
 
 
 def _simple(node: Any) -> Any:
-    """Simplify a choice of T and null to ``type: [T, "null"]``, which generators read."""
+    """Simplify a union of T and null to ``type: [T, "null"]``, which code generators support."""
     if isinstance(node, list):
         return [_simple(item) for item in cast("list[Any]", node)]
     if not isinstance(node, dict):
@@ -107,10 +107,10 @@ def _simple(node: Any) -> Any:
 
 
 class _Data(GenerateJsonSchema):
-    """Schemas of data: function fields are omitted, as in the journal."""
+    """A schema generator that omits function fields, as the journal does."""
 
     def callable_schema(self, schema: Any) -> NoReturn:
-        """Leave the field out."""
+        """Omit the field."""
         raise PydanticOmit
 
 
@@ -124,7 +124,7 @@ _FACTS: Final = {
 
 @cache
 def _events() -> dict[str, Any]:
-    """Return the schemas of a task's events: their union, and each with its data."""
+    """Return the schemas of events: their union, and each kind with its data."""
     found: dict[str, Any] = {}
     for event in get_args(Event):
         own = TypeAdapter(event).json_schema(ref_template=_PLACE, schema_generator=_Data)

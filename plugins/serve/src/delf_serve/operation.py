@@ -1,4 +1,4 @@
-"""Operations of the API: a handler's signature and docstring are its route and its document."""
+"""API operations: the route and documentation come from a handler's signature and docstring."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from delf_serve import schemas as s
 
 JSON: Final = "application/json"
 Handler = Callable[..., Awaitable[BaseModel | Response | None]]
-"""Takes a :class:`delf_serve.call.Call`, and the request's data as ``query`` and ``body``."""
+"""A handler of a :class:`delf_serve.call.Call`, with ``query`` and ``body`` if needed."""
 HandlerT = TypeVar("HandlerT", bound=Handler)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Operation:
-    """One operation.
+    """An API operation.
 
     Args:
-        method: Of HTTP.
-        path: With its parts in braces.
-        name: The name for programs.
-        summary: The effect.
-        right: The right that a key needs; None for none.
-        handler: Does it.
-        body: The type of the body.
-        query: The parameters of the query.
-        answer: The type of the answer.
+        method: The HTTP method.
+        path: The path with parameters in braces.
+        name: The operation id.
+        summary: A one-line description.
+        right: The required right; None for public operations.
+        handler: The handler.
+        body: The model of the body.
+        query: The model of the query.
+        answer: The model of the response.
         status: The usual status.
         other: Further statuses with their meanings.
-        media: The type of the answer where it is not JSON.
-        also: A further type of the answer, as a text, where the query asks for it.
-        frames: Of a stream of events, the schema of each one's data.
-        sent: The type of the body where it is not JSON.
-        headers: Further headers that are heeded.
-        any_query: Whether any query is taken, as those who ask choose it themselves.
+        media: The media type of the response, if not JSON.
+        also: An alternative media type that the query can request.
+        frames: For an event stream, the schema of each event's data.
+        sent: The media type of the body, if not JSON.
+        headers: Further request headers that are used.
+        any_query: Whether arbitrary query parameters are accepted.
     """
 
     method: str
@@ -75,14 +75,14 @@ class Operations(list[Operation]):
         status: int | None = None,
         **more: Any,
     ) -> Callable[[HandlerT], HandlerT]:
-        """Make an operation of a handler, with the types of query, body and answer.
+        """Return a decorator that makes a handler an operation, typed by its annotations.
 
         Args:
-            method: Of HTTP.
-            path: With its parts in braces.
-            right: The right that a key needs.
-            answer: The type of the answer, if the handler's annotation does not have it.
-            status: The usual status; 204 for a handler that gives None, and 200 for others.
+            method: The HTTP method.
+            path: The path with parameters in braces.
+            right: The required right.
+            answer: The model of the response, if the handler's annotation does not state it.
+            status: The usual status; by default 204 for handlers that return None, else 200.
             more: Further fields of :class:`Operation`.
         """
 

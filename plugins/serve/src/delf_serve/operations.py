@@ -1,4 +1,4 @@
-"""The operations of the API, from which routes and the OpenAPI document are made."""
+"""The API operations, from which routes and the OpenAPI document are made."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _HANDED_IN: Final = (
 )
 
 OPERATIONS: Final = Operations()
-"""The operations for programs, which the document describes."""
+"""The documented operations for programs."""
 
 
 # -- tasks ------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ async def run_routine(call: Call, body: s.RoutineRequest) -> Response:
 
 
 async def _handed_in(call: Call, order: s.RunRequest, strategy: str | None = None) -> Response:
-    """Submit a task, and wait as long as requested."""
+    """Submit a task, and wait for it as long as requested."""
     same = call.http.headers.get("idempotency-key")
     if same is not None and not 0 < len(same) <= 200:
         raise ProblemError(422, f"{_KEY} has 1 to 200 characters", param=_KEY)
@@ -119,7 +119,7 @@ async def _handed_in(call: Call, order: s.RunRequest, strategy: str | None = Non
 
 
 async def _accepted(call: Call, given: Submitted, wait: float) -> Response:
-    """Answer for a submitted task, after waiting as long as requested."""
+    """Make the response for a submitted task, after waiting as long as requested."""
     headers = {} if given.is_new else {"idempotent-replayed": "true"}
     state, asked = TaskState.QUEUED, list[str]()
     if wait or not given.is_new:
@@ -139,7 +139,7 @@ async def _accepted(call: Call, given: Submitted, wait: float) -> Response:
 
 
 async def _waited(call: Call, task_id: str, seconds: float) -> s.TaskDetail:
-    """Return a task once it is over or asks a person, or after a timeout."""
+    """Wait until a task is over or needs a person, up to a timeout, and return it."""
     if seconds:
         with call.service.sessions.seat(call.key, call.cookie):
             await call.service.tasks.wait(task_id, seconds)
@@ -508,7 +508,7 @@ async def delete_conversation(call: Call) -> None:
 
 
 async def _conversation(call: Call) -> str:
-    """Return the journal's name of the conversation: the caller's own first."""
+    """Return the journal's name of a conversation, preferring the caller's own."""
     given = call.part("conversation_id")
     for name in dict.fromkeys((kept_name(given, call.key) or given, given)):
         if call.key.sees(owner_of(name)) and await _messages(call, name, 0, 1):
@@ -566,7 +566,7 @@ async def budget(call: Call) -> s.Budget:
 
 
 def budget_of(call: Call, key: Key) -> s.Budget | None:
-    """Return the agent's budget, limited to the tasks that the caller sees."""
+    """Return the agent's budget with the costs of visible tasks."""
     known = call.service.agent.status()["budget"]
     if known["limit_usd"] is None:
         return None

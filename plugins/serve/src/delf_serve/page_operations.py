@@ -1,4 +1,4 @@
-"""The operations of the page only: login, and the API for people."""
+"""Operations of the page only: login and the human-readable API documentation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from delf_serve.problems import ProblemError
 from delf_serve.sessions import csrf_of
 
 OF_THE_PAGE: Final = Operations()
-"""The operations of the page alone."""
+"""The undocumented operations of the page."""
 
 
 @OF_THE_PAGE.add("GET", "/docs", "read")
@@ -94,7 +94,7 @@ async def session(call: Call) -> s.Session:
 
 
 async def _begin_session(call: Call, key: Key, way: str) -> str:
-    """Begin a session, ending the browser's earlier one; return its cookie."""
+    """Start a session and end the browser's earlier one; return the cookie."""
     if call.cookie is not None:
         await call.service.sessions.end(call.cookie)
     browser = call.http.headers.get("user-agent", "")
@@ -102,7 +102,7 @@ async def _begin_session(call: Call, key: Key, way: str) -> str:
 
 
 def _keep_cookie(call: Call, answer: Response, cookie: str) -> None:
-    """Let a browser keep the cookie of its session."""
+    """Set the session cookie in a response."""
     seconds = int(call.service.settings.session_hours * 3600)
     answer.set_cookie(COOKIE, cookie, max_age=seconds, **_cookie_options(call))
 

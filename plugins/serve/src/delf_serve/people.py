@@ -1,4 +1,4 @@
-"""Changes of the people that a server knows, with notification of observers."""
+"""Changes of a server's people, reported to observers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from delf.protocols.shared_journal import SharedJournal
 
 _MOST_TRIES: Final = 5
 _MOST_ENTRIES: Final = 100
-"""Lines of a person's history that are kept: the newest."""
+"""The most entries kept in a person's history."""
 
 Tell = Callable[[PersonChange], None]
 Make = Callable[[Person], Person]
@@ -32,12 +32,12 @@ Make = Callable[[Person], Person]
 
 @dataclass(frozen=True, slots=True)
 class Changer:
-    """A way to change people and notify observers.
+    """Changes people and reports each change.
 
     Args:
-        by: The name of who changes them.
-        via: From where.
-        tell: Is notified of each change.
+        by: The name of the person who makes the change.
+        via: The channel and address.
+        tell: Called with each change.
     """
 
     by: str
@@ -50,13 +50,13 @@ class Changer:
         """Change a person, retrying on concurrent changes.
 
         Args:
-            keeper: Where they are kept.
+            keeper: The journal.
             name: The person.
-            make: Gives the person as they are from now on, from how they were known.
+            make: Returns the new version of the person from the old one.
 
         Raises:
             ConfigurationError: If the person could be mistaken for another.
-            DelfError: When others keep changing the same person.
+            DelfError: If concurrent changes persist.
         """
         for _ in range(_MOST_TRIES):
             people = await keeper.people()
@@ -82,7 +82,7 @@ class Changer:
 
 
 def with_entry(person: Person, entry: PersonEntry) -> Person:
-    """Return a person with a further line of history."""
+    """Return a person with an entry added to the history."""
     return replace(person, history=(*person.history, entry)[-_MOST_ENTRIES:])
 
 
@@ -99,15 +99,15 @@ def _entry(change: PersonChange) -> PersonEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """The wished form of a person; None leaves a field as it is.
+    """The wanted changes of a person; None leaves a field unchanged.
 
     Args:
-        rights: What they may do.
-        scope: Whose tasks they see.
-        teams: Their teams.
-        mail: Their mail address.
+        rights: The rights.
+        scope: The visible tasks.
+        teams: The teams.
+        mail: The mail address.
         label: The name of a new key.
-        secret: That key.
+        secret: The new key's secret.
     """
 
     rights: tuple[Right, ...] | None = None
@@ -118,10 +118,10 @@ class Wish:
     secret: str | None = None
 
     def of(self, known: Person | None, name: str) -> Person:
-        """Return the person as they are wished; a removed one begins anew, as somebody else.
+        """Return the changed person; a removed person becomes a new one.
 
         Raises:
-            ConfigurationError: When the name cannot be one, or the key's label is taken.
+            ConfigurationError: If the name is invalid, or the label is taken.
         """
         now = time.time()
         if known is None or known.revoked_at is not None:
@@ -144,10 +144,10 @@ class Wish:
 
 
 def without_key(person: Person, label: str) -> Person:
-    """Return a person without one of their keys.
+    """Return a person without one of the keys.
 
     Raises:
-        ConfigurationError: When they have no such key.
+        ConfigurationError: If the person has no such key.
     """
     if label not in [key.label for key in person.keys if key.revoked_at is None]:
         raise ConfigurationError(f"{person.name} has no key {label!r}", hint="delf users list")
@@ -160,10 +160,10 @@ def without_key(person: Person, label: str) -> Person:
 
 
 def present(person: Person | None, name: str) -> Person:
-    """Return a known person who is not revoked.
+    """Return the person; raise if unknown or revoked.
 
     Raises:
-        ConfigurationError: When they are not.
+        ConfigurationError: If the person is unknown or revoked.
     """
     if person is None or person.revoked_at is not None:
         raise ConfigurationError(f"nobody is known by the name {name!r}", hint="delf users list")

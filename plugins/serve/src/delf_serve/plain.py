@@ -1,4 +1,4 @@
-"""JSON that every client reads: values that JSON lacks are texts, lists and objects."""
+"""JSON for any client: types that JSON does not have become texts, lists and objects."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Final, cast
 from delf.values.encoding import TAG
 
 _SIGNS: Final = (f'"{TAG}"', "NaN", "Infinity")
-"""The signs of a value in JSON that is not plain."""
+"""Byte patterns of tagged values in JSON."""
 
 
 def json_bytes(value: Any) -> bytes:
-    """Return data as JSON; halves of characters become question marks.
+    """Encode data as JSON; unpaired surrogates become question marks.
 
     Args:
-        value: JSON-ready data, in which values that JSON lacks may be tagged.
+        value: JSON-ready data, which may contain tagged values.
     """
     text = _dumps(value)
     if any(sign in text for sign in _SIGNS):
@@ -25,7 +25,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def plain(value: Any) -> Any:
-    """Data without tags: dates are texts, sets are lists, numbers that are none are texts."""
+    """Convert tagged data: dates and non-finite numbers become texts, sets become lists."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, (list, tuple)):

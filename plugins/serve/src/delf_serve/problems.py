@@ -32,15 +32,15 @@ _INSIDE: Final = 500
 
 
 class ProblemError(Exception):
-    """A request is refused.
+    """An API error response.
 
     Args:
         status: The HTTP status.
-        message: The fault.
+        message: The error message.
         hint: What to do next, in terms of the API.
-        code: Names the kind of failure forever; made of the status when omitted.
-        param: The field or parameter that was wrong.
-        headers: Further headers of the answer.
+        code: A stable error code; derived from the status when omitted.
+        param: The invalid field or parameter.
+        headers: Additional response headers.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class ProblemError(Exception):
 
     @property
     def title(self) -> str:
-        """The status in words."""
+        """The HTTP reason phrase."""
         return HTTPStatus(self.status).phrase
 
     def body(self, request_id: str) -> bytes:
-        """Return the answer's JSON.
+        """Encode the response body.
 
         Args:
-            request_id: The id by which the logs know the request.
+            request_id: The request's id in the logs.
         """
         content: dict[str, Any] = {
             "type": "about:blank",
@@ -86,19 +86,19 @@ class ProblemError(Exception):
 
 
 def problem_of(error: DelfError) -> ProblemError:
-    """Convert an error to a problem, without its hint, which is for a terminal."""
+    """Convert an error to a problem, without its hint, which is meant for the terminal."""
     status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 409)
     return ProblemError(status, error.message, code=error.code)
 
 
 def ending() -> ProblemError:
-    """Return the answer to a request that comes too late for this process."""
+    """Return the response while the server is shutting down."""
     headers = {"retry-after": "5"}
     return ProblemError(503, "the server ends", "send the request again", headers=headers)
 
 
 def inside() -> ProblemError:
-    """Return the answer for an unexpected failure, with details in the log only."""
+    """Return the response for an unexpected failure, whose details are only logged."""
     return ProblemError(
         _INSIDE, "an unexpected failure", "the server's log has more under this request_id"
     )

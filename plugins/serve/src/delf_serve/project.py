@@ -1,4 +1,4 @@
-"""The project's agent behind a server."""
+"""Serving the agent of a project."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _WAITS_SECONDS: Final = 7 * 86_400.0
-"""The default seconds for which a request waits on a page."""
+"""The seconds for which a request waits for the page by default."""
 
 
 def serve_project(
@@ -36,13 +36,13 @@ def serve_project(
 
     Args:
         state: The program's flags.
-        options: How the agent is.
-        host: The address to listen at.
+        options: The options of the agent.
+        host: The address to bind.
         port: The port.
-        tasks: Submitted when it starts.
+        tasks: Tasks to submit at the start.
 
     Raises:
-        ConfigurationError: When it cannot be served so.
+        ConfigurationError: If the server cannot start with these settings.
     """
     from delf_cli.session import log_to_stderr
 
@@ -56,7 +56,7 @@ def serve_project(
 
 
 def _warn_of_model(state: State, options: Options) -> None:
-    """Warn at the start if no task can run, as without a key."""
+    """Warn at the start if no model can be used, for example without a key."""
     from delf.protocols.model import ModelContext
     from delf_cli.session import Setup
     from delf_engine.models.pool import ModelPool
@@ -86,7 +86,7 @@ def _warn_of_model(state: State, options: Options) -> None:
 
 
 def make_application(state: State, options: Options) -> Application:
-    """Return the application of the project's agent."""
+    """Make the application of the project's agent."""
     from delf_cli.session import Setup
     from delf_engine.journal.factory import need_durable_journal
 

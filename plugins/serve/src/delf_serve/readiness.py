@@ -1,4 +1,4 @@
-"""Readiness: whether tasks can be submitted, tested for real every few seconds at most."""
+"""The readiness check: whether a task could start, tested at most every few seconds."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _MOST_SECONDS: Final = 20.0
 
 
 class Readiness:
-    """Looks whether the journal and connections answer, models are set up, and a sandbox opens.
+    """Checks that journal and connections answer, models are configured, and a sandbox opens.
 
     Args:
-        agent: Does the tasks.
+        agent: The agent.
         tasks: The journal.
     """
 
@@ -37,10 +37,11 @@ class Readiness:
         self._problem: str | None = None
 
     async def check(self) -> None:
-        """Test readiness, reusing a recent result.
+        """Check readiness, reusing a recent result.
 
         Raises:
-            ProblemError: When a task could not begin. Why is in the log alone: anybody may ask.
+            ProblemError: If a task could not start. The reason is only logged, because the check is
+                public.
         """
         async with self._lock:
             if time.monotonic() >= self._until:

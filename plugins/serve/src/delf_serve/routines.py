@@ -18,7 +18,7 @@ from delf_serve.tasks import Tasks
 
 _LAST: Final = 5
 _COUNTED: Final = 200
-"""The newest runs of a routine whose savings are counted."""
+"""The number of recent runs by which a routine's savings are computed."""
 _MOST_DRAFTS: Final = 20
 
 
@@ -26,7 +26,7 @@ class Routines:
     """The routines of an agent's project.
 
     Args:
-        agent: Does them.
+        agent: The agent.
         tasks: The tasks.
     """
 
@@ -39,7 +39,7 @@ class Routines:
         """Return the agent's routines.
 
         Raises:
-            OptionalDependencyError: When no plugin brings routines.
+            OptionalDependencyError: If no plugin with routines is installed.
         """
         return self._agent.plugins.service(ROUTINES)(self._agent)
 
@@ -47,7 +47,7 @@ class Routines:
         """Return the routines with their runs.
 
         Args:
-            key: The reader; others' tasks are left out.
+            key: The caller; only visible runs are included.
         """
         try:
             routines = self.of_agent()
@@ -81,7 +81,7 @@ class Routines:
         )
 
     async def _cost_of(self, task_id: str | None, key: Key) -> float | None:
-        """Return the cost of the task that a routine came from; None if unknown."""
+        """Return the cost of the task that a routine was made from; None if unknown."""
         if task_id is None:
             return None
         try:
@@ -90,14 +90,14 @@ class Routines:
             return None
 
     async def save(self, given: s.RoutineSaveRequest, key: Key) -> s.RoutineDraft:
-        """Show a task as a routine; save it if the caller confirms the shown version.
+        """Preview a task as a routine; save it if the caller confirms the previewed version.
 
         Args:
-            given: The task, the name, and what was seen.
+            given: The task, the name, and the previewed version.
             key: The caller.
 
         Raises:
-            ProblemError: When it cannot be one.
+            ProblemError: If the task cannot become a routine.
         """
         record = await self._tasks.record(given.task_id, key)
         made = None if given.seen is None else self._drafts.get((key.holder, given.seen))

@@ -21,25 +21,25 @@ _BACKLOG: Final = 2048
 _SHUTDOWN_SECONDS: Final = 3
 _IDLE_SECONDS: Final = 30.0
 REST_SECONDS: Final = 5.0
-"""The seconds in which the rest of a request may still come after its answer."""
+"""The seconds to accept the rest of a request body after its response."""
 _CLOSE_SECONDS: Final = 5.0
-"""The seconds in which a client can take the sent bytes before its connection was closed."""
+"""The seconds for which a client may take sent bytes before the connection is closed."""
 _STALL_SECONDS: Final = 60.0
-"""The seconds for which a client may take nothing of an answer."""
+"""The seconds for which a client may not read its response."""
 _HEAD_BYTES: Final = 65_536
 _MOST_QUEUED: Final = 16
-"""The most pipelined requests of a client before their answers."""
+"""The most pipelined requests of a client."""
 _BUFFER_BYTES: Final = 32_768
-"""The bytes that wait on a connection before more of an answer is made."""
+"""The bytes buffered on a connection before response generation pauses."""
 _OWN_FILES: Final = 256
-"""File descriptors that are left for all but connections: sandboxes, journal, files."""
+"""File descriptors reserved for sandboxes, journal and files."""
 
 
 def check_bind(host: str, *, keyed: bool) -> None:
-    """Refuse to be open to a network without a key.
+    """Refuse to listen beyond loopback without keys.
 
     Raises:
-        ConfigurationError: If the address is beyond loopback, and no key is needed.
+        ConfigurationError: If the address is not loopback and no key is required.
     """
     if not keyed and host != "localhost" and not is_loopback(host):
         raise ConfigurationError(
@@ -49,10 +49,10 @@ def check_bind(host: str, *, keyed: bool) -> None:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a socket that listens.
+    """Bind a listening socket.
 
     Raises:
-        ConfigurationError: When it cannot.
+        ConfigurationError: If the address cannot be bound.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -69,17 +69,17 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def address_of(listener: socket.socket) -> str:
-    """Return the address for a person."""
+    """Return the URL of a listening socket."""
     name, port = listener.getsockname()[:2]
     host = "localhost" if name in ("0.0.0.0", "::") else str(name)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class Places:
-    """The connections of a server: above the limit a new one is closed at once.
+    """Limits the number of connections; further ones are closed at once.
 
     Args:
-        most: How many.
+        most: The most connections.
     """
 
     def __init__(self, most: int) -> None:
@@ -94,15 +94,14 @@ class Places:
             self._held.add(connection)
 
     def leave(self, connection: Protocol) -> None:
-        """Note that a connection is gone."""
+        """Release a closed connection's place."""
         self._held.discard(connection)
 
 
 class Protocol(HttpToolsProtocol):
     """uvicorn's protocol with limits for size and time before the application.
 
-    The head of a request has limits of size and time; so has every pause between two pieces of a
-    body.
+    The head of a request is limited in size and time, and so is each pause within a body.
     """
 
     places: Places
@@ -111,7 +110,7 @@ class Protocol(HttpToolsProtocol):
     # -- of the connection ----------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to wait for the first head."""
+        """Start the timeout for the first request."""
         super().connection_made(transport)
         # Thousands of streams would else hold 64 kB each for clients that read nothing.
         transport.set_write_buffer_limits(high=_BUFFER_BYTES)
@@ -143,7 +142,7 @@ class Protocol(HttpToolsProtocol):
         self._stall = self.loop.call_later(_STALL_SECONDS, self.abort)
 
     def resume_writing(self) -> None:
-        """Note that the client goes on."""
+        """Cancel the timeout, because the client reads again."""
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
@@ -152,7 +151,7 @@ class Protocol(HttpToolsProtocol):
     # -- of requests ----------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Receive data, unless it exceeds the limit for heads and body pieces."""
+        """Process received data within the limits of heads and bodies."""
         self._unread += len(data)
         super().data_received(data)
         if self._unread > _HEAD_BYTES and not self.transport.is_closing():
@@ -167,12 +166,12 @@ class Protocol(HttpToolsProtocol):
         self._watch(self.head_seconds, self._is_late)
 
     def on_url(self, url: bytes) -> None:
-        """Handle a piece of the address."""
+        """Process a part of the URL."""
         self._count(len(url))
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Store a header, ignoring trailers, which would pass for headers."""
+        """Store a header; ignore trailers, which would otherwise count as headers."""
         if not self._in_head:
             self._refusal = ProblemError(400, "headers after the body are not taken")
             raise self._refusal
@@ -180,7 +179,7 @@ class Protocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Handle the end of a request's head."""
+        """Process the end of a request's head."""
         self._in_head = False
         self._unread = 0
         self._unwatch()
@@ -196,19 +195,19 @@ class Protocol(HttpToolsProtocol):
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
-        """Handle a piece of the body."""
+        """Process a part of the body."""
         self._unread = 0
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Handle the end of a request."""
+        """Process the end of a request."""
         self._unread = 0
         super().on_message_complete()
         if self.cycle.response_complete:
             self._watch(_IDLE_SECONDS, self._close)
 
     def on_response_complete(self) -> None:
-        """After an answer, wait for the next request, or for the rest of this one."""
+        """After a response, wait for the next request or the rest of this one's body."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._watch(_CLOSE_SECONDS, self.abort)
@@ -216,7 +215,7 @@ class Protocol(HttpToolsProtocol):
             self._watch(REST_SECONDS if self.cycle.more_body else _IDLE_SECONDS, self._close)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse an invalid request, unless that would corrupt an answer in progress."""
+        """Refuse an invalid request, unless a response is already in progress."""
         cycle = cast("RequestResponseCycle | None", self.cycle)
         if cycle is None or cycle.response_complete:
             self._write_refusal()
@@ -235,7 +234,7 @@ class Protocol(HttpToolsProtocol):
         )
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Do nothing: other protocols are not supported, and no package would change that."""
+        """Suppress uvicorn's advice to install a WebSocket package, which is not supported."""
 
     def _has_body(self) -> bool:
         headers = dict(self.headers)
@@ -275,13 +274,13 @@ class Protocol(HttpToolsProtocol):
 
 
 def _say_nothing() -> None:
-    """Suppress uvicorn's messages."""
+    """Do nothing, in place of an announcement."""
 
 
 def make_server(
     app: Application, *, announce: Callable[[], None] = _say_nothing, log_level: str = "error"
 ) -> uvicorn.Server:
-    """Return a server of an application, to be given a socket that listens."""
+    """Make the uvicorn server of an application."""
     settings = app.settings
     own = {"head_seconds": settings.header_seconds, "places": Places(_room(settings.connections))}
     config = uvicorn.Config(
@@ -302,7 +301,7 @@ def make_server(
 
 
 def _room(most: int) -> int:
-    """Count the connections that this process's file descriptors allow."""
+    """Return the number of connections for which the process has file descriptors."""
     try:
         import resource
     except ImportError:  # Windows
@@ -312,7 +311,7 @@ def _room(most: int) -> int:
 
 
 def _raise_limit(most: int) -> None:
-    """Raise the limit of file descriptors towards the needed number."""
+    """Raise the limit of file descriptors towards a number."""
     try:
         import resource
     except ImportError:  # Windows
@@ -326,7 +325,7 @@ def _raise_limit(most: int) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Ends event streams and waits at shutdown, because the server would wait for them."""
+    """A server that ends event streams and waiting requests at shutdown."""
 
     def __init__(
         self, config: uvicorn.Config, app: Application, announce: Callable[[], None]
@@ -336,13 +335,13 @@ class _Server(uvicorn.Server):
         self._announce = announce
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and say so once requests are answered."""
+        """Start serving, then announce."""
         await super().startup(sockets)
         if self.started:
             self._announce()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End."""
+        """End streams and waiting requests, then shut down."""
         self._delf.begin_stop()
         await super().shutdown(sockets)
 
@@ -355,10 +354,10 @@ def serve(
     Args:
         app: The application.
         listener: The socket.
-        announce: Says that it serves, once the agent is started.
+        announce: Called once the agent is started and requests are served.
 
     Raises:
-        ConfigurationError: When it cannot be started.
+        ConfigurationError: If the server cannot start.
     """
     _raise_limit(app.settings.connections)
     server = make_server(app, announce=announce)

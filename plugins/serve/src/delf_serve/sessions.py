@@ -1,4 +1,4 @@
-"""Sessions of the page, and clients that hold a place for long: streams and waits."""
+"""Login sessions of the page, and limits for long-lived streams and waits."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _LONGEST: Final = 200
 
 @dataclass(eq=False)
 class Seat:
-    """A long-lived stream of a person.
+    """A long-lived request of a person.
 
     Args:
         key: The key.
-        session: The digest of the session, where one was shown instead.
-        end: Ends it.
+        session: The digest of the session, if the request used one.
+        end: Ends the request.
     """
 
     key: Key
@@ -44,12 +44,12 @@ class Seat:
 
 
 class Sessions:
-    """Sessions in the journal, shared by all processes, and the streams that depend on them.
+    """Login sessions stored in the journal, and the long-lived requests that depend on them.
 
     Args:
-        keys: The keys for which they stand.
+        keys: The people and keys.
         tasks: The journal.
-        settings: How long they are, and how many places a key may hold.
+        settings: The session duration and the limits of long-lived requests.
     """
 
     def __init__(self, keys: Keys, tasks: Tasks, settings: ServeSettings) -> None:
@@ -61,12 +61,12 @@ class Sessions:
     # -- logging in and out ---------------------------------------------------------------
 
     async def begin(self, key: Key, way: str, client: str, browser: str) -> str:
-        """Begin a session; the value of its cookie.
+        """Start a session; return the cookie's value.
 
         Args:
             key: The key of the person.
-            way: How they showed who they are.
-            client: From where.
+            way: The login method.
+            client: The client's address.
             browser: The browser's description of itself.
         """
         # The journal has only the digest: who reads it cannot log in by what it says.
@@ -86,7 +86,7 @@ class Sessions:
         return cookie
 
     async def key_of(self, cookie: str) -> Key | None:
-        """Return the key of a session, unless it is over."""
+        """Return the caller of a session cookie; None if the session is over."""
         found = await self._tasks.journal.logins([_digest(cookie)])
         return self._keys.of_session(found[0]) if found else None
 
@@ -100,7 +100,7 @@ class Sessions:
         """End one of a person's sessions.
 
         Raises:
-            ProblemError: When they have none of this id.
+            ProblemError: If the person has no such session.
         """
         for session in await self.of(key):
             if id_of(session.digest) == session_id:
@@ -109,11 +109,11 @@ class Sessions:
         raise ProblemError(404, "no such session is known", "GET /sessions")
 
     async def end(self, cookie: str) -> None:
-        """End a session on all processes, with all its local streams."""
+        """End a session in all processes, and its streams in this one."""
         await self.end_digest(_digest(cookie))
 
     async def end_digest(self, digest: str) -> None:
-        """End a session by its digest, on all processes."""
+        """End a session by its digest, in all processes."""
         await self._tasks.journal.end_login(digest)
         self._end(lambda seat: seat.session == digest)
 
@@ -121,10 +121,10 @@ class Sessions:
 
     @contextmanager
     def seat(self, key: Key, cookie: str | None) -> Generator[Seat]:
-        """Hold a place meanwhile.
+        """Hold a place for a long-lived request while the block runs.
 
         Raises:
-            ProblemError: When all are taken, or all that a key may have.
+            ProblemError: If the server's or the key's limit is reached.
         """
         settings = self._settings
         if len(self._seats) >= settings.streams:
@@ -145,7 +145,7 @@ class Sessions:
             self._seats.discard(seat)
 
     async def keep_looking(self) -> None:
-        """End streams of invalid keys and sessions periodically."""
+        """Periodically end streams whose key or session is no longer valid."""
         outage = Outage(_log, "sessions cannot be looked up", self._tasks.journal.place)
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
@@ -173,13 +173,13 @@ class Sessions:
 
 
 def csrf_of(cookie: str) -> str:
-    """Make the token that a page sends with a change, and that other sites cannot know."""
+    """Return the CSRF token of a session, which other sites cannot know."""
     code = hmac.digest(cookie.encode("utf-8", "replace"), b"delf csrf", "sha256")
     return base64.urlsafe_b64encode(code).decode().rstrip("=")
 
 
 def id_of(digest: str) -> str:
-    """Return the id of a session for its person, useless for a login."""
+    """Return the public id of a session, which cannot be used for login."""
     return digest[:16]
 
 

@@ -15,7 +15,7 @@ NAME: Final = "serve"
 
 
 class ServeSettings(PluginSettings):
-    """The things that are served, the clients, and the limits."""
+    """What the server offers, who may use it, and its limits."""
 
     api_key: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,
@@ -159,7 +159,7 @@ class ServeSettings(PluginSettings):
 
     @property
     def has_login(self) -> bool:
-        """True if people come in by another way than a key."""
+        """True if people can log in without an API key."""
         return bool(self.user_header or self.oidc_issuer)
 
     @model_validator(mode="after")
@@ -185,9 +185,9 @@ class ServeSettings(PluginSettings):
 
 
 def settings_of(options: Mapping[str, Any]) -> ServeSettings:
-    """Return the settings from code or ``delf.toml``, then from the environment.
+    """Load the settings from code or ``delf.toml``, then from the environment.
 
     Raises:
-        ConnectionConfigurationError: Naming the setting, never its value.
+        ConnectionConfigurationError: For an invalid setting, by name and never by value.
     """
     return ServeSettings.for_instance(NAME, options)

@@ -1,4 +1,4 @@
-"""The people of a server over HTTP: invited, changed, revoked; and who did what."""
+"""Management of a server's people over HTTP, and the audit log."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from delf_serve.sessions import id_of
 _MOST: Final = 100_000
 _COLUMNS: Final = ("at", "what", "by", "via", "about", "task_id", "request_id")
 _ACTIVE: Final = "=+-@\t\r"
-"""Beginnings of a cell that a program for tables takes for a formula."""
+"""First characters of a cell that a spreadsheet would take for a formula."""
 
 
 def _manager(call: Call) -> None:
-    """Refuse who sees only some tasks: they would see and change people outside their scope."""
+    """Refuse callers without the scope ``all``, who would see people outside of their scope."""
     if call.key.owners is not None:
         raise ProblemError(403, "only who sees all tasks manages people")
 
@@ -39,10 +39,10 @@ async def everybody(call: Call, query: s.PageQuery) -> s.PersonList:
 
 
 async def keep(call: Call, body: s.PersonRequest) -> s.PersonMade:
-    """Add a person, change one, or make a key for one.
+    """Add or change a person, or create a key.
 
     Raises:
-        ProblemError: When more would be given than the caller has, or the person cannot be so.
+        ProblemError: If the person would get more rights than the caller, or is invalid.
     """
     _manager(call)
     secret = None if body.key is None else new_secret()
@@ -93,7 +93,7 @@ async def end_session(call: Call, name: str, session_id: str) -> None:
     """End a session of a person, with its streams.
 
     Raises:
-        ProblemError: When the person has no such session.
+        ProblemError: If the person has no such session.
     """
     _manager(call)
     for one in await _logins(call, name):
@@ -111,7 +111,7 @@ async def _logins(call: Call, name: str) -> list[SessionRecord]:
 
 
 def login_view(one: SessionRecord, *, is_this: bool) -> s.Login:
-    """Return a session as people see it."""
+    """Convert a session for display."""
     return s.Login(
         id=id_of(one.digest),
         began=one.began,
@@ -161,7 +161,7 @@ async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:
 
 
 def audit_csv(entries: list[s.AuditEntry]) -> str:
-    """Return the entries as CSV; no cell is a formula."""
+    """Format the entries as CSV, with formulas neutralised."""
     out = io.StringIO()
     table = csv.writer(out)
     table.writerow(_COLUMNS)

@@ -1,4 +1,4 @@
-"""Events as they happen: one task's to its end, and the list's for all its readers."""
+"""Event streams: of one task until its end, and of the task list for all its readers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HELLO: Final = b"retry: 1000\n\n"
 BEAT_SECONDS: Final = 15.0
 _AT_ONCE: Final = 100
 _FEW: Final = 5
-"""Events that are made frames without a thread."""
+"""The number of events that are encoded without a thread."""
 _MOST_WAITING: Final = 2000
 _CHANGES: Final = (
     TaskQueued,
@@ -48,7 +48,7 @@ _CHANGES: Final = (
     ApprovalDecided,
     TaskFinished,
 )
-"""The events after which the list shows a task otherwise."""
+"""Kinds of events that change a task's entry in lists."""
 GATHER_SECONDS: Final = 0.2
 
 
@@ -63,11 +63,11 @@ def frame(event: Event) -> bytes:
 
 
 Listed = tuple[TaskRecord, Waiting]
-"""A task that has changed, with all that waits."""
+"""A changed task and the pending requests."""
 
 
 class Streams:
-    """The streams that are open.
+    """The open event streams.
 
     Args:
         tasks: The tasks and their journal.
@@ -76,17 +76,17 @@ class Streams:
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
         self._readers: set[asyncio.Queue[Listed | None]] = set()
-        """The readers of the list, served by one subscription to all events."""
+        """The readers of the task list, which share one subscription to all events."""
         self._watching: asyncio.Task[None] | None = None
         self.open = 0
 
     def stop(self) -> None:
-        """End the streams of the list; clients reconnect to another process."""
+        """End the streams of the task list; clients reconnect to another process."""
         if self._watching is not None:
             self._watching.cancel()
 
     async def events(self, task_id: str, after: int) -> AsyncGenerator[bytes]:
-        """Yield the frames of a task's events, existing ones first, to its end.
+        """Yield the frames of a task's events, from the past to its end.
 
         Args:
             task_id: The task.
@@ -135,7 +135,7 @@ class Streams:
                 coming.cancel()
 
     async def changes(self, key: Key) -> AsyncGenerator[bytes]:
-        """Yield visible tasks when one begins, waits, continues or ends."""
+        """Yield a visible task whenever it starts, waits, continues or ends."""
         if self._watching is None or self._watching.done():
             self._watching = shared_task(self._watch())
         queue: asyncio.Queue[Listed | None] = asyncio.Queue()
@@ -162,7 +162,7 @@ class Streams:
                 self.stop()
 
     async def _watch(self) -> None:
-        """Notify the readers of the list of each changed task."""
+        """Pass each changed task to the readers of the list."""
         changed: set[str] = set()
         wake = asyncio.Event()
 

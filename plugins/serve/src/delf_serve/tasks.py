@@ -1,4 +1,4 @@
-"""Tasks: submitted, found, stopped, resumed; all data comes from the journal."""
+"""Tasks: submitted, found, stopped and resumed through the journal."""
 
 from __future__ import annotations
 
@@ -70,20 +70,20 @@ MARK: Final = "serve"
 """The key of a task's ``setup`` that marks a task submitted by a server."""
 _LOOK_SECONDS: Final = 5.0
 PAGE: Final = 1000
-"""Interrupted tasks that are read at once."""
+"""The number of interrupted tasks that are read at a time."""
 _FORGET_SECONDS: Final = 3600.0
 _MOST_RESUMES: Final = 5
 _RESUMES_SECONDS: Final = 600.0
-"""The period of these resumes: a task that is resumed more often is left to people, because it
-may kill its process.
+"""The period in seconds for counting resumes; a task resumed too often is left to people, because
+it may kill its process.
 """
 _MOST_OWNERS: Final = 10_000
-"""The newest tasks of this process with remembered owners."""
+"""The most recent tasks of this process whose owners are cached."""
 _OF: Final = "|"
 """The separator of a conversation's owner and name; submitted names never contain it."""
 
 Waiting = Mapping[str, Sequence[RequestRecord]]
-"""The requests of tasks that wait for a person, by the ids of the tasks."""
+"""Pending requests by task id."""
 
 
 def may_decide(record: RequestRecord, key: Key) -> bool:
@@ -99,7 +99,7 @@ def other_project(record: TaskRecord) -> str | None:
 
 
 def task_view(record: TaskRecord, waiting: Waiting, key: Key) -> Task:
-    """Return a task for a person's list."""
+    """Return a task as an entry of a person's list."""
     asked = waiting.get(record.task_id, ())
     state = state_of(record, waiting=waiting)
     return Task(
@@ -122,12 +122,13 @@ def task_view(record: TaskRecord, waiting: Waiting, key: Key) -> Task:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """A task that is in the journal.
+    """A submitted task in the journal.
 
     Args:
-        task_id: Its id.
-        conversation: Its conversation, if it has one.
-        is_new: Whether this order began it, and not an earlier one with the same key.
+        task_id: The task's id.
+        conversation: The task's conversation, if any.
+        is_new: Whether this request created the task, not an earlier one with the same idempotency
+            key.
     """
 
     task_id: str
@@ -137,7 +138,7 @@ class Submitted:
 
 @dataclass
 class _Open:
-    """A task that this process works on."""
+    """A task that runs in this process."""
 
     owner: str
     taken_in: asyncio.Event = field(default_factory=asyncio.Event)
@@ -149,9 +150,9 @@ class Tasks:
     """The tasks of one agent and of its shared journal.
 
     Args:
-        agent: Does them.
-        settings: How many are taken in.
-        uploads: The files that were sent in for tasks.
+        agent: The agent.
+        settings: The limits.
+        uploads: The uploaded files.
         keys: The people.
     """
 
@@ -182,12 +183,12 @@ class Tasks:
 
     @property
     def waits(self) -> int:
-        """Count the requests that wait for a task here."""
+        """The number of requests that wait for a task in this process."""
         return len(self._limits)
 
     @property
     def working(self) -> int:
-        """Count the tasks that this process works on."""
+        """The number of tasks running in this process."""
         return len(self._open)
 
     def start(self) -> None:
@@ -198,10 +199,10 @@ class Tasks:
             self._work.add(shared_task(self._keep_forgetting(ages)))
 
     async def stop(self, seconds: float) -> None:
-        """Let running tasks end for some time; leave the others resumable.
+        """Let running tasks finish within some seconds, then leave the others resumable.
 
         Args:
-            seconds: How long; tasks that wait for a person are not waited for.
+            seconds: The longest wait; tasks that wait for a person are left at once.
         """
         for work in self._work:
             work.cancel()
@@ -224,16 +225,16 @@ class Tasks:
         paths: Sequence[str] = (),
         shaped_by: Sequence[str] = (),
     ) -> Submitted:
-        """Submit a task; when this returns, it is in the journal.
+        """Submit a task; the journal has it when this returns.
 
         Args:
-            order: The order.
+            order: The request.
             key: The owner.
-            same: A key by which the same order again gives the same task.
-            strategy: How it becomes tool calls, if not as the agent's other tasks.
-            client: The address from where it is asked.
-            paths: Its files beside those that the order names.
-            shaped_by: Other people whose words it is.
+            same: The idempotency key.
+            strategy: A strategy in place of the agent's.
+            client: The client's address.
+            paths: Input files in addition to those of the request.
+            shaped_by: Other people who wrote parts of the task.
         """
         self._check_model(order.llm)
         if order.output is not None:
@@ -297,12 +298,12 @@ class Tasks:
     async def again(
         self, task_id: str, wanted: AgainRequest, key: Key, client: str | None = None
     ) -> Submitted:
-        """Submit a task once more, with its files, its type of answer and its conversation.
+        """Submit a task again, with its files, type of answer and conversation.
 
         Another person's conversation is not continued: the task begins a new one.
 
         Raises:
-            ProblemError: When its files are not kept any more, or the model cannot be chosen.
+            ProblemError: If its files are gone, or the model may not be chosen.
         """
         record = await self._whole(task_id, key)
         begun = next(
@@ -372,7 +373,7 @@ class Tasks:
         return known
 
     def sees_here(self, key: Key, name: str) -> bool:
-        """Return whether a person sees a task of this process."""
+        """Return True if a person may see a task that runs in this process."""
         return name in self._owners and key.sees(self._owners[name] or None)
 
     def _tell_end(self, task: str, end: TaskFinished, owner: str | None) -> None:
@@ -391,17 +392,17 @@ class Tasks:
             known.over.set()
 
     async def _rests(self, name: str) -> bool:
-        """Return whether a task is over, or waits for a person."""
+        """Return True if a task is over or waits for a person."""
         record, waiting = await self.listed(name)
         state = state_of(record, waiting=waiting)
         return state.is_terminal or state is TaskState.WAITING
 
     async def wait(self, name: str, seconds: float) -> None:
-        """Wait until a task of any process is over or asks a person, up to a timeout.
+        """Wait until a task of any process is over or needs a person, up to a timeout.
 
         Args:
             name: The task's id.
-            seconds: How long.
+            seconds: The timeout.
         """
         live = self.journal.subscribe(name)
         deadline = time.monotonic() + seconds
@@ -422,7 +423,7 @@ class Tasks:
 
     @asynccontextmanager
     async def _limited(self, seconds: float) -> AsyncGenerator[None]:
-        """Wait no longer than some seconds, and not while the server ends."""
+        """Limit the block to some seconds, and end it early at shutdown."""
         async with asyncio.timeout(seconds) as limit:
             self._limits.add(limit)
             try:
@@ -431,7 +432,7 @@ class Tasks:
                 self._limits.discard(limit)
 
     def end_waits(self) -> None:
-        """Answer everybody who waits for a task with its present state."""
+        """Answer all waiting requests with the current state of their tasks."""
         self._is_ending = True
         for limit in [limit for limit in self._limits if not limit.expired()]:
             limit.reschedule(asyncio.get_running_loop().time())
@@ -457,7 +458,7 @@ class Tasks:
             return asked
 
     async def waiting_in(self, _journal: SharedJournal) -> Waiting:
-        """Return the tasks of the server's journal that wait for a person."""
+        """Adapt :meth:`waiting` to the signature that searches expect."""
         return await self.waiting()
 
     async def find(
@@ -486,25 +487,25 @@ class Tasks:
         return views, _cursor(found[limit - 1]) if len(found) > limit else None
 
     async def record(self, text: str, key: Key) -> TaskRecord:
-        """Return a visible task, by its id or the beginning of it.
+        """Return a visible task by its id or a prefix.
 
         Raises:
-            UnknownTaskError: When there is none; others' tasks are none.
+            UnknownTaskError: If there is none that the person may see.
         """
         return await self.journal.task(await self.journal.resolve(text, key.owners))
 
     async def _whole(self, task_id: str, key: Key) -> TaskRecord:
-        """Return a task by its whole id, for changes."""
+        """Return a visible task by its full id, for changes."""
         record = await self.record(task_id, key)
         if record.task_id != task_id:
             raise ProblemError(404, f"no task {task_id[:60]!r} is known", "give the whole task_id")
         return record
 
     async def prompts(self, text: str, key: Key, limit: int, offset: int) -> PromptList:
-        """Return the prompts and the answers of a task's models.
+        """Return the prompts and answers of a task's model calls.
 
         Raises:
-            UnknownTaskError: When there is no such task.
+            UnknownTaskError: If no such task is visible.
         """
         record = await self.record(text, key)
         events = await self.journal.read(record.task_id)
@@ -540,7 +541,7 @@ class Tasks:
         """Stop a task of any process; return False if it was over.
 
         Raises:
-            DelfError: When the process that works on it does not stop it in time.
+            DelfError: If the owning process does not stop the task in time.
         """
         if (await self._whole(task_id, key)).state.is_terminal:
             return task_id, False
@@ -556,7 +557,7 @@ class Tasks:
         Its output files are removed, too, unless the agent's output folder is configured.
 
         Raises:
-            ProblemError: When it runs, or waits for its turn.
+            ProblemError: If the task is running or queued.
         """
         record = await self._whole(task_id, key)
         gone = await remove(self.journal, [task_id])
@@ -565,10 +566,10 @@ class Tasks:
         await self._uploads.forget(gone.inputs)
 
     async def resume(self, task_id: str, key: Key, timeout: float | None = None) -> str:
-        """Resume a task whose process is gone, or that ended at its timeout or budget.
+        """Resume a task whose process died, or that ended at its timeout or budget.
 
         Raises:
-            ProblemError: When it runs, or is over.
+            ProblemError: If the task is running or has ended otherwise.
         """
         record = await self._whole(task_id, key)
         end = end_event(await self.journal.read(record.task_id))
@@ -583,10 +584,10 @@ class Tasks:
     async def fork(
         self, task_id: str, wanted: ForkRequest, key: Key, client: str | None = None
     ) -> str:
-        """Run a task again from one of its events on, as a new task; return its id.
+        """Fork a task from one of its events; return the new task's id.
 
         Raises:
-            ProblemError: When it has no such event, or the model cannot be chosen.
+            ProblemError: If there is no such event, or the model may not be chosen.
         """
         self._check_model(wanted.llm)
         record = await self._whole(task_id, key)
@@ -669,7 +670,7 @@ class Tasks:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _adopt(self, name: str) -> None:
-        """Resume a task of a dead server, unless it keeps killing them."""
+        """Resume a task of a dead server, unless it keeps killing its process."""
         if name in self._not_ours or name in self._open:
             return
         events = await self.journal.read(name)
@@ -685,7 +686,7 @@ class Tasks:
             return  # another process was quicker
 
     async def _keep_forgetting(self, ages: Ages) -> None:
-        """Remove tasks that have been over for long enough, from time to time."""
+        """Periodically remove tasks beyond their retention time."""
         chat: Any = self._agent.chat
         while True:
             try:
@@ -703,7 +704,7 @@ def shared(agent: Agent) -> SharedJournal:
     """Return the journal of a started agent.
 
     Raises:
-        ConfigurationError: When others cannot look into it.
+        ConfigurationError: If other processes cannot use the journal.
     """
     journal: Any = agent.journal
     if isinstance(journal, SharedJournal):
@@ -714,7 +715,7 @@ def shared(agent: Agent) -> SharedJournal:
 
 
 def _missing(paths: Sequence[str]) -> str | None:
-    """Return the name of the first file that is gone, or None."""
+    """Return the name of the first missing file, or None."""
     return next((Path(path).name for path in paths if not Path(path).is_file()), None)
 
 
@@ -735,12 +736,12 @@ def _files(events: Sequence[Event]) -> dict[str, str]:
 
 
 def _cursor(record: TaskRecord) -> str:
-    """Encode a task's place in the list for a query."""
+    """Encode a task's position in the list as a cursor."""
     return f"{record.started_at:.9f}~{record.task_id}"
 
 
 def _place(cursor: str) -> ListPlace:
-    """Return the place that a query names."""
+    """Decode a cursor."""
     started, _, task_id = cursor.partition("~")
     return float(started), task_id
 
@@ -756,25 +757,25 @@ def _submitted(name: str, conversation: str | None, key: Key, *, is_new: bool = 
 
 
 def kept_name(conversation: str | None, key: Key) -> str | None:
-    """Return the journal's name of a person's conversation, unique to the person."""
+    """Return the journal's name for a person's conversation."""
     if conversation is None or key.holder is None:
         return conversation
     return f"{key.holder}{_OF}{conversation}"
 
 
 def shown_name(conversation: str, key: Key) -> str:
-    """Return the name of a conversation for a person, without the person's own prefix."""
+    """Return a conversation's name without the person's own prefix."""
     return conversation.removeprefix(f"{key.holder}{_OF}")
 
 
 def owner_of(conversation: str) -> str | None:
-    """Return the owner of a conversation, by its name in the journal."""
+    """Return the owner in the journal's name of a conversation."""
     owner, mark, _ = conversation.partition(_OF)
     return owner if mark else None
 
 
 def _detail(view: Task, events: Sequence[Event], asked: Sequence[str], key: Key) -> TaskDetail:
-    """Return a task with the data of its events; slow for a long task, so call it in a thread."""
+    """Return a task with data from its events; slow for long tasks, so call it in a thread."""
     seen = snapshot(events)
     begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
     actions = {e.request_id: e.action for e in events if isinstance(e, ApprovalRequested)}

@@ -36,7 +36,7 @@ from delf_cli.streams import wrapped
 from delf_serve.people import Changer, present, without_key
 
 _FIRST: Final = "first"
-"""The label of a key that is given none."""
+"""The default label of a key."""
 
 
 @click.group("users", cls=LazyGroup, group="users ", bare="list")
