@@ -1,4 +1,4 @@
-"""Limits of a guest's messages, so that it can neither keep the host busy nor fill its memory."""
+"""Limits on a guest's messages, which protect the host's CPU and memory."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from delf_sandbox.wire import WireError
 _MAX_READINGS: Final = 2000
 _MAX_TURNS: Final = 20_000
 SPARE_FRAMES: Final = 1_000_000
-"""Frames of one script besides its calls. Each takes the host some microseconds."""
+"""The number of frames allowed in one script in addition to its calls."""
 _FRAMES_OF_A_CALL: Final = 4
 CALL_BYTES: Final = 2**30
-"""The memory for the arguments of a task's calls, which its trace keeps."""
+"""The memory in bytes for the arguments of a task's calls, which its trace keeps."""
 _IDLE_BYTES: Final = 2_000_000
-"""The bytes that a guest may send while no script runs, when it has little to send."""
+"""The bytes that a guest may send while no script runs."""
 SPARE_BYTES: Final = 8_000_000
 """Spare bytes in the frames of one script, for names and other small values."""
 _BYTES_OF_A_CANCEL: Final = 64
 _BYTES_OF_A_LETTER: Final = 6
 _BYTES_OF_A_BYTE: Final = 1.4
 _SLACK: Final = 1.25
-"""The guest enforces limits on output itself; the host ends the session a little above."""
+"""The tolerance above the output limit, which the guest itself enforces first."""
 
 
 class Budget:
-    """Counts a guest's messages.
+    """Counts a guest's messages and raises beyond the limits.
 
     Args:
-        limits: Of its session.
+        limits: The limits of the session.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -48,15 +48,15 @@ class Budget:
             + limits.frame_bytes
         )
         self.unread_bytes: Final = max(limits.memory_bytes, 2 * limits.frame_bytes)
-        """The bytes that may wait in the host's memory for the guest, and those of its calls."""
+        """Bytes buffered in the host for the guest, including its calls."""
 
     def begin_script(self) -> None:
-        """Reset the counts that are for each script."""
+        """Reset the counts that apply to each script."""
         self._frames = self._printed = self._readings = self._turns = self._bytes = 0
         self._most_bytes = self._script_bytes
 
     def end_script(self) -> None:
-        """Expect no messages until the next script."""
+        """Allow almost no messages until the next script."""
         self._bytes = 0
         self._most_bytes = _IDLE_BYTES
 
@@ -64,10 +64,10 @@ class Budget:
         """Count a frame of any kind. Calls are counted separately, by :meth:`call_began`.
 
         Args:
-            length: Its bytes.
+            length: The size in bytes.
 
         Raises:
-            WireError: When there were too many, or too many bytes.
+            WireError: If the limit of frames or bytes is exceeded.
         """
         self._frames += 1
         self._bytes += length
@@ -75,7 +75,7 @@ class Budget:
             raise WireError("the sandbox sends messages without content, one after another")
 
     def printed(self, text: str) -> LimitReached | None:
-        """Count printed text; return why the script must stop, if so."""
+        """Count printed text; return the limit if the script must stop."""
         self._printed += len(text) or 1  # nothing at all, again and again, is output, too
         limit = self._limits.output_bytes
         if self._printed <= limit * _SLACK:
@@ -84,30 +84,30 @@ class Budget:
         return LimitReached(limit="output", message=message)
 
     def looked_at_clock(self, readings: Sequence[int]) -> None:
-        """Note that the script looked at the clock.
+        """Count clock reads of the script.
 
         Raises:
-            WireError: When it did so too often.
+            WireError: If there are too many.
         """
         self._readings += len(readings)
         if self._readings > _MAX_READINGS:
             raise WireError("the sandbox sent too many looks at the clock")
 
     def took_turns(self, turns: Sequence[int]) -> None:
-        """Note that the script's event loop noted turns.
+        """Count recorded turns of the script's event loop.
 
         Raises:
-            WireError: When there were too many.
+            WireError: If there are too many.
         """
         self._turns += len(turns)
         if self._turns > _MAX_TURNS:
             raise WireError("the sandbox noted too many turns")
 
     def call_began(self, length: int, size: int) -> LimitReached | None:
-        """Count a call; return why it must be refused, if so.
+        """Count a call; return the limit if the call must be refused.
 
         Args:
-            length: Bytes of its frame.
+            length: The frame's size in bytes.
             size: Its size in memory, in bytes.
         """
         self._bytes -= length

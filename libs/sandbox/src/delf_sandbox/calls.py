@@ -1,4 +1,4 @@
-"""The unanswered calls of a guest: served and waiting ones."""
+"""The unanswered calls of a guest, running or queued."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from delf_sandbox.wire import WireError
 _log = logging.getLogger(__name__)
 
 MOST_SERVED: Final = 2_000
-"""The most calls served at a time.
+"""The most concurrent calls.
 
-Other calls wait, but the guest is still read: it may abandon calls, or end.
+Further calls are queued, but the guest's messages are still read: it may abandon calls, or end.
 """
 _SIZE_OF_A_CALL: Final = 4 * 1024
-"""The bytes of a call and its task in memory beside its arguments."""
+"""The estimated bytes of a call and its task, without its arguments."""
 
 
 class OpenCall:
@@ -48,11 +48,11 @@ class OpenCall:
 
 
 class OpenCalls:
-    """Has the host serve calls, in order and not too many at once.
+    """Runs the guest's calls on the host, in order and with limited concurrency.
 
     Args:
         loop: The event loop.
-        answer: Takes the number of a call and its answer.
+        answer: Called with a call's number and its answer.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class OpenCalls:
         self._script = 0
         self.open: dict[int, OpenCall] = {}
         self.held = 0
-        """The bytes of all of them in memory."""
+        """The bytes that all unanswered calls take in memory."""
         self.when_less: Callable[[], None] | None = None
         """Called whenever a call ends."""
 
     def begin(self, host: ScriptHost, request: CallRequest, size: int) -> None:
-        """Serve a call, as soon as there is a place.
+        """Run a call as soon as the concurrency limit allows.
 
         Args:
             host: The host that answers.
@@ -77,7 +77,7 @@ class OpenCalls:
             size: The size of its arguments in memory, in bytes.
 
         Raises:
-            WireError: When another one of this number has no answer yet.
+            WireError: If a call with the same number is unanswered.
         """
         if request.call_id in self.open:
             raise WireError("the sandbox reused the number of a call that is open")
@@ -86,7 +86,7 @@ class OpenCalls:
         call.task = self._loop.create_task(self._serve(call, host), name="delf-call")
 
     def abandon(self, number: int) -> None:
-        """Note that the script does not want the answer any more."""
+        """Cancel a call whose answer the script no longer awaits."""
         call = self.open.get(number)
         if call is None:
             return
@@ -97,11 +97,11 @@ class OpenCalls:
             self._loop.call_soon(call.abandon)
 
     def script_ended(self) -> None:
-        """Note that the calls that wait will not be served."""
+        """Drop the queued calls of an ended script."""
         self._script += 1
 
     def clear(self) -> None:
-        """Cancel all; none is answered any more."""
+        """Cancel all calls without answering them."""
         for call in [*self.open.values()]:
             call.abandon()
             self._end(call)
@@ -128,7 +128,7 @@ class OpenCalls:
                 self._answer(call.request.call_id, answer)
 
     def _end(self, call: OpenCall) -> bool:
-        """Return a call is over; whether that was not known before."""
+        """Remove an ended call; return False if it was removed before."""
         number = call.request.call_id
         if self.open.get(number) is not call:
             return False

@@ -1,4 +1,4 @@
-"""Folders that a script wrote to, which may hold anything: removed and measured with care."""
+"""Removal and measurement of untrusted folders that a script wrote to."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ MAX_ENTRIES = 20_000
 def remove_folder(folder: str) -> None:
     """Remove a folder with any content.
 
-    Inner folders are first moved to its top: a tree can be deeper than recursion, open descriptors
-    or the length of a path allow. No process may run in it.
+    Nested folders are first moved to the top, because a tree may be deeper than recursion, open
+    descriptors or path lengths allow. No process may be running in the folder.
     """
     with suppress(OSError):
         Path(folder).rmdir()
@@ -43,19 +43,19 @@ def remove_folder(folder: str) -> None:
 
 
 def remove_folders(base: str) -> None:
-    """Remove a folder of such folders."""
+    """Remove a folder that contains such folders."""
     for entry in _entries(base):
         remove_folder(entry.path)
     remove_folder(base)
 
 
 def used_space(folder: str, most: int) -> int:
-    """Return the bytes on disk below a folder that a script may be changing.
+    """Return the bytes on disk used below a folder, which a script may be changing.
 
     Args:
-        folder: Where.
-        most: Stop counting above this; too many entries, and what cannot be looked into, count
-            as more than this.
+        folder: The folder.
+        most: The number at which counting stops; too many entries and unreadable folders count as
+            more.
     """
     used = seen = 0
     waiting = [folder]
@@ -83,6 +83,6 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
 
 
 def _open_up(folder: str) -> None:
-    """Make a folder accessible to this user; no process may run in it."""
+    """Make a folder accessible to this user; no process may be running in it."""
     if Path(folder).lstat().st_mode & 0o700 != 0o700:
         Path(folder).chmod(0o700)

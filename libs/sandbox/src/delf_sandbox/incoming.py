@@ -1,4 +1,4 @@
-"""Output files on their way from a guest, chunk by chunk, within their limits."""
+"""Output files received from a guest chunk by chunk, within limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_NAME: Final = 1000
 
 
 class IncomingFiles:
-    """The incomplete files of one session, and a count of all."""
+    """The incomplete files of one session, and the total size received."""
 
     def __init__(self) -> None:
         self._open: dict[str, bytearray] = {}
@@ -28,13 +28,13 @@ class IncomingFiles:
     def take(
         self, frame: list[Any], limits: Limits, host: ScriptHost
     ) -> LimitReached | Crashed | None:
-        """Take a ``file`` or ``rows`` frame; a whole file is handed to the host.
+        """Process a ``file`` or ``rows`` frame; pass a complete file to the host.
 
         Returns:
-            Why the session cannot go on, if it cannot.
+            The outcome that ends the session, if any.
 
         Raises:
-            WireError: When the frame is not as it should be.
+            WireError: If the frame is malformed.
         """
         match frame:
             case [str(kind), str(name), bool(last), bytes(chunk)] if len(name) <= _MAX_NAME:

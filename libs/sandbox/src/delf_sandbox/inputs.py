@@ -1,4 +1,4 @@
-"""Input files of a task under the names that a script finds them by."""
+"""Names of a task's input files inside a sandbox."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WORKSPACE: Final = "/workspace"
 
 
 class InputNames:
-    """Names in a separate folder, for sandboxes that do not share the host's files.
+    """Names in a separate folder, for sandboxes that do not share the host's file system.
 
     A file keeps its name without folders; duplicates get numbers.
     """
@@ -22,10 +22,10 @@ class InputNames:
         self._names: dict[str, str] = {}
 
     def name(self, path: str) -> str:
-        """Return a file's name there, always the same.
+        """Return the name of a file in that folder; stable for each path.
 
         Args:
-            path: Its absolute path on the host.
+            path: The absolute path on the host.
         """
         name = self._names.get(path)
         if name is None:
@@ -39,22 +39,22 @@ class InputNames:
         return name
 
     def visible_path(self, path: str) -> str:
-        """Return a script's path of a file.
+        """Return the path under which scripts see a file.
 
         Args:
-            path: Its absolute path on the host.
+            path: The absolute path on the host.
         """
         return f"{WORKSPACE}/{self.name(path)}"
 
     def copy(self, paths: Iterable[str], folder: Path) -> None:
-        """Put files where the sandbox can read them. Blocks.
+        """Copy files to where the sandbox can read them. Blocking.
 
         Args:
-            paths: Of the host, absolute.
+            paths: Absolute paths on the host.
             folder: The sandbox's name for ``/workspace``.
 
         Raises:
-            SandboxUnavailableError: When one of them cannot be read.
+            SandboxUnavailableError: If a file cannot be read.
         """
         for path in paths:
             target = folder / self.name(path)

@@ -87,7 +87,7 @@ DEFAULT_MODULES: Final = (
     "zlib",
     "zoneinfo",
 )
-"""Harmless standard modules. Of ``os``, ``sys`` and threads a script gets the useful parts."""
+"""Harmless standard modules; ``os``, ``sys`` and ``threading`` are replaced by subsets."""
 
 
 def allowed_modules(libraries: Iterable[str] = ()) -> tuple[str, ...]:
@@ -109,15 +109,15 @@ def modules_of(spec: SessionSpec) -> tuple[str, ...]:
 
 
 def distribution_name(requirement: str) -> str:
-    """``pandas`` of ``pandas[excel]>=2``."""
+    """Return the distribution's name in a requirement: ``pandas`` of ``pandas[excel]>=2``."""
     return re.split(r"[\s\[<>=!~;@(]", requirement.strip(), maxsplit=1)[0]
 
 
 def import_names(distribution: str) -> Sequence[str]:
     """Return the top-level modules of a distribution.
 
-    If it is not installed on the host (a container may have it), its own name with underscores is
-    used.
+    For a distribution that is not installed on the host (a container may have it), the name with
+    underscores is assumed.
     """
     from importlib.metadata import PackageNotFoundError
 
@@ -129,7 +129,7 @@ def import_names(distribution: str) -> Sequence[str]:
 
 @cache
 def _installed_names(distribution: str) -> Sequence[str]:
-    """Cache of lookups by session; missing modules are looked up again."""
+    """Look up the modules of an installed distribution, cached."""
     from importlib.metadata import distribution as find
 
     found = find(distribution)

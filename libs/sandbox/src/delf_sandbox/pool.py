@@ -1,4 +1,4 @@
-"""Sessions that are started ahead of the tasks which use them."""
+"""A pool of sessions started ahead of the tasks that use them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ K = TypeVar("K")
 
 
 class SessionPool(Generic[S, K]):
-    """Keeps started sessions of one kind; each is handed out once.
+    """Keeps started sessions of one kind; each is used once.
 
-    Sessions belong to one event loop. After a change of loop they are started again.
+    Sessions belong to one event loop; after a change of loop new ones are started.
 
     Args:
-        size: The number of sessions that wait.
+        size: The number of idle sessions to keep.
         start: Starts a session of a kind.
-        usable: Tells whether a session that waited can still be handed out.
-        abandon: Frees sessions of a loop that is closed, where nothing can be awaited.
+        usable: Returns True if an idle session can still be used.
+        abandon: Releases sessions of a closed loop, without awaiting.
     """
 
     def __init__(
@@ -47,16 +47,16 @@ class SessionPool(Generic[S, K]):
 
     def _reset(self) -> None:
         self.waiting: deque[S] = deque()
-        """The sessions that are started and not handed out."""
+        """Idle sessions."""
         self.open: set[S] = set()
-        """The sessions that are handed out and not closed."""
+        """Sessions in use."""
         self.closed = False
         self._kind: K | None = None
         self._filling: asyncio.Task[None] | None = None
         self._work: set[asyncio.Task[Any]] = set()
 
     def follow_loop(self) -> None:
-        """Drop everything that belongs to another event loop."""
+        """Drop all sessions that belong to another event loop."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             if self._loop is not None:
@@ -65,7 +65,7 @@ class SessionPool(Generic[S, K]):
             self._loop = loop
 
     async def take(self, kind: K) -> S:
-        """Return a waiting session, or a new one; it counts as open until it is closed."""
+        """Return an idle session or start one; it counts as in use until it is closed."""
         self.follow_loop()
         self.closed = False
         session = self._take_waiting(kind) or await self._start_for_caller(kind)
@@ -73,18 +73,18 @@ class SessionPool(Generic[S, K]):
         return session
 
     def fill(self, kind: K) -> None:
-        """Start sessions of a kind in the background until enough wait."""
+        """Start sessions of a kind in the background until the pool is full."""
         self.follow_loop()
         if not self.closed and self._size > 0 and (self._filling is None or self._filling.done()):
             self._filling = shared_task(self._fill(kind))
 
     async def filled(self) -> None:
-        """Wait until enough sessions wait."""
+        """Wait until the pool is full."""
         if self._filling is not None:
             await asyncio.wait({self._filling})
 
     def in_background(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Do something that is over before the pool is closed, in no task's context."""
+        """Run work in an empty context, to be finished before the pool closes."""
         task = shared_task(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
@@ -93,11 +93,11 @@ class SessionPool(Generic[S, K]):
     async def aclose(
         self, finish: Callable[[Collection[asyncio.Task[Any]]], Awaitable[bool]] | None = None
     ) -> None:
-        """Close every session. Safe to call twice; the pool can be used again.
+        """Close all sessions. Idempotent; the pool can be used again.
 
         Args:
-            finish: Waits for the work in the background, and tells whether it is over; the rest
-                is cancelled.
+            finish: Waits for background work and returns True if all is done; otherwise the rest is
+                cancelled.
         """
         self.follow_loop()
         self.closed = True
@@ -126,7 +126,7 @@ class SessionPool(Generic[S, K]):
         return None
 
     async def _start_for_caller(self, kind: K) -> S:
-        """Return a new session; end it if its caller is gone by then."""
+        """Start a session; close it if the caller was cancelled meanwhile."""
         starting = self.in_background(self._start(kind))
         try:
             # A start that is cancelled half-way would leave a process that nobody knows.

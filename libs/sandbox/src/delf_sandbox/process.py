@@ -1,4 +1,4 @@
-"""Parts that a backend supplies to a session beside the byte streams."""
+"""The interface of a guest's process, supplied by a backend."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from delf.protocols.sandbox import Outcome
 
 
 class GuestProcess(Protocol):
-    """The guest's process, as its session needs it."""
+    """A guest's process as its session uses it."""
 
     @property
     def cpu_seconds(self) -> float:
-        """The processor time of the guest with all its children, once it is freed."""
+        """The processor time of the guest and its children, once released."""
         ...
 
     def kill(self) -> None:
@@ -20,7 +20,7 @@ class GuestProcess(Protocol):
         ...
 
     async def how_it_ended(self) -> Outcome:
-        """Wait for the guest's end and return its reason in words for people."""
+        """Wait for the guest's end and return the reason as an outcome."""
         ...
 
     async def aclose(self) -> None:

@@ -43,21 +43,23 @@ _log = logging.getLogger(__name__)
 
 _READ_SIZE = 64 * 1024
 _READ_AT_FIRST = 2 * 1024
-"""Some twenty calls: beginning a thousand in one turn of the event loop costs more for each."""
+"""The first read size, some twenty calls: starting a thousand calls in one turn costs more for
+each.
+"""
 _LARGE = 128 * 1024
-"""A frame that takes longer to parse than others of the event loop should wait."""
+"""The size of a frame that is parsed in a thread, because it would delay the event loop."""
 
 
 class WireSession(asyncio.BufferedProtocol):
     """Implements :class:`delf.protocols.sandbox.SandboxSession` over a transport.
 
-    Sockets are read into a reused buffer, because a fresh one for every read costs more than a
-    call; other transports call :meth:`data_received`. A backend connects it to the guest's streams,
-    then calls :meth:`ready` and :meth:`initialise`.
+    Sockets are read into a reused buffer, because allocating one for each read costs more than a
+    call; other transports call :meth:`data_received`. A backend connects this protocol to the
+    guest's streams, then calls :meth:`ready` and :meth:`initialise`.
 
     Args:
         process: The guest's process.
-        frame_bytes: The most bytes of a frame, either way.
+        frame_bytes: The most bytes of a frame in either direction.
     """
 
     def __init__(self, process: GuestProcess, frame_bytes: int) -> None:
@@ -86,7 +88,7 @@ class WireSession(asyncio.BufferedProtocol):
     # -- asyncio.BufferedProtocol -------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note that the streams are connected."""
+        """Store the transport when the streams are connected."""
         self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -95,11 +97,11 @@ class WireSession(asyncio.BufferedProtocol):
         return self._buffer if is_large else self._buffer[:_READ_AT_FIRST]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Note that the guest sent bytes, which are in the buffer."""
+        """Process bytes that were read into the buffer."""
         self.data_received(bytes(self._buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        """Note that the guest sent bytes."""
+        """Process received bytes."""
         try:
             self._unread.extend(self._reader.feed(data))
         except FrameTooLargeError as error:
@@ -107,7 +109,7 @@ class WireSession(asyncio.BufferedProtocol):
         self._handle_unread()
 
     def _handle_unread(self) -> None:
-        """Handle arrived frames, up to a large one, which a thread parses."""
+        """Process received frames up to a large one, which is parsed in a thread."""
         if self._parsing is not None:
             return
         self._reading = True
@@ -140,7 +142,7 @@ class WireSession(asyncio.BufferedProtocol):
         self._handle_unread()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note that the guest is gone."""
+        """Record that the guest is gone."""
         self._lost = True
         if not self._booted.done():
             self._booted.set_result(None)
@@ -159,7 +161,7 @@ class WireSession(asyncio.BufferedProtocol):
 
     @property
     def cpu_seconds(self) -> float:
-        """The processor time that the guest took; see the protocol."""
+        """The processor time of the guest; see the protocol."""
         return self._process.cpu_seconds
 
     async def ready(self, timeout: float) -> None:
@@ -169,7 +171,7 @@ class WireSession(asyncio.BufferedProtocol):
             timeout: Seconds.
 
         Raises:
-            SandboxUnavailableError: When it did not start, and why.
+            SandboxUnavailableError: If the guest did not start, with the reason.
         """
         try:
             async with asyncio.timeout(timeout):
@@ -186,12 +188,12 @@ class WireSession(asyncio.BufferedProtocol):
             )
 
     def initialise(self, spec: SessionSpec, scratch: str, readable: Sequence[str] = ()) -> None:
-        """Give the guest its tools, modules and limits.
+        """Send the guest its tools, modules and limits.
 
         Args:
             spec: The session's specification.
-            scratch: The working folder, as the guest calls it.
-            readable: Further paths that scripts may read, as the guest calls them.
+            scratch: The working folder, as a path inside the sandbox.
+            readable: Further readable paths inside the sandbox.
         """
         self._spec = spec
         self._reader = FrameReader(spec.limits.frame_bytes)
@@ -228,7 +230,7 @@ class WireSession(asyncio.BufferedProtocol):
             self.calls.clear()
 
     def kill(self) -> None:
-        """End the guest now; calls in flight are cancelled."""
+        """Kill the guest; calls in flight are cancelled."""
         self._process.kill()
         self.calls.clear()
         self._out.clear()
@@ -236,7 +238,7 @@ class WireSession(asyncio.BufferedProtocol):
             self._transport.abort()
 
     async def aclose(self) -> None:
-        """Kill the guest and free everything. Safe to call twice."""
+        """Kill the guest and release all resources. Idempotent."""
         self._closed = True
         self.kill()
         await self._process.aclose()
@@ -277,7 +279,7 @@ class WireSession(asyncio.BufferedProtocol):
             self._outcome.set_result(outcome)
 
     def _break(self, outcome: Outcome) -> None:
-        """Note that the guest cannot be trusted any further."""
+        """Kill a guest that violated the protocol or a limit, and set the outcome."""
         self._finish(outcome)
         self._lost = True
         self.kill()
@@ -334,11 +336,11 @@ class WireSession(asyncio.BufferedProtocol):
             self._write(*frame)
 
     def process_ended(self) -> None:
-        """Read the guest's last output after its process ended, however busy the session is."""
+        """Read the guest's last output after its process has ended."""
         self._resume()
 
     def _hold_reading(self) -> None:
-        """Pause reading until there is time and memory."""
+        """Pause reading until pending calls and memory allow more."""
         if not self.is_paused and self._transport is not None and not self._transport.is_closing():
             self.is_paused = True
             self._transport.pause_reading()
@@ -354,10 +356,9 @@ class WireSession(asyncio.BufferedProtocol):
         self.is_paused = False
 
     def _write(self, *parts: bytes) -> None:
-        """Send a frame: at once on an idle session, otherwise batched.
+        """Send a frame, at once on an idle session, otherwise batched.
 
-        While many calls are open, the answers of one turn of the loop are sent in one write; so are
-        immediate answers to all calls of one read.
+        With many open calls, all answers of one turn of the loop are sent in one write.
         """
         if self._lost:
             return
@@ -383,7 +384,7 @@ class WireSession(asyncio.BufferedProtocol):
 
 
 def _parse_whole(payload: bytes) -> tuple[list[Any], bytes, int]:
-    """Parse a frame; return it, its source and its size in memory."""
+    """Parse a frame; return the frame, its source and its size in memory."""
     return parse(payload), payload, size_in_memory(payload)
 
 

@@ -1,4 +1,4 @@
-"""The host's end of the wire: frames of a guest that is not trusted."""
+"""The host's end of the wire, which parses frames of an untrusted guest."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ _ESCAPED_HALF = re.compile(rb"(?<!\\)(?:\\\\)*\\u[dD][89a-fA-F]")
 
 
 class WireError(SandboxExecutionError):
-    """The sandbox's end of the wire sent something that is not of the protocol."""
+    """The guest sent data that violates the protocol."""
 
     code = "ERR-SANDBOX-004"
     default_hint = "try again; a sandbox that fails so without a script that meddles has a defect"
 
 
 def parse(payload: bytes) -> list[Any]:
-    """Return a guest's frame as a list that starts with its name.
+    """Parse a guest's frame: a list that starts with its name.
 
     Raises:
-        WireError: When it is anything else.
+        WireError: If the payload is not a frame.
     """
     # Before it is decoded: two bytes can become seventy in memory.
     if has_too_many_values(payload):
@@ -63,9 +63,9 @@ def parse(payload: bytes) -> list[Any]:
 
 
 def size_in_memory(payload: bytes) -> int:
-    """Estimate the memory of a payload as values: ``{},`` becomes seventy bytes.
+    """Estimate the memory that a payload takes once parsed: ``{},`` takes seventy bytes.
 
-    A small payload counts as its own size, because its expansion cannot matter.
+    A small payload counts with its own size.
     """
     size = len(payload)
     if size < _SMALL:
@@ -77,7 +77,7 @@ def size_in_memory(payload: bytes) -> int:
 
 
 def _has_halves(payload: bytes) -> bool:
-    """Return whether a payload has halves of surrogate pairs, as they are or as escapes."""
+    """Return True if a payload contains unpaired surrogates, raw or escaped."""
     return (b"\xed" in payload and HALF.search(payload) is not None) or (
         b"\\u" in payload and _ESCAPED_HALF.search(payload) is not None
     )
@@ -88,10 +88,10 @@ _CALL_TYPES = ((*_CALL, bool, int), (*_CALL, bool), _CALL)
 
 
 def parse_call(frame: Sequence[Any]) -> CallRequest:
-    """Return the call in a ``call`` frame.
+    """Parse a ``call`` frame.
 
     Raises:
-        WireError: When its fields are not of the right types.
+        WireError: If a field has the wrong type.
     """
     if tuple(map(type, frame)) not in _CALL_TYPES:
         raise WireError("the sandbox sent a malformed call")
@@ -111,17 +111,17 @@ def parse_call(frame: Sequence[Any]) -> CallRequest:
 
 
 def _fits(frame: Sequence[Any], *kinds: type) -> bool:
-    """Return whether the fields after a frame's name have these types; ``object`` is any."""
+    """Return True if a frame's fields have these types; ``object`` matches any."""
     return len(frame) == len(kinds) + 1 and all(
         kind is object or type(value) is kind for value, kind in zip(frame[1:], kinds, strict=True)
     )
 
 
 def parse_outcome(frame: Sequence[Any]) -> Outcome:
-    """Read the end of a script from a ``done``, ``failed``, ``limit`` or ``rerun`` frame.
+    """Parse the frame that ends a script: ``done``, ``failed``, ``limit`` or ``rerun``.
 
     Raises:
-        WireError: When its fields are not of the right types.
+        WireError: If a field has the wrong type.
     """
     name = frame[0]
     if name == "done" and _fits(frame, object, dict):
@@ -149,17 +149,17 @@ def _number(value: Any) -> int | None:
 
 
 def limits_by_name(limits: Limits) -> dict[str, float]:
-    """Return limits for a guest; ``dataclasses.asdict`` takes ten times as long."""
+    """Convert limits to a dict for the guest, ten times faster than ``dataclasses.asdict``."""
     return {name: getattr(limits, name) for name in limits.__slots__}
 
 
 def init_frame(spec: SessionSpec, scratch: str, readable: Sequence[str]) -> bytes:
-    """Return the first frame of a session.
+    """Encode the first frame of a session.
 
     Args:
         spec: The session's specification.
-        scratch: The script's working folder, as it is called inside.
-        readable: Further paths that it may read, as they are called inside.
+        scratch: The working folder, as a path inside the sandbox.
+        readable: Further readable paths inside the sandbox.
     """
     content = {
         "tools": [[tool.name, list(tool.methods), list(tool.changing)] for tool in spec.tools],
@@ -175,23 +175,23 @@ def init_frame(spec: SessionSpec, scratch: str, readable: Sequence[str]) -> byte
 
 
 def exec_frame(number: int, code: str, limit: int, start: ScriptStart | None = None) -> bytes:
-    """Return the frame that runs a script.
+    """Encode the frame that runs a script.
 
     Args:
-        number: Counts the scripts of the session.
+        number: The script's number in the session.
         code: The script.
         limit: The most bytes of the frame.
-        start: Its clock and chance; the real ones when omitted.
+        start: The recorded clock and seed; the real ones when omitted.
     """
     given = None if start is None else [start.seed, list(start.clock), list(start.turns)]
     return encode(["exec", number, code, given], limit)
 
 
 def parse_numbers(frame: Sequence[Any]) -> list[int]:
-    """Return the numbers in a ``clock`` or ``turns`` frame.
+    """Parse the numbers in a ``clock`` or ``turns`` frame.
 
     Raises:
-        WireError: When it is anything else.
+        WireError: If the frame is malformed.
     """
     if _fits(frame, list) and all(
         type(item) is int and -_MAX_MOMENT <= item < _MAX_MOMENT for item in frame[1]
@@ -203,9 +203,9 @@ def parse_numbers(frame: Sequence[Any]) -> list[int]:
 def answer_frame(
     call_id: int, answer: CallAnswer, limit: int
 ) -> tuple[Sequence[bytes], str | None]:
-    """Return an answer to a call in parts, and the fault if it had to be replaced.
+    """Encode the answer to a call; return the parts, and the fault if it had to be replaced.
 
-    A result that cannot cross becomes an error in the script rather than a lost call.
+    A result that cannot be encoded is replaced by an error, so that the script is not left waiting.
     """
     try:
         if isinstance(answer, Returned) and answer.encoded is not None:

@@ -25,7 +25,7 @@ _PACKAGES = (
 
 
 def _sources() -> dict[str, str]:
-    """Return the guest's files by their names in the archive."""
+    """Read the guest's source files by their names in the archive."""
     files: dict[str, str] = dict.fromkeys(_PACKAGES, "")
     for module in _OF_DELF:
         name = module.__name__.replace(".", "/")
@@ -40,10 +40,10 @@ def _sources() -> dict[str, str]:
 
 @cache
 def guest_zipapp() -> bytes:
-    """Return the archive's bytes, reproducible for the same sources and Python.
+    """Build the archive, reproducible for the same sources and Python.
 
-    It holds every module twice: as source, and compiled for the running Python, which another
-    Python ignores.
+    The archive has each module as source and compiled for the running Python; other Pythons ignore
+    the compiled form.
     """
     import zipfile  # only needed where the archive is not there yet
 
@@ -57,7 +57,7 @@ def guest_zipapp() -> bytes:
 
 @cache
 def guest_digest() -> str:
-    """Return the SHA-256 of the guest's sources, equal wherever the same guest runs."""
+    """Return the SHA-256 of the guest's sources, which identifies the guest's version."""
     digest = hashlib.sha256()
     for name, source in sorted(_sources().items()):
         digest.update(f"{name}\0{len(source)}\0{source}".encode())
@@ -65,7 +65,7 @@ def guest_digest() -> str:
 
 
 def _compiled(name: str, source: str) -> bytes:
-    """Byte code in the format of a .pyc file that is never checked against its source."""
+    """Compile a source to a .pyc that is never checked against its source."""
     code = compile(source, name, "exec", dont_inherit=True)
     flags = (0b01).to_bytes(4, "little")
     return importlib.util.MAGIC_NUMBER + flags + bytes(8) + marshal.dumps(code)

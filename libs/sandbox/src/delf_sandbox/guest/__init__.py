@@ -1,1 +1,1 @@
-"""The guest inside a sandbox: standard library only, and nothing of the host."""
+"""The guest inside a sandbox, which uses the standard library only."""

@@ -12,8 +12,8 @@ def main(arguments: list[str]) -> None:
     """Serve a session on the given descriptors.
 
     Args:
-        arguments: Two descriptor numbers, or nothing for standard input and output, which
-            are then moved out of the script's way.
+        arguments: Two descriptor numbers. Without them standard input and output are used, and
+            replaced for the script.
     """
     if arguments:
         read_fd, write_fd = (int(number) for number in arguments[:2])

@@ -1,4 +1,4 @@
-"""Functions of the sandbox that scripts call, with errors in the words of the script."""
+"""Wrappers of sandbox functions whose argument errors use the script's names."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ ADD_FILE = "add_to_output_files(name, content)"
 
 
 class OwnFunction:
-    """A function as scripts know it.
+    """A sandbox function as scripts call it.
 
-    Wrong arguments raise ``TypeError`` with its usage, and not with the name of the code behind.
+    Wrong arguments raise a ``TypeError`` that shows the usage.
 
     Args:
         usage: The name and the arguments, as ``rerun(context, remaining)``.

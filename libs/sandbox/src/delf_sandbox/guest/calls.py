@@ -1,4 +1,4 @@
-"""Tools as scripts see them: names whose calls travel to the host."""
+"""Tools as scripts see them: objects whose calls are sent to the host."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from delf_sandbox.guest.nodes import LATER
 
 _ONCE_ONLY = (types.GeneratorType, map, filter, zip, reversed)
 _MOST_AFTER_END = 100
-"""The most calls that a task may make after its script's end."""
+"""The most calls that leftover tasks may make after the script's end."""
 _MOST_LOOKED_AT = 10_000
-"""Parts of a script's value that are looked at for actions."""
+"""The most parts of a script's value that are searched for actions."""
 SCRIPT_NAME = "<script "
 """The prefix of scripts' file names, as tracebacks show them."""
 
@@ -33,19 +33,19 @@ class ToolError(Exception):
     call_number: int | None = None
     """The number of the failed call; None without a call."""
     status: int | None = None
-    """The HTTP status of the answer, where the call failed by one."""
+    """The HTTP status of the failed response, if any."""
 
 
 class ToolException(ToolError):  # noqa: N818 - the name that tools' authors know
-    """A tool refused, with a message for the script."""
+    """A tool refused a call with a message for the script."""
 
 
 class ToolArgumentError(ToolError):
-    """A tool was called with arguments that do not fit."""
+    """A tool was called with invalid arguments."""
 
 
 class ToolNotAllowed(ToolError):  # noqa: N818 - reads as what it says
-    """A tool does not exist here or may not be used."""
+    """The tool does not exist here or may not be used."""
 
 
 class ApprovalRejected(ToolError):  # noqa: N818 - reads as what it says
@@ -81,7 +81,7 @@ class ToolMessage(str):
 
 
 class ToolCall(Coroutine[Any, Any, Any]):
-    """A call that is made when it is awaited, or when its result is used.
+    """A call that is made when it is awaited or when its result is used.
 
     A true coroutine for asyncio.
     """
@@ -127,7 +127,7 @@ class ToolCall(Coroutine[Any, Any, Any]):
         return result
 
     def result(self) -> Any:
-        """Return the result, which is waited for."""
+        """Wait for the result and return it."""
         if not self._result:
             self._result.append(self._caller.block(self))
         return self._result[0]
@@ -145,7 +145,7 @@ class ToolCall(Coroutine[Any, Any, Any]):
 
 
 def _of_result(name: str) -> Callable[..., Any]:
-    """Return a method that the result has, and its call by its own name."""
+    """Make a method that forwards to the call's result."""
 
     def method(self: ToolCall, *args: Any) -> Any:
         given = [item.result() if isinstance(item, ToolCall) else item for item in args]
@@ -163,7 +163,7 @@ _OF_RESULTS = (
     *("contains", "getitem", "setitem", "delitem", "eq", "ne", "lt", "le", "gt", "ge"),
     *("add", "sub", "mul", "truediv", "floordiv", "mod", "neg", "index"),
 )
-"""The operations of a script on a call that use its result."""
+"""Special methods that use the result of a call."""
 for _name in _OF_RESULTS:
     setattr(ToolCall, f"__{_name}__", _of_result(f"__{_name}__"))
 for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod"):
@@ -179,15 +179,15 @@ def _label(connection: str, method: str) -> str:
 
 
 class Caller:
-    """Makes calls and passes their answers to the waiting coroutines.
+    """Makes calls and passes their answers to waiting coroutines.
 
-    While nothing else can happen in the guest, a call blocks until its answer arrives: that saves
-    turns of the event loop.
+    If nothing else can run in the guest, a call blocks until its answer arrives, which saves turns
+    of the event loop.
 
     Args:
         send: Sends a frame, immediately if requested.
-        receive: Waits for frames of the host and takes them.
-        loop: Where it works.
+        receive: Blocks until frames arrive from the host, and dispatches them.
+        loop: The event loop.
     """
 
     def __init__(
@@ -215,15 +215,15 @@ class Caller:
 
     @property
     def under_way(self) -> bool:
-        """True if a call has no answer yet."""
+        """True if any call is unanswered."""
         return bool(self._waiting)
 
     def script_ended(self, *, is_over: bool) -> None:
-        """Record the end of the script; its remaining tasks run to their end."""
+        """Record the end of the script; its leftover tasks run to their end."""
         self._after_end = None if is_over else Counter()
 
     def when_idle(self) -> asyncio.Future[None]:
-        """Done as soon as no call is under way."""
+        """Return a future that completes when no call is in flight."""
         self._idle = self._loop.create_future()
         return self._idle
 
@@ -234,15 +234,15 @@ class Caller:
         self._before = self._last
 
     def note_unawaited(self, call: str, line: int) -> None:
-        """Record a call that was written but never made."""
+        """Record a call expression whose call was never awaited."""
         self._unawaited[-line] = (call, line)
 
     def unawaited(self) -> list[str]:
-        """Return the calls that were written and never made."""
+        """Return the call expressions that were never awaited."""
         return [f"{call} on line {line}" for call, line in self._unawaited.values()]
 
     def call(self, connection: str, method: str, args: Any, kwargs: Any, depth: int) -> ToolCall:
-        """Return a call to be awaited."""
+        """Make an awaitable call."""
         args = [_listed(given) for given in args]
         kwargs = {name: _listed(given) for name, given in kwargs.items()}
         number = self._last = next(self._numbers)
@@ -252,7 +252,7 @@ class Caller:
     def make(
         self, number: int, connection: str, method: str, args: Any, kwargs: Any
     ) -> Coroutine[Any, Any, Any]:
-        """Return the coroutine that makes a call."""
+        """Make the coroutine that sends a call and waits for its answer."""
         _, line = self._unawaited.pop(number, ("", 0))
         return self._make(number, line, ["call", number, connection, method, list(args), kwargs])
 
@@ -279,7 +279,7 @@ class Caller:
                 self._idle.set_result(None)
 
     def _check_end(self) -> None:
-        """Raise for a task that keeps calling after its script's end."""
+        """Raise if a leftover task keeps making calls after the script's end."""
         task = asyncio.current_task()
         if self._after_end is None or task is None:
             return
@@ -290,7 +290,7 @@ class Caller:
             )
 
     def answer(self, frame: list[Any]) -> None:
-        """Take an answer from the host, now or in its turn."""
+        """Process an answer from the host, now or in its recorded turn."""
         number = frame[1]
         if number == self._blocked:
             self._hand_over(frame)
@@ -304,7 +304,7 @@ class Caller:
         """Deliver arrived answers, in the recorded turn of the loop.
 
         Args:
-            numbers: The calls, counted from the script's first.
+            numbers: The numbers of the calls, counted from the script's first.
         """
         for number in numbers:
             wanted = number + self._before
@@ -324,7 +324,7 @@ class Caller:
         return not self._waiting[number].done()
 
     def _hand_over(self, frame: list[Any]) -> None:
-        """Pass an answer to its waiter; an unexpected answer is dropped."""
+        """Pass an answer to its waiter; drop an unexpected answer."""
         future = self._waiting.get(frame[1])
         if future is None or future.done():
             return
@@ -343,12 +343,12 @@ class Caller:
 
 
 def _listed(given: Any) -> Any:
-    """Return the arguments of a call, with iterators as lists."""
+    """Convert iterators in the arguments of a call to lists."""
     return list(cast("Iterable[Any]", given)) if isinstance(given, _ONCE_ONLY) else given
 
 
 def _line_of_script(depth: int) -> int:
-    """Return the running line of the script, past library frames; 0 if none."""
+    """Return the current line of the script, skipping library frames; 0 if none."""
     frame = sys._getframe(depth)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if frame.f_code.co_filename.startswith(SCRIPT_NAME):
@@ -358,17 +358,17 @@ def _line_of_script(depth: int) -> int:
 
 
 class _NoValue(abc.ABC):
-    """A connection or an action, which can be called and has no value.
+    """A connection or action used as a value, which is an error.
 
-    A script that uses it as a value forgot to call it; without an error the script would continue
-    as if the call had been made.
+    A script that uses the object as a value forgot to call it. Without an error the script would
+    continue as if the call had been made.
     """
 
     __slots__ = ()
 
     @abc.abstractmethod
     def misuse(self) -> TypeError:
-        """Make the error for its use as a value."""
+        """Make the error for using the object as a value."""
 
     def __bool__(self) -> bool:
         raise self.misuse()
@@ -415,9 +415,10 @@ class _NoValue(abc.ABC):
 
 
 class ToolNamespace(_NoValue):
-    """A connection as a script sees it: every public attribute is a method to call.
+    """A connection as a script sees it: every public attribute is a callable action.
 
-    Some scripts take it for a class, and make an object or a context manager of it.
+    Calling the object and using it as a context manager return the object itself, because some
+    scripts take it for a class.
     """
 
     _caller: Caller
@@ -428,7 +429,7 @@ class ToolNamespace(_NoValue):
         vars(self).update(_caller=caller, _name=name, _methods=methods)
 
     def misuse(self) -> TypeError:
-        """Make the error for its use as a value."""
+        """Make the error for using the object as a value."""
         return TypeError(misuse_message(self._name, self._methods))
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
@@ -465,7 +466,7 @@ class ToolFunction(_NoValue):
     """An action, or a tool that is called by its own name.
 
     Args:
-        caller: Makes its calls.
+        caller: The caller.
         connection: The connection, or the tool.
         method: The action; empty for a tool.
     """
@@ -485,7 +486,7 @@ class ToolFunction(_NoValue):
             object.__setattr__(self, key, value)
 
     def misuse(self) -> TypeError:
-        """Make the error for its use as a value."""
+        """Make the error for using the object as a value."""
         return TypeError(misuse_message(f"{self._connection}.{self._method}".rstrip("."), ()))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -494,7 +495,7 @@ class ToolFunction(_NoValue):
 
 
 def misuse_in(value: Any) -> TypeError | None:
-    """Return the error for a script's value that is, or holds, an action or a connection."""
+    """Return the error for a script's final value that is or contains an action or connection."""
     waiting, left = [value], _MOST_LOOKED_AT
     while waiting and left:
         left -= 1

@@ -1,4 +1,4 @@
-"""The guest's end of the wire: two descriptors, read by the event loop, written at once."""
+"""The guest's end of the wire: two descriptors, read by the event loop."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from delf_sandbox.guest.spin import SPIN_SECONDS, Spin
 
 _loads = make_loads(Record)
 _READ_SIZE = 64 * 1024
-"""Below the size from which the C library maps fresh pages for every buffer."""
+"""The read size; above it the C library maps fresh pages for each buffer."""
 _MAX_PENDING = 1024 * 1024
-"""The script's memory that waits for the end of the loop's turn."""
+"""The most bytes queued for sending before the end of a turn."""
 
 
 class WireLock:
-    """A reentrant lock for senders.
+    """A reentrant lock for senders, usable from a signal handler.
 
-    A signal handler runs in the middle of the main thread's code. It sends only if
-    :meth:`take_if_free` succeeds.
+    A signal handler interrupts the main thread anywhere, so it sends only if :meth:`take_if_free`
+    succeeds.
     """
 
     def __init__(self) -> None:
@@ -56,8 +56,8 @@ class WireLock:
 class Channel:
     """Sends and receives frames.
 
-    Frames are sent together with :meth:`flush`, before the event loop waits. The host always reads,
-    so writing may block without a deadlock. Threads of a script print, too: a sender holds
+    Frames are queued and sent by :meth:`flush` before the event loop waits. The host always reads,
+    so writing may block without a deadlock. Threads of a script may print, so senders hold
     :attr:`lock`.
 
     Args:
@@ -76,11 +76,11 @@ class Channel:
         self._wait = select.poll()
 
     def open(self, read_fd: int, write_fd: int) -> None:
-        """Take the wire.
+        """Attach the channel to two descriptors.
 
         Args:
-            read_fd: Where the host's frames arrive.
-            write_fd: Where frames go.
+            read_fd: The descriptor for reading.
+            write_fd: The descriptor for writing.
         """
         self._read_fd, self._write_fd = read_fd, write_fd
         self._wait.register(read_fd, select.POLLIN)

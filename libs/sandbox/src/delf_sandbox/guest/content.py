@@ -1,8 +1,8 @@
-"""Turn values of a script for ``add_to_output_files`` into bytes, or into rows for the host.
+"""Conversion of script values for ``add_to_output_files`` to bytes, or to rows for the host.
 
-Text and bytes are written as they are, dicts and lists as JSON, rows as CSV, TSV or HTML by the
-name's ending. Workbooks are made on the host, from rows: the guest has the standard library
-only. Values of data libraries follow the rules of :mod:`delf.values.conversion`.
+Text and bytes are written unchanged, dicts and lists as JSON, and rows as CSV, TSV or HTML by the
+name's suffix. Workbooks are written by the host from rows, because the guest has only the standard
+library. Values of data libraries follow the rules of :mod:`delf.values.conversion`.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ Grid = list[list[Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Content:
-    """A file's content in transfer to the host.
+    """The content of a file on its way to the host.
 
     Args:
-        data: Its bytes, or rows in tagged JSON: the first names the columns.
-        is_rows: Whether the host makes the file from rows.
+        data: The bytes, or rows as tagged JSON with the column names first.
+        is_rows: Whether ``data`` are rows.
         ending: The suffix to add to a name without one.
     """
 
@@ -60,11 +60,11 @@ class Content:
 
 
 class ContentTooLargeError(Exception):
-    """The content would be larger than a file may be."""
+    """The content exceeds the size limit of a file."""
 
 
 class _Text(io.StringIO):
-    """A text buffer that stops once it is too large."""
+    """A text buffer that raises beyond a size."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -87,13 +87,13 @@ def make_content(
     Args:
         name: The file's name.
         content: Text, bytes, a dict, a list, a table of a data library, or a file in memory.
-        row_files: Endings of files that the host can make from rows.
-        most: Bytes that it may have, as records of many columns take much more than they seem.
+        row_files: Suffixes of files that the host can write from rows.
+        most: The most bytes, checked during conversion because records can expand.
 
     Raises:
-        TypeError: For content that has no form as a file of this name.
-        RuntimeError: When the host would need a plugin for it.
-        ContentTooLargeError: If the result would be too large; raw content is not checked.
+        TypeError: If the content cannot be written as such a file.
+        RuntimeError: If the host has no plugin for the format.
+        ContentTooLargeError: If the result exceeds ``most``; raw content is not checked.
     """
     whole = getattr(content, "getvalue", None)
     if callable(whole):  # io.StringIO, io.BytesIO
@@ -163,7 +163,7 @@ def _ending(name: str) -> str:
 
 
 def _ending_for(content: Any, table: Table | None) -> str:
-    """Return the ending that a name lacks; text and bytes may be of any kind."""
+    """Return the suffix for a name without one; empty for text and bytes."""
     if table is not None:
         return ".csv"
     return "" if isinstance(content, str) or _is_bytes(content) else ".json"
@@ -182,7 +182,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _known(name: str, content: Any) -> Any:
-    """Return a value of another type as a list or a dict, by the rules for its type."""
+    """Convert a value of another type to a list or dict."""
     if isinstance(content, Iterator):
         return list(islice(cast("Iterator[Any]", content), _LARGEST))
     made = plain_or_as_is(content)
@@ -235,7 +235,7 @@ _INDENTED = json.JSONEncoder(indent=2, ensure_ascii=False, allow_nan=False, defa
 
 
 def _for_json(value: Any) -> Any:
-    """Return the value with names that are text, and with null where JSON has no number."""
+    """Convert keys to text and non-finite numbers to null, for JSON."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -262,7 +262,7 @@ def _name(key: Any) -> str:
 
 
 def _check_keys(value: Any) -> None:
-    """Raise for distinct keys that are equal in JSON, where a value would be lost."""
+    """Raise if different keys become equal in JSON, which would lose a value."""
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value)
         if not all(type(key) is str for key in items):
@@ -284,7 +284,7 @@ def _check_keys(value: Any) -> None:
 
 
 def _grid(rows: Collection[Any], most: int) -> Iterator[list[Any]]:
-    """Yield rows as lists of cells; records get a first row with the names of their columns."""
+    """Yield rows as lists of cells, for records with a header row first."""
     records = [_record(row) for row in rows]
     if not records or any(record is None for record in records):
         yield from (_cells(row) for row in rows)
@@ -318,7 +318,7 @@ def _separated(grid: Iterable[list[Any]], separator: str, most: int) -> bytes:
 
 
 def _page(grid: Iterable[list[Any]], most: int) -> bytes:
-    """Return the rows as a table of HTML."""
+    """Format rows as an HTML table."""
     out = _Text(most)
     out.write('<table border="1">\n')
     for number, row in enumerate(grid):

@@ -1,7 +1,7 @@
-"""Description of a script's end: the failing line, the message, the variables.
+"""Description of a failed script: the line, the message and the variables.
 
-Objects of scripts are inspected without running their code if possible: ``type()`` is used rather
-than ``__class__``, which unbound proxies compute. Failing inspections are left out.
+Objects are inspected without running their code where possible, for example by ``type()`` instead
+of ``__class__``, which proxies compute. Inspections that fail are omitted.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def is_a(value: object, kind: type[_T]) -> TypeGuard[_T]:
 
 
 def kind_name(value: object) -> str:
-    """Return the name of a value's type, whatever its metaclass does."""
+    """Return the name of a value's type, whatever its metaclass defines."""
     return _name_of(type(value))
 
 
 def attempt(describe: Callable[[], _T], otherwise: _T) -> _T:
-    """Call a function that may fail; return a fallback on failure."""
+    """Call a function; return a fallback if it raises."""
     try:
         return describe()
     except BaseException:
@@ -52,17 +52,17 @@ def attempt(describe: Callable[[], _T], otherwise: _T) -> _T:
 
 @dataclass(frozen=True)
 class Place:
-    """A place in a script."""
+    """A position in a script."""
 
     line: int | None = None
     source: str | None = None
 
 
 def hide_own_frames(own: str) -> None:
-    """Hide foreign frames from the tracebacks that scripts print.
+    """Hide the guest's frames in tracebacks that scripts print.
 
     Args:
-        own: Parts of the names of the guest's files.
+        own: A part of the file names of the guest's modules.
     """
 
     def shown(walk: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -80,11 +80,11 @@ def hide_own_frames(own: str) -> None:
 
 
 def find_place(error: BaseException, sources: Mapping[str, str]) -> Place:
-    """Return the innermost line of a script on an exception's way up.
+    """Return the innermost script line in an exception's traceback.
 
     Args:
         error: The exception.
-        sources: Script texts by the file name that tracebacks give them.
+        sources: Script texts by their file name in tracebacks.
     """
     if is_a(error, SyntaxError) and is_a(error.filename, str) and error.filename in sources:
         number = error.lineno if type(error.lineno) is int else 0
@@ -104,20 +104,20 @@ def find_place(error: BaseException, sources: Mapping[str, str]) -> Place:
 
 
 def _line_of(source: str, number: int) -> str | None:
-    """Return a line by Python's counting: other Unicode separators do not end a line."""
+    """Return a line by Python's line counting, which ignores other Unicode separators."""
     lines = re.split(r"\r\n?|\n", source)
     text = lines[number - 1].strip() if 0 < number <= len(lines) else ""
     return text[:_MAX_LINE] or None
 
 
 def call_behind(error: BaseException | None) -> int | None:
-    """Return the number of the failed call that an exception comes from.
+    """Return the number of the failed call behind an exception, if any.
 
     An exception raised while a script handles a call's failure has another cause, unless the script
     uses ``raise … from``.
 
     Args:
-        error: The exception; of a group, the members count.
+        error: The exception; the members of a group are searched.
     """
     chain = [error]
     for _ in range(_MAX_CHAIN):
@@ -151,13 +151,13 @@ def _text_of(thing: object) -> str:
 
 
 def variables_of_main(error: BaseException, sources: Mapping[str, str]) -> dict[str, Any]:
-    """Return the variables of the script's ``main()`` on the exception's path.
+    """Return the variables of the script's ``main()`` in an exception's traceback.
 
-    For the model these are the script's variables: many models write everything into ``main()``.
+    Many models write the whole script into ``main()``, so these are the variables to report.
 
     Args:
         error: The exception.
-        sources: Script texts by the file name that tracebacks give them.
+        sources: Script texts by their file name in tracebacks.
     """
     found: dict[str, Any] = {}
     trace = error.__traceback__
@@ -170,11 +170,11 @@ def variables_of_main(error: BaseException, sources: Mapping[str, str]) -> dict[
 
 
 def describe_variables(namespace: Mapping[str, Any], hidden: frozenset[str]) -> dict[str, str]:
-    """Return the variables alive with their types, newest last, for the next prompt.
+    """Describe the variables of a script by type, newest last, for the next prompt.
 
     Args:
-        namespace: The script's global names.
-        hidden: Names that were there before any script.
+        namespace: The script's globals.
+        hidden: Names that existed before any script.
     """
     found = {
         name: describe_type(value)
@@ -185,9 +185,9 @@ def describe_variables(namespace: Mapping[str, Any], hidden: frozenset[str]) -> 
 
 
 def describe_type(value: Any) -> str:
-    """Return a value's type in a few words.
+    """Describe a value's type in a few words, such as ``DataFrame (10, 3)``.
 
-    A list has the types of all its items: ``list of 24 dict | NoneType``, ``DataFrame (10, 3)``.
+    A list has the types of all its items: ``list of 24 dict | NoneType``.
     """
     kind = kind_name(value)
     return attempt(lambda: _describe(value, kind), kind)

@@ -32,23 +32,23 @@ from delf.values.encoding import TooLargeError, UnsupportedValueError, check_siz
 _LENGTH = struct.Struct(">I")
 HEADER = _LENGTH.size
 HALF = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
-"""Half of a surrogate pair, which UTF-8 has no place for."""
+"""Matches unpaired surrogates, which UTF-8 cannot encode."""
 
 
 class FrameTooLargeError(ValueError):
-    """A frame is larger than the session allows."""
+    """A frame exceeds the size limit of the session."""
 
 
 def encode(frame: list[Any], limit: int) -> bytes:
-    """Return a frame as bytes, with its length ahead; halves of characters are replaced.
+    """Encode a frame with its length prefix; unpaired surrogates are replaced.
 
     Args:
-        frame: Its name and fields.
-        limit: The most bytes that the payload may have.
+        frame: The name and the fields.
+        limit: The most bytes of the payload.
 
     Raises:
-        UnsupportedValueError: When a field cannot be passed.
-        FrameTooLargeError: When it is over the limit, or has too many values.
+        UnsupportedValueError: If a field cannot be encoded.
+        FrameTooLargeError: If the frame exceeds a limit.
     """
     try:
         payload = _dumps_within(frame, limit)
@@ -68,15 +68,15 @@ def _dumps_within(frame: list[Any], limit: int) -> bytes:
 
 
 def frame_around(head: bytes, value: bytes, limit: int) -> tuple[bytes, bytes, bytes]:
-    """Return the parts of a frame with a pre-encoded last field, which is not copied.
+    """Build a frame around a pre-encoded last field without copying that field.
 
     Args:
-        head: The frame up to that field, as ``["return",7,``.
+        head: The encoded frame before that field, such as ``["return",7,``.
         value: The field in tagged JSON.
-        limit: The most bytes that the payload may have.
+        limit: The most bytes of the payload.
 
     Raises:
-        FrameTooLargeError: When it is over the limit.
+        FrameTooLargeError: If the frame exceeds the limit.
     """
     return _header(len(head) + len(value) + 1, limit) + head, value, b"]"
 
@@ -88,10 +88,10 @@ def _header(size: int, limit: int) -> bytes:
 
 
 class FrameReader:
-    """Cuts a stream of bytes into payloads.
+    """Splits a byte stream into payloads.
 
     Args:
-        limit: The most bytes that a payload may have.
+        limit: The most bytes of a payload.
     """
 
     def __init__(self, limit: int) -> None:
@@ -100,14 +100,14 @@ class FrameReader:
 
     @property
     def pending(self) -> int:
-        """Count the bytes of a payload that is not complete."""
+        """The bytes of an incomplete payload."""
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Return the payloads that are complete with this data, in order.
+        """Add data; return the payloads that are now complete.
 
         Raises:
-            FrameTooLargeError: As soon as a header announces too much.
+            FrameTooLargeError: If a header announces a payload beyond the limit.
         """
         buffer = self._buffer
         buffer += data

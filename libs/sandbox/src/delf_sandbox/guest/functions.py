@@ -1,4 +1,4 @@
-"""Results of calls in a script: values, coroutines, or unknown; and the functions that wait."""
+"""Analysis of a script's functions: which are async, and what their calls return."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from delf_sandbox.guest.scopes import AWAITABLE, CallPlace, FunctionNode, Scope
 
 
 class Functions:
-    """The functions of a script, and the results of its calls.
+    """The functions of a script, and the kinds of their results.
 
-    Plain functions that call tools become async if they are only ever called.
+    A plain function that calls tools is made async if the script only calls it directly.
 
     Args:
-        names: The script's names of tools.
-        everywhere: Whether an ``await`` can stand anywhere.
+        names: The tool names in the script.
+        everywhere: Whether ``await`` is allowed in every scope.
     """
 
     def __init__(self, names: ToolNames, *, everywhere: bool = False) -> None:
@@ -29,16 +29,16 @@ class Functions:
         self._tools = names
         self._methods = {same_name(m) for listed in self.known.tools.values() for m in listed}
         self.by_name: dict[tuple[int, str], list[Scope]] = {}
-        """The functions of a name, by scope."""
+        """The function definitions for each name, by scope."""
         self._by_method: dict[str, list[Scope]] = {}
         for scope in self.seen.functions:
             self._note(scope)
         self.made_async: set[int] = set()
-        """The plain functions that become async."""
+        """The plain functions that are made async."""
         self.gives_awaitables: set[int] = set()
-        """The functions whose results may be awaitable."""
+        """The functions that may return an awaitable."""
         self.calls_of: dict[int, list[CallPlace]] = {}
-        """The calls that may be of a function."""
+        """The possible calls of each function."""
         for place in self.seen.calls.values():
             for scope in self.targets(place):
                 self.calls_of.setdefault(id(scope), []).append(place)
@@ -55,11 +55,11 @@ class Functions:
             self.by_name.setdefault((id(parent.owner(node.name)), node.name), []).append(scope)
 
     def is_async(self, scope: Scope) -> bool:
-        """Return whether a function is async, or becomes so."""
+        """Return True if a function is async or is made async."""
         return isinstance(scope.node, ast.AsyncFunctionDef) or id(scope) in self.made_async
 
     def can_await(self, scope: Scope) -> bool:
-        """Return whether an ``await`` can be in a scope."""
+        """Return True if ``await`` is allowed in a scope."""
         function = scope.function
         return (
             self._everywhere
@@ -68,7 +68,7 @@ class Functions:
         )
 
     def targets(self, place: CallPlace) -> Sequence[Scope]:
-        """Return the functions of the script that a call may refer to."""
+        """Return the script's functions that a call may refer to."""
         match place.node.func:
             case ast.Name(id=word):
                 found = place.scope.find(word)
@@ -79,7 +79,7 @@ class Functions:
                 return ()
 
     def _make_async(self) -> None:
-        """Make plain functions async that call tools, where all that is written are their calls."""
+        """Make plain functions async if they call tools and are only called directly."""
         handed_over = {
             (id(place.scope.find(place.node.id)), place.node.id)
             for place, is_called in self.seen.loads
@@ -103,17 +103,17 @@ class Functions:
         return (id(owner), node.name) not in handed_over
 
     def _waiting(self) -> set[int]:
-        """Return the functions in which something is awaited, or should be."""
+        """Return the functions that contain an ``await`` or need one."""
         calls = (p for p in self.seen.calls.values() if self.kind(p) in ("tool", "async"))
         around = (p for p in (*self.seen.loops, *self.seen.contexts) if is_async_node(p.node))
         return {id(place.scope.function) for place in (*calls, *self.seen.awaits, *around)}
 
     def kind(self, place: CallPlace) -> str:
-        """Return the kind of a call's result.
+        """Classify the result of a call.
 
         Returns:
-            ``tool``, ``async``, ``stream`` for an asynchronous generator, ``maybe`` for what may be
-            one of these, ``plain`` for what is none, else ``unknown``.
+            ``tool``, ``async``, ``stream`` (an async generator), ``maybe`` (possibly one of these),
+            ``plain`` (none of these) or ``unknown``.
         """
         if id(place.node) in self._tools.calls:
             return "maybe" if id(place.node) in self._tools.perhaps else "tool"
@@ -137,7 +137,7 @@ class Functions:
                 return "unknown"
 
     def kind_of_name(self, word: str, scope: Scope) -> str:
-        """Return the kind of the result of a call by name."""
+        """Classify the result of calling a name."""
         found = scope.find(word)
         if found is None:
             if self.known.is_async(word):
@@ -164,10 +164,10 @@ class Functions:
         return "unknown" if id(scope) in self.gives_awaitables else "plain"
 
     def check_any_and_all(self) -> None:
-        """Refuse changing calls of which ``any`` or ``all`` may leave some out.
+        """Refuse calls of write actions inside ``any`` or ``all``, which may skip some of them.
 
         Raises:
-            AmbiguousError: For one.
+            AmbiguousError: If there is such a call.
         """
         if not self.known.changing:
             return
@@ -187,7 +187,7 @@ class Functions:
 
     @functools.cached_property
     def _changing(self) -> dict[int, str]:
-        """Return the functions of the script that call write actions, and those actions."""
+        """The script's functions that call write actions, with an action of each."""
         found: dict[int, str] = {}
         while True:
             more: dict[int, str] = {}
@@ -209,7 +209,7 @@ class Functions:
         return next((functions[id(s)] for s in self.targets(place) if id(s) in functions), None)
 
     def changes_one_by_one(self, given: Any) -> str | None:
-        """Name the call that a generator, or a ``map``, makes for each item to change something."""
+        """Return the write action that a generator or ``map`` calls for each item, if any."""
         match given:
             case ast.GeneratorExp():
                 return self.changed_in(self.seen.scopes[id(given)])
@@ -227,7 +227,7 @@ class Functions:
                 return None
 
     def changed_in(self, inner: Scope) -> str | None:
-        """Name the call within a scope that changes something."""
+        """Return a write action called within a scope, if any."""
         for place in self.seen.calls.values():
             if any(scope is inner for scope in around(place.scope)):
                 label = self._changed_by(place, self._changing)
@@ -237,7 +237,7 @@ class Functions:
 
 
 def around(scope: Scope) -> Iterator[Scope]:
-    """Yield a scope, and its enclosing scopes."""
+    """Yield a scope and its enclosing scopes."""
     current: Scope | None = scope
     while current is not None:
         yield current
@@ -245,12 +245,12 @@ def around(scope: Scope) -> Iterator[Scope]:
 
 
 def is_async_node(node: Any) -> bool:
-    """Return whether a loop or a context manager needs an async function."""
+    """Return True for ``async for``, ``async with`` and async comprehensions."""
     return isinstance(node, (ast.AsyncFor, ast.AsyncWith)) or bool(getattr(node, "is_async", 0))
 
 
 def label_of(function: Any) -> str | None:
-    """Return the name of a function that is handed over, as ``mail.send``."""
+    """Return the name of a function passed as an argument, such as ``mail.send``."""
     match function:
         case ast.Name(id=word):
             return word

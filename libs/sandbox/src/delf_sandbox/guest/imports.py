@@ -1,4 +1,4 @@
-"""Imports that a script forgot, for names that can mean only one thing."""
+"""Missing imports of a script, for names with only one possible meaning."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ _OF_MODULE: Final[Mapping[str, frozenset[str]]] = {
 def forgotten_imports(
     unknown: Mapping[str, list[str | None]], can_import: Callable[[str], bool], node: Any
 ) -> list[ast.stmt]:
-    """Return the imports that a script needs, in order.
+    """Return the imports that a script is missing.
 
     Args:
         unknown: The attributes read from each undefined name; None for the name itself.
-        can_import: Whether there is a module of a name.
-        node: Where they are to stand.
+        can_import: Returns True if a module may be imported.
+        node: The node whose position the imports get.
     """
     found: list[ast.stmt] = []
     for word in sorted(unknown):
@@ -61,7 +61,7 @@ def forgotten_imports(
 
 
 def _meant(word: str, read: list[str | None]) -> tuple[str, str]:
-    """Return the module that a name is, or is in, and its name there; empty for nothing certain."""
+    """Return the module and the imported name that a name refers to; empty if ambiguous."""
     if word in _MODULES:
         return word, ""
     if word in _HOME:

@@ -1,4 +1,4 @@
-"""The calls of a script that stay awaitable, found by where their values go."""
+"""Detection of calls that must stay awaitable, by following their values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COLLECTIONS = frozenset({"list", "tuple", "set", "frozenset", "iter", "reversed
 
 
 class Later:
-    """Follows awaited, gathered and similar values back to the calls that return them.
+    """Follows awaited and gathered values back to the calls that return them.
 
     Args:
         functions: The functions of the script.
@@ -24,13 +24,13 @@ class Later:
         self._functions = functions
         self._seen = functions.seen
         self.handed_over: list[Place] = []
-        """Functions that are handed over for their calls to be awaited later."""
+        """Functions passed on so that their calls are awaited later."""
         self._asked: set[tuple[int, str, Path]] = set()
         for expression, scope, path in self._seen.awaitables:
             self._keep(expression, scope, path)
 
     def _keep(self, node: Any, scope: Scope, path: Path) -> None:
-        """Mark an expression's value, or a path into it, as awaited later."""
+        """Mark an expression, or a path into its value, as awaited later."""
         match node:
             case ast.Call():
                 self._keep_call(node, path)
@@ -167,7 +167,7 @@ class Later:
             self._keep(value, scope, (*how[out:], *path[out:]))
 
     def _keep_given(self, function: Scope, word: str, path: Path) -> None:
-        """Mark the arguments of a function as awaited later."""
+        """Mark the arguments passed for a parameter as awaited later."""
         if (key := (id(function), f"({word})", path)) in self._asked:
             return
         self._asked.add(key)

@@ -1,10 +1,11 @@
-"""The guest's event loop: flushes output before it waits, and replays recorded turns.
+"""The guest's event loop, which flushes output before it waits and replays recorded turns.
 
-What happens to a script that runs is only that answers of the host come and timers run out. In
-which turn of the loop each of them did is noted for the host. A script that runs once more gets
-them in the same turns, however fast the host answers, and without waiting for its timers.
+The only external events of a script are answers of the host and timers. The loop records in which
+turn each event occurred. A repeated script gets the events in the same turns, however fast the host
+answers, and without waiting for timers.
 
-The loop holds no descriptor until it is opened, so that it can be made once and forked many times.
+The loop opens no descriptor before :meth:`GuestLoop.open`, so that a template process can create
+the loop once and fork many times.
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ from typing import Any
 _count_threads = _thread._count  # pyright: ignore[reportPrivateUsage]
 _TIMER = 0
 _MOST_NOTES = 10_000
-"""Simultaneous events beyond this number are not replayed exactly."""
+"""The most simultaneous events that are replayed exactly."""
 _MANY_CANCELLED = 100
 _DEEPEST = 30
-"""The deepest nesting of blocking waits; each takes several frames."""
+"""The deepest nesting of blocking waits, each of which takes several stack frames."""
 _QUIET_TURNS = 1_000
 
 
 def _nothing(*_: object) -> None:
-    """Until a session works on the loop."""
+    """Do nothing; a placeholder until a session is attached."""
 
 
 def _same(given: Any) -> Any:
-    """Until a session works on the loop."""
+    """Return the argument; a placeholder until a session is attached."""
     return given
 
 
 class _Task(asyncio.Task[Any]):
-    """A task with a stable place in sets, independent of its address."""
+    """A task whose order in sets does not depend on its memory address."""
 
     def __init__(self, coro: Any, *, loop: GuestLoop, **options: Any) -> None:
         loop.tasks += 1
@@ -51,7 +52,7 @@ class _Task(asyncio.Task[Any]):
 
 
 class GuestLoop(asyncio.SelectorEventLoop):
-    """An event loop whose turns can be replayed."""
+    """An event loop whose turns can be recorded and replayed."""
 
     _ready: deque[Any]
     _scheduled: list[Any]
@@ -82,10 +83,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self.set_exception_handler(self._note_lost)
 
     def open(self, *, threads: bool) -> None:
-        """Start serving a process.
+        """Open the loop's descriptors and start serving in this process.
 
         Args:
-            threads: Whether threads may wake it up.
+            threads: Whether threads may wake up the loop.
         """
         self._threads = _count_threads()
         if threads:
@@ -100,17 +101,17 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Attach a session.
 
         Args:
-            at_turn: Called at the end of every turn, before the loop waits.
-            deliver: Hands over the answers to some calls, once they are there.
-            look: Reads a clock, which a script that runs once more sees as it did.
+            at_turn: Called at the end of each turn, before the loop waits.
+            deliver: Delivers the answers of the given calls, once they have arrived.
+            look: Reads a clock through recording and replay.
         """
         self._at_turn, self._deliver, self._look = at_turn, deliver, look
 
     def begin(self, turns: Sequence[int]) -> None:
-        """Note that a script is about to run.
+        """Prepare for a script.
 
         Args:
-            turns: The recorded turns of an earlier run, and their events.
+            turns: The recorded turns and events of an earlier run.
         """
         self.tasks = 0
         self._tasks.clear()
@@ -120,37 +121,37 @@ class GuestLoop(asyncio.SelectorEventLoop):
         self._notes.clear()
 
     def take_notes(self) -> list[int]:
-        """Return the notes since the last time."""
+        """Return the turns recorded since the last call."""
         count = len(self._notes)  # more may be noted meanwhile
         notes = self._notes[:count]
         del self._notes[:count]
         return notes
 
     def note(self, what: int) -> None:
-        """Note that in this turn a call was answered; 0 for a timer."""
+        """Record that a call was answered in this turn; 0 stands for a timer."""
         if self._left > 0:
             self._left -= 1
             self._notes.extend((self._turn, what))
 
     @property
     def repeats(self) -> bool:
-        """True if a message of the host must wait for its recorded turn.
+        """True if messages of the host must wait for their recorded turn.
 
-        That holds after the last recorded turn, too, until the script only waits: its earlier work
-        may have had no recorded event.
+        Also true after the last recorded turn until the script only waits, because its work until
+        then may have had no event.
         """
         return bool(self._past) or self._quiet > 0
 
     def install(self, coroutine: Callable[[Any], Any]) -> None:
-        """Convert awaitables to tasks.
+        """Set the function that converts awaitables for new tasks.
 
         Args:
-            coroutine: Makes a coroutine of it.
+            coroutine: Converts an awaitable to a coroutine.
         """
         self._coroutine = coroutine
 
     def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
-        """Create a task as asyncio does, with a stable order."""
+        """Create a task as asyncio does, with an order that is stable across processes."""
         coro = self._coroutine(coro)
         if self.get_task_factory() is not None:
             return super().create_task(coro, **options)
@@ -161,26 +162,26 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     @property
     def is_busy(self) -> bool:
-        """True if something is about to run."""
+        """True if a callback is ready to run."""
         return bool(self._ready)
 
     def overlooked(self) -> list[BaseException]:
-        """List failures of the script's tasks that nothing looked at, in the order of making."""
+        """Return exceptions of the script's tasks that were never retrieved, in creation order."""
         failed = [task for task in self._tasks if task.done() and task._log_traceback]
         failed.sort(key=hash)
         return [*self._lost, *(error for task in failed if (error := task.exception()))]
 
     def _note_lost(self, _loop: object, context: dict[str, Any]) -> None:
-        """Called when a task is gone that failed, and that nothing looked at."""
+        """Record the exception of a discarded task that was never retrieved."""
         error = context.get("exception")
         if isinstance(context.get("future"), _Task) and error is not None:
             self._lost.append(error)
 
     def block(self, coro: Any) -> Any:
-        """Run until a coroutine is done, nested in any running code.
+        """Run a coroutine to its end, even from within running code.
 
         Raises:
-            RecursionError: When too many wait within one another.
+            RecursionError: If blocking waits are nested too deeply.
         """
         outer = asyncio.current_task(self)
         if self._depth >= _DEEPEST:
@@ -203,11 +204,11 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return task.result()
 
     def run_until_complete(self, future: Any) -> Any:
-        """Run as asyncio does; inside a running script, as part of it."""
+        """Run as asyncio does; from within a running script, as a nested run."""
         return self.block(future) if self.is_running() else super().run_until_complete(future)
 
     def run_in_executor(self, executor: Any, func: Any, *args: Any) -> asyncio.Future[Any]:
-        """Call a function at once: there are no threads here."""
+        """Call a function at once, because there are no threads here."""
         future = self.create_future()
         try:
             future.set_result(func(*args))
@@ -218,13 +219,13 @@ class GuestLoop(asyncio.SelectorEventLoop):
     def close(self) -> None:
         """Close as asyncio does; ignored while the loop runs.
 
-        Scripts close the loop because they take it for their own.
+        Scripts may close the loop, believing that they created it.
         """
         if not self.is_running():
             super().close()
 
     def add_signal_handler(self, sig: int, callback: Callable[..., Any], *args: Any) -> None:
-        """Add a handler as asyncio does, with a wake-up descriptor."""
+        """Add a signal handler as asyncio does, after creating the wake-up descriptor."""
         self._open_wake_up()
         super().add_signal_handler(sig, callback, *args)
 
@@ -233,24 +234,24 @@ class GuestLoop(asyncio.SelectorEventLoop):
             super()._make_self_pipe()  # pyright: ignore[reportUnknownMemberType,reportAttributeAccessIssue]
 
     def _make_self_pipe(self) -> None:
-        """asyncio's: not yet."""
+        """Skip asyncio's wake-up descriptor until it is needed."""
 
     def _close_self_pipe(self) -> None:
         if self._csock is not None:
             super()._close_self_pipe()  # pyright: ignore[reportUnknownMemberType,reportAttributeAccessIssue]
 
     def time(self) -> float:
-        """Return the loop's time, as timers see it."""
+        """Return the loop's time for timers."""
         now = self._now() if self._look is None else self._look(self._now)
         self._offset = now - monotonic_ns()
         return now / 1e9
 
     def _now(self) -> int:
-        """Return nanoseconds, continuing the recorded time of a replayed script."""
+        """Return the time in nanoseconds, in a repeated script continued from recorded time."""
         return monotonic_ns() + self._offset
 
     def _run_once(self) -> None:
-        """Run one turn: wait for events, and run the ready callbacks."""
+        """Run one turn: wait for events, then run the ready callbacks."""
         # In place of asyncio's own, which takes descriptors and timers as they come: a script that
         # runs once more would not find the same order.
         self._drop_cancelled()
@@ -276,7 +277,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
                 handle._run()
 
     def _drop_cancelled(self) -> None:
-        """Drop cancelled timers: the first ones, or all if there are many."""
+        """Drop cancelled timers from the head of the queue, or all if there are many."""
         timers, cancelled = self._scheduled, self._timer_cancelled_count
         if cancelled > _MANY_CANCELLED and 2 * cancelled > len(timers):
             for handle in timers:
@@ -289,7 +290,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
             heapq.heappop(timers)._scheduled = False
 
     def _ready_timer(self) -> bool:
-        """Run the next timer; return whether it was not cancelled."""
+        """Fire the next timer; return False if it was cancelled."""
         handle = heapq.heappop(self._scheduled)
         handle._scheduled = False
         if handle._cancelled:
@@ -311,7 +312,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
                 self.note(_TIMER)
 
     def _repeat(self) -> bool:
-        """Replay the events of this turn; return False if the loop must wait for a thread."""
+        """Replay the recorded events of this turn; return False to wait for a thread instead."""
         if not self._ready and self._past[0][0] > self._turn:
             if _count_threads() != self._threads:
                 return False
@@ -331,10 +332,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
         return True
 
     def only_waits(self) -> bool:
-        """Return whether only the host can cause the next event.
+        """Return True if only the host can cause the next event.
 
-        False while a callback is ready, a timer runs or a thread could call back, and while a
-        signal is handled, another descriptor is watched, or the calling task is being cancelled.
+        False if a callback is ready, a timer is pending, a thread could call back, a signal is
+        being handled, another descriptor is watched, or the calling task is being cancelled.
         """
         task = asyncio.current_task(self)
         return (

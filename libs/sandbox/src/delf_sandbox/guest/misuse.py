@@ -1,8 +1,8 @@
-"""Refuses scripts that use a tool as a value, which would silently do nothing.
+"""Refusal of scripts that use a tool as a value instead of calling it.
 
 ``mail("x")``, ``mail.subject = "x"``, ``mail.send`` without parentheses and ``f"{mail.unread}"``
-call nothing, and the script would continue as if they had. They are detected before the script
-runs.
+call nothing, and the script would continue as if they had called the tool. Such uses are detected
+before the script runs.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _TAKING_VALUES = frozenset(
         *("any", "all", "iter", "next", "enumerate", "reversed", "bytes", "setattr", "delattr"),
     }
 )
-"""Builtin functions that use the value of their arguments."""
+"""Builtins that use the value of their arguments."""
 _SHOWING = frozenset({"print", "str", "repr", "format", "ascii"})
-"""Builtin functions that show the items of a list, too."""
+"""Builtins that also use the items of a list argument."""
 _LAZY = frozenset(
     {
         *("map", "filter", "starmap", "accumulate", "takewhile", "dropwhile", "filterfalse"),
         *("groupby", "zip", "enumerate", "reversed", "iter", "chain", "cycle", "repeat", "islice"),
     }
 )
-"""Functions that call their argument lazily, as their result is iterated."""
+"""Functions that call their argument lazily, when the result is iterated."""
 _RUN_ALONE = frozenset({"map", "filter"})
-"""Lazy functions that are consumed if they are a statement."""
+"""Lazy functions that scripts mean to run even as a bare statement."""
 _MOST_NAMES = 12
 
 
@@ -53,14 +53,14 @@ class _Use:
 
 
 def check_uses(tree: ast.Module, names: ToolNames) -> None:
-    """Refuse a script that uses a connection or an action other than by calling an action.
+    """Raise if a script uses a connection or action otherwise than by calling an action.
 
     Args:
-        tree: The script, with its tools' names as they are.
-        names: The script's names of tools.
+        tree: The parsed script.
+        names: The tool names in the script.
 
     Raises:
-        ToolMisuseError: For the first such place.
+        ToolMisuseError: For the first such use.
     """
     _Uses(tree, names).check()
 
@@ -73,10 +73,10 @@ class _Uses:
         self._parents: dict[int, Any] = {}
         self._found: list[tuple[int, int, ToolMisuseError]] = []
         self._makers = {word: word for word in _LAZY & BUILTINS}
-        """Names of the functions that keep an action for later, with the function of each."""
+        """Functions that store an action for a later call, with the function of each."""
         self._modules: set[str] = set()
         self._own: dict[str, Any] = {}
-        """The functions of the script by name."""
+        """The functions that the script defines, by name."""
         self._lazy: list[ast.Call] = []
         if not self._tools:
             return
@@ -110,7 +110,7 @@ class _Uses:
             raise min(self._found, key=lambda item: item[:2])[2]
 
     def _named(self) -> Iterator[_Use]:
-        """Yield the places that name a connection or a tool and nothing else."""
+        """Yield expressions that consist only of a connection's or tool's name."""
         for node, scope in self._loads:
             if node.id in self._tools and scope.find(node.id) is None:
                 yield _Use(node.id, self._tools[node.id], node, scope)
@@ -126,7 +126,7 @@ class _Uses:
                     pass
 
     def _look_at(self, use: _Use) -> list[_Use]:
-        """Raise for a use, or return the further expressions that refer to the same object."""
+        """Raise for a misuse, or return further expressions that refer to the same object."""
         node = use.node
         while True:
             parent = self._parents.get(id(node))
@@ -177,13 +177,13 @@ class _Uses:
         return [_Use(f"{use.label}.{word}", (), parent, use.scope)]
 
     def _aliases(self, use: _Use, value: Any, word: str, *, read: bool = False) -> list[_Use]:
-        """Return the places that read a name which is given to a tool and to nothing else.
+        """Return the uses of a name that is only ever assigned this tool.
 
         Args:
             use: The use of the tool.
             value: The assigned value.
             word: The name.
-            read: Whether the value is used where it is given to the name.
+            read: Whether the assignment is also an expression, as with ``:=``.
         """
         owner = use.scope.owner(word)
         places = [(node, scope) for node, scope in self._loads if node.id == word]
@@ -199,7 +199,7 @@ class _Uses:
         ]
 
     def _look_at_lazy(self, node: ast.Call) -> None:
-        """Refuse ``map`` or the like of a function that makes calls if nothing uses its result."""
+        """Refuse an unused ``map`` or similar over a function that makes calls."""
         function = node.args[0]
         inner = self._own.get(function.id) if isinstance(function, ast.Name) else function
         if not isinstance(inner, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -220,7 +220,7 @@ class _Uses:
             self._found.append((node.lineno, node.col_offset, error))
 
     def _called_in(self, function: Any) -> Iterator[str]:
-        """Yield the actions and tools that a function of the script names."""
+        """Yield the actions and tools that a script's function refers to."""
         for node in ast.walk(function):
             match node:
                 case ast.Attribute(value=ast.Name(id=word), attr=attr) if self._tools.get(word):
@@ -231,7 +231,7 @@ class _Uses:
                     pass
 
     def _made_by(self, node: ast.Call) -> str:
-        """Return the name of the function of ``functools`` or the like that a call is of."""
+        """Return the name of the higher-order function, such as ``partial``, that a call uses."""
         match node.func:
             case ast.Name(id=word):
                 return self._makers.get(word, "")
@@ -241,7 +241,7 @@ class _Uses:
                 return ""
 
     def _is_unused(self, node: ast.Call, scope: Scope) -> bool:
-        """Return whether nothing goes through the result of a call."""
+        """Return True if nothing iterates the result of a call."""
         match self._parents.get(id(node)):
             case ast.Expr():
                 return self._made_by(node) not in _RUN_ALONE
@@ -254,13 +254,13 @@ class _Uses:
                 return False
 
     def _is_dropped(self, node: Any) -> bool:
-        """Return whether a list or the like is a statement by itself."""
+        """Return True if a list or similar is an expression statement."""
         while isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
             node = self._parents.get(id(node))
         return isinstance(node, ast.Expr)
 
     def _is_shown(self, node: Any) -> bool:
-        """Return whether a list or the like is shown or passed to a tool, with its items."""
+        """Return True if a list or similar is printed or passed to a tool, with its items."""
         while isinstance(node, (ast.Tuple, ast.List, ast.Set, ast.Dict)):
             node, inner = self._parents.get(id(node)), node
             match node:
@@ -277,13 +277,13 @@ class _Uses:
         return False
 
     def _is_tool(self, function: Any) -> bool:
-        """Return whether a call calls a tool or an action."""
+        """Return True if the called function is a tool or action."""
         while isinstance(function, ast.Attribute):
             function = function.value
         return isinstance(function, ast.Name) and function.id in self._tools
 
     def _needs_value(self, parent: Any, node: Any) -> bool:
-        """Return whether an expression uses the value of its part."""
+        """Return True if an expression uses the value of one of its parts."""
         match parent:
             case ast.Expr() | ast.Await() | ast.FormattedValue() | ast.Starred() | ast.YieldFrom():
                 return True
@@ -322,11 +322,11 @@ class _Uses:
 
 
 def misuse_message(label: str, methods: Sequence[str]) -> str:
-    """Describe the right use of a connection, action or tool without methods.
+    """Describe the right use of a connection, action or tool, for an error message.
 
     Args:
-        label: Its name.
-        methods: The actions of a connection.
+        label: The name.
+        methods: The actions, if it is a connection.
     """
     if not methods:
         return f"{label} is named here and not called: write {label}(…)"

@@ -1,4 +1,4 @@
-"""The names of tools in a script: spelled, imported, and taken for something else."""
+"""Tool names in a script: other spellings, imports, and rebinding."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def _nothing(_name: str) -> bool:
 
 @dataclass(frozen=True)
 class Known:
-    """The names that a script finds at its beginning.
+    """The names that exist when a script starts.
 
     Args:
-        tools: The methods of each connection by its name; none for a plain tool.
+        tools: The methods of each connection by name; empty for a plain tool.
         changing: The write actions among them, as ``mail.send``.
-        can_import: Whether there is a module of a name.
-        is_bound: Whether an earlier script left a name.
-        is_async: Whether that is an async function.
+        can_import: Returns True if a module may be imported.
+        is_bound: Returns True if an earlier script left this name.
+        is_async: Returns True if that name is an async function.
     """
 
     tools: Mapping[str, Sequence[str]]
@@ -44,7 +44,7 @@ def same_name(name: str) -> str:
 
 
 def taken_note(taken: Sequence[str]) -> str:
-    """Describe the names of tools that a script used for something else."""
+    """Word the note about tool names that a script rebound."""
     if not taken:
         return ""
     return (
@@ -53,10 +53,10 @@ def taken_note(taken: Sequence[str]) -> str:
 
 
 class ToolNames:
-    """Finds the calls of tools in a script, and gives tools their names back, in place.
+    """Finds the tool calls in a script and normalises tool names in place.
 
     Args:
-        tree: The script.
+        tree: The parsed script.
         known: The initial names.
     """
 
@@ -66,9 +66,9 @@ class ToolNames:
         self.calls: dict[int, str] = {}
         """The calls of tools, by action, as ``mail.send``."""
         self.perhaps: set[int] = set()
-        """The calls whose name may refer to a function of the script."""
+        """Calls whose name may also refer to a function of the script."""
         self.taken: dict[str, str] = {}
-        """Names of tools that the script uses for something else: ``data`` or ``function``."""
+        """Tool names that the script rebinds, to ``data`` or a ``function``."""
         self._spellings = _spellings(known.tools)
         has_new = self._import_forgotten(tree)
         if (self.seen.imports and self._tidy_imports()) or has_new:
@@ -82,7 +82,7 @@ class ToolNames:
             self._find_tool_of(place)
 
     def is_free(self, word: str, scope: Scope) -> bool:
-        """Return whether a name only has its initial meaning."""
+        """Return True if a name keeps its initial meaning in a scope."""
         return scope.find(word) is None
 
     def _is_unknown(self, word: str, scope: Scope) -> bool:
@@ -148,14 +148,14 @@ class ToolNames:
             function.attr = _only(like) or function.attr
 
     def _how_taken(self, word: str, scope: Scope) -> str | None:
-        """Return how a tool's name is rebound here: empty if not, None for a parameter."""
+        """Return how a tool's name is rebound in a scope: empty if not, None for a parameter."""
         found = scope.find(word)
         if found is None:
             return ""
         return None if "param" in found.names[word] else self.taken.get(word, "data")
 
     def _find_taken(self) -> None:
-        """Find the names of tools that the script binds; functions of such names are dropped."""
+        """Find tool names that the script rebinds, dropping copies of the prompt's stubs."""
         tools = self.known.tools
         for scope in self._all_scopes():
             for word, how in scope.names.items():
@@ -173,7 +173,7 @@ class ToolNames:
         yield from self.seen.scopes.values()
 
     def _drop_stub(self, place: Place, defined: str) -> None:
-        """Drop a function or class with a tool's name, which is a copy of the prompt's stub."""
+        """Drop a definition with a tool's name that only repeats the prompt's stub."""
         for inner in ast.walk(place.node):
             match inner:
                 case ast.Call(func=ast.Name(id=word)) if word in self.known.tools:
@@ -195,7 +195,7 @@ class ToolNames:
         place.put(ast.Pass(**at(place.node)))
 
     def _spell_attribute(self, place: Place, is_called: bool) -> None:
-        """``functions.weather`` and ``tools.shop`` are weather and shop."""
+        """Turn an attribute into a tool: ``functions.weather`` and ``tools.shop``."""
         node = place.node
         word = getattr(node.value, "id", "__")  # it may have been given back to a tool
         if same_name(word) in self._spellings or not self._is_unknown(word, place.scope):
@@ -205,7 +205,7 @@ class ToolNames:
             place.put(self._spelled(node, found))
 
     def _spell_name(self, place: Place, is_called: bool) -> None:
-        """``Shop`` is shop, and ``shop_find_orders()`` is shop.find_orders()."""
+        """Turn another spelling into a tool: ``Shop`` and ``shop_find_orders()``."""
         node = place.node
         if self._is_unknown(node.id, place.scope):
             found = self._spellings.get(same_name(node.id))
@@ -219,7 +219,7 @@ class ToolNames:
         return attribute(tool(node, word), method) if method else tool(node, word)
 
     def _import_forgotten(self, tree: ast.Module) -> bool:
-        """Import modules that the script uses without an import; return whether any."""
+        """Add missing imports; return True if there were any."""
         unknown: dict[str, list[str | None]] = {}
         whole = {id(place.node.value): place.node.attr for place, _ in self.seen.attributes}
         for place, _ in self.seen.loads:
@@ -246,7 +246,7 @@ class ToolNames:
         return bool(new)
 
     def _tidy_imports(self) -> bool:
-        """Drop imports of tools, and unused imports of missing modules."""
+        """Remove imports of tools, and unused imports of missing modules; return True if any."""
         edits: list[tuple[list[ast.stmt], int, list[ast.stmt]]] = []
         for place, in_try in self.seen.imports:
             new = self._import(place, in_try)
@@ -257,7 +257,7 @@ class ToolNames:
         return bool(edits)
 
     def _import(self, place: Place, in_try: bool) -> list[ast.stmt] | None:
-        """Return the statements that replace an import; None to keep it."""
+        """Return the statements that replace an import; None to keep the import."""
         node = place.node
         module = getattr(node, "module", None) or ""
         kept: list[ast.alias] = []
@@ -291,7 +291,7 @@ class ToolNames:
         return found if found is not None and not (is_plain and found[1]) else None
 
     def _misses_names(self) -> bool:
-        """Return whether undefined names are read that are no tools."""
+        """Return True if undefined names are read that are not tools."""
         return any(
             self._is_unknown(place.node.id, place.scope)
             and same_name(place.node.id) not in self._spellings
@@ -299,7 +299,7 @@ class ToolNames:
         )
 
     def _is_read(self, word: str) -> bool:
-        """Return whether a name is read other than as a prefix of tools, as ``tools.shop``."""
+        """Return True if a name is read other than as a prefix of tools, such as ``tools.shop``."""
         ahead = {
             id(place.node.value)
             for place, _ in self.seen.attributes
@@ -311,12 +311,12 @@ class ToolNames:
 
 
 def _is_record(node: ast.AST) -> bool:
-    """Return whether a call gives nothing but fields."""
+    """Return True for a call of a record type with fields only."""
     return isinstance(node, ast.Call) and bool(node.keywords) and not node.args
 
 
 def _annotations(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yield the parts of written types: attributes, and names that belong to no attribute."""
+    """Yield the nodes of type annotations."""
     found: list[ast.expr | None] = []
     for node in ast.walk(tree):
         match node:
@@ -335,7 +335,7 @@ def _annotations(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _is_ahead(node: ast.stmt) -> bool:
-    """Return whether a statement has to be the first: a docstring or a ``__future__`` import."""
+    """Return True for a docstring or ``__future__`` import, which must stay first."""
     match node:
         case ast.Expr(value=ast.Constant(value=str())):
             return True
@@ -351,9 +351,9 @@ def _only(found: Iterator[str]) -> str | None:
 
 
 def _spellings(tools: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, str]]:
-    """Return each tool by its normalised name, without ambiguous ones.
+    """Return each tool by its normalised name, omitting ambiguous names.
 
-    Before a method, singular and plural are equal, as ``worker_call`` for workers.call.
+    Singular and plural of a connection's name are equal, as in ``worker_call`` for workers.call.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     for word, methods in tools.items():

@@ -1,4 +1,4 @@
-"""Parts of a syntax tree that rewriting puts into a script, and the names that they use."""
+"""Syntax nodes that the rewriting inserts into a script."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 from typing import Any, Self
 
 LATER = "__delf_later__"
-"""The attribute of a tool that gives a call to be awaited, where the tool itself waits."""
+"""The attribute of a tool that returns an awaitable call, where the tool itself would wait."""
 TOOLS = "__delf_tools__"
 WAIT, MEANT, SETTLE = "__delf_wait__", "__delf_meant__", "__delf_settle__"
 LATER_OF, NOW_OF, PICK = "__delf_later_of__", "__delf_now_of__", "__delf_pick__"
@@ -18,22 +18,22 @@ _LOAD = ast.Load()
 
 
 class AmbiguousError(SyntaxError):
-    """A script is ambiguous, and one of two readings would be wrong."""
+    """A script has two possible readings, of which one would be wrong."""
 
     @classmethod
     def about(cls, node: Any, message: str) -> Self:
-        """Return the error about a part of the script."""
+        """Make the error for a node of the script."""
         error = cls(message)
         error.lineno, error.offset = node.lineno, node.col_offset + 1
         return error
 
 
 class ToolMisuseError(AmbiguousError):
-    """A script uses a connection or an action as a value, so that nothing is called."""
+    """A script uses a connection or action as a value, so that nothing is called."""
 
 
 def at(node: Any) -> dict[str, Any]:
-    """Return the place of a node in the text, for another."""
+    """Return the source position of a node, for a new node."""
     return {
         "lineno": node.lineno,
         "col_offset": node.col_offset,
@@ -43,26 +43,26 @@ def at(node: Any) -> dict[str, Any]:
 
 
 def name(node: Any, text: str) -> ast.Name:
-    """Return a name node for reading, at a node's position."""
+    """Make a name node at the position of another node."""
     return ast.Name(id=text, ctx=_LOAD, **at(node))
 
 
 def call(function: str, *given: Any) -> ast.Call:
-    """Return a call of a rewriting helper, at the position of its first argument."""
+    """Make a call of a rewriting helper at the position of its first argument."""
     return ast.Call(func=name(given[0], function), args=list(given), keywords=[], **at(given[0]))
 
 
 def awaited(node: Any) -> ast.Await:
-    """Return a node that is awaited."""
+    """Wrap a node in ``await``."""
     return ast.Await(value=node, **at(node))
 
 
 def attribute(value: Any, word: str) -> ast.Attribute:
-    """Return an attribute node for reading, at its object's position."""
+    """Make an attribute node at the position of its object."""
     return ast.Attribute(value=value, attr=word, ctx=_LOAD, **at(value))
 
 
 def tool(node: Any, word: str) -> ast.expr:
-    """Return a node for a tool or a connection, whatever its name is bound to."""
+    """Make a node that refers to a tool even if its name is rebound."""
     key = ast.Constant(value=word, **at(node))
     return ast.Subscript(value=name(node, TOOLS), slice=key, ctx=_LOAD, **at(node))

@@ -1,4 +1,4 @@
-"""A script's output, and the files that it hands over."""
+"""A script's printed output and output files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from delf_sandbox.guest.scratch import Scratch
 
 _FLUSH_CHARS = 32 * 1024
 _PIECE_CHARS = 64 * 1024
-"""The most characters in one frame, so that the host can serve others in between."""
+"""The most characters in one frame, so that other work of the host is not delayed."""
 
 _FLUSH_SECONDS = 0.05
 _CHUNK = 1024 * 1024
@@ -24,7 +24,7 @@ MAX_FILES = 1000
 
 
 class LimitReachedError(BaseException):
-    """Ends a script that exceeded a limit; no ``except Exception`` stops it."""
+    """Ends a script that exceeded a limit; not caught by ``except Exception``."""
 
     def __init__(self, limit: str, message: str) -> None:
         super().__init__(message)
@@ -35,12 +35,12 @@ class LimitReachedError(BaseException):
 class Printer(io.TextIOBase):
     """Standard output of scripts: buffers text and sends it in pieces.
 
-    Buffered text leaves with the script's next frame. A script that sleeps or computes sends
-    nothing, so an alarm flushes the buffer.
+    Buffered text is sent before the script's next frame. A script that sleeps or computes sends no
+    frames, so an alarm signal flushes the buffer.
 
     Args:
         send: Sends a piece, immediately if requested.
-        lock: Held meanwhile, so that pieces of several threads keep apart.
+        lock: Held while sending, so that pieces of different threads do not mix.
     """
 
     def __init__(self, send: Callable[[str, bool], None], lock: WireLock) -> None:
@@ -56,7 +56,7 @@ class Printer(io.TextIOBase):
         self._has_alarm = self._waits_for_alarm = False
 
     def use_alarm(self) -> None:
-        """Flush buffered text while the script sleeps or computes, too.
+        """Flush buffered text by an alarm signal while the script sleeps or computes.
 
         Call this in the main thread, once the process is the session's own.
         """
@@ -64,13 +64,13 @@ class Printer(io.TextIOBase):
         self._has_alarm = True
 
     def start(self) -> None:
-        """Reset the output count, as a new script begins."""
+        """Reset the output count for a new script."""
         self._total = 0
         self._sent_at = monotonic()
         self._is_over = self._waits_for_alarm = False
 
     def end(self) -> None:
-        """Note that the script is over.
+        """Send the remaining text, and discard output of leftover threads from now on.
 
         Send the rest, and nothing that a thread of its prints later.
         """
@@ -106,17 +106,17 @@ class Printer(io.TextIOBase):
             self._pass_on(at_once=True)
 
     def pass_on(self) -> None:
-        """Send buffered text, ahead of the next frame."""
+        """Send buffered text before the next frame."""
         self._pass_on(at_once=False)
 
     def _set_alarm(self) -> None:
-        """Set the alarm, unless the script uses it: a process has only one."""
+        """Set the alarm unless the script uses it, because a process has only one."""
         if signal.getsignal(signal.SIGALRM) == self._take_alarm:
             self._waits_for_alarm = True
             signal.setitimer(signal.ITIMER_REAL, _FLUSH_SECONDS)
 
     def _take_alarm(self, *_: object) -> None:
-        """Flush buffered text; defer that while another send is in progress."""
+        """Flush buffered text on an alarm, unless another send is in progress."""
         self._waits_for_alarm = False
         if not self._parts:
             return
@@ -148,7 +148,7 @@ class FileSender:
     """``add_to_output_files`` as scripts see it.
 
     Args:
-        send: Passes a chunk on: ``file`` or ``rows``, name, whether it is the last, bytes.
+        send: Sends a chunk: ``file`` or ``rows``, name, last flag, bytes.
     """
 
     def __init__(self, send: Callable[[str, str, bool, bytes], None]) -> None:
@@ -156,15 +156,15 @@ class FileSender:
         self.total_limit = 200 * 1024 * 1024
         self.row_files: Collection[str] = ()
         self.scratch: Scratch | None = None
-        """The folder where scripts write files of their own."""
+        """The folder in which scripts write files of their own."""
         self._total = 0
         self._count = 0
         self._send = send
 
     def __call__(self, name: Any, content: Any = NOT_GIVEN) -> Nothing:
-        """Hand a file over; it may be awaited or not.
+        """Send a file to the host; awaiting the result is optional.
 
-        Without content, a file that the script wrote is handed over.
+        Without content, sends a file that the script has written.
         """
         scratch = self.scratch
         written = None if scratch is None else _written(scratch, name, content)
@@ -181,7 +181,7 @@ class FileSender:
         return self._hand_over(name, content)
 
     def hand_over_written(self) -> None:
-        """Hand over the files that the script wrote, and did not hand over."""
+        """Send the files that the script wrote but did not hand over."""
         if self.scratch is not None:
             for name in list(self.scratch.new()):
                 self._hand_over(name, self.scratch.read(name))
@@ -213,7 +213,7 @@ class FileSender:
 
 
 def _written(scratch: Scratch, name: Any, content: Any) -> str | None:
-    """Return the file that the script wrote and means, if one is."""
+    """Return the path of the written file that a call refers to, if any."""
     if content is NOT_GIVEN or (isinstance(content, str) and content == name):
         return scratch.find(name)
     if isinstance(content, Path):
@@ -227,7 +227,7 @@ def _written(scratch: Scratch, name: Any, content: Any) -> str | None:
 
 
 class Nothing:
-    """An awaitable without a wait."""
+    """An awaitable that completes at once."""
 
     def __await__(self) -> Generator[Any, Any, None]:
         return

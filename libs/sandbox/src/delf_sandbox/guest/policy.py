@@ -1,7 +1,7 @@
-"""The modules that scripts may import, and the builtins that they see.
+"""The modules that scripts may import and the builtins that they see.
 
-This is for clear messages, not for security: a script can reach any object in its own interpreter.
-The confinement of the process is the security boundary.
+This is for clear error messages, not for security: a script can reach any object in its
+interpreter. The security boundary is the confinement of the process.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _INSTEAD = {
 def make_builtins(
     modules: Sequence[str], stand_ins: Mapping[str, Any], open_file: Callable[..., Any]
 ) -> dict[str, Any]:
-    """Return the builtins that scripts see.
+    """Build the builtins for scripts.
 
     Args:
         modules: The importable modules: top-level names, or dotted names of single modules.
-        stand_ins: Modules that take the place of the real ones.
-        open_file: The ``open`` to give them.
+        stand_ins: Replacement modules by name.
+        open_file: The ``open`` function for scripts.
     """
     names = {name: value for name, value in vars(builtins).items() if name not in _REMOVED}
     for name, instead in _REFUSED.items():
@@ -72,7 +72,7 @@ def _refused(name: str, instead: str) -> Callable[..., Any]:
 
 
 def can_import(name: str, modules: Sequence[str], stand_ins: Mapping[str, Any]) -> bool:
-    """Return whether scripts may import a module."""
+    """Return True if scripts may import a module."""
     return name in stand_ins or _covered(name, frozenset(modules))
 
 
@@ -104,7 +104,7 @@ def _covered(name: str, roots: frozenset[str]) -> bool:
 
 
 def refusal(name: str, modules: Sequence[str]) -> str:
-    """Describe a forbidden import to a script."""
+    """Word the error for a forbidden import."""
     instead = _INSTEAD.get(name.split(".", maxsplit=1)[0], "write it with the standard library")
     few = f"; there is {', '.join(sorted(modules))}" if len(modules) <= _FEW else ""
     return f"there is no {name!r} in this sandbox: {instead}{few}"
@@ -115,7 +115,7 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
 
     Args:
         readable: The readable paths.
-        writable: Where files may be written (and read).
+        writable: The paths where files may be written and read.
     """
     inputs = [os.path.realpath(path) for path in readable]
     writing = [os.path.realpath(path) for path in writable]
@@ -149,10 +149,10 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
 
 
 def link_inputs(readable: Sequence[str], scratch: str) -> None:
-    """Link input files by name in the working folder, for libraries that open files.
+    """Link input files into the working folder by name, for libraries that open files.
 
     Args:
-        readable: Files, and folders of them, as they are called inside.
+        readable: Input files and folders, as paths inside the sandbox.
         scratch: The working folder.
     """
     for path in readable:

@@ -1,4 +1,4 @@
-"""Imports of an interpreter before it becomes a guest, so that no script waits for them."""
+"""Imports done before an interpreter becomes a guest, so that no script waits for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MODULES: Final = (
 
 
 def preload() -> None:
-    """Import the guest's own modules, and the most common imports of scripts."""
+    """Import the guest's modules and the most common imports of scripts."""
     for name in ("delf_sandbox.guest.serve", *MODULES):
         __import__(name)
     mimetypes.knownfiles.clear()  # of the system, and out of a library's reach

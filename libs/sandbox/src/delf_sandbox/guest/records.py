@@ -1,4 +1,4 @@
-"""Values of tools as scripts find them: records by key and by attribute, dates like their text."""
+"""Tool results as scripts see them: records with attribute access, dates like text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from delf.values import encoding as values
 from delf.values.conversion import plain_or_as_is
 
 _AS_DICT = frozenset({"model_dump", "dict", "to_dict", "_asdict"})
-"""The methods by which records of other kinds become a dict."""
+"""Method names by which other records convert to a dict."""
 
 
 def _record() -> type[dict[str, Any]]:
@@ -62,7 +62,7 @@ def jsonable(value: Any) -> Any:
     """Convert a value for the json module; dates in ISO 8601.
 
     Raises:
-        TypeError: For what has no form in JSON.
+        TypeError: If the value has no JSON form.
     """
     if isinstance(value, (dt.datetime, dt.date, dt.time)):
         return value.isoformat()
@@ -94,7 +94,7 @@ def _default(_encoder: object, value: Any) -> Any:
 
 
 def _loads(text: Any, **options: Any) -> Any:
-    """Parse JSON; a tool's result is data already."""
+    """Parse JSON; return a tool's result unchanged, which is already parsed."""
     is_text = isinstance(text, (str, bytes, bytearray))
     return _real_loads(text, **options) if is_text else text
 
@@ -103,7 +103,7 @@ _real_loads = json.loads
 
 
 def install() -> None:
-    """Let records cross to the host, and let the json module write tools' results."""
+    """Register records for the wire, and patch the json module for tools' results."""
     values.ENCODERS[Record] = values.encode_mapping
     encoder: Any = json.JSONEncoder
     encoder.default = _default

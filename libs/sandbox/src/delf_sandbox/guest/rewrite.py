@@ -1,11 +1,11 @@
-"""Makes ``await`` optional in scripts, by rewriting their calls of tools.
+"""Rewriting of scripts so that ``await`` before tool calls is optional.
 
-A call of a tool is awaited where its result is meant. It stays something to be awaited where it
-goes into ``gather``, ``create_task`` and the like, also by way of a list. A plain function that
-calls tools becomes async where nothing but calls of it are written. Where Python has no place for
-an ``await``, as in a lambda or a generator, the call waits by itself.
+A tool call is awaited where its result is used. It stays awaitable where it is passed to
+``gather``, ``create_task`` and the like, also through a list. A plain function that calls tools is
+made async if the script only calls it directly. Where Python allows no ``await``, as in a lambda or
+generator, the call blocks.
 
-The names of tools stay those of tools, whatever else a script calls by them.
+Tool names keep their meaning even if a script rebinds them.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _TAKING_FUNCTIONS = frozenset({"map", "filter", "sorted", "min", "max", "reduce"
 
 @dataclass
 class Rewritten:
-    """The changes that the rewriting made.
+    """The changes that rewriting made to a script.
 
     Args:
-        taken: Names of tools that the script used for something else.
-        functions: Async functions that it defines for later scripts.
+        taken: Tool names that the script rebinds.
+        functions: Async functions defined for later scripts.
     """
 
     taken: list[str] = field(default_factory=list[str])
@@ -59,12 +59,12 @@ class Rewriting:
     """The rewriting of one script, in place.
 
     Args:
-        tree: The script.
+        tree: The parsed script.
         known: The initial names.
 
     Raises:
-        AmbiguousError: Where it says what can be taken in two ways.
-        ToolMisuseError: Where it uses a tool as a value.
+        AmbiguousError: If the script is ambiguous.
+        ToolMisuseError: If the script uses a tool as a value.
     """
 
     everywhere = False
@@ -114,7 +114,7 @@ class Rewriting:
                 scope.node.__class__ = ast.AsyncFunctionDef
 
     def _let_cache(self, function: ast.AsyncFunctionDef) -> None:
-        """Make the stored result of an async function awaitable repeatedly."""
+        """Make a cached async function's result awaitable repeatedly."""
         for decorator in function.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             if (label_of(called) or "").rpartition(".")[2] in ("cache", "lru_cache"):
@@ -122,7 +122,7 @@ class Rewriting:
                 return
 
     def may_give_coroutines(self) -> bool:
-        """Return whether a call of which nothing is known can give something to be awaited."""
+        """Return True if a call of an unknown function may return an awaitable."""
         return (
             bool(self._functions.gives_awaitables)
             or any(map(self._functions.is_async, self._seen.functions))
@@ -138,20 +138,20 @@ class Rewriting:
         )
 
     def make_later(self, place: CallPlace, *, is_awaited: bool) -> None:
-        """Have a tool's call give something to be awaited.
+        """Turn a tool call into an awaitable.
 
         Args:
             place: The call.
-            is_awaited: Whether that is done where it stands.
+            is_awaited: Whether the call is awaited in place.
         """
         place.node.func = attribute(place.node.func, LATER)
 
     def hand_over_later(self, place: Place) -> None:
-        """Have a function that is handed over give something to be awaited."""
+        """Make the calls of a passed function return awaitables."""
         place.put(self.later_of(place.node))
 
     def later_of(self, function: Any) -> Any:
-        """Return an unknown function, wrapped so that its calls return awaitables."""
+        """Wrap an unknown function so that its calls return awaitables."""
         return call(LATER_OF, function)
 
     def waited(self, place: Place, given: Any) -> ast.expr:
@@ -191,7 +191,7 @@ class Rewriting:
             place.node.value = call(SETTLE, given)
 
     def write_taken_functions(self, place: CallPlace) -> None:
-        """Rewrite async functions that plain functions call: ``sorted(names, key=fetch)``."""
+        """Rewrite async functions that plain functions call, as in ``sorted(names, key=fetch)``."""
         node = place.node
         if not isinstance(node.func, ast.Name) or node.func.id not in _TAKING_FUNCTIONS:
             return
@@ -208,7 +208,7 @@ class Rewriting:
         )
 
     def _keep_stream(self, place: Place) -> None:
-        """Keep an asynchronous generator if ``async for`` iterates it."""
+        """Keep an async generator as such if ``async for`` iterates it."""
         call_of = self._seen.calls.get(id(place.node.iter))
         if (
             call_of is not None
@@ -218,7 +218,7 @@ class Rewriting:
             call_of.later = True
 
     def _streams(self, place: Place) -> bool:
-        """Return whether an ``async for`` can be in its place."""
+        """Return True if ``async for`` is allowed in place of a loop."""
         return (
             is_async_node(place.node)
             and self._functions.can_await(place.scope)
@@ -248,7 +248,7 @@ class Rewriting:
             node.__class__ = ast.With
 
     def _lazy_calls(self) -> list[Place]:
-        """Generators and ``map`` over calls of tools, which make none until something loops."""
+        """Return generators and ``map`` calls over tool calls, which run only when iterated."""
         found = [
             place
             for place in self._seen.generators
@@ -268,7 +268,7 @@ class Rewriting:
         return found
 
     def _makes_calls(self, inner: Scope) -> bool:
-        """Return whether tools are called within a scope, by itself."""
+        """Return True if a scope itself contains tool calls."""
         return any(
             scope is inner
             for place in self._seen.calls.values()
@@ -277,7 +277,7 @@ class Rewriting:
         )
 
     def _makes_generator(self, place: CallPlace) -> bool:
-        """Return whether a call is of a plain generator function of the script that calls tools."""
+        """Return True if a call is of the script's own generator function that calls tools."""
         functions = self._functions.targets(place)
         return bool(functions) and all(
             scope.is_generator

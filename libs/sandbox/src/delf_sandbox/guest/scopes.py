@@ -1,7 +1,7 @@
-"""A script's names and calls, found in one walk through its syntax tree.
+"""The names and calls of a script, collected in one walk over its syntax tree.
 
-The rewriting decides by these: the scope and value of each name, the place of each call, and
-whether ``await`` is allowed there.
+The rewriting needs the scope and value of each name, the place of each call, and whether ``await``
+is allowed there.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ CONSUMERS = frozenset(
         "Task",
     }
 )
-"""Functions of asyncio that take awaitables."""
+"""asyncio functions that take awaitables."""
 METHOD_CONSUMERS = frozenset(
     {"create_task", "ensure_future", "run_until_complete", "gather", "as_completed"}
 )
 AWAITABLE = frozenset({"gather", "wait", "wait_for", "shield", "sleep", "to_thread"})
-"""Functions of asyncio whose result is awaited."""
+"""asyncio functions whose result must be awaited."""
 _INSERTS = {"append": (), "add": (), "appendleft": (), "put_nowait": (), "extend": (EACH,)}
 _SKIPPED = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.Constant)
 _GENERIC = (ast.pattern, ast.match_case, ast.ExceptHandler)
@@ -47,8 +47,8 @@ class Scope:
     Args:
         kind: ``module``, ``function``, ``lambda``, ``class``, ``list`` for eager comprehensions,
             ``generator`` for lazy ones.
-        node: The part of the tree.
-        parent: The scope around it.
+        node: The syntax node.
+        parent: The enclosing scope.
     """
 
     __slots__ = (
@@ -69,7 +69,7 @@ class Scope:
         self.node = node
         self.parent = parent
         self.names: dict[str, set[str]] = {}
-        """The binding of each name: ``param``, ``function``, ``import`` or ``data``."""
+        """The kind of binding of each name: ``param``, ``function``, ``import`` or ``data``."""
         self.outside: dict[str, str] = {}
         self.params: list[str] = []
         self.binds: dict[str, list[tuple[ast.expr, Scope, Path]]] = {}
@@ -79,14 +79,14 @@ class Scope:
 
     @property
     def function(self) -> Scope:
-        """The function, lambda, class or module that a comprehension is part of."""
+        """The enclosing function, lambda, class or module of a comprehension."""
         scope = self
         while scope.kind == "list" and scope.parent is not None:
             scope = scope.parent
         return scope
 
     def around(self) -> Iterator[Scope]:
-        """Yield the scopes that are visible here."""
+        """Yield the scopes whose names are visible here."""
         scope: Scope | None = self
         while scope is not None:
             if scope is self or scope.kind != "class":
@@ -94,7 +94,7 @@ class Scope:
             scope = scope.parent
 
     def owner(self, name: str) -> Scope:
-        """Return the scope in which a name is bound that is assigned here."""
+        """Return the scope that an assignment to a name here binds."""
         scope = self
         while scope.parent is not None and (word := scope.outside.get(name)):
             scope = scope.parent
@@ -103,7 +103,7 @@ class Scope:
         return scope
 
     def find(self, name: str) -> Scope | None:
-        """Return the scope that binds a name visible here; None if the script does not bind it."""
+        """Return the visible scope that binds a name; None if the script does not bind it."""
         for scope in self.around():
             if name in scope.outside:
                 found = scope.owner(name)
@@ -114,7 +114,7 @@ class Scope:
 
 
 class Place:
-    """A node of the tree with its parent, so that it can be replaced."""
+    """A node with its parent, so that it can be replaced."""
 
     __slots__ = ("_is_listed", "box", "key", "node", "scope")
 
@@ -127,11 +127,11 @@ class Place:
 
     @property
     def current(self) -> Any:
-        """Return the present value there."""
+        """The current node at this place."""
         return self.box[self.key] if self._is_listed else getattr(self.box, self.key)
 
     def put(self, new: ast.AST) -> None:
-        """Put something else there."""
+        """Replace the node."""
         if self._is_listed:
             self.box[self.key] = new
         else:
@@ -139,21 +139,21 @@ class Place:
 
 
 class CallPlace(Place):
-    """A call, and the use of its result."""
+    """A call with its scope and the use of its result."""
 
     __slots__ = ("later",)
 
     def __init__(self, node: Any, scope: Scope, box: Any, key: Any) -> None:
         super().__init__(node, scope, box, key)
         self.later = False
-        """True if the call is to be awaited later, and is not its result."""
+        """True if the call must return an awaitable instead of its result."""
 
 
 class Seen:
     """Everything in a script that the rewriting needs.
 
     Args:
-        tree: The script.
+        tree: The parsed script.
     """
 
     def __init__(self, tree: ast.Module) -> None:
@@ -161,24 +161,24 @@ class Seen:
         self.calls: dict[int, CallPlace] = {}
         self.awaits: list[Place] = []
         self.loads: list[tuple[Place, bool]] = []
-        """Names that are read, and whether they are called."""
+        """Reads of names, each with True if the name is called."""
         self.attributes: list[tuple[Place, bool]] = []
-        """Attributes of names that are read, and whether they are called."""
+        """Reads of attributes of names, each with True if the attribute is called."""
         self.scopes: dict[int, Scope] = {}
         self.functions: list[Scope] = []
         self.definitions: list[Place] = []
-        """The places that define functions and classes, and name lambdas."""
+        """The definitions of functions, classes and named lambdas."""
         self.generators: list[Place] = []
         self.loops: list[Place] = []
         self.contexts: list[Place] = []
         self.imports: list[tuple[Place, bool]] = []
-        """Imports, and whether they are tried."""
+        """The imports, each with True if it is inside a ``try``."""
         self.stores: dict[str, list[tuple[ast.expr, Scope, Path]]] = {}
-        """The values that are assigned to an attribute, of any object."""
+        """The values assigned to an attribute name, of any object."""
         self.asyncio_names = {"asyncio"}
         self.from_asyncio: dict[str, str] = {}
         self.awaitables: list[tuple[ast.expr, Scope, Path]] = []
-        """The values that go where something to be awaited is expected."""
+        """The values passed where an awaitable is expected."""
         self._tries = 0
         self._visit_by = self._visitors()
         for index, node in enumerate(tree.body):
@@ -188,7 +188,7 @@ class Seen:
     # -- the walk -----------------------------------------------------------------------
 
     def _visitors(self) -> dict[type, Callable[[Any, Scope, Any, Any], None]]:
-        """Return the visitors by part of the tree; other parts are only gone through."""
+        """Return the visitor for each node type; other nodes are only descended into."""
         return {
             ast.Name: self._name,
             ast.Attribute: self._attribute,
@@ -276,7 +276,7 @@ class Seen:
             self._visit(keyword.value, scope, keyword, "value")
 
     def _inserted(self, node: ast.Call, scope: Scope) -> None:
-        """Return the value that is added to a list or the like, as ``names.append(…)``."""
+        """Record a value that is added to a container, as in ``names.append(…)``."""
         function = node.func
         if not isinstance(function, ast.Attribute):
             return
@@ -449,7 +449,7 @@ class Seen:
     # -- what the walk found ------------------------------------------------------------
 
     def asyncio_function(self, function: ast.expr, scope: Scope) -> str | None:
-        """Return the function of asyncio that a call names."""
+        """Return the name of the asyncio function that an expression refers to, if any."""
         match function:
             case ast.Attribute(value=ast.Name(id=name), attr=attribute):
                 return attribute if name in self.asyncio_names else None

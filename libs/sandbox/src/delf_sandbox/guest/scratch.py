@@ -1,4 +1,4 @@
-"""Files that scripts wrote to their scratch folder: output files, too."""
+"""Files that scripts write to their scratch folder, which become output files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Scratch:
 
     Args:
         folder: The folder.
-        shown: How scripts call it; the folder's own path when omitted.
+        shown: The folder's path as scripts see it; the real path when omitted.
     """
 
     def __init__(self, folder: str, shown: str | None = None) -> None:
@@ -29,9 +29,9 @@ class Scratch:
             self.passed_on(name)
 
     def new(self) -> Iterator[str]:
-        """Yield the names of new files, and of files changed since they were last handed over.
+        """Yield the names of files that are new or changed since they were last handed over.
 
-        Only possible output files; a name with a leading dot is a cache.
+        Names with a leading dot are caches and are skipped.
         """
         todo = [""] if os.path.isdir(self._folder) else []
         while todo:
@@ -48,7 +48,7 @@ class Scratch:
                     yield name
 
     def find(self, named: Any) -> str | None:
-        """Return the name of a file that a script calls by a path; None where there is none."""
+        """Return the name of the written file that a path refers to; None if there is none."""
         path = getattr(named, "name", named) if hasattr(named, "read") else named
         text = os.fspath(path) if isinstance(path, (str, Path)) else ""
         if not text:
@@ -60,16 +60,16 @@ class Scratch:
         return os.path.relpath(found, self._folder).replace(os.sep, "/")
 
     def read(self, name: str) -> bytes:
-        """Return a file's content, which is passed on now.
+        """Read a file and record it as handed over.
 
         Args:
-            name: Its name, as :meth:`new` and :meth:`find` give it.
+            name: The name from :meth:`new` or :meth:`find`.
         """
         self.passed_on(name)
         return Path(self._folder, name).read_bytes()
 
     def passed_on(self, name: str) -> None:
-        """Record that a file was handed over in its present state."""
+        """Record that a file was handed over in its current state."""
         mark = _mark(os.path.join(self._folder, name))
         if mark is not None:
             self._marks[name] = mark
@@ -85,7 +85,7 @@ def _may_be_output(name: str) -> bool:
 
 
 def _mark(path: str) -> _Mark | None:
-    """Return a mark that changes with a file's content; None for a non-file."""
+    """Return a value that changes with a file's content; None if it is not a regular file."""
     try:
         found = os.lstat(path)
     except OSError:

@@ -1,4 +1,4 @@
-"""Turns a model's script into one program with top-level await."""
+"""Compilation of a model's script to one program with top-level await."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class Script:
     """A compiled script.
 
     Args:
-        source: The text.
-        filename: How tracebacks name it.
+        source: The script's text.
+        filename: The file name in tracebacks.
         known: The initial names.
 
     Raises:
-        SyntaxError: When it is not Python, or can be taken in two ways.
+        SyntaxError: If the script is not valid Python, or is ambiguous.
     """
 
     def __init__(self, source: str, filename: str, known: Known) -> None:
         self._wrapped = False
         self.taken: list[str] = []
-        """Names of tools that the script rebinds."""
+        """Tool names that the script rebinds."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they would be in the script's output
             try:
@@ -58,7 +58,7 @@ class Script:
         """Run the script in a namespace, which keeps its definitions.
 
         Returns:
-            What it returned, or the last value that it left.
+            The returned value, or the value of the last expression.
         """
         namespace.pop(VALUE, None)
         result = eval(self._code, namespace)  # noqa: S307 - this is what a sandbox is for
@@ -77,7 +77,7 @@ _SCOPES = (*_FUNCTIONS, ast.Lambda, ast.ClassDef)
 
 
 def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield every node of the top-level scope; functions and classes are named but not entered."""
+    """Yield the nodes of the top-level scope without entering functions and classes."""
     for child in ast.iter_child_nodes(tree):
         yield child
         if not isinstance(child, _SCOPES):
@@ -85,7 +85,7 @@ def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def call_forgotten(tree: ast.Module) -> None:
-    """Call the function that a script defines, means to run and never does."""
+    """Call a function that the script defines and obviously meant to run."""
     _call_named(tree)
     main = forgotten_function(tree)
     if main is not None:
@@ -105,7 +105,7 @@ def _call_named(tree: ast.Module) -> None:
 
 
 def forgotten_function(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """``main``, or the only function that nothing calls of a script that does nothing else."""
+    """Return ``main``, or the only uncalled function of a script that does nothing else."""
     found = [node for node in tree.body if isinstance(node, _FUNCTIONS) and not _needs(node)]
     if not found:
         return None
@@ -117,7 +117,7 @@ def forgotten_function(tree: ast.Module) -> ast.FunctionDef | ast.AsyncFunctionD
 
 
 def _only_defines(tree: ast.Module) -> bool:
-    """Return whether a script does nothing but give names to functions, modules and constants."""
+    """Return True if a script only defines functions, imports and constants."""
     for node in tree.body:
         match node:
             case ast.Expr(value=ast.Constant()) | ast.Import() | ast.ImportFrom():
@@ -133,14 +133,14 @@ def _only_defines(tree: ast.Module) -> bool:
 
 
 def _needs(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Return whether a function cannot be called without arguments."""
+    """Return True if a function has required parameters."""
     given = function.args
     listed = len(given.posonlyargs) + len(given.args)
     return listed > len(given.defaults) or None in given.kw_defaults
 
 
 def keep_last_value(body: list[ast.stmt]) -> None:
-    """Keep the value of a script: its last expression, or its last assignment."""
+    """Store the value of a script's last expression or assignment."""
     last = body[-1] if body else None
     match last:
         case ast.Expr(value=value) if not _is_ellipsis(value):
@@ -172,7 +172,7 @@ def _name(word: str, context: ast.expr_context, node: ast.AST) -> ast.Name:
 
 
 def _wrap(tree: ast.Module) -> ast.Module:
-    """Put a script with a top-level ``return`` into a function that shares its names."""
+    """Move a script with a top-level ``return`` into a function that shares its globals."""
     names = sorted(bound_names(tree))
     outside = [node for node in tree.body if _only_at_module_level(node)]
     body: list[ast.stmt] = [_ForFunction().visit(n) for n in tree.body if n not in outside]
@@ -192,16 +192,16 @@ def _wrap(tree: ast.Module) -> ast.Module:
 
 
 def _only_at_module_level(node: ast.stmt) -> bool:
-    """Return whether a statement is allowed at module level only."""
+    """Return True if a statement is allowed at module level only."""
     return isinstance(node, ast.ImportFrom) and (
         node.module == "__future__" or node.names[0].name == "*"
     )
 
 
 class _ForFunction(ast.NodeTransformer):
-    """Rewrites module-level code for a function that declares its names.
+    """Rewrites module-level code for a function that declares its names global.
 
-    ``global`` statements have no effect there; annotations of names mean nothing to a script.
+    Module-level ``global`` statements and annotations of names are dropped.
     """
 
     def visit_Global(self, node: ast.Global) -> ast.AST:
@@ -224,7 +224,7 @@ class _ForFunction(ast.NodeTransformer):
 
 
 def bound_names(tree: ast.AST) -> set[str]:
-    """Return the names that a scope binds: a module's, or a function's."""
+    """Return the names that a module or function scope binds."""
     names: set[str] = set()
     for node in _own_nodes(tree):
         match node:
@@ -247,7 +247,7 @@ def bound_names(tree: ast.AST) -> set[str]:
 
 
 def _comprehension_names(tree: ast.AST) -> set[str]:
-    """Return names bound by comprehensions only, which have scopes of their own."""
+    """Return names bound only by comprehensions, which have their own scope."""
     inner: set[str] = set()
     outer: set[str] = set()
     targets: set[int] = set()

@@ -1,4 +1,4 @@
-"""A guest's loop and session, made ahead of the wire that they serve."""
+"""A guest's loop and session, created before the wire is connected."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from delf_sandbox.guest.session import GuestSession
 
 
 class Server:
-    """Does all preparation that is independent of the session.
+    """Does all preparation that does not depend on the session.
 
-    A template process makes one server and forks; each fork serves one session with it. Until then
-    it holds no descriptor and no random state that forks would share.
+    A template process creates one server and forks; each fork serves one session. Before the fork
+    the server opens no descriptor and draws no random numbers, which forks would share.
     """
 
     def __init__(self) -> None:
@@ -27,9 +27,9 @@ class Server:
         """Run a session on two descriptors until the host closes the wire.
 
         Args:
-            read_fd: Where the host's frames arrive.
-            write_fd: Where frames go.
-            threads: Whether this process may have threads.
+            read_fd: The descriptor for reading.
+            write_fd: The descriptor for writing.
+            threads: Whether the process may have threads.
         """
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._loop.open(threads=threads)

@@ -54,23 +54,23 @@ from delf_sandbox.guest.world import World
 
 _STOP_SECONDS = 0.25
 _MOST_TURNS = 10_000
-"""A script's tasks that go on and on, without a call under way, are not waited for any longer."""
+"""The most event loop turns granted to leftover tasks without a call in flight."""
 _MAX_TEXT = 20_000
 
 
 class RerunSignal(BaseException):
-    """Ends a script that asked for another pass."""
+    """Ends a script that requested another pass."""
 
 
 class NotAwaitedError(RuntimeError):
-    """A tool call was written and never made."""
+    """A tool call was written but never awaited."""
 
 
 class GuestSession:
-    """Answers the host's frames.
+    """Handles the host's frames.
 
     Args:
-        loop: The event loop that it runs on.
+        loop: The event loop.
     """
 
     def __init__(self, loop: GuestLoop) -> None:
@@ -104,17 +104,17 @@ class GuestSession:
         warnings.showwarning = self._take_warning
 
     async def rehearse(self) -> None:
-        """Warm up the code paths that each script uses."""
+        """Run a trivial script to warm up the code paths that every script uses."""
         script = Script("def nothing():\n    return [1]\nnothing()", "<rehearsal>", Known({}))
         await script.run(dict(self._waiting.names))
         loads(dumps(["exec", 1, "print()", None]))
 
     async def serve(self, read_fd: int, write_fd: int) -> NoReturn:
-        """Answer frames until the host closes the wire.
+        """Handle frames until the host closes the wire.
 
         Args:
-            read_fd: Where the host's frames arrive.
-            write_fd: Where frames go.
+            read_fd: The descriptor for reading.
+            write_fd: The descriptor for writing.
         """
         self._channel.open(read_fd, write_fd)
         self._channel.send(["ready"], at_once=True)
@@ -149,7 +149,7 @@ class GuestSession:
             self._channel.flush()
 
     def _send_gathered(self) -> None:
-        """Send the script's clock readings and prints ahead of its next step."""
+        """Send buffered clock reads and prints before the script's next frame."""
         self._send_seen()
         self._printer.pass_on()
 
@@ -221,13 +221,13 @@ class GuestSession:
     def _take_warning(
         self, message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any
     ) -> None:
-        """Collect warnings apart from the answer; an unawaited call is reported."""
+        """Keep warnings out of the output, and record a never-awaited call."""
         found = re.fullmatch(r"coroutine '(.+)' was never awaited", str(message))
         if found and filename in self._sources:
             self._caller.note_unawaited(f"{found[1]}(…)", lineno)
 
     def _ask_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:
-        """End this script; the next script is written with new context."""
+        """End this script, so that the next one is written with new context."""
         names = [carry] if isinstance(carry, str) else [str(name) for name in carry or ()]
         self._rerun = [str(context)[:_MAX_TEXT], str(remaining)[:_MAX_TEXT], names]
         raise RerunSignal
@@ -281,7 +281,7 @@ class GuestSession:
                 self._namespace[name] = value
 
     async def _finish_tasks(self) -> None:
-        """Let tasks that a script left make the calls that they were made for."""
+        """Run leftover tasks of a script until they have made their calls."""
         own = asyncio.current_task()
         for _ in range(_MOST_TURNS):
             stray = asyncio.all_tasks() - {own, *self._tolerant.left}
@@ -295,7 +295,7 @@ class GuestSession:
                 return
 
     async def _stop_stray_tasks(self) -> None:
-        """End a script's remaining tasks that wait for something other than the host."""
+        """Cancel leftover tasks that wait for something other than the host."""
         own = asyncio.current_task()
         stray = [task for task in asyncio.all_tasks() if task is not own]
         for task in stray:
@@ -321,7 +321,7 @@ class GuestSession:
         return ["failed", kind_name(error), _explain(error) + taken_note(self._taken), *where, call]
 
     def _hand_over_files(self) -> BaseException | None:
-        """Hand over files that the script wrote to its own folder; return the errors."""
+        """Hand over files from the scratch folder; return the first error."""
         try:
             self._files.hand_over_written()
         except (OSError, ValueError, LimitReachedError) as error:
@@ -329,7 +329,7 @@ class GuestSession:
         return None
 
     def _not_done(self) -> BaseException | None:
-        """Find a call that ended without having done its work."""
+        """Return the error for a call that was never awaited or whose task failed."""
         lines = self._waiting.never_begun()
         missed = [
             *self._caller.unawaited(),
@@ -362,7 +362,7 @@ def _settled(value: Any) -> Any:
 
 
 def _make_home(scratch: str) -> None:
-    """Make a home folder for libraries' caches, apart from the script's output.
+    """Create a home folder for libraries' caches, separate from the script's output.
 
     Args:
         scratch: The working folder.
@@ -381,7 +381,7 @@ def _is_async(value: object) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """Return a value that cannot be passed, as text."""
+    """Format a value that cannot be encoded as text."""
     if issubclass(type(value), (list, dict, set, tuple)):
         return f"<{describe_type(value)}>"
     try:
@@ -391,7 +391,7 @@ def _shown(value: Any) -> str:
 
 
 def _limit_of(error: BaseException) -> tuple[str, str] | None:
-    """Return the limit behind an exception, with a message, if any."""
+    """Return the exceeded limit behind an exception, with a message; None if there is none."""
     if is_a(error, LimitReachedError):
         return error.limit, error.message
     if is_a(error, MemoryError):

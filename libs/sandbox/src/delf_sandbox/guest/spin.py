@@ -1,8 +1,7 @@
 """Adaptive spin-wait for the next message.
 
-A wake-up costs 30 to 150 µs: as much as all the rest of a tool call, which has a budget of 250 µs.
-So the guest spins briefly, as long as that pays: the next message of a script that makes one call
-after another comes at once.
+A wake-up costs 30 to 150 µs, as much as the rest of a tool call, whose budget is 250 µs. The guest
+therefore spins briefly while that pays off, as in a script that makes one call after another.
 """
 
 from __future__ import annotations
@@ -11,8 +10,9 @@ import os
 from typing import Final
 
 SPIN_SECONDS: Final = 300e-6
-"""Longer than the call of a plain function takes: a processor that sleeps meanwhile draws the
-threads of the host apart, which makes each call slower by that much."""
+"""The seconds to spin: longer than the call of a plain function takes, because a sleeping processor
+would slow down the host's threads.
+"""
 _LONGEST_REST: Final = 64
 _SEVERAL: Final = len(os.sched_getaffinity(0)) > 1 if hasattr(os, "sched_getaffinity") else True
 """True with several processors: on one, spinning would keep the host from answering."""
@@ -33,7 +33,7 @@ class Spin:
         self._next_rest = 1
 
     def pays(self) -> bool:
-        """Return whether to look first this time."""
+        """Return True if spinning is worthwhile this time."""
         if self._rest:
             self._rest -= 1
             return False

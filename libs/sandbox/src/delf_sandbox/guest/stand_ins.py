@@ -1,7 +1,7 @@
-"""Modules that scripts import for trivial uses, in place of the real ones.
+"""Replacements for modules that scripts import for trivial uses.
 
-``os`` and ``sys`` have the useful parts. Threads run their function at once. An event loop can be
-entered again without ``nest_asyncio``. Missing parts raise with an alternative.
+``os`` and ``sys`` have only harmless parts. Threads run their function at once. An event loop can
+be re-entered without ``nest_asyncio``. Missing parts raise an error that names an alternative.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _INSTEAD = {
 
 
 class _StandIn(types.ModuleType):
-    """A module with a part of the real one's content."""
+    """A module with a part of the real module's content."""
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
@@ -55,16 +55,16 @@ class _StandIn(types.ModuleType):
 
 
 def leave(code: object = None) -> NoReturn:
-    """End the script, as ``sys.exit`` does."""
+    """End the script like ``sys.exit``."""
     raise SystemExit(code)
 
 
 def make_modules(output: Any, wait: Callable[[Any], Any]) -> dict[str, types.ModuleType]:
-    """Return the modules by name.
+    """Make the replacement modules by name.
 
     Args:
-        output: Where the script prints.
-        wait: Waits for what can be awaited.
+        output: The script's standard output.
+        wait: Blocks until an awaitable is done.
     """
     os_module = _part("os", os, _OS)
     os_module.environ = {}
@@ -115,7 +115,7 @@ def _copy(name: str, real: Any) -> Any:
 
 
 def _nothing(*_: object, **__: object) -> None:
-    """Note that there is nothing to do."""
+    """Do nothing."""
 
 
 def _getenv(key: str, default: Any = None) -> Any:
@@ -164,7 +164,7 @@ def _executor_class(wait: Callable[[Any], Any]) -> type:
         """Calls functions at once, because there are no threads."""
 
         def __init__(self, *_: object, **__: object) -> None:
-            """Do nothing."""
+            """Accept and ignore all arguments."""
 
         def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
             future: Future[Any] = Future()
@@ -186,6 +186,6 @@ def _executor_class(wait: Callable[[Any], Any]) -> type:
             return (future.result() for future in found)
 
         def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-            """Note that there is nothing to end."""
+            """Do nothing, because there are no threads to end."""
 
     return ThreadPoolExecutor

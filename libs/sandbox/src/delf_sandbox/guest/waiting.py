@@ -1,4 +1,4 @@
-"""Waits in rewritten scripts, by themselves where Python has no place for an ``await``."""
+"""Waiting in rewritten scripts, blocking where ``await`` is not allowed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, T
 
 
 class Ready:
-    """An awaitable with a known value."""
+    """An awaitable that is already done."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -31,7 +31,7 @@ class Ready:
 
 
 def settle(given: Any) -> Awaitable[Any]:
-    """Make any value awaitable: a plain value is its own result."""
+    """Make any value awaitable; a plain value is its own result."""
     if inspect.isawaitable(given):
         return given
     if isinstance(given, (ToolFunction, ToolNamespace)):
@@ -48,17 +48,17 @@ async def settled(given: Any) -> Any:
 
 
 def later_of(function: Any) -> Any:
-    """Return a function whose calls of a tool return an awaitable."""
+    """Return a function whose calls of a tool return awaitables."""
     if _type_of(function) is functools.partial and hasattr(function.func, nodes.LATER):
         return functools.partial(later_of(function.func), *function.args, **function.keywords)
     return getattr(function, nodes.LATER, function)
 
 
 class Waiting:
-    """Functions that rewritten scripts call, by name.
+    """Helper functions that rewritten scripts call, by name.
 
     Args:
-        loop: Where things happen while something is waited for.
+        loop: The event loop.
         tools: The tools and connections by name.
     """
 
@@ -85,21 +85,21 @@ class Waiting:
         }
 
     def begin(self) -> None:
-        """Note that a script is about to run."""
+        """Reset the state for a new script."""
         self._once.clear()
         self._streams.clear()
 
     def never_begun(self) -> list[int]:
-        """Return the lines of calls that are in a generator which nothing looped over."""
+        """Return the lines of calls inside generators that were never iterated."""
         new = [line for made, line in self._once if _is_new(made)]
         return new + [line for stream, line in self._streams if not stream.is_begun]
 
     def wait(self, given: Any) -> Any:
-        """Wait for an awaitable, running other tasks meanwhile."""
+        """Block until an awaitable is done, running other tasks meanwhile."""
         return self._loop.block(settled(given)) if inspect.isawaitable(given) else given
 
     def meant(self, given: Any) -> Any:
-        """Return the result that a call means which gave a coroutine."""
+        """Await a coroutine where a result is expected; return other values unchanged."""
         kind = _type_of(given)
         if kind is ToolCall or kind is types.CoroutineType or kind is _Again:
             return self._loop.block(settled(given))
@@ -173,7 +173,7 @@ class _Again:
 
 
 class _Stream:
-    """An asynchronous generator that plain loops can go through, too."""
+    """An async generator that plain loops can iterate, too."""
 
     def __init__(self, stream: Any, wait: Callable[[Any], Any]) -> None:
         self._stream = stream
@@ -200,7 +200,7 @@ class _Stream:
 
 
 class _Context:
-    """An asynchronous context manager that is entered where ``await`` is not allowed."""
+    """An async context manager usable in a plain ``with``."""
 
     def __init__(self, manager: Any, wait: Callable[[Any], Any]) -> None:
         self._manager = manager
@@ -214,7 +214,7 @@ class _Context:
 
 
 class _AsyncContext:
-    """A plain context manager that is entered with ``async with``."""
+    """A plain context manager usable in ``async with``."""
 
     def __init__(self, manager: Any) -> None:
         self._manager = manager
@@ -243,23 +243,23 @@ _USAGES: Final = (
     "to_thread(func, *args, **kwargs)",
     "ensure_future(coro_or_future)",
 )
-"""The functions of asyncio that take more than a coroutine here."""
+"""asyncio functions that accept more than awaitables here, with their usage."""
 
 
 class Tolerant:
-    """Functions of asyncio that accept lists, results and functions.
+    """Replacements for asyncio functions that also accept lists, plain results and functions.
 
     Args:
-        loop: The loop that there is.
+        loop: The event loop.
     """
 
     def __init__(self, loop: GuestLoop) -> None:
         self._loop = loop
         self.left: list[asyncio.Future[Any]] = []
-        """The work that the script waited for, and then no longer."""
+        """Awaitables that the script stopped waiting for, for example after a timeout."""
 
     def install(self) -> None:
-        """Replace the real functions."""
+        """Patch asyncio with these functions."""
         module: Any = asyncio
         self._loop.install(self.coroutine)
         for usage in _USAGES:
@@ -276,7 +276,7 @@ class Tolerant:
         return _Runner(self.run, self._loop)
 
     def coroutine(self, given: Any) -> Any:
-        """Return a coroutine with a value or an awaitable's result."""
+        """Return a coroutine for an awaitable or a plain value."""
         if inspect.iscoroutine(given) or isinstance(given, ToolCall):
             return given
         if isinstance(given, _FUNCTIONS) or type(given) is functools.partial:
@@ -284,7 +284,7 @@ class Tolerant:
         return given if inspect.iscoroutine(given) else settled(given)
 
     def ensure_future(self, coro_or_future: Any, **_options: Any) -> asyncio.Future[Any]:
-        """Return a future or task that gives what was given, or what that gives."""
+        """Return a future or task for an awaitable or plain value."""
         if asyncio.isfuture(coro_or_future):
             return coro_or_future
         return self._loop.create_task(self.coroutine(coro_or_future))
@@ -334,17 +334,17 @@ class _Runner:
         return self._loop
 
     def close(self) -> None:
-        """Note that the loop goes on."""
+        """Do nothing, because the loop continues."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        """The loop goes on."""
+        """Do nothing, because the loop continues."""
 
 
 def _nothing(_loop: object) -> None:
-    """Ignore a loop, because there is only one."""
+    """Do nothing, because there is only one loop."""
 
 
 def _is_many(given: Any) -> bool:

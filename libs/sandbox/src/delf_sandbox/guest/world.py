@@ -1,4 +1,4 @@
-"""Clock and randomness of a script, which a resumed task must see unchanged."""
+"""Recording and replay of a script's clock and randomness."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from importlib.machinery import ExtensionFileLoader, SourceFileLoader
 from typing import Any
 
 _MAX_READINGS = 1000
-"""A script that looks at the clock more often, as in a loop that waits, sees the real time."""
+"""The most recorded clock reads; a script that reads more often sees the real time."""
 
 _uuid: Any = uuid
 _DAY = dt.date
@@ -26,7 +26,7 @@ class World:
     """Replaces the standard library's sources of time and randomness.
 
     Args:
-        send: Takes new looks at the clock, in nanoseconds.
+        send: Sends new clock reads in nanoseconds.
     """
 
     def __init__(self, send: Callable[[list[int]], None]) -> None:
@@ -40,10 +40,10 @@ class World:
         self._blocks = 0
 
     def begin(self, seed: str, clock: Sequence[int]) -> None:
-        """Note that a script is about to run.
+        """Seed the randomness and set the recorded clock for a script.
 
         Args:
-            seed: The seed of all randomness.
+            seed: The seed for random numbers.
             clock: The first clock reads, in nanoseconds.
         """
         if not self._seed:  # what looked at them before was not a script
@@ -56,7 +56,7 @@ class World:
         _uuid._node, _uuid._last_timestamp = int.from_bytes(node) | 1 << 40, None
 
     def flush(self) -> None:
-        """Send the looks at the clock that were not sent."""
+        """Send clock reads that were not sent yet."""
         if self._new:
             count = len(self._new)  # other threads go on looking
             readings = self._new[:count]
@@ -74,7 +74,7 @@ class World:
         return seen
 
     def now_ns(self) -> int:
-        """Return the time that a script sees, in nanoseconds."""
+        """Return the time as the script sees it, in nanoseconds."""
         return self.look(_real_time_ns)
 
     def now(self) -> float:
@@ -84,8 +84,8 @@ class World:
     def steady_ns(self) -> int:
         """Return monotonic nanoseconds since the first read.
 
-        The value follows the wall clock, because another machine's monotonic clock, or the same
-        one's after a reboot, does not continue.
+        The value is derived from the wall clock, because a monotonic clock does not continue on
+        another machine or after a reboot.
         """
         now = self.now_ns()
         if self._origin is None:
@@ -94,12 +94,12 @@ class World:
         return self._latest
 
     def worked_ns(self) -> int:
-        """Return the processor's time that the script used, in nanoseconds."""
+        """Return the processor time used by the script, in nanoseconds."""
         self._worked = max(self._worked, self.look(_real_process_time_ns))
         return self._worked
 
     def clock_ns(self, clock: int) -> int:
-        """Return the time of a clock of the system, in nanoseconds."""
+        """Return the time of a system clock by its id, in nanoseconds."""
         if clock == time.CLOCK_REALTIME:
             return self.now_ns()
         if clock in (time.CLOCK_PROCESS_CPUTIME_ID, time.CLOCK_THREAD_CPUTIME_ID):
@@ -107,7 +107,7 @@ class World:
         return self.steady_ns()
 
     def bytes(self, count: int) -> bytes:
-        """Return bytes unpredictable without the seed: SHA-256 over a counter."""
+        """Return random bytes derived from the seed by SHA-256 over a counter."""
         if not self._seed:
             return _real_urandom(count)
         found = b""
@@ -117,7 +117,7 @@ class World:
         return found[:count]
 
     def install(self) -> None:
-        """Replace the real sources; slow, so call this before anybody waits."""
+        """Patch the standard library; slow, so call this before anybody waits."""
         module: Any = random
         os.urandom = module._urandom = self.bytes
         module.Random.seed = _seeding(module.Random.seed, self.bytes)
@@ -146,7 +146,7 @@ _real_urandom = os.urandom
 
 
 def _set_clock(name: str, read: Callable[..., int]) -> None:
-    """Let a clock of the module ``time`` be read in nanoseconds and in seconds."""
+    """Patch a clock of the module ``time`` and its nanosecond variant."""
 
     def seconds(*clock: int) -> float:
         return read(*clock) / 1e9
@@ -177,10 +177,10 @@ def _with_parts(real: Callable[..., str], place: int) -> Callable[..., str]:
 
 
 def _see_while(loader: type, step: str, days: Any, moments: Any) -> None:
-    """Load modules with these types in ``datetime``.
+    """Load a module with replaced types in ``datetime``.
 
-    Compiled modules need the real ones. They derive types of their own from them in C, and a class
-    written in Python in between ends in endless recursion.
+    Compiled modules derive types from ``datetime`` in C; with a Python class in between, that ends
+    in endless recursion, so these modules get the real types.
     """
     load = getattr(loader, step)
 
@@ -202,7 +202,7 @@ _OF_TEXT = frozenset(
 
 
 class _LikeText:
-    """Lets scripts treat a date as its JSON text, which many expect."""
+    """A mixin that lets scripts treat a date as its JSON text, which many expect."""
 
     __slots__ = ()
     __iter__ = None
@@ -244,7 +244,7 @@ class _LikeText:
 
 
 def _compared(name: str) -> Callable[[Any, Any], Any]:
-    """Return a comparison that takes a date as text, too."""
+    """Make a comparison method that also accepts a date as text."""
 
     def compare(self: Any, other: Any) -> Any:
         if isinstance(other, str):
@@ -264,11 +264,11 @@ for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
 
 
 def _calendar(now: Callable[[], float]) -> tuple[Any, Any]:
-    """Make ``datetime.date`` and ``datetime.datetime`` with the script's clock."""
+    """Make ``datetime.date`` and ``datetime.datetime`` classes that use the script's clock."""
     real: dict[type, type] = {}
 
     class Alike(abc.ABCMeta):
-        """Accepts real dates as instances, as libraries make them; except for subclasses."""
+        """A metaclass that accepts real dates as instances."""
 
         def __instancecheck__(cls, instance: object) -> bool:
             kind = real.get(cls)
