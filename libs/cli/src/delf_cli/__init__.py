@@ -1,1 +1,1 @@
-"""Parts that delf's commands share: sessions of tasks, output of tasks, and answers."""
+"""Parts shared by delf's commands: sessions, output, and answers to requests."""

@@ -1,4 +1,4 @@
-"""Requests for approval as data; answers, sent to the process that waits."""
+"""Approval requests as data, and answers sent to the waiting process."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from delf_engine.approvals.remembered import remembering
 from delf_engine.views.requests import request_view
 
 SECONDS: Final = 15.0
-"""The timeout for the other process, which answers at once unless it is suspended."""
+"""The timeout in seconds for the waiting process, which answers at once unless suspended."""
 _LOOK_SECONDS: Final = 1.0
 _SHOWN: Final = 5
 
 
 def state_of_request(record: RequestRecord) -> str:
-    """Return ``waiting``, a decision, ``interrupted``, or ``over``."""
+    """Return the state of a request: ``waiting``, a decision, ``interrupted`` or ``over``."""
     if record.decided is not None:
         return record.decided.decision
     if record.waits:
@@ -84,7 +84,7 @@ def _decision(decided: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
 
 
 def remembered_data(decision: RememberedDecision) -> dict[str, Any]:
-    """Return a remembered decision as JSON-ready data; ``arguments`` is None where any pass."""
+    """Return a remembered decision as JSON-ready data; ``arguments`` is None for any arguments."""
     arguments = None if decision.arguments is None else dict(decision.arguments)
     return {
         "request_id": decision.request_id,
@@ -102,24 +102,24 @@ def remembered_data(decision: RememberedDecision) -> dict[str, Any]:
 
 
 async def remembered(journal: Journal) -> Sequence[RememberedDecision]:
-    """Return the decisions that let calls pass until they are revoked.
+    """Return the remembered decisions of a journal.
 
     Raises:
-        DelfError: When the journal keeps none.
+        DelfError: If the journal does not support remembered decisions.
     """
     return await remembering(journal).remembered()
 
 
 async def revoke(journal: Journal, text: str, by: str) -> RememberedDecision:
-    """Make a remembered decision void.
+    """Revoke a remembered decision.
 
     Args:
-        journal: Where it is found.
-        text: The id of its request, or the beginning of it.
+        journal: The journal.
+        text: The request's id, or a prefix.
         by: The person who revokes.
 
     Raises:
-        UnknownRequestError: When no such decision holds, or several begin so.
+        UnknownRequestError: If no decision, or more than one, matches.
     """
     keeper = remembering(journal)
     found = [d.request_id for d in await keeper.remembered()]
@@ -135,15 +135,15 @@ async def revoke(journal: Journal, text: str, by: str) -> RememberedDecision:
 async def find_request(
     journal: SharedJournal, text: str, sees: Callable[[str | None], bool] | None = None
 ) -> RequestRecord:
-    """Return the request whose id starts with a text, pending or not.
+    """Find a request by a prefix of its id, pending or not.
 
     Args:
-        journal: Where it is.
-        text: The id, or the beginning of it.
-        sees: Tells whether requests of an owner's tasks are looked at; all are without it.
+        journal: The journal.
+        text: The id, or a prefix.
+        sees: Returns True if requests of an owner are visible; all are when omitted.
 
     Raises:
-        UnknownRequestError: When no id or more than one begins so.
+        UnknownRequestError: If no request, or more than one, matches.
     """
     if not text:
         raise UnknownRequestError(
@@ -177,23 +177,23 @@ async def send(
     decide: Callable[[Mapping[str, Any]], Decision],
     who: Decider,
 ) -> tuple[RequestRecord, ApprovalDecided | ApprovalVoted]:
-    """Answer a request.
+    """Answer a request and wait until the answer is processed.
 
     Args:
-        journal: Where it is kept.
-        record: The request, as it was found.
-        decide: Gives the decision, for the arguments as they are journalled.
+        journal: The journal.
+        record: The request.
+        decide: Returns the decision, given the journalled arguments.
         who: The person who decides.
 
     Returns:
-        The request, and the event that says that this answer counted: ``ApprovalVoted`` where
-        another person has to approve it, too.
+        The request, and the event of the decision: ``ApprovalVoted`` if another person must
+        approve, too.
 
     Raises:
-        UnknownRequestError: When the answer came late.
-        ApprovalRejectedError: When edited arguments did not fit, so that no call was made.
-        DelfError: When the answer does not fit, who gives it may not, or the other process does
-            not take it.
+        UnknownRequestError: If the request was decided before.
+        ApprovalRejectedError: If edited arguments were invalid, so that no call was made.
+        DelfError: If the answer does not fit the request, the person may not give it, or the other
+            process does not respond.
     """
     _check_waits(record)
     asked = record.requested
@@ -245,12 +245,12 @@ async def _check_votes(journal: SharedJournal, asked: ApprovalRequested, who: De
 
 
 def why_not(record: RequestRecord, who: Decider, decision: Decision) -> str | None:
-    """Return why a person may not give a decision about a request; None if allowed."""
+    """Return the reason that a person may not give a decision; None if allowed."""
     return why_refused(record.requested, record.task.key, who, decision)
 
 
 def why_not_approve(record: RequestRecord, who: Decider) -> str | None:
-    """Return why a person's approval would not count; None if it does."""
+    """Return the reason that a person's approval would not count; None if it would."""
     why, asked = why_not(record, who, Approved()), record.requested
     if why is None and record.votes:
         try:
@@ -263,7 +263,7 @@ def why_not_approve(record: RequestRecord, who: Decider) -> str | None:
 async def _decided(
     journal: SharedJournal, request_id: str, live: AsyncIterator[Event], note: int
 ) -> ApprovalDecided | ApprovalVoted:
-    """Wait for the decision of the request, by this answer or another."""
+    """Wait for the decision of a request, from this answer or another."""
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         event = await _next(live)
@@ -292,7 +292,7 @@ async def _check_edit(
     decided: ApprovalDecided,
     live: AsyncIterator[Event],
 ) -> None:
-    """Wait until the edited arguments were found to fit."""
+    """Wait until the other process has validated the edited arguments; raise if invalid."""
     call_id, deadline = record.requested.call_id, time.monotonic() + SECONDS
     later: list[Event] = list(await journal.read(decided.task_id, decided.seq))
     while time.monotonic() < deadline:
@@ -311,7 +311,7 @@ async def _check_edit(
 
 
 async def _next(live: AsyncIterator[Event]) -> Event | None:
-    """Return the next event, or None after a while without."""
+    """Return the next event, or None after a timeout."""
     try:
         async with asyncio.timeout(_LOOK_SECONDS):
             return await anext(live)

@@ -1,4 +1,4 @@
-"""The options ``--json`` and ``--limit``, and the result of a command that does one thing."""
+"""The options ``--json`` and ``--limit``, and the output of commands that change something."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ as_json_option = click.option("--json", "as_json", is_flag=True, help="Write it 
 
 
 def limit_option(default: int, words: str, *, most: int | None = None) -> Callable[[F], F]:
-    """Return the option ``--limit`` of a command that lists.
+    """Make the option ``--limit`` for a command that lists items.
 
     Args:
         default: The number of items without the option.
@@ -31,11 +31,11 @@ def limit_option(default: int, words: str, *, most: int | None = None) -> Callab
 
 
 def write_result(text: str, data: Mapping[str, Any], *, as_json: bool) -> None:
-    """Write what a command has done: as JSON, or in words to the standard error.
+    """Print the result of a command: as JSON to stdout, or as text to stderr.
 
     Args:
-        text: The words.
-        data: The same for programs.
+        text: The text.
+        data: The JSON data.
         as_json: Whether the user asked for JSON.
     """
     if not as_json:

@@ -1,4 +1,4 @@
-"""Colours of output: ``--color``, ``NO_COLOR``, ``TERM=dumb``, terminals."""
+"""The choice of coloured output: ``--color``, ``NO_COLOR``, ``TERM=dumb`` and terminals."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ When = Literal["auto", "always", "never"]
 
 
 def choose(when: When) -> None:
-    """Apply ``--color``, also for child programs.
+    """Apply ``--color`` to this program and its child processes.
 
     Args:
-        when: ``auto`` leaves it to the environment and the terminal.
+        when: ``always``, ``never``, or ``auto`` to follow the environment and the terminal.
     """
     if when == "auto":
         return
@@ -29,7 +29,7 @@ def choose(when: When) -> None:
 
 
 def chosen() -> bool | None:
-    """Return the choice of colours for all streams; None to decide by stream."""
+    """Return the explicit choice of colours; None to decide for each stream."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -38,18 +38,18 @@ def chosen() -> bool | None:
 
 
 def has_colours(stream: TextIO) -> bool:
-    """Return whether output to a stream is coloured."""
+    """Return True if output to a stream is coloured."""
     always = chosen()
     return stream.isatty() if always is None else always
 
 
 def apply(ctx: click.Context) -> None:
-    """Make click's own output follow the choice, in a context and those below it."""
+    """Apply the choice to click's own output, in a context and its children."""
     ctx.find_root().color = ctx.color = chosen()
 
 
 def console(stream: TextIO | None = None, **options: Any) -> Console:
-    """Return a rich console whose colours follow the flag, the environment and the terminal."""
+    """Make a rich console that follows the choice of colours."""
     from rich.console import Console
 
     file = stream or answers()

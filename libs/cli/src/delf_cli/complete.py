@@ -1,7 +1,7 @@
-"""Shell completion of values: names of this project, and ids.
+"""Shell completion of values: names in this project, and ids.
 
-A completion runs at every press of the tab key: names are read from ``delf.toml`` and from the
-specs of plugins, without the schema of the configuration, and errors complete nothing.
+Completion runs at every press of Tab, so names are read quickly from ``delf.toml`` and plugin specs
+without validation, and errors complete nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Completer = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def completes(find: Callable[[click.Context], Iterable[str]]) -> Completer:
-    """Complete the typed text with a function's results; nothing if the function fails."""
+    """Make a completer from a function that returns candidates; a failure completes nothing."""
 
     @functools.wraps(find)
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
@@ -40,7 +40,7 @@ def completes(find: Callable[[click.Context], Iterable[str]]) -> Completer:
 
 @completes
 def connections(ctx: click.Context) -> Iterable[str]:
-    """Return connections of ``delf.toml``, and types."""
+    """Return the connections of ``delf.toml`` and the connection types."""
     from delf.specs import ConnectionSpec
 
     types = (spec.name for spec in state_of(ctx).discover().specs(ConnectionSpec))
@@ -49,7 +49,7 @@ def connections(ctx: click.Context) -> Iterable[str]:
 
 @completes
 def sandboxes(ctx: click.Context) -> Iterable[str]:
-    """Return sandboxes that are installed."""
+    """Return the installed sandboxes."""
     from delf.specs import SandboxSpec
 
     return ["auto", *(spec.name for spec in state_of(ctx).discover().specs(SandboxSpec))]
@@ -57,7 +57,7 @@ def sandboxes(ctx: click.Context) -> Iterable[str]:
 
 @completes
 def models(ctx: click.Context) -> Iterable[str]:
-    """Return models that this project names."""
+    """Return the models named in this project."""
     agent = document(ctx).get("agent", {})
     named = [agent.get(key) for key in _MODELS]
     named += [os.environ.get(f"DELF_{key.upper()}") for key in _MODELS]
@@ -66,14 +66,14 @@ def models(ctx: click.Context) -> Iterable[str]:
 
 @completes
 def task_ids(ctx: click.Context) -> Iterable[str]:
-    """Return the newest tasks of the journal, as `delf runs list` shows them."""
+    """Return the newest task ids, as `delf runs list` shows them."""
     from delf_cli.journals import ask_journal
 
     return [short_id(task.task_id) for task in ask_journal(ctx, lambda j: j.find(_MOST_IDS))]
 
 
 def document(ctx: click.Context) -> dict[str, Any]:
-    """Read the ``delf.toml`` that applies here, where its folder is trusted."""
+    """Read the applicable ``delf.toml``, if its folder is trusted."""
     from delf.trust.decisions import Trust
     from delf.trust.folders import (
         CONFIG_FILE,

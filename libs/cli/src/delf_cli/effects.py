@@ -1,8 +1,7 @@
-"""Effects of a folder's files if they were trusted, in words for the user.
+"""The effects that a folder's files would have, in words for the trust question.
 
-Settings are classified by their names and values, without loading their plugins: an unknown
-plugin's command is a command, too. Unclassified settings are listed at the end, so that nothing is
-omitted.
+Settings are classified by name and value without loading plugins, because an unknown plugin may
+start a command, too. Unclassified settings are listed last, so that nothing is omitted.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ KINDS: Final[Mapping[Kind, str]] = {
     "ask": "choose models",
     "set": "set, too",
 }
-"""The kinds of effects, in display order."""
+"""The kinds of effects in display order."""
 
 _COMMANDS: Final = frozenset({"command", "commands", "args", "rules", "cwd", "env"})
 _PERMISSIONS: Final = re.compile(
@@ -49,7 +48,7 @@ _DOCUMENTS: Final = frozenset({".json", ".toml", ".yaml", ".yml"})
 _DASHES: Final = "---"
 _SPECIFICATION: Final = frozenset({"openapi", "swagger"})
 _SERVER: Final = re.compile(r"\b(servers|host|basePath|schemes|tokenUrl|authorizationUrl)\b")
-"""The addresses of a specification that count: its servers, not the hundreds of other addresses."""
+"""Matches the keys of servers in a specification, whose other addresses do not count."""
 _MODELS: Final = frozenset((name,) for name in LLM_FIELDS)
 _VALUE: Final = 200
 _MOST_BYTES: Final = 16 * 1024 * 1024
@@ -63,8 +62,8 @@ class Effect:
 
     Args:
         kind: The kind.
-        what: The started, contacted or read target.
-        where: The file and the key that say so.
+        what: The program, address or file that would be used.
+        where: The file and the key of the setting.
     """
 
     kind: Kind
@@ -73,7 +72,7 @@ class Effect:
 
 
 def effects(folder: Folder) -> list[Effect]:
-    """List the effects of a folder's files once each, by kind and then in the files' order."""
+    """Return the effects of a folder's files without repeats, by kind and file order."""
     found: dict[Effect, None] = {}
     for effect in _effects(folder):
         found.setdefault(effect)
@@ -102,7 +101,7 @@ def _effects(folder: Folder) -> Iterator[Effect]:
 
 
 def _has_settings(path: Path, root: Path) -> bool:
-    """Return whether a file begins with settings in YAML between lines of dashes."""
+    """Return True if a file starts with YAML front matter."""
     try:
         content = read_file(path, root, _MOST_BYTES) or b""
     except ConfigurationError:
@@ -153,7 +152,7 @@ def _document(path: Path, text: str) -> Mapping[str, Any]:
 
 
 def _plain(node: Any, seen: set[int]) -> Any:
-    """Return a YAML document as data, every scalar a text; an alias is none of a second copy."""
+    """Convert a YAML document to plain data with scalars as text, expanding each alias once."""
     if node is None or isinstance(node.value, str):
         return None if node is None else node.value
     if id(node) in seen:
@@ -186,7 +185,7 @@ def _of_document(name: str, document: Mapping[str, Any], root: Path) -> Iterator
 def _of_value(
     path: tuple[str, ...], key: str, value: Any, file: str, where: str
 ) -> Iterator[Effect]:
-    """Yield the effects of a value by its name."""
+    """Yield the effects of a setting, by its name and value."""
     last = path[-1] if path else ""
     text = f"{key} = {_shown(value)}"
     inner = path[1:] if path[:1] == ("agent",) else path[2:]  # without the name of a connection
@@ -208,7 +207,7 @@ def _names_model(path: tuple[str, ...]) -> bool:
 
 
 def _of_text(text: str, where: str, root: Path) -> Iterator[Effect]:
-    """Yield the effects of a text, whatever its setting."""
+    """Yield the effects of a text value under any name."""
     for scheme, host in dict.fromkeys(_ADDRESS.findall(text)):
         if scheme.lower() not in _HERE:
             yield Effect(kind="contact", what=f"{scheme}://{host}", where=where)

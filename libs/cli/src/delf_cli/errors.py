@@ -1,4 +1,4 @@
-"""Ends of the program: one clear line on stderr, a hint, and an exit status."""
+"""Error output of the program: one line on stderr, a hint, and an exit status."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ _COMMANDS: Final = {
     UndecidedCallError.code: "resume the task where a person can be asked, as on a terminal; or "
     "say beforehand what to do with such calls: delf resume ID --settle again, or --settle done",
 }
-"""Hints with commands in place of Python, by code."""
+"""Hints for the command line in place of those for Python, by error code."""
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 class InterruptedRunError(Exception):
-    """A signal asked the program to stop, and everything that ran was stopped.
+    """A signal asked the program to stop, and all running work was stopped.
 
     Args:
         number: The signal.
@@ -64,7 +64,7 @@ class InterruptedRunError(Exception):
 
 
 def exit_status(error: BaseException) -> int:
-    """Return the status that a failure ends the program with."""
+    """Return the exit status for an error."""
     if isinstance(error, click.ClickException):
         return error.exit_code
     if isinstance(error, InterruptedRunError):
@@ -83,13 +83,13 @@ def report(
     clean: Callable[[str], str] = str,
     left_out: str | None = None,
 ) -> int:
-    """Report an error on stderr.
+    """Print an error to stderr; return the exit status.
 
     Args:
         error: The raised exception, or the error of a task.
-        debug: Show the traceback, too.
+        debug: Whether to print the traceback.
         clean: Redacts the output.
-        left_out: The beginning of a hint that the caller replaces by a better one.
+        left_out: The prefix of a hint to omit, because the caller prints a better one.
 
     Returns:
         The exit status.
@@ -110,7 +110,7 @@ def report(
 
 
 def report_json(error: BaseException, *, clean: Callable[[str], str] = str) -> None:
-    """Report an error on stdout as JSON."""
+    """Print an error to stdout as JSON."""
     message, hint = _words(error)
     code = error.code if isinstance(error, DelfError) else None
     report = {"message": clean(message), "hint": clean(hint) if hint else None, "code": code}
@@ -121,7 +121,7 @@ def report_json(error: BaseException, *, clean: Callable[[str], str] = str) -> N
 
 
 def _words(error: BaseException) -> tuple[str, str | None]:
-    """Return a message and a hint."""
+    """Return the message and the hint of an error."""
     if isinstance(error, DelfError):
         return error.message, hint_of(error)
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
@@ -157,7 +157,7 @@ def _path(error: click.UsageError) -> str:
 
 
 def say(label: str, message: str) -> None:
-    """Write a line to stderr: ``error: …``, ``hint: …``, ``warning: …``."""
+    """Print a labelled line to stderr: ``error: …``, ``hint: …``, ``warning: …``."""
     head = click.style(f"{label}:", fg=_COLOURS.get(label), bold=True) + " " if label else ""
     room = len(label) + 2 if label else 0
     text = head + streams.wrapped(visible(message), head=room, stream=sys.stderr)

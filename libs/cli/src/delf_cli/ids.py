@@ -1,4 +1,4 @@
-"""Ids of tasks and of requests, as people read and type them."""
+"""Ids of tasks and requests, as shown to and typed by people."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from delf.errors import DelfError
 
 _SHORTEST: Final = 7
 _TO_ACT: Final = 6
-"""Characters by which something can be decided or stopped; fewer are a slip of the finger."""
+"""The minimum number of characters of an id with which a command decides or stops something."""
 
 
 def check_names(text: str, name: str) -> bool:
-    """Check that a text may stand for an id of a destructive command.
+    """Check that a typed text is long enough to be an id in a destructive command.
 
     Args:
-        text: The typed text: the beginning of the id, or of the part after ``req_``.
-        name: The id.
+        text: The typed prefix, with or without ``req_``.
+        name: The full id.
 
     Returns:
-        Whether it is the whole id.
+        True if the text is the full id.
 
     Raises:
-        DelfError: When it is too short.
+        DelfError: If the text is too short.
     """
     start, bare = text.removeprefix(f"{name.partition('_')[0]}_"), name.partition("_")[2]
     if len(start) < min(_TO_ACT, len(bare)):
@@ -35,17 +35,17 @@ def check_names(text: str, name: str) -> bool:
 
 
 def short_id(name: str) -> str:
-    """Return the listed form of an id."""
+    """Return an id as it is shown in lists."""
     return name.partition("_")[2][:_SHORTEST]
 
 
 def whole_ids(ids: Sequence[str]) -> list[str]:
-    """Return ids without ``task_`` or ``req_``."""
+    """Strip ``task_`` or ``req_`` from ids."""
     return [name.partition("_")[2] or name for name in ids]
 
 
 def short_ids(ids: Sequence[str]) -> list[str]:
-    """Return ids without ``task_`` or ``req_``, as short as keeps them apart."""
+    """Strip ``task_`` or ``req_`` from ids, and shorten them as far as they stay unique."""
     bare = whole_ids(ids)
     longest = max(map(len, bare), default=0)
     for length in range(_SHORTEST, longest):

@@ -1,4 +1,4 @@
-"""Runs asynchronous code so that signals cancel it in order."""
+"""Running of async code that is cancelled by signals."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ def run_until_done(
 ) -> T:
     """Run a coroutine in a new event loop.
 
-    The first signal cancels it and lets it clean up: sandboxes are gone when this returns. A
-    second one ends the process at once, and sandboxes end with it.
+    The first signal cancels the coroutine and lets it clean up, so that sandboxes are gone when
+    this returns. A second signal ends the process at once, together with its sandboxes.
 
-    Ctrl-C is a person's, and stops a task. Other signals are of a closed terminal or a machine that
-    goes down: where its journal outlives the process, the task is left to be resumed.
+    Ctrl-C stops the task. Other signals come from a closed terminal or a shutdown; with a durable
+    journal the task then stays resumable.
 
     Args:
-        main: Makes the coroutine.
-        leave: Called before such a signal cancels it: lets tasks be resumed, if they can be.
+        main: Returns the coroutine.
+        leave: Called before a signal other than Ctrl-C cancels the coroutine, to keep tasks
+            resumable.
 
     Raises:
-        InterruptedRunError: When a signal stopped it.
+        InterruptedRunError: If a signal stopped the coroutine.
     """
     stop = _Stop(leave)
 
@@ -47,7 +48,7 @@ def run_until_done(
 
 
 class _Stop:
-    """Turns signals into the cancellation of a task."""
+    """A signal handler that cancels an asyncio task."""
 
     def __init__(self, leave: Callable[[], None]) -> None:
         self._leave = leave

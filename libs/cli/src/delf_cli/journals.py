@@ -1,4 +1,4 @@
-"""The journal of a project, for commands that search it and send notes through it."""
+"""The journal of a project, for commands that search it or send notes."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ JournalT = TypeVar("JournalT", bound=SupportsClose)
 
 
 def project_journal(project: Project, host: PluginHost) -> Journal:
-    """Return the journal that is used in a project, not yet open."""
+    """Make the journal of a project, without opening it."""
     name = journal_name(project, host)
     return make_journal(host, name, project.plugin_options, project.environ)
 
 
 def history_journal(ctx: click.Context) -> SharedJournal:
-    """Return the journal if it is shared with other processes; raise otherwise.
+    """Return the project's journal if other processes share it; raise otherwise.
 
     Raises:
-        ConfigurationError: When they cannot.
+        ConfigurationError: If the journal is not shared.
     """
     state = state_of(ctx)
     project = state.load_project()
@@ -56,8 +56,8 @@ def work_with(journal: JournalT, work: Callable[[JournalT], Awaitable[T]]) -> T:
     """Run work with a journal, then close it.
 
     Args:
-        journal: Not yet open.
-        work: A coroutine function, run in an event loop of its own.
+        journal: The journal, not yet open.
+        work: An async function, run in a new event loop.
     """
 
     async def main() -> T:
@@ -68,33 +68,33 @@ def work_with(journal: JournalT, work: Callable[[JournalT], Awaitable[T]]) -> T:
 
 
 def ask_journal(ctx: click.Context, work: Callable[[Any], Awaitable[T]]) -> T:
-    """Work with the journal of the project that other processes look through, too.
+    """Run work with the project's shared journal, then close the journal.
 
     Raises:
-        ConfigurationError: When others cannot look through it.
+        ConfigurationError: If the journal is not shared.
     """
     return work_with(history_journal(ctx), work)
 
 
 async def find_id(journal: SharedJournal, text: str) -> str:
-    """Return the id of a task.
+    """Return a task's id from a prefix or ``last``.
 
     Args:
-        journal: Where it is looked for.
-        text: The id, its beginning, or ``last`` for the newest task.
+        journal: The journal.
+        text: The id, a prefix, or ``last`` for the newest task.
 
     Raises:
-        DelfError: When there is no such task, or several begin so.
+        DelfError: If no task, or more than one, matches.
     """
     newest = await journal.find(1) if text == "last" else ()
     return newest[0].task_id if newest else await journal.resolve(text)
 
 
 def load_task(ctx: click.Context, text: str) -> tuple[TaskRecord, list[Event]]:
-    """Return a task and its events.
+    """Load a task and its events from the project's journal.
 
     Raises:
-        DelfError: When there is no such task, or the journal cannot be read.
+        DelfError: If there is no such task, or the journal cannot be read.
     """
 
     async def load(journal: SharedJournal) -> tuple[TaskRecord, list[Event]]:

@@ -1,4 +1,4 @@
-"""A click group that imports its commands, plugins included, when they are typed."""
+"""Click groups that import commands, including those of plugins, only on use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class BareGroup(click.Group):
-    """A group with a default command: ``delf runs --json``.
+    """A group with a default command, as for ``delf runs --json``.
 
     Args:
         bare: The default command.
@@ -38,15 +38,15 @@ class BareGroup(click.Group):
 
 
 class LazyGroup(BareGroup):
-    """Knows its commands by name and summary; ``--help`` imports none of them.
+    """A group whose commands are imported on use; ``--help`` shows names and summaries only.
 
-    Each takes the program's flags, too. The program itself is such a group, and so is a command
-    to which plugins add others: ``plugins``.
+    All commands accept the program's flags, too. The program itself is such a group, and so are
+    groups to which plugins add commands, such as ``plugins``.
 
     Args:
-        lazy: For each name the command as ``module:attribute``, and its line in ``--help``.
-        group: How the commands of plugins begin that belong here, as ``"plugins "``; the
-            program's own begin with nothing.
+        lazy: The commands by name, each as ``module:attribute`` with its summary.
+        group: The prefix of plugin commands that belong to this group, such as ``"plugins "``;
+            empty for the program itself.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class LazyGroup(BareGroup):
         self._group = group
 
     def summaries(self, ctx: click.Context) -> dict[str, str]:
-        """Return every command's line in ``--help``, by name; a plugin that fails has none."""
+        """Return the summary of each command by name, without plugins that fail to load."""
         from delf.specs import CommandSpec
 
         specs = state_of(ctx).discover().specs(CommandSpec)
@@ -71,7 +71,7 @@ class LazyGroup(BareGroup):
         return {name: line for name, line in {**added, **lazy, **own}.items() if name}
 
     def _own_name(self, spec: CommandSpec) -> str:
-        """Return the name of a plugin's command here; None if it belongs elsewhere."""
+        """Return the name of a plugin's command within this group; None if it belongs elsewhere."""
         name = spec.name.removeprefix(self._group)
         return "" if " " in name or (self._group and name == spec.name) else name
 
@@ -80,10 +80,10 @@ class LazyGroup(BareGroup):
         return sorted(self.summaries(ctx))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of a name, imported now.
+        """Import and return a command.
 
         Raises:
-            PluginError: When no plugin brings it, or its plugin cannot be used.
+            PluginError: If the command's plugin is missing or cannot be used.
         """
         found = self.commands.get(cmd_name)
         if found is None and cmd_name in self._lazy:
@@ -114,7 +114,7 @@ class LazyGroup(BareGroup):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands' lines."""
+        """Write the commands with their summaries."""
         rows = sorted(self.summaries(ctx).items())
         if rows:
             with formatter.section("Commands"):

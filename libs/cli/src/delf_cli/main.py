@@ -1,4 +1,4 @@
-"""The ``delf`` program. Starting it imports click and nothing of the engine."""
+"""The ``delf`` program, whose start imports click but not the engine."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ COMMANDS: Final = {
 
 
 class Program(LazyGroup):
-    """The core's commands and the plugins' commands; failures become one line and a status."""
+    """The commands of the core and of plugins; errors become one line and an exit status."""
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Read the program's own flags; ``--help`` and ``--version`` are answered here."""
+        """Parse the program's own flags, and handle ``--help`` and ``--version``."""
         try:
             return super().make_context(*args, **extra)
         except BrokenPipeError:
@@ -33,7 +33,7 @@ class Program(LazyGroup):
             raise click.exceptions.Exit(errors.BROKEN_PIPE) from None
 
     def invoke(self, ctx: click.Context) -> None:
-        """Run the command; only ``ctx.exit`` sets another status than 0."""
+        """Run the command; the exit status is 0 unless set by ``ctx.exit``."""
         try:
             try:
                 super().invoke(ctx)
@@ -94,14 +94,14 @@ take_everywhere(cli)
 
 
 def main() -> int:
-    """Return the entry point of a process: the program's exit status."""
+    """Run the program as the entry point of a process; return the exit status."""
     status = run_program()
     _leave_stuck_threads(status)
     return status
 
 
 def run_program() -> int:
-    """Run the program in a process that continues afterwards; return the exit status.
+    """Run the program within a process that continues; return the exit status.
 
     Returns:
         The exit status.
@@ -117,7 +117,7 @@ def run_program() -> int:
 
 
 def _leave_stuck_threads(status: int) -> None:
-    """Exit now if an uncancellable thread still runs, such as a tool: Python would wait for it."""
+    """Exit immediately if a thread cannot be cancelled, because Python would wait for it."""
     threads = [thread for thread in threading.enumerate() if thread.name.startswith("delf-")]
     threads = [thread for thread in threads if not thread.daemon]
     for thread in threads:

@@ -1,4 +1,4 @@
-"""Markdown on a terminal without lost text or broken words."""
+"""Markdown rendering on a terminal without lost text or broken words."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 
 class _Table(TableElement):
-    """A table that folds cells between words, or stacks rows if they do not fit."""
+    """A table that wraps cells between words, or stacks rows if the columns do not fit."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The table, or a block of lines for each row."""
+        """Render the table, or a block of lines for each row."""
         head = [] if self.header is None or self.header.row is None else self.header.row.cells
         heads = [cell.content.copy() for cell in head]
         rows = [] if self.body is None else [[c.content for c in r.cells] for r in self.body.rows]
@@ -58,7 +58,7 @@ def _below_one_another(heads: list[Text], rows: list[list[Text]]) -> Iterator[Te
 
 
 class _Answer(Markdown):
-    """Markdown with such tables, and HTML shown as text."""
+    """Markdown with such tables, and with HTML shown as text."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
@@ -70,8 +70,8 @@ def drawn(text: str, width: int) -> Markdown | None:
     """Render an answer; return None if the rendering would lose text.
 
     Args:
-        text: The answer, without characters that steer a terminal.
-        width: The terminal's.
+        text: The answer without control characters.
+        width: The terminal's width.
     """
     page = _Answer(re.sub(r"<(?=[\w/!?])", r"\\<", text) if "<" in text else text, hyperlinks=False)
     for token in page.parsed:

@@ -1,4 +1,4 @@
-"""The observers of a project, for commands that change people or keys."""
+"""The project's observers, for commands that change people or keys."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from delf_engine.redact import Redactor
 
 @asynccontextmanager
 async def tell_observers(ctx: click.Context) -> AsyncGenerator[Callable[[PersonChange], None]]:
-    """Open the project's observers, and notify them of a change of a person."""
+    """Open the project's observers; yield a function that passes changes of people to them."""
     state = state_of(ctx)
     project = state.load_project()
     host = state.discover(project.environ)

@@ -1,4 +1,4 @@
-"""The options of ``delf run``, which other commands that do tasks take, too."""
+"""The options of ``delf run``, shared by other commands that run tasks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from delf_cli import complete
 from delf_cli.pruning import SECONDS
 
 HANDING: Final = ("queue", "key", "retries", "retry_after")
-"""Options that go along with ``--detach``."""
+"""Options that are valid only with ``--detach``."""
 _MODES: Final = {
     "ask": "interactive",
     "all": "approve_all",
@@ -164,11 +164,11 @@ _OPTIONS: Final = (
 
 
 def run_options(without: Iterable[str] = (), *, handing: bool = False) -> list[click.Parameter]:
-    """Return the options of ``delf run``, to be added to the parameters of a command.
+    """Return the options of ``delf run`` for another command.
 
     Args:
         without: Names of options that the command does not take.
-        handing: Whether it can leave a task to a runner: ``--detach``, and what goes along.
+        handing: Whether to include ``--detach`` and the options for runners.
     """
     left_out = {*without, *(() if handing else ("detach", *HANDING))}
     return [option for option in _OPTIONS if option.name not in left_out]
@@ -198,7 +198,7 @@ def flags_of(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def rest_of(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the other fields of a session's options.
+    """Return the remaining options as fields of :class:`Options`.
 
     Raises:
         click.UsageError: If two forms of output are chosen.

@@ -35,7 +35,7 @@ _MARKDOWN: Final = re.compile(
 
 
 class Screen:
-    """Stderr: coloured and without control characters on a terminal, plain elsewhere."""
+    """Writes to stderr: coloured without control characters on a terminal, plain elsewhere."""
 
     def __init__(self) -> None:
         self.console: Console | None = None
@@ -43,22 +43,22 @@ class Screen:
             self.console = colours.console(sys.stderr, highlight=False, soft_wrap=True)
 
     def _coloured(self) -> Console | None:
-        """Return a colour writer; None without colours or a terminal."""
+        """Return a console for coloured output; None without colours or a terminal."""
         if self.console is not None or not colours.has_colours(sys.stderr):
             return self.console
         return colours.console(sys.stderr, highlight=False, soft_wrap=True)
 
     @property
     def width(self) -> int | None:
-        """The terminal's columns; None without a terminal."""
+        """The terminal's width in columns; None without a terminal."""
         return None if self.console is None else self.console.width
 
     def line(self, text: str, style: str = "") -> None:
         """Write a line.
 
         Args:
-            text: The line, or several.
-            style: How it looks on a terminal, as ``dim``.
+            text: One or more lines.
+            style: The rich style on a terminal, such as ``dim``.
         """
         console = self._coloured()
         if console is None:
@@ -69,7 +69,7 @@ class Screen:
         console.print(Text(wrapped(visible(text), stream=sys.stderr), style))
 
     def script(self, code: str, number: int) -> None:
-        """Write a script, in colours on a terminal."""
+        """Write a script, with syntax colours on a terminal."""
         console = self._coloured()
         if console is None:
             click.echo(f"# script {number}\n{code.rstrip()}\n", err=True)
@@ -127,7 +127,7 @@ def show_end(response: Response, screen: Screen) -> None:
 
 
 def show_stopped(events: Sequence[Event], screen: Screen) -> bool:
-    """Write how a task went that was stopped; False where its events have no end."""
+    """Write the outcome of a stopped task; return False if the task has no end."""
     from delf_engine.response import past_response
 
     if not events or not isinstance(events[-1], TaskFinished):
@@ -158,7 +158,7 @@ def show_failure(response: Response, screen: Screen) -> None:
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 call``, ``2 calls``."""
+    """Format a number with a noun: ``1 call``, ``2 calls``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -201,12 +201,12 @@ def event_line(event: Event) -> str:
 
 
 def response_json(response: Response, **more: Any) -> str:
-    """Encode a response as one JSON object."""
+    """Encode a response as a JSON object."""
     return json_text({**more, **response.to_dict()})
 
 
 def failure_json(error: str, **more: Any) -> str:
-    """Return a failed start as JSON, with the fields of a response."""
+    """Encode a failed start as a JSON object with the fields of a response."""
     fields: dict[str, Any] = {"text": "", "value": None, "status": False}
     fields |= {"state": TaskState.FAILED}
     fields |= {"error": error, "cost_usd": None, "duration_ms": 0, "files": {}}

@@ -1,4 +1,4 @@
-"""``task_printer``: lines about tasks for programs, as ``Agent(verbose=True)`` writes them."""
+"""``task_printer``: prints tasks for programs, as ``Agent(verbose=True)`` does."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class TaskPrinter:
-    """Writes about tasks. Implements :class:`delf_engine.views.trace.PrintsTasks`."""
+    """Prints tasks. Implements :class:`delf_engine.views.trace.PrintsTasks`."""
 
     def tell_of_event(self, event: Event) -> None:
-        """Write a line about an event to stderr."""
+        """Print a line about an event to stderr."""
         tell_of_event(event)
 
     def summary_of(self, trace: Trace, *, calls: bool = True) -> str:
-        """Return a table of a task."""
+        """Format a task as a table."""
         return summary_of(trace, calls=calls)
 
 

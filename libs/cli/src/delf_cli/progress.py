@@ -1,4 +1,4 @@
-"""Live progress on a terminal, and the story of a task in lines: listeners of its events."""
+"""Live progress on a terminal, and a task's progress as lines; both are event listeners."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ _DOING: Final = {
 REPLAYING: Final = "replaying what was done"
 _WIDEST: Final = 50
 _LAST_LINES: Final = 8
-"""The last lines of output shown while scripts run; the answer has all."""
+"""The most lines of output shown while a script runs."""
 
 
 class Narrator:
-    """Writes warnings, and requested details, as they happen.
+    """Writes warnings, and details if requested, as they happen.
 
     Args:
-        screen: Where to.
+        screen: The output.
         calls: Write a line for each call.
-        verbose: Write each step, model call, script and tool call; prints, too, where no live
-            line shows them.
-        waits: Write how to answer requests that nobody here is asked about.
-        asks: Whether there are others than those about interrupted calls.
-        root: The project, whose set-up warnings are shown once.
+        verbose: Write each step, model call, script and tool call, and printed text unless a live
+            status shows it.
+        waits: Write how to answer requests that are not asked on this terminal.
+        asks: Whether requests other than those about interrupted calls are asked here.
+        root: The project's folder, for which set-up warnings are shown once.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Narrator:
         self._begun = False
 
     def __call__(self, event: ev.Event) -> None:
-        """Take an event."""
+        """Process an event."""
         self._begun = self._begun or isinstance(event, ev.StepStarted)
         match event:
             case ev.Warned() if self._was_shown(event):
@@ -125,7 +125,7 @@ class Narrator:
 
 
 def is_news(text: str) -> bool:
-    """Return whether a text is new to this user, and remember it."""
+    """Return True if a text is new to this user, and remember it."""
     from platformdirs import user_state_path
 
     name = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:32]
@@ -147,9 +147,10 @@ class LiveStatus:
     thread redraws it a few times a second, whatever the number of events.
 
     Args:
-        console: A terminal.
-        asks: Whether approvals are asked for on this terminal; interrupted calls always are.
-        doing: The first step.
+        console: The terminal.
+        asks: Whether approvals are asked on this terminal; those about interrupted calls always
+            are.
+        doing: The text of the first step.
     """
 
     def __init__(self, console: Console, *, asks: bool, doing: str = "starting") -> None:
@@ -182,13 +183,13 @@ class LiveStatus:
         self._live.start()
 
     def stop(self) -> None:
-        """Hide the line; :meth:`start` shows it again."""
+        """Hide the line until :meth:`start` is called again."""
         live, self._live = self._live, None
         if live is not None:
             live.stop()
 
     def __call__(self, event: ev.Event) -> None:
-        """Take an event."""
+        """Process an event."""
         match event:
             case ev.TaskResumed():
                 self._doing = REPLAYING

@@ -1,4 +1,4 @@
-"""Durations, and the options of ``prune``, for commands of the core and of plugins."""
+"""The type of durations, and the options of ``prune``, shared by commands."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _DEFAULT_AGE: Final = "30d"
 
 
 class Duration(_Type):
-    """The type of a parameter that is a duration: ``30d``, ``12h``, ``90m``, ``45s`` or ``2w``.
+    """A click parameter type for durations: ``30d``, ``12h``, ``90m``, ``45s`` or ``2w``.
 
-    A command gets seconds, as a float.
+    The value is a float of seconds.
 
     Args:
-        seconds: A number alone is seconds, and there have to be some.
+        seconds: Whether a plain number is accepted as seconds, which must be above zero.
     """
 
     name = "duration"
@@ -40,15 +40,15 @@ class Duration(_Type):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return the seconds of a duration.
+        """Convert a duration to seconds.
 
         Args:
-            value: A text, or the seconds themselves, as a default may have them.
-            param: Where it was given.
-            ctx: Where it was given.
+            value: A text, or a number of seconds, as in a default.
+            param: The parameter, for error messages.
+            ctx: The context, for error messages.
 
         Raises:
-            click.BadParameter: When it is not a duration.
+            click.BadParameter: If the value is not a duration.
         """
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return float(value)
@@ -67,12 +67,12 @@ SECONDS: Final = Duration(seconds=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruning:
-    """The tasks to forget, by the options of a ``prune``.
+    """The options of a ``prune`` command.
 
     Args:
         older_than: Only items older than so many seconds; None for any age.
-        keep: How many of the newest stay in any case.
-        dry_run: Only show what would be forgotten.
+        keep: The number of newest items to keep in any case.
+        dry_run: Only show what would be removed.
     """
 
     older_than: float | None
@@ -81,7 +81,7 @@ class Pruning:
 
 
 def can_ask() -> bool:
-    """Return whether a person is at the terminal."""
+    """Return True if a person can be asked at the terminal."""
     return sys.stdin.isatty()
 
 
@@ -94,7 +94,7 @@ def _in_days(seconds: float) -> str:
 
 
 def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]], Any]:
-    """Add the options ``--older-than``, ``--keep``, ``--dry-run`` and ``--yes`` to a command.
+    """Return a decorator that adds ``--older-than``, ``--keep``, ``--dry-run`` and ``--yes``.
 
     The command gets one keyword argument, ``pruning``: a :class:`Pruning`. The default is 30 days.
 
@@ -103,7 +103,7 @@ def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]
         keep: The help of that option.
 
     Returns:
-        A decorator, to be put below ``@click.command``.
+        A decorator to apply below ``@click.command``.
     """
 
     def decorate(command: Callable[..., Any]) -> Any:

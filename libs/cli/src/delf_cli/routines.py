@@ -1,4 +1,4 @@
-"""The routines of a project, as commands and servers use them where their plugin is installed."""
+"""Protocols of routines, for commands and servers that use them if their plugin is installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class DraftRoutine(Protocol):
-    """A routine made from a task, not saved yet."""
+    """A routine made from a task, not yet saved."""
 
     routine: Any
     differences: Sequence[str]
@@ -22,7 +22,7 @@ class DraftRoutine(Protocol):
 
     @property
     def change(self) -> str:
-        """The file, or a diff if it replaces a file."""
+        """The file's content, or a diff if it replaces a file."""
         ...
 
     def keep(self) -> object:
@@ -44,11 +44,11 @@ class AgentRoutines(Protocol):
     """The routines of an agent's project."""
 
     def find(self, name: str) -> RunsRoutine:
-        """Return the routine of a name."""
+        """Return a routine by name."""
         ...
 
     def all(self) -> Sequence[RunsRoutine]:
-        """Return all routines with readable files."""
+        """Return all routines whose files are readable."""
         ...
 
     async def adraft(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> DraftRoutine:

@@ -1,4 +1,4 @@
-"""The scripts of a task, annotated with calls, the failing line, and output."""
+"""Scripts of a task, annotated with calls, the failing line and output."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _AROUND: Final = 8
 _WHOLE: Final = 40
 _CALLS_OF_A_LINE: Final = 3
 _PRINTED: Final = 20
-"""The most output lines shown of a script: the last ones."""
+"""The most output lines shown for a script, from its end."""
 
 
 @dataclass(kw_only=True)
 class ScriptRun:
-    """A script and its course.
+    """A script and its execution.
 
     Args:
         number: Its number in the task.
         code: Its text.
-        calls: The calls by the line that they are written on, 0 where that is not known.
+        calls: The calls by script line; 0 for calls whose line is unknown.
         printed: The output.
-        status: How it ended; None if it did not.
-        failed_at: The line that failed, where that is known.
-        error: Why it failed.
+        status: The final status; None if the script has not ended.
+        failed_at: The failing line, if known.
+        error: The error message, if the script failed.
     """
 
     number: int
@@ -72,14 +72,14 @@ def scripts_of(events: Iterable[ev.Event], width: int | None = None) -> list[Scr
 def script_lines(
     script: ScriptRun, *, of: int, whole: bool = True, width: int | None = None
 ) -> Iterator[str]:
-    """Write a script in lines, with numbers; cut where the terminal ends.
+    """Yield a script as numbered lines, truncated to the terminal's width.
 
     Args:
         script: The script.
         of: The number of scripts of the task.
-        whole: Write all lines and the output; otherwise only lines around the failing one of a long
-            script, without output.
-        width: The columns of the terminal; None where it is none.
+        whole: Whether to include all lines and the output; otherwise only lines around the failing
+            one of a long script.
+        width: The terminal's width; None without a terminal.
     """
     head = f"script {script.number}" + (f" of {of}" if of > 1 else "")
     yield head if script.status in (None, "done") else f"{head}, {script.status}"
@@ -125,6 +125,6 @@ def _cut(line: str, width: int | None) -> str:
 
 
 def folded(code: str, number: int) -> str:
-    """Summarise a script in one line: its number and length."""
+    """Summarise a script in one line with its number and length."""
     lines = len(code.rstrip().split("\n"))
     return f"script {number} · {lines} line{'' if lines == 1 else 's'}"

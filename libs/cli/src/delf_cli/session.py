@@ -1,4 +1,4 @@
-"""One run: from the options of ``delf run`` to its output and exit status."""
+"""One run, from the options of ``delf run`` to its output and exit status."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 TIMEOUT: Final = 300.0
 _SHOW: Final = "delf runs show"
-"""The last line of a failed run, with the task's id."""
+"""The last line of output after a failed run, with the task's id."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,9 +61,9 @@ class Options:
         verbose: Write each step, script and call to stderr, and at the end the trace's summary.
         as_json: Write the response as JSON.
         events: Write events as JSON lines.
-        conversation: The kept conversation that the task continues.
-        resumes: Recorded steps are replayed first.
-        schema: A JSON Schema that the answer has to fit, if it is data.
+        conversation: The stored conversation to continue.
+        resumes: Whether the run resumes a task, whose recorded steps are replayed first.
+        schema: The JSON Schema of the answer, if typed.
     """
 
     flags: Mapping[str, Any]
@@ -79,7 +79,7 @@ class Options:
     schema: Mapping[str, Any] | None = None
 
     def to_record(self, state: State) -> dict[str, Any]:
-        """Return the data with which ``delf resume`` sets up the same agent again."""
+        """Return the data with which ``delf resume`` can create the same agent again."""
         flags = {name: value for name, value in self.flags.items() if value is not None}
         return {
             "folder": str(Path.cwd()),
@@ -92,7 +92,7 @@ class Options:
 
 
 Work = Callable[[Agent, Mapping[str, Any]], Coroutine[Any, Any, "Response"]]
-"""The work of an agent, given its listener."""
+"""A function that works with an agent, given its listener."""
 
 
 def run_session(state: State, task: str, options: Options) -> int:
@@ -102,7 +102,7 @@ def run_session(state: State, task: str, options: Options) -> int:
         The exit status.
 
     Raises:
-        InterruptedRunError: When a signal stopped it.
+        InterruptedRunError: If a signal stopped the task.
         BrokenPipeError: If the reader of stdout is gone.
     """
 
@@ -120,14 +120,14 @@ def work_session(state: State, do: Work, options: Options) -> int:
 
     Args:
         state: The program's flags.
-        do: The work with the agent of the options.
-        options: How.
+        do: The work to do with the agent.
+        options: The options.
 
     Returns:
         The exit status.
 
     Raises:
-        InterruptedRunError: When a signal stopped it.
+        InterruptedRunError: If a signal stopped the task.
         BrokenPipeError: If the reader of stdout is gone.
     """
     log_to_stderr(state)
@@ -150,13 +150,13 @@ def work_session(state: State, do: Work, options: Options) -> int:
 
 
 def detach(state: State, task: str, options: Options, handing: HandingIn) -> int:
-    """Leave a task to a runner, and write its id.
+    """Hand a task to a runner, and print its id.
 
     Args:
         state: The program's flags.
         task: The task.
-        options: How; the worker's agent is set up by them.
-        handing: Where workers look for it, and what goes along.
+        options: The options, from which the runner's agent is created.
+        handing: The queue and its options.
 
     Returns:
         The exit status.
@@ -205,7 +205,7 @@ def _write(
 
 @dataclass(frozen=True)
 class Setup:
-    """The parts of an agent of the command line.
+    """The components of a command's agent.
 
     Args:
         project: The configuration.
@@ -219,10 +219,10 @@ class Setup:
 
     @classmethod
     def of(cls, state: State, options: Options) -> Setup:
-        """Make the set-up of the options, and show its warnings.
+        """Load the project and plugins for some options, and print warnings.
 
         Raises:
-            DelfError: For what cannot be used.
+            DelfError: If a setting or plugin cannot be used.
         """
         project = state.load_project(options.overrides, options.flags)
         host = state.discover(project.environ)
@@ -233,12 +233,12 @@ class Setup:
 
     @property
     def journal_was_chosen(self) -> bool:
-        """True if the user named a place for events."""
+        """True if the user configured a place for events."""
         return "journal" in self.project.agent.model_fields_set
 
     @property
     def keeps(self) -> bool:
-        """True if events are kept where `delf runs` finds them."""
+        """True if events are stored where `delf runs` finds them."""
         return journal_name(self.project, self.host) != IN_PROCESS
 
     @property
@@ -247,7 +247,7 @@ class Setup:
         return self.journal_was_chosen and self.project.agent.journal == IN_PROCESS
 
     def agent(self, **more: Any) -> Agent:
-        """Return a new agent."""
+        """Create an agent."""
         config = self.project.agent
         if "timeout" not in config.model_fields_set:
             waits = config.approval_timeout if config.wait_approvals else 0.0
@@ -266,13 +266,13 @@ class Setup:
         )
 
     async def start(self, agent: Agent | None = None, *, must_keep: bool = False) -> Agent:
-        """Start and return the agent, without a journal if the default one is not writable.
+        """Start and return the agent; without a journal if the default journal is not writable.
 
-        Its chat is then kept in memory.
+        The chat is then kept in memory, too.
 
         Args:
-            agent: The agent; a new one when omitted.
-            must_keep: There is no use in one without a journal.
+            agent: The agent to start; a new one when omitted.
+            must_keep: Whether to raise instead if the journal is not writable.
         """
         agent = agent or self.agent()
         try:
@@ -295,7 +295,8 @@ class Setup:
         """Start the agent, within the task's timeout if one is given.
 
         Raises:
-            TaskTimeoutError: When it takes longer, as where an engine does not answer.
+            TaskTimeoutError: If the start takes longer, for example because a container engine does
+                not answer.
         """
         seconds = agent.config.timeout if "timeout" in self.project.agent.model_fields_set else None
         # A task's own time begins later; an engine that is silent would hold the program.
@@ -325,10 +326,10 @@ def _tools(project: Project, options: Options) -> list[Any]:
 def _do(
     setup: Setup, do: Work, options: Options, screen: output.Screen
 ) -> tuple[Response, errors.InterruptedRunError | None]:
-    """Return the response, and the signal that stopped the task, if any.
+    """Run work with an agent; return the response, and the signal that stopped it, if any.
 
     Raises:
-        InterruptedRunError: When a signal came before the task had begun.
+        InterruptedRunError: If a signal came before the task started.
     """
     agent = setup.agent()
     asks = agent.config.approval_mode == "interactive"
@@ -384,27 +385,27 @@ def _do(
 
 
 def named_tools(agent: Agent) -> str:
-    """Return the names of an agent's tools, in a few words."""
+    """Return the names of an agent's tools as a short text."""
     names = [item.name for item in agent.tools]
     shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
     return shown or "no tools"
 
 
 class EventLines:
-    """Writes each event to stdout as it happens; ends the run when the reader is gone."""
+    """Writes each event to stdout, and stops the run when the reader is gone."""
 
     def __init__(self) -> None:
         self.broken = False
         self._stop: Callable[[], object] = bool
 
     def watch(self) -> None:
-        """Remember the current task as the run."""
+        """Take the current asyncio task as the run to stop."""
         task = asyncio.current_task()
         if task is not None:
             self._stop = task.cancel
 
     def __call__(self, event: Event) -> None:
-        """Take an event."""
+        """Write an event."""
         if self.broken:
             return
         try:
@@ -416,10 +417,10 @@ class EventLines:
 
 
 def as_before(state: State, options: Options, record: Mapping[str, Any]) -> Options:
-    """Merge the task's stored options under the given ones; its folder becomes the current one.
+    """Merge a task's stored options under the given ones, and change to its folder.
 
     Raises:
-        ConfigurationError: When its folder is gone, or an option held a secret.
+        ConfigurationError: If the folder is gone, or an option contained a secret.
     """
     if "folder" not in record:
         return options  # not of the command line: the options given now describe the agent
@@ -456,7 +457,7 @@ def as_before(state: State, options: Options, record: Mapping[str, Any]) -> Opti
 
 
 def _with_whole_paths(state: State, options: Options) -> Options:
-    """Return the options with absolute paths, which hold in any folder."""
+    """Return the options with absolute paths, which are valid in any folder."""
     whole, flags = os.path.abspath, dict(options.flags)
     state.config = state.config and whole(state.config)
     for name in ("output_dir", "record"):
@@ -469,11 +470,11 @@ def _with_whole_paths(state: State, options: Options) -> Options:
 
 
 def plugin_warnings(host: PluginHost, project: Project) -> Iterator[str]:
-    """Yield a warning for each ``[plugins.NAME]`` whose plugin is not installed.
+    """Yield a warning for each ``[plugins.NAME]`` of a missing plugin.
 
     Args:
-        host: Knows the plugins; none of them is imported for this.
-        project: Knows the sections.
+        host: The plugins, which are not imported.
+        project: The project.
     """
     for name in project.plugin_options:
         if name not in host.names:
@@ -482,7 +483,7 @@ def plugin_warnings(host: PluginHost, project: Project) -> Iterator[str]:
 
 
 def log_to_stderr(state: State) -> None:
-    """Log redacted warnings, one line each; with ``--debug`` everything, with tracebacks."""
+    """Log redacted warnings to stderr, one line each; everything with tracebacks if ``--debug``."""
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, _Lines)]:
         root.removeHandler(old)  # of a run before this one in the same process
@@ -493,7 +494,7 @@ def log_to_stderr(state: State) -> None:
 
 
 class _Lines(logging.Handler):
-    """Log records on stderr, with tracebacks in debug mode only."""
+    """A log handler for stderr, with tracebacks only in debug mode."""
 
     def __init__(self, level: int, clean: Callable[[str], str]) -> None:
         super().__init__(level)

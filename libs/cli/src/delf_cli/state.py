@@ -1,4 +1,4 @@
-"""The flags of the program, and the lazily made objects of its commands."""
+"""The program's flags, and lazily created objects of its commands."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass()
 class State:
-    """The flags that every command takes.
+    """The flags that every command accepts.
 
     Args:
         debug: Show tracebacks.
         no_plugins: Use no installed plugin.
         config: The file to use in place of the nearest ``delf.toml``.
         trust: Folders whose files are trusted for this command only.
-        plugin: Files with a plugin each, which is used as if it were installed.
+        plugin: Python files, each used as an installed plugin.
     """
 
     debug: bool = False
@@ -46,16 +46,16 @@ class State:
         *,
         ask: bool = True,
     ) -> Project:
-        """Return the configuration that applies here.
+        """Load the configuration that applies here.
 
         Args:
             overrides: ``KEY=VALUE`` texts of ``--set``.
             flags: Fields of the agent's configuration; None means not given.
-            ask: Ask the person at the terminal about a folder that is not trusted.
+            ask: Whether to ask at the terminal about an untrusted folder.
 
         Raises:
             FolderNotTrustedError: If its files are not trusted.
-            ConfigurationError: With file, key and allowed values.
+            ConfigurationError: For an invalid setting, with file, key and allowed values.
         """
         from delf.trust.decisions import Trust
         from delf_engine.project.project import load_project
@@ -82,11 +82,11 @@ class State:
                     raise
 
     def clean(self, text: str) -> str:
-        """Return a text without the secrets of the environment and of the configuration."""
+        """Redact secrets of the environment and the configuration in a text."""
         return self._cleaner().text(text)
 
     def clean_data(self, data: Any) -> Any:
-        """Return plain data without them."""
+        """Redact plain data like :meth:`clean`."""
         return self._cleaner().value(data)
 
     def _cleaner(self) -> Redactor | Withheld:
@@ -96,7 +96,7 @@ class State:
             return Withheld(own_variables().values())
 
     def hide_secrets_of(self, settings: object) -> None:
-        """Clean without a connection's secrets, too, which may come from the command line."""
+        """Also redact a connection's secrets, which may come from the command line."""
         from delf_engine.secrets import secrets_of_settings
 
         self._known().learn("settings", [*secrets_of_settings(settings)])
@@ -117,10 +117,10 @@ class State:
         return self.redactor
 
     def discover(self, environ: Mapping[str, str] | None = None) -> PluginHost:
-        """Return the plugins, cached until something is installed or set.
+        """Discover plugins, cached until a package or setting changes.
 
         Raises:
-            PluginError: When a file of ``--plugin`` cannot be imported.
+            PluginError: If a file of ``--plugin`` cannot be imported.
         """
         from delf.plugins import discovery
         from delf.plugins.host import PluginHost
@@ -135,13 +135,13 @@ class State:
 
 
 def state_of(ctx: click.Context) -> State:
-    """Return the state of the program that a context belongs to."""
+    """Return the program's state from a command's context."""
     state: object = ctx.find_root().obj
     return state if isinstance(state, State) else State()
 
 
 def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Remember a flag, which may stand before the command or after it."""
+    """Store a flag that may be given before or after the command's name."""
     if value:
         state = ctx.find_root().ensure_object(State)
         name = str(parameter.name)
@@ -150,7 +150,7 @@ def _remember(ctx: click.Context, parameter: click.Parameter, value: Any) -> Non
 
 
 def take_everywhere(command: click.Command) -> click.Command:
-    """Add the program's flags to a command and its subcommands.
+    """Add the program's flags to a command and its subcommands, and return the command.
 
     The flags are ``--debug``, ``--color``, ``--no-plugins``, ``--config``, ``--trust`` and, for
     authors, ``--plugin``. A command's own flag of that name takes precedence.
@@ -164,7 +164,7 @@ def take_everywhere(command: click.Command) -> click.Command:
 
 
 def _colour(ctx: click.Context, _parameter: click.Parameter, value: Any) -> None:
-    """Choose colours, before anything is written; the last of several flags counts."""
+    """Apply ``--color`` before any output; the last of several flags wins."""
     if value is not None:
         colours.choose(value)
     colours.apply(ctx)

@@ -1,4 +1,4 @@
-"""The story of a task in lines, an event each."""
+"""A task's progress as text, one line per event."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _WIDEST: Final = 50
 
 
 class _Short(reprlib.Repr):
-    """Values in a few characters, however large they are."""
+    """A ``repr`` of limited length for values of any size."""
 
     def __init__(self) -> None:
         super().__init__()
         self.maxstring = self.maxother = 80
 
     def repr_bytes(self, value: Any, _level: int) -> str:
-        """Return bytes by their number."""
+        """Format bytes as their number."""
         return f"<{len(value):,} bytes>"
 
 
@@ -34,11 +34,11 @@ _VOID: Final = {
     "sandbox_died": "the sandbox of the script ended before anybody answered",
     "changed": "something else would be done now, so it is asked again",
 }
-"""The reasons for which a question has no answer, by the source of its decision."""
+"""The reasons that a request has no answer, by the source of its decision."""
 
 
 def story(event: ev.Event) -> str | None:
-    """Describe an event in one line; None if people need not see it."""
+    """Format an event as one line; None for events that people need not see."""
     match event:
         case ev.SandboxOpened():
             return f"  sandbox {event.backend} ({event.isolation})"
@@ -85,7 +85,7 @@ def story(event: ev.Event) -> str | None:
 
 
 def _decided(event: ev.ApprovalDecided) -> str:
-    """Describe a decision: outcome, person and place; or why the request became void."""
+    """Format a decision: outcome, person and channel, or why the request became void."""
     if event.decision == "expired" and event.source in _VOID:
         return f"expired: {_VOID[event.source]}"
     others = f"; {', '.join(event.others)} approved it before" if event.others else ""
@@ -98,7 +98,7 @@ def _person(event: ev.ApprovalDecided | ev.ApprovalVoted) -> str:
 
 
 def stopped_words(event: ev.TaskFinished) -> str:
-    """Return the person who stopped a task, and the place; empty if unknown."""
+    """Format who stopped a task and from where; empty if unknown."""
     via = f" ({visible(event.via)})" if event.via else ""
     return f" by {visible(event.by)}{via}" if event.by and event.state is TaskState.STOPPED else ""
 
@@ -125,25 +125,25 @@ def printed_so_far(events: Iterable[ev.Event]) -> str:
 
 
 def printed_lines(event: ev.Printed) -> str:
-    """Return a script's output with a mark on each line."""
+    """Format a script's output with a mark on each line."""
     return textwrap.indent(event.text.rstrip("\n"), "  | ", lambda _line: True)
 
 
 def purpose(event: ev.CallStarted) -> str:
-    """Return the purpose of a call in the script's words, or its arguments."""
+    """Return a call's ``desc=``, or else its arguments."""
     named = ", ".join(f"{n}={_SHORT.repr(v)}" for n, v in event.arguments.items())
     return event.description or f"({named})"
 
 
 def call_line(event: ev.CallFinished, what: str, width: int | None = None) -> str:
-    """Describe a finished call in one line."""
+    """Format a finished call as one line."""
     how = f"{event.status}, {event.duration_ms:.0f} ms"
     room = 200 if width is None else width - len(event.action) - len(how) - 9
     return " · ".join(filter(None, (f"→ {event.action}", cut(what, max(20, room)), how)))
 
 
 def short_name(model: str) -> str:
-    """Return a model's name, or the end of a long name, which may be a path."""
+    """Return a model's name, shortened to its end if it is long, such as a path."""
     return model if len(model) <= _WIDEST else f"…{model[1 - _WIDEST :]}"
 
 
@@ -154,7 +154,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def tell_of_event(event: ev.Event) -> None:
-    """Write an event to stderr: the listener of ``verbose``."""
+    """Print an event to stderr; the listener of ``verbose``."""
     if isinstance(event, ev.TaskStarted):
         text: str | None = f"task {event.task_id}: {event.task}"
     elif isinstance(event, ev.Warned):

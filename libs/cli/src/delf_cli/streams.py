@@ -1,4 +1,4 @@
-"""The standard streams of the program: always open, written completely, quiet without a reader."""
+"""The program's standard streams: always open, fully written, silent without a reader."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _default_of_click: Final = _CLICK._default_text_stdout  # noqa: SLF001 - no publ
 
 
 class _Kept:
-    """The program's own stdout, while ``sys.stdout`` is stderr for tools and libraries."""
+    """The real stdout, while ``sys.stdout`` is redirected to stderr."""
 
     stream: TextIO | None = None
     before: TextIO | None = None
 
 
 def answers() -> TextIO:
-    """Return the stream for answers, which programs read: stdout, and of the program alone."""
+    """Return the real stdout, reserved for answers that programs read."""
     return _Kept.stream or sys.stdout
 
 
 def keep_for_answers() -> None:
-    """Redirect output of tools and their programs to stderr, unless stdout is a terminal.
+    """Redirect the output of tools and their child processes to stderr, unless on a terminal.
 
-    Click still writes to stdout, for commands of plugins, except during a call of a tool.
+    Click still writes to stdout, for commands of plugins, except during a tool call.
     """
     if sys.stdout.isatty() or _Kept.stream is not None:
         return
@@ -46,7 +46,7 @@ def _of_click() -> TextIO:
 
 
 def _moved(stdout: TextIO) -> TextIO:
-    """Return a copy of stdout on another descriptor, with stderr on the descriptor of stdout."""
+    """Duplicate stdout to another descriptor, and redirect its own descriptor to stderr."""
     try:
         if stdout.fileno() != 1:
             return stdout
@@ -78,7 +78,7 @@ def give_back() -> None:
 
 
 def prepare() -> None:
-    """Let the standard streams be there, and take every character and every write as a whole."""
+    """Open missing standard streams, and make writes complete and encodable."""
     _open_closed()
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -93,10 +93,10 @@ def prepare() -> None:
 
 
 class _WholeWriter(io.BufferedWriter):
-    """Writes at once and completely.
+    """A writer without buffering that writes completely.
 
-    A text stream without a buffer drops what a pipe did not take, so that nobody would notice a
-    reader that left in the middle of a long text.
+    An unbuffered text stream drops what a pipe did not accept, so that a reader that left in the
+    middle of a long text would go unnoticed.
     """
 
     def write(self, data: Any, /) -> int:
@@ -107,7 +107,7 @@ class _WholeWriter(io.BufferedWriter):
 
 
 def _open_closed() -> None:
-    """Open /dev/null for a stream that the shell closed: the next opened file would replace it."""
+    """Open /dev/null for a closed stream, whose descriptor the next opened file would take."""
     for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
         try:
             os.fstat(number)
@@ -119,13 +119,13 @@ def _open_closed() -> None:
 
 
 def hush() -> None:
-    """Silence a broken pipe, also at the end of the process."""
+    """Suppress broken-pipe errors, also at the exit of the process."""
     _to_nowhere(answers())
     finish()
 
 
 def finish() -> None:
-    """Drop output that a stream does not take (a full disk), on which Python would fail at exit."""
+    """Drop unwritable output (such as with a full disk), on which Python would fail at exit."""
     for stream in (answers(), sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -143,5 +143,5 @@ def _to_nowhere(stream: Any) -> None:
 
 
 def wrapped(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | None = None) -> str:
-    """Wrap a text for answers, or for another stream, as :func:`delf.terminal.wrapped` does."""
+    """Wrap a text to the terminal's width, as :func:`delf.terminal.wrapped` does."""
     return terminal.wrapped(text, indent=indent, head=head, stream=stream or answers())

@@ -1,4 +1,4 @@
-"""A trace in a few lines that a person can read: plain text, columns of spaces."""
+"""A summary of a trace as plain text with aligned columns."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Row = Sequence[str]
 
 
 def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) -> str:
-    """Return the task as a table: duration, steps, calls, tokens and cost.
+    """Format a task as a table: duration, steps, calls, tokens and cost.
 
     Args:
         trace: The trace.
         calls: Whether to list the calls.
-        width: The terminal's columns; None where it is none.
+        width: The terminal's width; None without a terminal.
     """
     uses: dict[tuple[str, str], ModelUse] = {}
     total = ModelUse()
@@ -71,7 +71,7 @@ def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) ->
 
 
 def step_rows(timeline: Iterable[StreamEvent]) -> list[Row]:
-    """Return the steps of the loop, in order."""
+    """Return the rows about steps of the loop, in order."""
     return [
         (line.label, line.status, _ms(line.duration_ms))
         for line in timeline
@@ -80,7 +80,7 @@ def step_rows(timeline: Iterable[StreamEvent]) -> list[Row]:
 
 
 def call_rows(calls: Sequence[ToolCallTrace]) -> list[Row]:
-    """Return the first calls with their purposes or errors."""
+    """Return the rows about the first calls, with their purposes or errors."""
     return [
         (
             str(call.call_id),
@@ -94,7 +94,7 @@ def call_rows(calls: Sequence[ToolCallTrace]) -> list[Row]:
 
 
 def approval_rows(approvals: Sequence[ApprovalTrace]) -> list[Row]:
-    """Return rows of requests and decisions, with edited arguments in place of a note."""
+    """Return the rows about requests and decisions, with edited arguments instead of notes."""
     return [
         (
             str(asked.call_id or "-"),
@@ -114,7 +114,7 @@ def _note_of(asked: ApprovalTrace) -> str:
 
 
 def model_rows(uses: Mapping[tuple[str, str], ModelUse], total: ModelUse) -> list[Row]:
-    """Return tokens and cost by model and purpose; with their sum when there are several."""
+    """Return the rows about tokens and cost by model and purpose, with a sum if several."""
     rows = [(model, purpose, *_figures(use)) for (model, purpose), use in uses.items()]
     return [*rows, ("all", "", *_figures(total))] if len(rows) > 1 else list(rows)
 
@@ -126,12 +126,12 @@ def _figures(use: ModelUse) -> tuple[str, ...]:
 
 
 def usd(cost: float | None) -> str:
-    """Return an amount of money."""
+    """Format an amount in USD."""
     return "unknown" if cost is None else f"${cost:.6f}"
 
 
 def outcomes(calls: Iterable[ToolCallTrace]) -> str:
-    """``3 ok, 1 error``."""
+    """Format the outcomes of calls: ``3 ok, 1 error``."""
     by_status: dict[str, int] = {}
     for call in calls:
         by_status[call.status] = by_status.get(call.status, 0) + 1

@@ -15,13 +15,13 @@ from delf.terminal import visible
 from delf_cli.streams import answers
 
 _LEAST: Final = 20
-"""Columns that a text keeps on a narrow terminal; half of them where there are many texts."""
+"""The minimum width of a text column on a narrow terminal; half of it with many columns."""
 _NARROWEST: Final = 60
 _NUMBER: Final = ">"
 
 
 def table(rows: Sequence[Sequence[str]], head: Sequence[str], *, whole: bool = False) -> list[str]:
-    """Rows for this terminal, under bold heads, as :func:`aligned` draws them; none for none."""
+    """Format rows for this terminal under bold headers; empty without rows."""
     if not rows:
         return []
     first, *lines = aligned(rows, head, terminal_width(), whole=whole)
@@ -31,12 +31,12 @@ def table(rows: Sequence[Sequence[str]], head: Sequence[str], *, whole: bool = F
 def aligned(
     rows: Sequence[Sequence[str]], head: Sequence[str], width: int | None, *, whole: bool = True
 ) -> list[str]:
-    """Draw rows in aligned columns under their heads; numbers are right-aligned.
+    """Format rows in aligned columns under headers; numbers are right-aligned.
 
     Args:
         rows: Cells, which may be coloured if they are short.
         head: The columns' names; number columns begin with ``>``.
-        width: Columns of the terminal; None where it is none.
+        width: The terminal's width; None without a terminal.
         whole: Wrap texts that do not fit; otherwise truncate them.
     """
     cells = [[name.removeprefix(_NUMBER) for name in head], *rows]
@@ -65,7 +65,7 @@ def aligned(
 
 
 def project_column(folders: Sequence[str | None]) -> tuple[list[str], list[list[str]]]:
-    """Return the head and the cells of the column "project": none if all are of this folder."""
+    """Return header and cells of the column "project"; empty if all are of this folder."""
     if not set(folders) - {None, str(Path.cwd())}:
         return [], [[] for _ in folders]
     return ["project"], [[one_line(PurePath(folder or "-").name)] for folder in folders]
@@ -81,21 +81,21 @@ def _width(cell: str) -> int:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """Return a cell in lines; only a word that is longer than the column is broken."""
+    """Wrap a cell to lines, breaking only words longer than the column."""
     if _width(text) <= width:
         return [text]
     return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
 
 
 def terminal_width() -> int | None:
-    """Return the terminal's width; None when stdout is none."""
+    """Return the terminal's width; None if stdout is not a terminal."""
     if not answers().isatty():
         return None
     return max(_NARROWEST, shutil.get_terminal_size().columns)
 
 
 def one_line(text: str) -> str:
-    """Return a text in one line, without control characters."""
+    """Reduce a text to one line without control characters."""
     return " ".join(visible(text).split())
 
 

@@ -29,21 +29,21 @@ Read = Callable[[Path], bytes]
 def load_tools(
     path: Path, environ: Any, read: Read | None = None, named: Collection[str] = ()
 ) -> list[ToolLike]:
-    """Return the tools and connections at the top level of a file.
+    """Import a Python file and return its tools and connections.
 
     Imported objects count only if they are connections, or are named in the file's ``__all__``;
     names with a leading underscore do not count.
 
     Args:
-        path: The file. Its folder is put on ``sys.path``, so that it can import its neighbours.
-        environ: Where its connections look up their settings.
-        read: Gives the content of the file and of the modules beside it, which is what runs. No
-            compiled copy of them does, and no folder there is a package.
-        named: Functions of the file that are tools without being marked as such.
+        path: The file; its folder is added to ``sys.path`` for imports of neighbouring modules.
+        environ: The environment for settings of its connections.
+        read: Returns the verified content of the file and its neighbours. Only that content is
+            executed, never compiled copies or packages.
+        named: Functions to use as tools although they are not decorated.
 
     Raises:
-        ConfigurationError: When it cannot be read or run, naming the line.
-        ToolDefinitionError: When it defines no tool, or a bad one.
+        ConfigurationError: If the file cannot be read or executed, with the line.
+        ToolDefinitionError: If the file defines no tool or an invalid one.
     """
     if not path.is_file():
         what = "is not a file" if path.exists() else "does not exist"
@@ -65,14 +65,14 @@ def load_tools(
 
 
 class _Beside:
-    """Finds Python modules directly in one folder, no compiled or nested ones."""
+    """An import finder for modules directly in one folder, without packages and compiled files."""
 
     def __init__(self, folder: Path, read: Read) -> None:
         self._folder = folder
         self._read = read
 
     def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Find a module; return None if it is elsewhere."""
+        """Return the spec of a module in the folder, else None."""
         del target
         path = self._folder / f"{fullname.rpartition('.')[2]}.py"
         if not path.is_file():
@@ -82,7 +82,7 @@ class _Beside:
 
 
 class _Source(SourceFileLoader):
-    """Runs the source that was read; the interpreter's loader would prefer a compiled copy."""
+    """A loader of given source text; the standard loader would prefer a compiled copy."""
 
     def __init__(self, fullname: str, path: Path, read: Read) -> None:
         super().__init__(fullname, str(path))
@@ -94,7 +94,7 @@ class _Source(SourceFileLoader):
 
 
 def _make_importable(folder: Path, read: Read | None) -> None:
-    """Let modules of a folder be imported, unless the program does so already."""
+    """Make a folder's modules importable, from verified sources if ``read`` is given."""
     place = str(folder)
     # Python's own finder would take a compiled copy or a package, which nobody was shown.
     is_known = place in sys.path
@@ -141,7 +141,7 @@ def _source(read: Read, path: Path) -> bytes:
 
 
 def _place(error: BaseException, path: Path, shown: Path) -> str:
-    """Return the file with the last of its lines that the failure went through."""
+    """Return the file, and the line in it where a failure occurred."""
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
     return f"{shown}:{lines[-1]}" if lines else str(shown)
 

@@ -1,4 +1,4 @@
-"""The question whether to trust a folder: the effects of its files, in lines for a person."""
+"""The question whether to trust a folder, with the effects of its files."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from delf_engine.project.folder import Folder
 
 _MOST_NAMES: Final = 20
-"""Names of files in a question."""
+"""The most file names in a question."""
 _MOST: Final = 8
 """The most lines of one kind in a question; `delf trust --show` has all."""
 QUESTION: Final = "Trust this folder? You are asked again when what these files say changes."
 
 
 def can_ask() -> bool:
-    """Return whether somebody at a terminal can be asked."""
+    """Return True if a person can be asked at the terminal."""
     # A question at the tab key would stand in the line that is typed.
     completing = any(name.endswith("_COMPLETE") and name.startswith("_") for name in os.environ)
     return sys.stdin.isatty() and sys.stderr.isatty() and not completing
@@ -36,12 +36,12 @@ def can_ask() -> bool:
 def ask(config: str | None, clean: Callable[[str], str], host: PluginHost) -> bool:
     """Show the effects of the folder's files, and ask for trust.
 
-    Only the shown contents are trusted: the files are compared again on use.
+    Only the shown contents become trusted, because the files are compared again on use.
 
     Args:
-        config: The ``delf.toml`` that was named, if one was.
-        clean: Takes secrets out of a line.
-        host: Plugins, which name files of their own.
+        config: The ``delf.toml`` given by ``--config``, if any.
+        clean: Redacts a line.
+        host: The plugins, which name further files.
     """
     from delf.trust.decisions import remember
 
@@ -63,7 +63,7 @@ def read(start: Path, config: str | None, host: PluginHost) -> Folder:
 
 
 def changes_since(folder: Folder) -> list[Change] | None:
-    """List the changes since the folder was trusted; None if it never was."""
+    """Return the changes since the folder was trusted; None if it never was."""
     from delf.trust.decisions import trusted
 
     known = trusted(folder.root)
@@ -77,13 +77,13 @@ def lines(
     everything: bool,
     stream: TextIO | None = None,
 ) -> Iterator[str]:
-    """Yield lines about the effects of a folder's files.
+    """Yield lines that describe the effects of a folder's files.
 
     Args:
         folder: The folder.
-        clean: Takes secrets out of a line.
-        everything: All lines of a kind, and not the first ones.
-        stream: Where the lines go; stdout when omitted.
+        clean: Redacts a line.
+        everything: Whether to include all lines of a kind, not only the first ones.
+        stream: The output, for its width; stdout when omitted.
     """
     for line, indent in _indented(folder, clean, everything):
         yield " " * indent + wrapped(line, indent=indent, stream=stream)
@@ -92,7 +92,7 @@ def lines(
 def _indented(
     folder: Folder, clean: Callable[[str], str], everything: bool
 ) -> Iterator[tuple[str, int]]:
-    """Yield the lines with the columns before each."""
+    """Yield lines, each with its indentation."""
     from delf_cli.effects import KINDS, effects
 
     where = errors.visible(str(folder.root))
@@ -124,7 +124,7 @@ def _indented(
 
 
 def _effect_lines(some: Sequence[Effect], named: bool) -> Iterator[str]:
-    """Yield each effect once, with its places."""
+    """Yield each effect once, with all its places."""
     if named:
         yield ", ".join(dict.fromkeys(effect.what for effect in some))
         return

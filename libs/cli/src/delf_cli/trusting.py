@@ -1,4 +1,4 @@
-"""``delf trust``, and the question whether a folder is trusted."""
+"""``delf trust``: show and change the trust in a folder."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def trust(ctx: click.Context, folder: str | None, **given: bool) -> None:
 
 
 def _ask_trust(folder: Folder, *, yes: bool) -> bool:
-    """Return whether the folder is trusted, in the end."""
+    """Ask for trust in a folder; return True if it is trusted in the end."""
     from delf.trust.decisions import remember
 
     if changes_since(folder) == []:

@@ -1,4 +1,4 @@
-"""Redaction without the engine, so that ``delf`` says what is wrong when the engine is broken."""
+"""Redaction that works without the engine, so that ``delf`` can report a broken engine."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
 _SHORTEST: Final = 8
-"""The fewest characters of a value that is left out: shorter ones are often plain words."""
+"""The minimum length of a redacted value; shorter ones are often plain words."""
 
 
 class Withheld:
-    """Leaves out the value of every variable: only the engine knows which of them are secrets.
+    """Redacts the values of all variables, because only the engine knows which are secrets.
 
     Args:
         values: The values of the variables.
@@ -21,13 +21,13 @@ class Withheld:
         self._values = sorted(found, key=len, reverse=True)
 
     def text(self, text: str) -> str:
-        """Return a text without the values."""
+        """Redact a text."""
         for value in self._values:
             text = text.replace(value, "[left out]")
         return text
 
     def value(self, value: Any) -> Any:
-        """Return plain data without the values."""
+        """Redact plain data."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, Mapping):

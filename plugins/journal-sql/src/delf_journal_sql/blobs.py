@@ -1,4 +1,4 @@
-"""Large values of tasks, which are kept apart from their events."""
+"""Large values of tasks, stored separately from their events."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from delf_journal_sql.errors import JournalError
 
 
 def blob_data(connection: Connection, key: int, digest: str) -> bytes:
-    """Return a large value of a task, compressed.
+    """Load a large value of a task, still compressed.
 
     Raises:
-        JournalError: When it is missing.
+        JournalError: If the value is missing.
     """
     rows = connection.execute(
         "SELECT data FROM delf_blobs WHERE task = :task AND digest = :digest",

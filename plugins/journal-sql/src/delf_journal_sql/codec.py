@@ -1,4 +1,4 @@
-"""Events as rows: JSON, with large fields taken out and compressed."""
+"""Encoding of events as rows: JSON, with large fields compressed and stored separately."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A large value; ``size`` is that of its JSON, ``data`` is compressed."""
+    """A compressed large value; ``size`` is that of its uncompressed JSON."""
 
     digest: str
     size: int
@@ -28,13 +28,13 @@ class Blob:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """An event in its stored form.
+    """An event with its stored form.
 
     Args:
         event: The event itself.
-        type: Its class.
-        data: Its fields as JSON, except blobs.
-        blobs: The digests of the others by field, as JSON.
+        type: The name of the event's class.
+        data: The fields as JSON, except blobs.
+        blobs: The digests of blobs by field, as JSON.
         parts: The blobs.
     """
 
@@ -46,11 +46,11 @@ class Packed:
 
 
 def pack(event: Event, limit: int) -> Packed:
-    """Return an event as a row.
+    """Encode an event as a row.
 
     Args:
         event: The event.
-        limit: How many characters it may have before its large fields become blobs.
+        limit: The number of characters above which large fields become blobs.
     """
     record = encode(event)
     texts = {name: _dumps(value) for name, value in record["data"].items()}
@@ -75,16 +75,16 @@ def pack(event: Event, limit: int) -> Packed:
 
 
 def unpack(task_id: str, row: SqlRow, blob: Callable[[str], bytes]) -> Event:
-    """Return the event of a row.
+    """Decode the event of a row.
 
     Args:
         task_id: The task's id.
-        row: Has its ``seq``, ``at``, ``type``, ``v``, ``data`` and ``blobs``.
-        blob: Gives a blob by its digest.
+        row: A row with ``seq``, ``at``, ``type``, ``v``, ``data`` and ``blobs``.
+        blob: Loads a blob by its digest.
 
     Raises:
-        JournalError: When the row cannot be read.
-        DelfError: When a newer delf wrote it.
+        JournalError: If the row is invalid.
+        DelfError: If a newer version of delf wrote the row.
     """
     try:
         values: dict[str, Any] = json.loads(row.data)
@@ -100,17 +100,17 @@ def unpack(task_id: str, row: SqlRow, blob: Callable[[str], bytes]) -> Event:
 
 
 def value_of(digest: str, blob: Callable[[str], bytes]) -> Any:
-    """Return the value of a field that is a blob, as JSON.
+    """Decode a blob to the value of a field, as JSON data.
 
     Args:
         digest: The digest of the blob.
-        blob: Gives a blob by its digest.
+        blob: Loads a blob by its digest.
     """
     return json.loads(zlib.decompress(blob(digest)))
 
 
 def plain_text(text: str) -> str:
-    """Return a text that every database takes: without NUL and halves of characters."""
+    """Remove NUL and unpaired surrogates, which databases refuse."""
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 

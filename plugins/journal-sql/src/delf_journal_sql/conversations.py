@@ -1,4 +1,4 @@
-"""Conversations beside the events: appended by any process, loaded from their end."""
+"""Conversations stored beside events: appended by any process, loaded from the end."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ T = TypeVar("T")
 
 _MESSAGE: Final = "seq, role, content, at, task_id, trust"
 _TITLE: Final = 200
-"""Characters of a first message that are kept as the title."""
+"""The most characters of the first message that become the title."""
 _PRUNED_AT_ONCE: Final = 20
-"""The most conversations removed in one transaction: others write in between."""
+"""The most conversations removed in one transaction, so that others can write in between."""
 REMEMBERED_SECONDS: Final = 86_400.0
-"""The seconds for which a forgotten conversation's positions are known: a summary may be under way.
+"""The seconds for which a cleared conversation's position is kept, because a summary may be in
+progress.
 """
 
 
 class Run(Protocol):
-    """Does something with a connection, in a transaction and in a thread."""
+    """Runs a function with a connection, in a transaction and in a thread."""
 
     def __call__(self, function: Callable[[Connection], T], /) -> Coroutine[Any, Any, T]:
-        """Run it."""
+        """Run the function."""
         ...
 
 
@@ -39,9 +40,9 @@ class SqlConversations:
 
     Args:
         namespace: The namespace of the conversations.
-        read: Reads.
-        write: Runs writes, one at a time.
-        reclaim: Gives the space of what was deleted back.
+        read: Runs read transactions.
+        write: Runs write transactions one at a time.
+        reclaim: Releases the space of deleted rows.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class SqlConversations:
         """Append messages together; return the position of the last message.
 
         Raises:
-            JournalError: When they cannot be written.
+            JournalError: If the messages cannot be stored.
         """
         some = tuple(messages)
         seen: int | None = None
@@ -77,7 +78,7 @@ class SqlConversations:
         """Load a conversation; a missing conversation is empty.
 
         Raises:
-            JournalError: When it cannot be read.
+            JournalError: If the conversation cannot be read.
         """
         return await self.reading(lambda c: _load(c, self._namespace, conversation, limit))
 
@@ -151,7 +152,7 @@ class SqlConversations:
         """Remove old conversations; return their ids, the oldest first.
 
         Raises:
-            JournalError: When the database cannot be written; some may be forgotten.
+            JournalError: If a write fails; some conversations may be removed by then.
         """
 
         def choose(connection: Connection) -> list[tuple[int, ConversationRecord]]:
@@ -180,7 +181,7 @@ class SqlConversations:
 
 
 def namespaces(connection: Connection) -> list[str]:
-    """Return the namespaces that have conversations, including removed ones that are remembered."""
+    """Return the namespaces with conversations, including recently removed ones."""
     rows = connection.execute("SELECT DISTINCT namespace FROM delf_conversations")
     return sorted(name for (name,) in rows)
 
@@ -188,7 +189,7 @@ def namespaces(connection: Connection) -> list[str]:
 def _find(
     connection: Connection, namespace: str, limit: int
 ) -> list[tuple[int, ConversationRecord]]:
-    """Return conversations that have messages with their keys, the newest first."""
+    """Return conversations with messages and their keys, newest first."""
     rows = connection.execute(
         "SELECT id, name, messages, updated_at, title FROM delf_conversations "
         "WHERE namespace = :namespace AND messages > 0 "
@@ -207,7 +208,7 @@ def _find(
 
 
 def _forget(connection: Connection, key: int, unchanged_since: float | None = None) -> bool:
-    """Remove messages and summary; return False if a message is newer than a given time."""
+    """Remove messages and summary; return False if there is a newer message than given."""
     same = "" if unchanged_since is None else "AND messages > 0 AND updated_at = :since "
     rows = connection.execute(
         "UPDATE delf_conversations SET summary = NULL, summarized = last, messages = 0, "  # noqa: S608 - own names
@@ -220,7 +221,7 @@ def _forget(connection: Connection, key: int, unchanged_since: float | None = No
 
 
 class _Head(NamedTuple):
-    """A conversation: key, last position, last summarised position, summary and its trust."""
+    """The row of a conversation: key, positions, summary and its trust."""
 
     id: int
     last: int
@@ -230,7 +231,7 @@ class _Head(NamedTuple):
 
 
 def _head(connection: Connection, namespace: str, name: str) -> _Head | None:
-    """Find a conversation."""
+    """Find the row of a conversation."""
     rows = connection.execute(
         "SELECT id, last, summarized, summary, summary_trust FROM delf_conversations "
         "WHERE namespace = :namespace AND name = :name",
@@ -266,7 +267,7 @@ def _load(
 def _position_of(
     connection: Connection, namespace: str, name: str, after: int, messages: Sequence[ChatMessage]
 ) -> int | None:
-    """Find the last of some messages, if they are consecutive after a position."""
+    """Return the last position of messages that are already stored consecutively; else None."""
     head = _head(connection, namespace, name)
     if head is None or not messages:
         return None

@@ -1,4 +1,4 @@
-"""Copies of all tables between databases of any kind."""
+"""Copying of all tables between databases of any kind."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _NOT_COPIED: Final = ("delf_schema_version", "delf_owners", "delf_index")
 
 
 def copy_tables(source: Connection, target: Connection) -> bool:
-    """Copy every row of every shared table; return False if the target has rows.
+    """Copy all rows of the shared tables; return False if the target has rows.
 
-    In the copy no process owns a task: the owners work on the source.
+    Owners of tasks are not copied, because their processes work on the source.
 
     Args:
-        source: In a transaction, so that all is as it was at one moment.
-        target: In a transaction.
+        source: The source connection, in a transaction for a consistent snapshot.
+        target: The target connection, in a transaction.
     """
     both = {t for t in source.tables() & target.tables() if not t.startswith(_NOT_COPIED)}
     for table in both:

@@ -1,4 +1,4 @@
-"""The interface of a database to the journal. All methods block; call them in threads."""
+"""The interface between a database and the journal. All methods block; call them in threads."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 SqlRow = Any
-"""A row of a result: a named tuple, whose fields are the columns."""
+"""A result row: a named tuple with the columns as fields."""
 
 _CHUNKS: Final = (128, 16, 1)
-"""The rows of one insert statement: a few sizes, so that the database parses few statements."""
+"""The numbers of rows in an insert statement; few sizes, so that few statements are parsed."""
 
 
 @cache
@@ -32,18 +32,18 @@ def _row_type(columns: tuple[str, ...]) -> Any:
 
 
 def named(columns: Iterable[str], rows: Iterable[Sequence[Any]]) -> list[SqlRow]:
-    """Name the fields of rows by their columns; a column without a name has its number."""
+    """Convert rows to named tuples; an unnamed column gets its number as name."""
     return [*map(_row_type(tuple(columns))._make, rows)]
 
 
 class Connection(Protocol):
-    """One connection. Its statements name their parameters as ``:name``.
+    """A database connection, whose statements have parameters written as ``:name``.
 
     Failures are :class:`JournalError`, ``DuplicateRowError`` or ``ConnectionLostError``.
     """
 
     def execute(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[SqlRow]:
-        """Run a statement; return its rows, with the columns as their fields."""
+        """Run a statement; return its rows as named tuples."""
         ...
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -51,27 +51,27 @@ class Connection(Protocol):
         ...
 
     def has_table(self, name: str) -> bool:
-        """Return whether there is such a table."""
+        """Return True if a table exists."""
         ...
 
     def tables(self) -> set[str]:
-        """Return the names of the tables with a name of delf's."""
+        """Return the names of delf's tables."""
         ...
 
     def stream(self, table: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:
-        """Return the columns of a table, and all its rows, of which few are in memory at once."""
+        """Return a table's columns and an iterator of its rows, with few rows in memory at once."""
         ...
 
     def number_on(self, tables: Collection[str]) -> None:
-        """Set the sequences of tables behind their copied rows."""
+        """Advance the id sequences of tables past their copied rows."""
         ...
 
     def begin(self, *, write: bool, long: bool = False) -> None:
-        """Begin a transaction; a reading one sees a consistent snapshot.
+        """Begin a transaction; a read transaction sees a consistent snapshot.
 
         Args:
-            write: Whether it writes; writing ones wait for each other.
-            long: Whether the caller may do other work for long within it.
+            write: Whether the transaction writes; write transactions wait for each other.
+            long: Whether the transaction may stay open for long.
         """
         ...
 
@@ -89,36 +89,35 @@ class Connection(Protocol):
 
 
 class Changes(Protocol):
-    """Notifications of writes."""
+    """Notifications about writes to the database."""
 
     def wait(self) -> bool:
-        """Wait until there may be a change; return False once closed."""
+        """Wait until there may be new data; return False once closed."""
         ...
 
     def poke(self) -> None:
-        """Notify of this process's write. Thread-safe."""
+        """Signal a write of this process. Thread-safe."""
         ...
 
     def close(self) -> None:
-        """End the waiting. From any thread."""
+        """Stop waiting. Thread-safe."""
         ...
 
     def free(self) -> None:
-        """Release resources, in the thread that waited."""
+        """Release resources; call in the thread that waited."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordSearch:
-    """The dialect of a full-text table, ``delf_index_words``, whose key is ``rowid``.
+    """The database's dialect for the full-text table ``delf_index_words``.
 
     Args:
-        create: The statements that make it.
-        insert: The statement that adds ``:words``, with a space between two, at ``:place``.
-        match: The condition for the query ``:query``.
-        query: Makes that query of terms, each of words that follow each other; the last word of
-            the last term may be the beginning of one.
-        whole: A number, as ``{}``, truncated to an integer.
+        create: The statements that create the table.
+        insert: The statement that inserts the space-separated ``:words`` with the key ``:place``.
+        match: The condition that matches ``:query``.
+        query: Builds that query from phrases; the last word is a prefix.
+        whole: The expression that truncates a number ``{}`` to an integer.
     """
 
     create: Sequence[str]
@@ -129,26 +128,26 @@ class WordSearch:
 
 
 class Database(Protocol):
-    """A place for a journal."""
+    """A database in which a journal is stored."""
 
     words: WordSearch
-    """The dialect of the search for words."""
+    """The full-text search dialect."""
 
     types: Mapping[str, str]
-    """The dialect's types for ``{serial}``, ``{real}``, ``{bytes}`` and ``{big}``."""
+    """The column types for ``{serial}``, ``{real}``, ``{bytes}`` and ``{big}``."""
     name: str
-    """The place of the database, without a password."""
+    """The database's address, without credentials."""
 
     def connect(self) -> Connection:
-        """Return a connection for writing, which the caller closes."""
+        """Open a connection for writing, which the caller closes."""
         ...
 
     def reader(self) -> AbstractContextManager[Connection]:
-        """Return a connection for reading, lent from a pool."""
+        """Borrow a pooled connection for reading."""
         ...
 
     def changes(self) -> Changes:
-        """Return a watch for writes of any process from now on."""
+        """Start watching for writes of any process."""
         ...
 
     def reclaim(self) -> None:
@@ -156,14 +155,14 @@ class Database(Protocol):
         ...
 
     def size(self, connection: Connection) -> tuple[int, int]:
-        """Return the size in bytes, and the unused part of it."""
+        """Return the size in bytes, and the unused part of that size."""
         ...
 
     def back_up(self, path: Path) -> None:
         """Copy a consistent snapshot into an empty file.
 
         Raises:
-            JournalError: When it cannot be.
+            JournalError: If the copy fails.
         """
         ...
 
@@ -171,16 +170,16 @@ class Database(Protocol):
         """Check the integrity of the whole database, if it is a file.
 
         Raises:
-            JournalError: When it is.
+            JournalError: If the database is damaged.
         """
         ...
 
     def now(self, connection: Connection) -> float:
-        """Return the time by which heartbeats are compared."""
+        """Return the current time on the clock with which heartbeats are compared."""
         ...
 
     def answers(self) -> bool:
-        """Return whether the database responds at all within a few seconds."""
+        """Return True if the database responds within a few seconds."""
         ...
 
     def close(self) -> None:
@@ -189,7 +188,7 @@ class Database(Protocol):
 
 
 def in_chunks(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]]:
-    """Yield chunks of rows, one for each insert statement."""
+    """Split rows into chunks, one for each insert statement."""
     start = 0
     for size in _CHUNKS:
         while len(rows) - start >= size:
@@ -199,7 +198,7 @@ def in_chunks(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]
 
 @contextmanager
 def transaction(connection: Connection, *, write: bool) -> Generator[Connection]:
-    """Yield a transaction that is kept at the end, or dropped when something fails."""
+    """Run the block in a transaction: commit at the end, roll back on an exception."""
     connection.begin(write=write)
     try:
         yield connection

@@ -21,20 +21,20 @@ class JournalSetupError(JournalError, JournalUnavailableError):
 
 
 class JournalConflictError(JournalError):
-    """An event does not continue its task: it conflicts, leaves a gap, or is another process's."""
+    """An event does not continue its task: a conflict, a gap, or another process's task."""
 
     code = "ERR-JOURNAL-003"
 
 
 class DuplicateRowError(Exception):
-    """A row with this key already exists. Never leaves the plugin."""
+    """A row with this key already exists; never leaves the plugin."""
 
 
 class ConnectionLostError(Exception):
-    """The connection broke; whether the transaction was kept is unknown. Never leaves the plugin.
+    """The connection broke, so the outcome of the transaction is unknown; never leaves the plugin.
 
     Args:
-        error: The error to raise when no new connection is available.
+        error: The error to raise if no new connection can be made.
     """
 
     def __init__(self, error: JournalError) -> None:

@@ -24,17 +24,17 @@ from delf_journal_sql.schema import REMEMBERED
 from delf_journal_sql.store import EVENT, TASK, blob_data, key_of, like_text, stored_task
 
 _REVOKED: Final = "revoked"
-"""The kind of note that makes a remembered decision void."""
+"""The kind of note that revokes a remembered decision."""
 
 # In words that the partial index has, too.
 _KINDS: Final = "e.type IN ('ApprovalRequested', 'ApprovalDecided')"
 
 
 def add_note(connection: Connection, now: float, task_id: str, kind: str, data: Any) -> int:
-    """Append a note for the process that works on a task; return the position.
+    """Append a note to the process that works on a task; return the note's position.
 
     Raises:
-        UnknownTaskError: When there is no such task.
+        UnknownTaskError: If no such task is known.
     """
     rows = connection.execute(
         "INSERT INTO delf_notes (task, at, kind, data) VALUES (:task, :at, :kind, :data) "
@@ -67,10 +67,10 @@ def notes_from(
 
 
 def noted(connection: Connection, kind: str, task_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the tasks that have a note of a kind, with the data of the first note.
+    """Return the tasks with a note of a kind, with the data of the first such note.
 
     Args:
-        connection: For reading.
+        connection: A connection for reading.
         kind: The kind of notes.
         task_ids: The tasks.
     """
@@ -90,14 +90,14 @@ def noted(connection: Connection, kind: str, task_ids: Sequence[str]) -> dict[st
 def find_requests(
     connection: Connection, now: float, *, start: str, waiting: bool, limit: int
 ) -> list[RequestRecord]:
-    """Return requests for approval, the oldest first.
+    """Return approval requests, oldest first.
 
     Args:
-        connection: For reading.
-        now: The time by which heartbeats are compared.
+        connection: A connection for reading.
+        now: The current time, for comparing heartbeats.
         start: Only requests whose id has this prefix, with or without ``req_``.
         waiting: Only pending requests.
-        limit: How many at the most; the newest.
+        limit: The most requests to return; the newest are kept.
     """
     running = f"AND t.state = '{TaskState.RUNNING}' " if waiting else ""
     rows = connection.execute(
@@ -146,7 +146,7 @@ def _with_votes(connection: Connection, record: RequestRecord) -> RequestRecord:
 
 
 def find_remembered(connection: Connection) -> list[RememberedDecision]:
-    """Return the decisions that hold until they are revoked, and were not, the oldest first."""
+    """Return the remembered decisions that are not revoked, oldest first."""
     rows = connection.execute(f"SELECT DISTINCT task FROM delf_events WHERE {REMEMBERED}")  # noqa: S608 - own names
     found: list[RememberedDecision] = []
     for (key,) in rows:
@@ -156,7 +156,7 @@ def find_remembered(connection: Connection) -> list[RememberedDecision]:
 
 
 def _remembered_in(connection: Connection, key: int) -> Iterator[RememberedDecision]:
-    """Yield the decisions of one task."""
+    """Yield the remembered decisions of one task."""
     rows = connection.execute(
         f"SELECT t.task_id, {EVENT} FROM delf_events AS e JOIN delf_tasks AS t ON t.id = e.task "  # noqa: S608 - own names
         f"WHERE e.task = :key AND {_KINDS} ORDER BY e.seq",
@@ -184,10 +184,10 @@ def _revoked(connection: Connection, key: int) -> set[str]:
 
 
 def revoke(connection: Connection, now: float, request_id: str, by: str) -> RememberedDecision:
-    """Revoke a decision; return it unchanged.
+    """Record that a decision is revoked; return the decision.
 
     Raises:
-        UnknownRequestError: When no such decision holds.
+        UnknownRequestError: If no such decision holds.
     """
     found = [d for d in find_remembered(connection) if d.request_id == request_id]
     if not found:
@@ -201,7 +201,7 @@ def revoke(connection: Connection, now: float, request_id: str, by: str) -> Reme
 
 
 def _begins(start: str) -> str:
-    """Return a condition that preselects by text; ids are never in blobs."""
+    """Return a condition that preselects events by a request id's prefix."""
     if not start:
         return ""
     return "AND (e.data LIKE :start ESCAPE '!' OR e.data LIKE :short ESCAPE '!') "

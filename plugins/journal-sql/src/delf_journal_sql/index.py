@@ -1,7 +1,7 @@
-"""The index for search and figures: tables beside the events, derived from them.
+"""The index for search and statistics: tables derived from the events.
 
-The index is not part of the journal's schema, because it can be rebuilt from the events. Tasks do
-not pay for it: searches bring it up to date.
+The index is not part of the journal's schema, because it can be rebuilt from the events. It is
+updated by searches, so that tasks do not pay for it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from delf_journal_sql.codec import value_of
 from delf_journal_sql.database import Connection, Database, SqlRow
 
 _VERSION: Final = 2
-"""Raise this with every change of the index: an index of another version is rebuilt."""
+"""The version of the index; raise it with every change, and older indexes are rebuilt."""
 _TABLES: Final = ("delf_index", "delf_index_tasks", "delf_index_uses", "delf_index_words")
 _LONGEST: Final = 20_000
-"""The most characters of one text that are indexed."""
+"""The most characters of a text that are indexed."""
 SEQ_BITS: Final = 24
-"""The bits of a place that say the number of an event in its task."""
+"""The number of low bits of a key that hold the event's number."""
 _WORD: Final = re.compile(r"[^\W_]+")
 _NO_SPACES: Final = re.compile(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff])"
 )
-"""A character of a script without spaces: each counts as a word."""
+"""Matches characters of scripts without spaces, each of which counts as a word."""
 
 _CREATE: Final = """
 CREATE TABLE delf_index (version INTEGER NOT NULL, position {big} NOT NULL);
@@ -55,10 +55,10 @@ Kind = Literal["action", "model"]
 
 @dataclass(slots=True)
 class _Use:
-    """Counts of a task for one action or model, in some events.
+    """Counts of one task for one action or model.
 
-    ``waited`` has the times of decisions less those of the requests: a pending request is counted
-    in ``waiting``, and its time is added later.
+    ``waited`` is the sum of decision times minus request times; a pending request is counted in
+    ``waiting``, and its decision time is added later.
     """
 
     calls: int = 0
@@ -78,49 +78,49 @@ _COUNTED: Final = tuple(_Use.__dataclass_fields__)
 
 @dataclass
 class _Step:
-    """An addition of some events to the index."""
+    """The index entries for a batch of events."""
 
     uses: defaultdict[tuple[int, Kind, str], _Use] = field(
         default_factory=lambda: defaultdict[tuple[int, Kind, str], _Use](_Use)
     )
     tasks: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]])
     words: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
-    """The place of an event, and its words with a space between two."""
+    """Keys of events with their space-separated words."""
 
 
 def place_of(task: int, seq: int = 0) -> int:
-    """Return the key of an event's words: the newest tasks have the highest keys.
+    """Return the key for an event's words; newer tasks have higher keys.
 
     Args:
-        task: The key of its task.
-        seq: Its number there.
+        task: The task's key.
+        seq: The event's number in the task.
     """
     return (task << SEQ_BITS) + seq
 
 
 def event_at(place: int) -> tuple[int, int]:
-    """Return the key of the task and the number of the event at a place."""
+    """Split a key into the task's key and the event's number."""
     return place >> SEQ_BITS, place & ((1 << SEQ_BITS) - 1)
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text as they are indexed."""
+    """Split a text into words as they are indexed."""
     return _WORD.findall(_NO_SPACES.sub(r" \1 ", normal(text)))
 
 
 def normal(text: str) -> str:
-    """Return the beginning of a text in small letters and without accents."""
+    """Lower-case a text, strip accents, and truncate it to the indexed length."""
     plain = unicodedata.normalize("NFKD", text[:_LONGEST]).casefold()
     bare = "".join(c for c in plain if not unicodedata.combining(c))
     return unicodedata.normalize("NFC", bare)
 
 
 def texts_of(kind: str, data: Mapping[str, Any]) -> list[tuple[Place, str]]:
-    """Return the texts of an event that are searched.
+    """Return the searchable texts of an event, with the part of the task of each.
 
     Args:
         kind: The event's class.
-        data: Its fields as JSON.
+        data: The fields as JSON data.
     """
     match kind:
         case "TaskQueued" | "TaskStarted":
@@ -137,7 +137,7 @@ def texts_of(kind: str, data: Mapping[str, Any]) -> list[tuple[Place, str]]:
 
 
 def _leaves(value: Any, name: str = "") -> list[str]:
-    """Return the values in plain data, each after its name."""
+    """Return the leaf values of plain data, each after its key."""
     if isinstance(value, Mapping):
         fields = cast("Mapping[str, Any]", value)
         return [leaf for key, item in fields.items() for leaf in _leaves(item, key)]
@@ -147,14 +147,14 @@ def _leaves(value: Any, name: str = "") -> list[str]:
 
 
 def is_there(connection: Connection) -> bool:
-    """Return whether an index of this version exists."""
+    """Return True if an index of the current version exists."""
     if not connection.has_table("delf_index"):
         return False
     return [row[0] for row in connection.execute("SELECT version FROM delf_index")] == [_VERSION]
 
 
 def behind(connection: Connection) -> int:
-    """Return the number of positions that the index lags behind the events."""
+    """Return the number of events that are not indexed yet."""
     position = "(SELECT MAX(position) FROM delf_index)" if is_there(connection) else "0"
     rows = connection.execute(
         f"SELECT COALESCE(MAX(pos), 0) - {position} FROM delf_events"  # noqa: S608 - own names
@@ -163,12 +163,12 @@ def behind(connection: Connection) -> int:
 
 
 def advance(connection: Connection, database: Database, limit: int) -> int:
-    """Read some more events, in a transaction that writes; how many are left.
+    """Index a batch of events; return the number of remaining ones.
 
     Args:
-        connection: In a transaction.
+        connection: A connection in a write transaction.
         database: The database with its dialect.
-        limit: How many events at the most.
+        limit: The most events to index.
     """
     if not is_there(connection):
         _make(connection, database)
@@ -193,8 +193,8 @@ def forget(connection: Connection, task: int) -> None:
     """Remove a task from the index.
 
     Args:
-        connection: In a transaction.
-        task: Its key in the tables.
+        connection: A connection in a write transaction.
+        task: The task's key.
     """
     if not is_there(connection):
         return
@@ -264,7 +264,7 @@ _NO_WORDS: Final = frozenset({"ModelReplied", "ApprovalRequested", "ApprovalDeci
 
 
 def _read(connection: Connection, step: _Step, row: SqlRow) -> None:
-    """Add an event to a step."""
+    """Add an event to a batch."""
     task, at, kind = row.task, row.at, row.type
     data = data_of(connection, task, row.data, row.blobs)
     match kind:
@@ -299,13 +299,13 @@ def _read(connection: Connection, step: _Step, row: SqlRow) -> None:
 
 
 def data_of(connection: Connection, task: int, raw: str, blobs: str | None) -> dict[str, Any]:
-    """Return the fields of an event as JSON.
+    """Return an event's fields as JSON data, with blobs loaded.
 
     Args:
-        connection: To read its large values.
-        task: The key of its task.
-        raw: Its fields, but for large ones.
-        blobs: The digests of these.
+        connection: A connection for reading blobs.
+        task: The task's key.
+        raw: The JSON of the fields without blobs.
+        blobs: The JSON of the blobs' digests.
     """
     data: dict[str, Any] = json.loads(raw)
     blob = functools.partial(blob_data, connection, task)
@@ -315,7 +315,7 @@ def data_of(connection: Connection, task: int, raw: str, blobs: str | None) -> d
 
 
 def _person(data: Mapping[str, Any]) -> str:
-    """Return the name of a task's submitter."""
+    """Return the name of the person who submitted a task."""
     setup: Mapping[str, Any] = data.get("setup") or {}
     server: Mapping[str, Any] = setup.get("serve") or {}
     return str(server.get("key") or data.get("key") or "")
@@ -332,7 +332,7 @@ def _count_reply(use: _Use, data: Mapping[str, Any]) -> None:
 
 
 def _asked_of(connection: Connection, task: int, request_id: str) -> str | None:
-    """Return the action of a request for approval."""
+    """Return the action of an approval request."""
     rows = connection.execute(
         "SELECT data FROM delf_events WHERE task = :task AND type = 'ApprovalRequested' "
         "AND data LIKE :named ORDER BY seq LIMIT 1",

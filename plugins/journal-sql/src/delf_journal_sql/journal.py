@@ -1,4 +1,4 @@
-"""The journal ``sql``: every event in a database before anybody acts on it."""
+"""The journal ``sql``: stores every event in a database before anyone acts on it."""
 
 from __future__ import annotations
 
@@ -49,28 +49,28 @@ T = TypeVar("T")
 _READERS: Final = 4
 _ALL: Final = 2**31 - 1
 _PRUNED_AT_ONCE: Final = 50
-"""The most tasks removed in one transaction: others write in between."""
+"""The most tasks removed in one transaction, so that others can write in between."""
 _INDEXED_AT_ONCE: Final = 200
 """The most events indexed in one transaction."""
 
 
 class SqlJournal:
-    """Implements :class:`delf.protocols.shared_journal.SharedJournal`, which tells what methods do.
+    """A journal in a SQL database. Implements ``SharedJournal``, which documents the methods.
 
-    It also looks after itself, keeps people and their logins, and is searched.
+    The journal also stores people and their login sessions, and has a search index.
 
-    It belongs to no event loop: it may be used from several, at once or one after another.
-    Nothing is opened before it is used, and it can be used again after it was closed.
+    A journal may be used from several event loops, concurrently or in turn. It connects on first
+    use, and can be used again after closing.
 
     Args:
-        url: Where it is: ``sqlite:///path``, a path, or ``postgresql://…``.
+        url: ``sqlite:///path``, a path, or ``postgresql://…``.
         settings: Fields of :class:`delf_journal_sql.settings.JournalSettings`; omitted ones are
             read from ``DELF_JOURNAL_SQL_…``.
 
     Raises:
-        ConnectionConfigurationError: For a setting that is unknown or does not fit.
+        ConnectionConfigurationError: For an unknown or invalid setting.
         JournalSetupError: For a URL that cannot be used.
-        OptionalDependencyError: When the driver is not installed.
+        OptionalDependencyError: If the driver is not installed.
     """
 
     def __init__(self, url: str | None = None, **settings: Any) -> None:
@@ -79,7 +79,7 @@ class SqlJournal:
         if url.startswith("postgres") and ":" not in url.partition("://")[2].rpartition("@")[0]:
             check_variables("the journal", self._settings.source("url"), ("PGPASSWORD",))
         self.database = open_database(self._settings)
-        """The place where events are kept."""
+        """The database of the journal."""
         self._lock = threading.Lock()
         self._opening = threading.Lock()
         self._opened = False
@@ -91,13 +91,13 @@ class SqlJournal:
 
     @property
     def place(self) -> str:
-        """The place of the journal, without a password."""
+        """The journal's address, without credentials."""
         return self.database.name
 
     # -- the protocol -------------------------------------------------------------------
 
     async def append(self, event: Event) -> None:
-        """Append an event; it is stored when this returns. Idempotent."""
+        """Append an event; the event is stored when this returns. Idempotent."""
         limit = self._settings.blob_bytes
         if size_of(event) <= LARGE:
             packed = pack(event, limit)
@@ -116,10 +116,10 @@ class SqlJournal:
         return tuple(await self._read(lambda c: store.read_events(c, task_id, after)))
 
     def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
-        """Yield events as any process appends them, of one task or of all, from now on.
+        """Yield events of one task or all tasks, of any process, from now on.
 
-        A read after this call and this subscription together omit no event; some may be in both.
-        The subscription ends when the journal is closed.
+        Together with a read after this call no event is missed; some may come twice. The
+        subscription ends when the journal is closed.
         """
         return self._subscribe(
             task_id,
@@ -130,17 +130,17 @@ class SqlJournal:
     async def find(
         self, limit: int = 100, **conditions: Unpack[Conditions]
     ) -> Sequence[TaskRecord]:
-        """Find the newest tasks first, those that meet all conditions."""
+        """Return the newest tasks that meet all conditions, newest first."""
         return await self._read(
             lambda c: store.find_tasks(c, self.database.now(c), limit=limit, **conditions)
         )
 
     async def count(self) -> Mapping[TaskState, int]:
-        """Count the tasks in each state that some are in."""
+        """Count the tasks by state, omitting states without tasks."""
         return await self._read(lambda c: store.count_tasks(c, self.database.now(c)))
 
     async def check(self) -> None:
-        """Look at all that is kept; see :class:`delf.protocols.shared_journal.SharedJournal`."""
+        """Check the whole journal; see :class:`delf.protocols.shared_journal.SharedJournal`."""
         await self._read(self.database.check)
 
     @property
@@ -149,7 +149,7 @@ class SqlJournal:
         return {TaskState(state): age for state, age in (self._settings.keep or {}).items()}
 
     async def size(self) -> JournalSize:
-        """Return its size."""
+        """Return the size of the journal."""
 
         def look(connection: Connection) -> JournalSize:
             whole, free = self.database.size(connection)
@@ -176,7 +176,7 @@ class SqlJournal:
         """Fill this empty journal from a backup; return the number of tasks.
 
         Raises:
-            DelfError: When it is not empty, or the file is not a backup.
+            DelfError: If the journal is not empty, or the file is not a backup.
         """
         from delf_journal_sql.sqlite import SqliteDatabase
 
@@ -229,7 +229,7 @@ class SqlJournal:
             raise lost.error from lost
 
     async def aclose(self) -> None:
-        """Flush pending writes, end all subscriptions, release resources. Idempotent."""
+        """Flush pending writes, end all subscriptions and release resources. Idempotent."""
         with self._lock:
             writer, self._writer = self._writer, None
             watcher, self._watcher = self._watcher, None
@@ -265,7 +265,7 @@ class SqlJournal:
     # -- more than the protocol ---------------------------------------------------------
 
     async def resolve(self, text: str, keys: Collection[str] | None = None) -> str:
-        """Return the id that a text abbreviates, with or without its ``task_``."""
+        """Return the full id of a task from a prefix, with or without ``task_``."""
         return await self._read(lambda c: store.resolve_id(c, text, keys))
 
     async def task(self, task_id: str) -> TaskRecord:
@@ -273,7 +273,7 @@ class SqlJournal:
         return await self._read(lambda c: store.one_task(c, self.database.now(c), task_id))
 
     def lease(self, seconds: float) -> None:
-        """Let others claim this process's tasks after a silence of so many seconds."""
+        """Set the lease: seconds of silence after which others may claim this process's tasks."""
         self._lease = seconds
 
     async def claim(self, task_id: str) -> PerhapsAlive | None:
@@ -281,7 +281,7 @@ class SqlJournal:
         return await self._claim(task_id)
 
     async def reopen(self, task_id: str) -> PerhapsAlive | None:
-        """Claim a task that has failed, and let more events follow its end."""
+        """Claim a failed task, so that more events can follow its end."""
         return await self._claim(task_id, failed=True)
 
     async def _claim(self, task_id: str, *, failed: bool = False) -> PerhapsAlive | None:
@@ -330,7 +330,7 @@ class SqlJournal:
     def subscribe_notes(
         self, task_id: str | None = None, after: int | None = None
     ) -> AsyncIterator[Note]:
-        """Yield notes as any process posts them: after a position, else only new ones."""
+        """Yield notes of any process: those after a position, or only new ones without one."""
         return self._subscribe(
             task_id,
             inbox.newest_note if after is None else lambda _: after,
@@ -343,7 +343,7 @@ class SqlJournal:
     async def find_requests(
         self, start: str = "", *, waiting: bool = False, limit: int = 1000
     ) -> Sequence[RequestRecord]:
-        """Find requests for approval, the oldest first, of which the newest so many."""
+        """Return approval requests, oldest first, at most the newest ``limit`` ones."""
         return await self._read(
             lambda c: inbox.find_requests(
                 c, self.database.now(c), start=start, waiting=waiting, limit=limit
@@ -359,7 +359,7 @@ class SqlJournal:
         await self._write(lambda c: sessions.end(c, digest))
 
     async def logins(self, digests: Collection[str] | None = None) -> list[SessionRecord]:
-        """Return the sessions that are not over; of some digests only, where these are given."""
+        """Return the sessions that have not expired, optionally only those with some digests."""
         wanted = None if digests is None else tuple(digests)
         return await self._read(lambda c: sessions.find(c, time.time(), wanted))
 
@@ -376,7 +376,7 @@ class SqlJournal:
         return await self._read(inbox.find_remembered)
 
     async def revoke(self, request_id: str, by: str) -> RememberedDecision:
-        """Make a decision void, for every process."""
+        """Revoke a remembered decision for all processes."""
         return await self._write(lambda c: inbox.revoke(c, self.database.now(c), request_id, by))
 
     async def prune(
@@ -408,7 +408,7 @@ class SqlJournal:
         )
 
     async def _forget_prompts(self) -> None:
-        """Remove model prompts from old events, in batches."""
+        """Remove model prompts from old events in batches."""
         seconds = self._settings.keep_prompts
 
         def forget(connection: Connection) -> int:
@@ -424,7 +424,7 @@ class SqlJournal:
         return await self._write(lambda c: store.remove_tasks(c, names, self.database.now(c)))
 
     async def index(self, seconds: float) -> int:
-        """Bring the index up to date; see :class:`delf.protocols.shared_journal.SharedJournal`."""
+        """Update the search index; see :class:`delf.protocols.shared_journal.SharedJournal`."""
         # Some events at a time: a transaction that indexes holds up all who write.
         end, left = time.monotonic() + seconds, await self._read(index.behind)
         while left and time.monotonic() < end:
@@ -432,7 +432,7 @@ class SqlJournal:
         return left
 
     async def search(self, wanted: TaskFilter, limit: int = 50, before: str | None = None) -> Found:
-        """Find the newest tasks that meet a filter."""
+        """Return the newest tasks that match a filter."""
         return await self._read(
             lambda c: search.find(c, self.database, wanted, limit=limit, before=before)
         )
@@ -440,15 +440,15 @@ class SqlJournal:
     async def figures(
         self, by: FigureBy, wanted: TaskFilter, zone: str = "UTC"
     ) -> Sequence[Figures]:
-        """Add up the figures of tasks by group."""
+        """Compute the statistics of tasks by group."""
         return await self._read(lambda c: search.figures(c, self.database, by, wanted, zone))
 
     def conversations(self, namespace: str) -> SqlConversations:
-        """Return the conversations of a namespace, kept beside the events."""
+        """Return the conversations of a namespace."""
         return SqlConversations(namespace, self._read, self._write, self._reclaim)
 
     async def namespaces(self) -> Sequence[str]:
-        """Return the namespaces that have conversations, by their names."""
+        """Return the namespaces with conversations, by name."""
         return await self._read(namespaces)
 
     async def _reclaim(self) -> None:
@@ -526,7 +526,7 @@ class SqlJournal:
         *,
         notes: bool = False,
     ) -> Subscription[T]:
-        """Return a subscription that begins after this journal's own earlier appends."""
+        """Make a subscription that starts after this journal's own pending appends."""
         call = Call(begin, write=False)
         subscription = Subscription(self._read, call.done, fetch, task_id, notes=notes)
         with self._lock:
@@ -542,10 +542,10 @@ class SqlJournal:
 
 
 def _make_file(path: Path) -> None:
-    """Make an empty file for the user alone.
+    """Create an empty file readable only by the user.
 
     Raises:
-        JournalError: When that is impossible, or it already exists.
+        JournalError: If the file exists or cannot be created.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

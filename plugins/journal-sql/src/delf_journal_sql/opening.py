@@ -1,4 +1,4 @@
-"""The database that the settings of a journal name."""
+"""Selection of the database by a journal's settings."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _POSTGRES: Final = ("postgres", "postgresql", "postgresql+psycopg")
 
 
 def open_database(settings: JournalSettings) -> Database:
-    """Return the database that the settings name; nothing is opened yet.
+    """Make the database that the settings name, without connecting.
 
     Raises:
-        JournalSetupError: When the URL is none that can be used.
-        OptionalDependencyError: When its driver is not installed.
+        JournalSetupError: If the URL cannot be used.
+        OptionalDependencyError: If the driver is not installed.
     """
     url = settings.url.get_secret_value().strip() if settings.url is not None else ""
     scheme, mark, rest = url.partition("://")

@@ -1,4 +1,4 @@
-"""The owners of tasks: the processes that work on them, and signs of their life."""
+"""Owners of tasks: the processes that work on them, and their heartbeats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from delf_journal_sql.database import Connection, Database, SqlRow
 
 HEARTBEAT_SECONDS: Final = 5.0
 SILENCE_SECONDS: Final = 30.0
-"""A process of another machine that was silent for so long is taken for dead."""
+"""The seconds without heartbeat after which a process of another machine counts as dead."""
 
 COLUMNS: Final = "o.pid, o.birth, o.host, o.place, o.heartbeat, o.lease"
 """The columns of ``delf_owners AS o`` for :func:`is_alive`; :func:`owner_of` reads them."""
@@ -26,7 +26,7 @@ COLUMNS: Final = "o.pid, o.birth, o.host, o.place, o.heartbeat, o.lease"
 
 @functools.cache
 def place() -> str:
-    """Return the machine with its boot, and its pid namespace."""
+    """Return an id of this machine, its boot, and the pid namespace."""
     boot = _first_line("/proc/sys/kernel/random/boot_id") or f"{uuid.getnode():x}"
     try:
         space = str(Path("/proc/self/ns/pid").readlink())
@@ -66,11 +66,11 @@ class Owner:
     """This process as the owner of tasks.
 
     Args:
-        pid: Its number.
-        birth: When it began, by the clock of its kernel: numbers are used again.
+        pid: The process id.
+        birth: The start time by the kernel's clock, because process ids are reused.
         host: The machine's name, for people.
-        place: The machine, since it was started, and the space in which its numbers count.
-        key: Of this journal in this process.
+        place: The machine, its boot and the pid namespace, as of :func:`place`.
+        key: A unique id of this journal object in this process.
         lease: Seconds of silence after which the process counts as dead, even if the local kernel
             knows it is alive.
     """
@@ -84,11 +84,11 @@ class Owner:
 
     @property
     def heartbeat_seconds(self) -> float:
-        """The seconds between two signs of life."""
+        """The seconds between two heartbeats."""
         return HEARTBEAT_SECONDS if self.lease is None else min(HEARTBEAT_SECONDS, self.lease / 4)
 
     def register(self, connection: Connection, database: Database) -> None:
-        """Record a sign of life; within a transaction."""
+        """Write a heartbeat, within a transaction."""
         columns = ("owner", "pid", "birth", "host", "place", "heartbeat", "lease")
         now = database.now(connection)
         row = (self.key, self.pid, self.birth, self.host, self.place, now, self.lease)
@@ -96,12 +96,12 @@ class Owner:
         connection.insert("delf_owners", columns, [row])
 
     def leave(self, connection: Connection) -> None:
-        """Give up all tasks."""
+        """Release all tasks and remove this owner."""
         connection.execute("DELETE FROM delf_owners WHERE owner = :key", {"key": self.key})
 
 
 class Process(NamedTuple):
-    """The process that owns a task; every value is None after an orderly exit."""
+    """The process that owns a task; every field is None after an orderly exit."""
 
     pid: Any
     birth: str | None
@@ -112,20 +112,20 @@ class Process(NamedTuple):
 
 
 def owner_of(row: SqlRow) -> Process:
-    """Return the owner in a row with ``COLUMNS``."""
+    """Return the owner in a row with :data:`COLUMNS`."""
     return Process(row.pid, row.birth, row.host, row.place, row.heartbeat, row.lease)
 
 
 def is_alive(row: Process, now: float) -> bool:
-    """Return whether a process still runs.
+    """Return True if a process is still running.
 
-    On this machine the kernel knows; for other machines, and for leases, the heartbeat counts. A
-    heartbeat in the future comes from a clock that was set back: a live process sends the next one
-    soon.
+    On this machine the kernel is asked; for other machines, and with leases, the heartbeat decides.
+    A heartbeat far in the future, from a clock that was set back, counts as none: a live process
+    soon writes another.
 
     Args:
-        row: Of :func:`owner_of`.
-        now: The time by which heartbeats are compared.
+        row: The result of :func:`owner_of`.
+        now: The current time, for comparing heartbeats.
     """
     if row.place is None:
         return False
@@ -136,10 +136,10 @@ def is_alive(row: Process, now: float) -> bool:
 
 
 def perhaps_alive(row: Process) -> PerhapsAlive | None:
-    """Return the process that lost its tasks, unless it is known to be gone.
+    """Return the process that lost its claim, unless that process is certainly gone.
 
     Args:
-        row: Of :func:`owner_of`.
+        row: The result of :func:`owner_of`.
     """
     if row.place is None:
         return None
@@ -151,10 +151,10 @@ def perhaps_alive(row: Process) -> PerhapsAlive | None:
 
 
 def looking(now: float) -> Callable[[Process], bool]:
-    """Make :func:`is_alive` for many tasks, checking each owner once.
+    """Make a version of :func:`is_alive` that caches the result for each owner.
 
     Args:
-        now: The time by which heartbeats are compared.
+        now: The current time, for comparing heartbeats.
     """
 
     @functools.cache
@@ -165,9 +165,9 @@ def looking(now: float) -> Callable[[Process], bool]:
 
 
 def forget_dead(connection: Connection, now: float) -> None:
-    """Remove dead processes without tasks, within a transaction.
+    """Remove dead owners without tasks, within a transaction.
 
-    A process that only looks dead, because it was idle for long, registers again before its next
+    An owner that only seems dead, because it was idle for long, registers again before its next
     task.
     """
     rows = connection.execute(
@@ -181,11 +181,11 @@ def forget_dead(connection: Connection, now: float) -> None:
 
 
 def living(connection: Connection, now: float) -> list[str]:
-    """Return the keys of the live owners.
+    """Return the keys of live owners.
 
     Args:
-        connection: For reading.
-        now: The time by which heartbeats are compared.
+        connection: A connection for reading.
+        now: The current time, for comparing heartbeats.
     """
     rows = connection.execute(f"SELECT o.owner, {COLUMNS} FROM delf_owners AS o")  # noqa: S608 - own names
     return [str(row.owner) for row in rows if is_alive(owner_of(row), now)]

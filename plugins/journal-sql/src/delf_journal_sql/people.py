@@ -7,7 +7,7 @@ from delf_journal_sql.database import Connection
 
 
 def find(connection: Connection) -> list[Person]:
-    """Everybody, by their names."""
+    """Return all people by name."""
     rows = connection.execute("SELECT data FROM delf_people ORDER BY name")
     return [person_of(data) for (data,) in rows]
 

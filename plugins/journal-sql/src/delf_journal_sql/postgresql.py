@@ -1,4 +1,4 @@
-"""PostgreSQL by psycopg, without SQLAlchemy: to import that takes longer than most commands."""
+"""PostgreSQL by psycopg, without SQLAlchemy, whose import takes longer than most commands."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _GREETING_SECONDS: Final = 3
 _CONNECTIONS: Final = 8
 _QUEUE_SECONDS: Final = 30.0
 _STOPPED_SECONDS: Final = 5
-"""A process that stops inside of a transaction holds up every other writer for so long."""
+"""The seconds after which a process suspended inside a transaction stops blocking other writers."""
 _PARAMETER: Final = re.compile(r":(\w+)")
 
 
@@ -48,7 +48,7 @@ class PostgresConnection:
 
     Args:
         database: The database.
-        raw: psycopg's connection, which commits each statement outside of a transaction.
+        raw: The psycopg connection in autocommit mode.
     """
 
     def __init__(self, database: PostgresDatabase, raw: psycopg.Connection[Any]) -> None:
@@ -66,8 +66,8 @@ class PostgresConnection:
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         """Insert rows, many with one statement.
 
-        A pipeline is not used: a process that is suspended within one would keep its locks, because
-        the server waits for the rest and does not count the session as idle.
+        Pipelines are not used: a process suspended in a pipeline would keep its locks, because the
+        server does not count the session as idle.
         """
         place = f"({', '.join(['%s'] * len(columns))})"
         head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - own names
@@ -77,7 +77,7 @@ class PostgresConnection:
                 self._raw.execute(sql.encode(), [value for row in some for value in row])
 
     def has_table(self, name: str) -> bool:
-        """Return whether there is such a table."""
+        """Return True if a table exists."""
         sql = (
             "SELECT 1 FROM pg_catalog.pg_tables "  # to_regclass would answer from a cache
             "WHERE tablename = :name AND schemaname = ANY(current_schemas(false))"
@@ -85,12 +85,12 @@ class PostgresConnection:
         return bool(self.execute(sql, {"name": name}))
 
     def tables(self) -> set[str]:
-        """Return the names of the tables with a name of delf's."""
+        """Return the names of delf's tables."""
         sql = "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = current_schema()"
         return {name for (name,) in self.execute(sql) if str(name).startswith("delf_")}
 
     def stream(self, table: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:
-        """Return the columns of a table, and all its rows, of which few are in memory at once."""
+        """Return a table's columns and an iterator of its rows, with few rows in memory at once."""
         cursor = self._raw.cursor(name=f"all_{table}")
         with self._database.explained(self._raw):
             cursor.execute(f"SELECT * FROM {table}".encode())  # noqa: S608 - own names
@@ -102,7 +102,7 @@ class PostgresConnection:
             yield from cursor
 
     def number_on(self, tables: Collection[str]) -> None:
-        """Set the sequences of tables behind their copied rows."""
+        """Advance the id sequences of tables past their copied rows."""
         rows = self.execute(
             "SELECT table_name, column_name FROM information_schema.columns "
             "WHERE is_identity = 'YES' AND table_schema = current_schema()"
@@ -115,7 +115,7 @@ class PostgresConnection:
                 )
 
     def begin(self, *, write: bool, long: bool = False) -> None:
-        """Begin a transaction; writers take a lock, so that events commit in order."""
+        """Begin a transaction; write transactions take a lock, so that events commit in order."""
         self._writes = write
         if write:
             self.execute("BEGIN")
@@ -127,7 +127,7 @@ class PostgresConnection:
             self.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
 
     def commit(self) -> None:
-        """Commit, and notify listeners."""
+        """Commit and notify listeners."""
         if self._writes:  # PostgreSQL sends it once the transaction is kept, and not before
             self.execute(f"SELECT pg_notify('{_CHANNEL}', '')")
         with self._database.explained(self._raw):
@@ -149,11 +149,11 @@ class PostgresDatabase:
 
     Args:
         rest: The URL without its scheme.
-        settings: How the journal is kept.
+        settings: The journal's settings.
 
     Raises:
-        JournalSetupError: When it is not a URL.
-        OptionalDependencyError: When the drivers are not installed.
+        JournalSetupError: If the URL is invalid.
+        OptionalDependencyError: If psycopg is not installed.
     """
 
     types: Mapping[str, str] = {
@@ -213,10 +213,10 @@ class PostgresDatabase:
 
     @contextmanager
     def explained(self, raw: psycopg.Connection[Any] | None) -> Generator[None]:
-        """Convert the driver's failures to this plugin's errors.
+        """Convert the driver's exceptions in the block to this plugin's errors.
 
         Args:
-            raw: The connection that is used; None while one is made.
+            raw: The connection in use; None while connecting.
         """
         try:
             yield
@@ -224,12 +224,12 @@ class PostgresDatabase:
             raise self._explain(error, raw) from error
 
     def connect(self) -> Connection:
-        """Return a connection for writing."""
+        """Open a connection for writing."""
         return self._checkout()
 
     @contextmanager
     def reader(self) -> Generator[Connection]:
-        """Yield a connection for reading."""
+        """Borrow a pooled connection for reading."""
         connection = self._checkout()
         try:
             yield connection
@@ -237,11 +237,11 @@ class PostgresDatabase:
             connection.close()
 
     def changes(self) -> PostgresChanges:
-        """Return a watch for writes of any process from now on."""
+        """Start watching for writes of any process."""
         return PostgresChanges(self)
 
     def listen(self) -> psycopg.Connection[Any]:
-        """Return a connection that hears of every write."""
+        """Open a connection that is notified of every write."""
         raw = self._open()
         try:
             with self.explained(raw):
@@ -252,7 +252,7 @@ class PostgresDatabase:
         return raw
 
     def answers(self) -> bool:
-        """Return whether the server responds, even by refusing connections."""
+        """Return True if the server responds, even by refusing connections."""
         import psycopg
 
         try:
@@ -267,7 +267,7 @@ class PostgresDatabase:
         return True
 
     def size(self, connection: Connection) -> tuple[int, int]:
-        """Return the bytes of the tables with their indexes; unused bytes are unknown."""
+        """Return the bytes of the tables with indexes; the unused part is unknown."""
         ((whole,),) = connection.execute(
             "SELECT CAST(COALESCE(SUM(pg_total_relation_size(oid)), 0) AS bigint) FROM pg_class "
             "WHERE relkind = 'r' AND relname LIKE 'delf\\_%' "
@@ -295,10 +295,10 @@ class PostgresDatabase:
             copy.close()
 
     def check(self, connection: Connection) -> None:
-        """Do nothing: the server checks its files."""
+        """Do nothing, because the server checks its own files."""
 
     def reclaim(self) -> None:
-        """PostgreSQL reuses space by itself."""
+        """Do nothing, because PostgreSQL reuses space itself."""
 
     def now(self, connection: Connection) -> float:
         """Return the server's time, which all processes share."""
@@ -335,7 +335,7 @@ class PostgresDatabase:
             raise
 
     def _pooled(self) -> psycopg.Connection[Any] | None:
-        """Return a working pooled connection; broken ones are closed."""
+        """Take a working connection from the pool; broken ones are closed."""
         while True:
             with self._lock:
                 raw = self._idle.pop() if self._idle else None
@@ -382,12 +382,12 @@ class PostgresDatabase:
 
 
 def _watched_connection(answers: Callable[[], bool]) -> type[psycopg.Connection[Any]]:
-    """Return a connection class that fails if its server is silent in a statement.
+    """Make a connection class that fails if the server stops responding during a statement.
 
-    psycopg alone would wait forever for a suspended server, whose kernel still accepts data.
+    psycopg itself waits forever for a suspended server, whose kernel still accepts data.
 
     Args:
-        answers: Asks the server by another connection; it may take seconds.
+        answers: Checks the server through another connection; may take seconds.
     """
     import psycopg
 
@@ -416,18 +416,18 @@ def _watched_connection(answers: Callable[[], bool]) -> type[psycopg.Connection[
 
 @functools.lru_cache(256)
 def _text(sql: str) -> bytes:
-    """Return a statement in psycopg's form."""
+    """Return a statement in psycopg's placeholder style."""
     return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%")).encode()
 
 
 def _target(rest: str) -> dict[str, Any]:
-    """Return the target of a URL as libpq's parameters.
+    """Parse a URL into libpq's parameters.
 
-    libpq would parse the URL, too, but takes the text after the first ``@`` of a password for the
-    host, and shows it in its errors.
+    libpq's own parser takes the text after an ``@`` in a password for the host, and shows that text
+    in errors.
 
     Raises:
-        ValueError: When it is not a URL.
+        ValueError: If the URL is invalid.
     """
     url = urllib.parse.urlsplit(f"postgresql://{rest}")
     if "@" in url.path or url.fragment:
@@ -448,17 +448,17 @@ def _target(rest: str) -> dict[str, Any]:
 
 
 def _shown(target: Mapping[str, Any]) -> str:
-    """Return the place without a password."""
+    """Return the address without the password."""
     user = f"{target['user']}@" if "user" in target else ""
     port = f":{target['port']}" if "port" in target else ""
     return f"postgresql://{user}{target.get('host', '')}{port}/{target.get('dbname', '')}"
 
 
 class PostgresChanges:
-    """Listens for the notifications of writers; begins again when the connection breaks.
+    """A listener for writers' notifications, which reconnects if its connection breaks.
 
     Args:
-        database: Where.
+        database: The database.
     """
 
     def __init__(self, database: PostgresDatabase) -> None:
@@ -470,7 +470,7 @@ class PostgresChanges:
         self._pause = 0.1
 
     def wait(self) -> bool:
-        """Wait until there may be a change; return False once closed."""
+        """Wait until there may be new data; return False once closed."""
         while not self._closed:
             ready, _, _ = select.select([self._raw.fileno(), self._read], [], [])
             if self._read in ready:
@@ -482,22 +482,22 @@ class PostgresChanges:
         return False
 
     def free(self) -> None:
-        """Release resources, in the thread that waited."""
+        """Release resources; call in the thread that waited."""
         self._raw.close()
         self._read.close()
         self._write.close()
 
     def poke(self) -> None:
-        """Do nothing: the server notifies this process, too."""
+        """Do nothing, because the server notifies this process, too."""
 
     def close(self) -> None:
-        """End the waiting."""
+        """Stop waiting."""
         self._closed = True
         with contextlib.suppress(OSError):
             self._write.send(b"x")
 
     def _is_notified(self, ready: bool) -> bool:
-        """Return whether there was a notification; a new connection counts as one."""
+        """Return True if there was a notification; a new connection counts as one."""
         if not ready:
             return False
         notified = False

@@ -1,6 +1,6 @@
-"""The tables, and the migrations from older versions.
+"""The tables, and migrations from older versions.
 
-A version is one text in ``MIGRATIONS``; a released version is never changed.
+Each item of ``MIGRATIONS`` is one version; released ones are never changed.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from delf_journal_sql.database import Connection, Database, transaction
 from delf_journal_sql.errors import JournalSetupError
 
 OTHER_NAMES: Final = {"key": "limit_key"}
-"""The columns of tasks with another name than their field of ``TaskRecord``."""
+"""Columns whose names differ from their field of ``TaskRecord``."""
 _VERSIONS: Final = "delf_schema_version"
 REMEMBERED: Final = """type = 'ApprovalDecided' AND data LIKE '%"until_revoked"%'"""
-"""The events of decisions that may hold until they are revoked."""
+"""Types of events with decisions that may be remembered."""
 INPUTS: Final = """type IN ('TaskQueued', 'TaskStarted') AND data LIKE '%"input_files"%'"""
-"""The events that name the input files of tasks."""
+"""Types of events that name input files."""
 
 # Tasks have a state of 'queued' while they wait for a runner. The partial indexes stand for
 # lists that would else look at every event. Of a conversation, `last` and `summarized` are
@@ -74,25 +74,26 @@ CREATE TABLE delf_sessions (
 """
 
 MIGRATIONS: Final[Sequence[str]] = (_VERSION_13,)
-"""The statements of the first version, then of each migration."""
+"""The statements that create the first version, then those of each migration."""
 FIRST: Final = 13
-"""The oldest supported version; earlier ones were never released."""
+"""The oldest supported version, as earlier ones were never released."""
 
 
 def newest(migrations: Sequence[str] = MIGRATIONS) -> int:
-    """Return the version that all of these statements make."""
+    """Return the version number after all migrations."""
     return FIRST + len(migrations) - 1
 
 
 def migrate(database: Database, migrations: Sequence[str] = MIGRATIONS) -> None:
-    """Bring a journal to the newest version. Any number of processes may do so at once.
+    """Migrate a journal to the newest version; concurrent processes are allowed.
 
     Args:
-        database: Where it is.
-        migrations: The statements of each version, with ``;`` between two.
+        database: The journal's database.
+        migrations: The ``;``-separated statements of each version.
 
     Raises:
-        JournalSetupError: When a newer delf has written it, or one before the first version.
+        JournalSetupError: If the journal's version is newer than supported, or older than
+            :data:`FIRST`.
     """
     connection = database.connect()
     try:

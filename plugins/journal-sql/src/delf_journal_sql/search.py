@@ -1,4 +1,4 @@
-"""Queries of the index: tasks by their content, and their figures."""
+"""Queries of the index: search for tasks, and statistics."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from delf_journal_sql.owners import COLUMNS, looking
 from delf_journal_sql.store import EVENT, TASK, in_state, key_of, stored_task
 
 _AROUND: Final = 80
-"""Characters of context around a match in an excerpt."""
+"""The characters of context around a match in an excerpt."""
 _QUARTER: Final = 900
-"""Seconds: every zone's day begins at a multiple of them."""
+"""The seconds in a quarter of an hour: days of all time zones start at multiples of it."""
 _HITS: Final = 2_000
-"""Places of words that are read at once."""
+"""The number of matching keys that are read at a time."""
 _SUMS: Final = (
     "SUM(u.calls) AS calls, SUM(u.failed) AS failed, SUM(u.questions) AS questions, "
     "SUM(u.waited + u.waiting * COALESCE(t.finished_at, :now)) AS waited, SUM(u.input) AS input, "
@@ -44,12 +44,12 @@ _SUMS: Final = (
 
 
 def terms_of(text: str) -> Sequence[tuple[str, ...]]:
-    """Return the terms of a query, each of words that follow each other.
+    """Split a query into phrases of consecutive words; empty without words.
 
-    Empty for a text without words.
+    A text in double quotes is one phrase; other words are phrases of their own.
 
     Args:
-        text: Words; a text in double quotes is one term.
+        text: The query.
     """
     terms: list[tuple[str, ...]] = []
     for number, part in enumerate(text.split('"')):
@@ -68,7 +68,7 @@ def find(
     limit: int,
     before: str | None,
 ) -> Found:
-    """Return the newest tasks that meet a filter; see ``SharedJournal.search``."""
+    """Return the newest tasks that match a filter; see ``SharedJournal.search``."""
     left = behind(connection)
     terms = terms_of(wanted.text or "")
     if not is_there(connection) or (wanted.text and not terms):
@@ -96,7 +96,7 @@ def find(
 def _newest(
     connection: Connection, now: float, wanted: TaskFilter, only: Sequence[str], limit: int
 ) -> list[tuple[int, FoundTask]]:
-    """Return the newest tasks that meet a filter and other conditions, with their keys."""
+    """Return the newest tasks that match a filter and further conditions, with their keys."""
     where, values = _conditions(connection, now, wanted)
     # From the newest on: with another order of the tables SQLite would sort all that meet a filter.
     rows = connection.execute(
@@ -115,9 +115,9 @@ def _newest(
 def _places(
     connection: Connection, database: Database, terms: Sequence[Sequence[str]], end: int | None
 ) -> Iterator[Mapping[int, int]]:
-    """Yield the tasks before another one that have all words, the newest first, in batches.
+    """Yield batches of tasks that contain all phrases, newest first.
 
-    Each comes with the place of the first event that has all words.
+    Each task comes with the key of its first event that has all of them.
     """
     values: dict[str, Any] = {"query": database.words.query(terms), "limit": _HITS}
     rest: dict[int, int] = {}
@@ -145,10 +145,10 @@ def _places(
 def figures(
     connection: Connection, database: Database, by: FigureBy, wanted: TaskFilter, zone: str
 ) -> list[Figures]:
-    """Return the figures of the tasks that meet a filter, by group.
+    """Compute the statistics of tasks that match a filter, by group.
 
     Raises:
-        DelfError: When the zone is unknown.
+        DelfError: If the time zone is unknown.
     """
     days = zone_of(zone)
     if not is_there(connection):
@@ -180,10 +180,10 @@ def figures(
 
 
 def zone_of(name: str) -> tzinfo:
-    """Return the time zone of a name.
+    """Return a time zone by its IANA name.
 
     Raises:
-        DelfError: When there is none.
+        DelfError: If the time zone is unknown.
     """
     if name == "UTC":
         return UTC
@@ -201,7 +201,7 @@ def _of_tasks(
     values: Mapping[str, Any],
     now: float,
 ) -> list[Figures]:
-    """Return the figures of groups of whole tasks."""
+    """Compute statistics for groups of whole tasks."""
     source = "FROM delf_tasks AS t JOIN delf_index_tasks AS i ON i.task = t.id"
     rows = connection.execute(
         f"SELECT {group} AS one, SUM(1 - i.is_child) AS tasks, "
@@ -236,7 +236,7 @@ def _of_uses(
     values: Mapping[str, Any],
     now: float,
 ) -> list[Figures]:
-    """Return the figures of models or actions: a task counts in each that it used."""
+    """Compute statistics by model or action; a task counts in each group that it used."""
     source = (
         "FROM delf_index_uses AS u JOIN delf_tasks AS t ON t.id = u.task "
         f"JOIN delf_index_tasks AS i ON i.task = t.id {_where(where)}"
@@ -312,7 +312,7 @@ def _where(conditions: Sequence[str]) -> str:
 def _conditions(
     connection: Connection, now: float, wanted: TaskFilter
 ) -> tuple[list[str], dict[str, Any]]:
-    """Return the conditions of a filter, but for its words, with their parameters."""
+    """Return the SQL conditions of a filter except for its words, with their parameters."""
     where: list[str] = []
     values: dict[str, Any] = {}
     if wanted.state is not None:
@@ -354,7 +354,7 @@ def _conditions(
 def _with_excerpt(
     connection: Connection, place: int, found: FoundTask, terms: Sequence[Sequence[str]]
 ) -> FoundTask:
-    """Return a task with the text in which its words are."""
+    """Return a found task with an excerpt around the words."""
     key, seq = event_at(place)
     rows = connection.execute(
         f"SELECT {EVENT} FROM delf_events AS e WHERE e.task = :task AND e.seq = :seq",  # noqa: S608 - own names
@@ -377,7 +377,7 @@ _TEXT_FIELDS: Final = ("task", "code", "action", "description", "arguments", "te
 def _best(
     texts: Sequence[tuple[Place, str]], terms: Sequence[Sequence[str]]
 ) -> tuple[Place, str, int]:
-    """Return the text that has the first of the words, with its place there."""
+    """Return the text with the first match, and the position of the match."""
     for term in terms:
         for place, text in texts:
             at = normal(text).find(term[0])

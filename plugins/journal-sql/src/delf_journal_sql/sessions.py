@@ -31,7 +31,7 @@ def end(connection: Connection, digest: str) -> None:
 def find(
     connection: Connection, now: float, digests: Sequence[str] | None = None
 ) -> list[SessionRecord]:
-    """Return the sessions that are not over, the oldest first; all, or these."""
+    """Return sessions that have not expired, oldest first, optionally only some."""
     some = {f"id{n}": digest for n, digest in enumerate(digests or ())}
     only = "" if digests is None else f"AND digest IN ({', '.join(f':{n}' for n in some)}) "
     if digests is not None and not some:

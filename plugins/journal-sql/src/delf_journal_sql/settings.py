@@ -13,13 +13,13 @@ from delf.settings import PluginSettings, SecretStr, SentTo, beside, folder_of
 from delf.types import TaskState
 
 AT_REST: Final = tuple(state for state in TaskState if not state.is_at_work)
-"""The states of tasks that no process works on and no runner waits for."""
+"""States of tasks that no process works on and that are not queued."""
 _DURATION: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(h|hours?|d|days?|w|weeks?)")
 _UNITS: Final = {"h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
 def _seconds(value: Any) -> Any:
-    """Return the seconds of a duration in words; a number is seconds."""
+    """Parse a duration to seconds; a number is taken as seconds."""
     found = _DURATION.fullmatch(value.strip().lower()) if isinstance(value, str) else None
     return value if found is None else float(found[1]) * _UNITS[found[2][:1]]
 
@@ -28,7 +28,7 @@ Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0)]
 
 
 class JournalSettings(PluginSettings):
-    """The place of the journal, and its upkeep."""
+    """The address of the journal, and its maintenance."""
 
     url: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,
@@ -86,7 +86,7 @@ class JournalSettings(PluginSettings):
     @field_validator("url", mode="before")
     @classmethod
     def _beside_its_file(cls, value: Any) -> Any:
-        """Return a relative path of ``delf.toml`` counts from its folder."""
+        """Resolve a relative path of ``delf.toml`` against its folder."""
         folder, text = folder_of(value), str(value).strip()
         scheme, mark, path = text.partition(":///")
         if folder is None or text in ("", ":memory:") or path == ":memory:":

@@ -1,4 +1,4 @@
-"""SQLite, in WAL mode: one writer at a time, and readers that are never blocked."""
+"""SQLite in WAL mode: one writer at a time, and readers that are never blocked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SqliteConnection:
 
     Args:
         path: The file.
-        settings: The timeouts, and the durability.
+        settings: The settings for timeouts and durability.
     """
 
     def __init__(self, path: Path, settings: JournalSettings) -> None:
@@ -60,7 +60,7 @@ class SqliteConnection:
         return named((column[0] for column in cursor.description), rows) if rows else []
 
     def copy_to(self, path: Path) -> None:
-        """Copy the whole database into an empty file, as SQLite's own backup does."""
+        """Copy the whole database into an empty file by SQLite's backup API."""
         try:
             with contextlib.closing(sqlite3.connect(path)) as other:
                 self._raw.backup(other)
@@ -70,7 +70,7 @@ class SqliteConnection:
             raise explain(error, path, self._wait) from error
 
     def run_to_end(self, sql: str) -> None:
-        """Run statements that do a part of their work at each step, to their end."""
+        """Run statements and step through them until they are complete."""
         try:
             self._raw.executescript(sql)
         except sqlite3.Error as error:
@@ -90,19 +90,19 @@ class SqliteConnection:
             raise explain(error, self._path, self._wait) from error
 
     def has_table(self, name: str) -> bool:
-        """Return whether there is such a table."""
+        """Return True if a table exists."""
         sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name"
         return bool(self.execute(sql, {"name": name}))
 
     def tables(self) -> set[str]:
-        """Return the names of the tables with a name of delf's."""
+        """Return the names of delf's tables."""
         sql = (
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'delf!_%' ESCAPE '!'"
         )
         return {name for (name,) in self.execute(sql) if str(name).startswith("delf_")}
 
     def stream(self, table: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:
-        """Return the columns of a table, and all its rows, of which few are in memory at once."""
+        """Return a table's columns and an iterator of its rows, with few rows in memory at once."""
         try:
             cursor = self._raw.execute(f"SELECT * FROM {table}")  # noqa: S608 - own names
         except sqlite3.Error as error:
@@ -110,13 +110,13 @@ class SqliteConnection:
         return [str(column[0]) for column in cursor.description], cursor
 
     def number_on(self, tables: Collection[str]) -> None:
-        """Do nothing: SQLite uses the highest number itself."""
+        """Do nothing, because SQLite continues from the highest id itself."""
 
     def begin(self, *, write: bool, long: bool = False) -> None:
         """Begin a transaction.
 
         Raises:
-            JournalError: Before a write, if its file was replaced.
+            JournalError: If the file was replaced since it was opened, before a write.
         """
         if write:
             self._check_file()
@@ -160,8 +160,8 @@ class SqliteDatabase:
     """Implements :class:`delf_journal_sql.database.Database`.
 
     Args:
-        path: The file; it and its folder are made when first needed, for the user alone.
-        settings: How it is kept.
+        path: The file; created with its folder on first use, accessible only to the user.
+        settings: The journal's settings.
     """
 
     types: Mapping[str, str] = {
@@ -187,12 +187,12 @@ class SqliteDatabase:
         self._prepared = False
 
     def connect(self) -> Connection:
-        """Return a connection for writing."""
+        """Open a connection for writing."""
         return self._open()
 
     @contextmanager
     def reader(self) -> Generator[Connection]:
-        """Yield a connection for reading."""
+        """Borrow a pooled connection for reading."""
         with self._lock:
             connection = self._idle.pop() if self._idle else None
         connection = connection or self._open()
@@ -205,18 +205,18 @@ class SqliteDatabase:
             self._idle.append(connection)
 
     def changes(self) -> SqliteChanges:
-        """Return a watch for writes of any process from now on."""
+        """Start watching for writes of any process."""
         return SqliteChanges(self._open())
 
     def size(self, connection: Connection) -> tuple[int, int]:
-        """Return the bytes of its pages, and of the free ones."""
+        """Return the bytes of all pages, and of the free pages."""
         ((page,),) = connection.execute("PRAGMA page_size")
         ((pages,),) = connection.execute("PRAGMA page_count")
         ((free,),) = connection.execute("PRAGMA freelist_count")
         return page * pages, page * free
 
     def back_up(self, path: Path) -> None:
-        """Copy it into an empty file, while others read and write."""
+        """Copy the database into an empty file while others read and write."""
         connection = self._open()
         try:
             connection.copy_to(path)
@@ -240,7 +240,7 @@ class SqliteDatabase:
             connection.close()
 
     def _give_back(self, connection: SqliteConnection) -> None:
-        """Free some pages at a time, so that others write in between."""
+        """Free a few pages at a time, so that others can write in between."""
         ((free,),) = connection.execute("PRAGMA freelist_count")
         while free:
             connection.run_to_end(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
@@ -249,11 +249,11 @@ class SqliteDatabase:
                 return
 
     def now(self, connection: Connection) -> float:
-        """Return the time of this machine, which is the file's, too."""
+        """Return the time of this machine, on which all processes of a SQLite file run."""
         return time.time()
 
     def answers(self) -> bool:
-        """Return a file answers."""
+        """Return True, because a file always answers."""
         return True
 
     def close(self) -> None:
@@ -272,7 +272,7 @@ class SqliteDatabase:
         return SqliteConnection(self._path, self._settings)
 
     def _prepare(self) -> None:
-        """Create the file, and switch it to WAL."""
+        """Create the file and switch it to WAL mode."""
         try:
             make_private_folder(self._path.parent)
             _make_file(self._path)
@@ -288,13 +288,13 @@ class SqliteDatabase:
 
 
 def _make_file(path: Path) -> None:
-    """Create a file for the user alone, if there is none.
+    """Create a file accessible only to the user, if it does not exist.
 
-    An existing file is not opened: closing it would drop the locks that SQLite holds on it for
-    other connections of this process. Others would then remove its write-ahead log.
+    An existing file is not opened: closing it would drop the POSIX locks of this process's SQLite
+    connections, and others would remove the write-ahead log.
 
     Raises:
-        OSError: When that is impossible, or it cannot be written.
+        OSError: If the file cannot be created or written.
     """
     try:
         os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -306,7 +306,7 @@ def _make_file(path: Path) -> None:
 
 
 def _use_wal(connection: SqliteConnection, deadline: float) -> None:
-    """Switch to WAL, retrying while another process does the same."""
+    """Switch to WAL mode, retrying while another process does the same."""
     while True:
         try:
             if connection.execute("PRAGMA journal_mode")[0][0] == "wal":
@@ -323,10 +323,10 @@ def _use_wal(connection: SqliteConnection, deadline: float) -> None:
 
 
 class SqliteChanges:
-    """Asks SQLite for its data version: often after a change, seldom after a while without.
+    """Polls SQLite's data version: often after a change, rarely when idle.
 
     Args:
-        connection: For this alone.
+        connection: A connection used for nothing else.
     """
 
     def __init__(self, connection: SqliteConnection) -> None:
@@ -337,7 +337,7 @@ class SqliteChanges:
         self._version = self._ask()
 
     def wait(self) -> bool:
-        """Wait until there may be a change; return False once closed."""
+        """Wait until there may be new data; return False once closed."""
         while not self._poked.wait(self._pause):
             version = self._ask()
             if version != self._version:
@@ -350,15 +350,15 @@ class SqliteChanges:
         return not self._closed
 
     def free(self) -> None:
-        """Release resources, in the thread that waited."""
+        """Release resources; call in the thread that waited."""
         self._connection.close()
 
     def poke(self) -> None:
-        """Notify of this process's write."""
+        """Signal a write of this process."""
         self._poked.set()
 
     def close(self) -> None:
-        """End the waiting."""
+        """Stop waiting."""
         self._closed = True
         self._poked.set()
 

@@ -1,4 +1,4 @@
-"""Stopping a task of any process: by a note to its owner, or by ending it here."""
+"""Stopping a task of any process: by a note to its owner, or directly if it has none."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
 
 STOP: Final = "cancel"
-"""The kind of the note."""
+"""The kind of the note that requests a stop."""
 _FREE: Final = frozenset({TaskState.QUEUED, TaskState.INTERRUPTED})
 _LOOK_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 20.0
 
 
 async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool:
-    """Stop a task.
+    """Stop a task and wait for its end.
 
     Args:
-        journal: Where it is.
+        journal: The journal.
         task_id: The task.
         by: The person who stops the task.
 
     Returns:
-        Whether it was stopped; False when it ended otherwise, or was over already.
+        True if this stopped the task; False if it ended otherwise or before.
 
     Raises:
-        UnknownTaskError: When the journal does not have it.
-        DelfError: When the process that works on it does not stop it in time.
+        UnknownTaskError: If the journal does not have the task.
+        DelfError: If the owner does not stop the task in time.
     """
     if (await journal.task(task_id)).state.is_terminal:
         return False
@@ -61,7 +61,7 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
 async def end_task(
     journal: SharedJournal, record: TaskRecord, error: DelfError, by: StoppedBy
 ) -> None:
-    """End a task that no process works on, unless another process is faster."""
+    """Record the end of a task without an owner, unless another process claims or ends it first."""
     try:
         await journal.claim(record.task_id)
     except DelfError:

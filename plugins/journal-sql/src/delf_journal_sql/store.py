@@ -1,4 +1,4 @@
-"""Queries of the tables. All functions block; call them in threads."""
+"""Queries of the journal's tables. All functions block; call them in threads."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _FIELDS: Final = {
     for item in fields(TaskRecord)
     if item.name != "owner"
 }
-"""The columns of a task, by the fields of ``TaskRecord``; its owner has columns of its own."""
+"""The columns of a task, named as in ``TaskRecord``; those of its owner are separate."""
 _EVENTS: Final = "(SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) AS events"
 TASK: Final = ", ".join(_EVENTS if c == "events" else f"t.{c}" for c in _FIELDS.values())
 _AT_ONCE: Final = 200
-"""The most tasks of one statement: databases limit its parameters."""
+"""The most tasks in one statement, because databases limit parameters."""
 
 
 def key_of(connection: Connection, task_id: str) -> int:
-    """Return a task's key in the tables.
+    """Return the database key of a task.
 
     Raises:
-        UnknownTaskError: When there is no such task.
+        UnknownTaskError: If no such task is known.
     """
     sql = "SELECT id FROM delf_tasks WHERE task_id = :task_id"
     rows = connection.execute(sql, {"task_id": task_id})
@@ -47,7 +47,7 @@ def key_of(connection: Connection, task_id: str) -> int:
 
 
 def unknown(task_id: str) -> UnknownTaskError:
-    """Return the error for a task that is not there."""
+    """Make the error for an unknown task."""
     return UnknownTaskError(f"no task {task_id!r} is known", hint="delf runs list shows them all")
 
 
@@ -55,8 +55,8 @@ def read_events(connection: Connection, task_id: str, after: int) -> list[Event]
     """Return a task's events after a sequence number, in order.
 
     Raises:
-        UnknownTaskError: When there is no such task.
-        JournalError: When one cannot be read.
+        UnknownTaskError: If no such task is known.
+        JournalError: If an event cannot be read.
     """
     key = key_of(connection, task_id)
     rows = connection.execute(
@@ -75,14 +75,14 @@ def task_ids(connection: Connection) -> list[str]:
 
 
 def newest_position(connection: Connection) -> int:
-    """Return the newest event's position in the order of all events."""
+    """Return the position of the newest event in the order of all events."""
     return int(connection.execute("SELECT COALESCE(MAX(pos), 0) FROM delf_events")[0][0])
 
 
 def events_from(
     connection: Connection, position: int, task_id: str | None, limit: int
 ) -> list[tuple[int, Event]]:
-    """Return events after a position, of one task or of all, with their positions."""
+    """Return events after a position, with their positions, of one task or of all."""
     only = "AND t.task_id = :task_id " if task_id is not None else ""
     rows = connection.execute(
         f"SELECT e.pos, t.id, t.task_id, {EVENT} FROM delf_events AS e "  # noqa: S608 - own names
@@ -97,7 +97,7 @@ def events_from(
 
 
 def changed_since(connection: Connection, position: int) -> tuple[int, set[str]]:
-    """Return the newest position, and the tasks with events after a given position."""
+    """Return the newest position, and the tasks with events after a position."""
     rows = connection.execute(
         "SELECT MAX(e.pos) AS pos, t.task_id FROM delf_events AS e "
         "JOIN delf_tasks AS t ON t.id = e.task WHERE e.pos > :pos GROUP BY t.task_id",
@@ -118,13 +118,13 @@ def find_tasks(
     keys: Collection[str] | None = None,
     after: ListPlace | None = None,
 ) -> list[TaskRecord]:
-    """Return the newest tasks first.
+    """Return the newest tasks that meet all conditions.
 
     Args:
-        connection: For reading.
-        now: The time by which heartbeats are compared.
-        limit: How many at the most.
-        state: Only those in a state.
+        connection: A connection for reading.
+        now: The current time, for comparing heartbeats.
+        limit: The most tasks to return.
+        state: Only tasks in this state.
         text: Only tasks that contain this text, in any case.
         since: Only tasks that started at this time or later.
         keys: Only tasks of these owners.
@@ -163,7 +163,7 @@ def find_tasks(
 
 
 def _on_behalf_of(keys: Collection[str] | None) -> tuple[str, Mapping[str, str]]:
-    """Return the condition for tasks ``t`` of some owners, with its parameters."""
+    """Return the SQL condition for tasks ``t`` of some owners, with its parameters."""
     if keys is None:
         return "TRUE", {}
     some = {f"key{number}": key for number, key in enumerate(sorted(keys))}
@@ -171,11 +171,11 @@ def _on_behalf_of(keys: Collection[str] | None) -> tuple[str, Mapping[str, str]]
 
 
 def in_state(connection: Connection, now: float, state: TaskState) -> tuple[str, Mapping[str, str]]:
-    """Return the condition for tasks ``t`` in a state, with its parameters.
+    """Return the SQL condition for tasks ``t`` in a state, with its parameters.
 
     Args:
-        connection: For reading.
-        now: The time by which heartbeats are compared.
+        connection: A connection for reading.
+        now: The current time, for comparing heartbeats.
         state: The state.
     """
     state = TaskState(state)  # programs without a type checker give its text
@@ -188,7 +188,7 @@ def in_state(connection: Connection, now: float, state: TaskState) -> tuple[str,
 
 
 def count_tasks(connection: Connection, now: float) -> dict[TaskState, int]:
-    """Count the tasks in each state that some are in."""
+    """Count the tasks by state, omitting states without tasks."""
     rows = connection.execute("SELECT state, COUNT(*) FROM delf_tasks GROUP BY state")
     found = {TaskState(state): int(number) for state, number in rows}
     if begun := found.pop(TaskState.RUNNING, 0):
@@ -206,7 +206,7 @@ def one_task(connection: Connection, now: float, task_id: str) -> TaskRecord:
     """Return the record of one task.
 
     Raises:
-        UnknownTaskError: When there is no such task.
+        UnknownTaskError: If no such task is known.
     """
     rows = connection.execute(
         f"SELECT {TASK}, {COLUMNS} FROM delf_tasks AS t "  # noqa: S608 - own names
@@ -224,7 +224,7 @@ def like_text(text: str) -> str:
 
 
 def stored_task(row: SqlRow, is_alive: Callable[[Process], bool]) -> TaskRecord:
-    """Return a row of ``TASK`` and ``COLUMNS`` as a task; ``is_alive`` is of :func:`looking`."""
+    """Convert a row of ``TASK`` and ``COLUMNS`` to a task record."""
     is_begun = row.state == TaskState.RUNNING
     alive = is_begun and is_alive(owner_of(row))
     found = {name: getattr(row, column) for name, column in _FIELDS.items()}
@@ -235,15 +235,15 @@ def stored_task(row: SqlRow, is_alive: Callable[[Process], bool]) -> TaskRecord:
 
 
 def resolve_id(connection: Connection, text: str, keys: Collection[str] | None = None) -> str:
-    """Return the id that a text abbreviates.
+    """Return the full id of a task from a unique prefix.
 
     Args:
-        connection: For reading.
-        text: The beginning of an id, or a whole one.
-        keys: Only tasks that are done on behalf of one of these; others do not exist.
+        connection: A connection for reading.
+        text: A prefix of an id, or a full id.
+        keys: The owners whose tasks may be found.
 
     Raises:
-        UnknownTaskError: When no id or more than one begins so.
+        UnknownTaskError: If no id, or more than one, has this prefix.
         DelfError: For an empty text.
     """
     if not text:
@@ -278,15 +278,15 @@ def resolve_id(connection: Connection, text: str, keys: Collection[str] | None =
 def to_prune(
     connection: Connection, now: float, *, older_than: float | Ages | None, keep: int, limit: int
 ) -> list[str]:
-    """Tasks that may be removed, the oldest first: none that runs or waits, none of the newest.
+    """Return the ids of tasks that may be removed, oldest first, without running and queued ones.
 
     Args:
-        connection: For reading.
-        now: The time by which heartbeats are compared.
-        older_than: Only tasks that ended, or started if they never did, so many seconds ago; by
-            state, only tasks in one of these states.
-        keep: How many of the newest stay in any case.
-        limit: How many at the most.
+        connection: A connection for reading.
+        now: The current time, for comparing heartbeats.
+        older_than: The minimum age in seconds since the end (or the start, without an end); by
+            state, only tasks in one of the given states.
+        keep: The number of newest tasks to keep in any case.
+        limit: The most ids to return.
     """
     ages = older_than if isinstance(older_than, Mapping) else dict.fromkeys(AT_REST, older_than)
     chosen: list[str] = []
@@ -337,15 +337,15 @@ def count_events(connection: Connection, task_ids: Sequence[str]) -> int:
 
 
 def _among(task_ids: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """Return the parameters of a condition on ids, and their values."""
+    """Return the placeholders of an SQL condition on ids, and their values."""
     values: dict[str, Any] = {f"id{number}": name for number, name in enumerate(task_ids)}
     return ", ".join(f":{name}" for name in values) or "NULL", values
 
 
 def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) -> Pruned:
-    """Remove tasks with all their data, in a transaction; return the removed ids.
+    """Remove tasks with all their data, within a transaction; return the removed ids.
 
-    A task that was resumed meanwhile stays.
+    A task that was resumed meanwhile is kept.
     """
     among, values = _among(task_ids)
     rows = connection.execute(
@@ -383,7 +383,7 @@ def remove_tasks(connection: Connection, task_ids: Sequence[str], now: float) ->
 
 
 def written_files(connection: Connection, keys: str) -> list[str]:
-    """Return the paths of the files that tasks wrote; ``keys`` are theirs, in parentheses."""
+    """Return the paths of files that tasks wrote; ``keys`` are the tasks' keys in parentheses."""
     rows = connection.execute(
         f"SELECT data FROM delf_events WHERE task IN {keys} AND type = 'FileWritten' ORDER BY pos"  # noqa: S608 - own names
     )
@@ -391,7 +391,7 @@ def written_files(connection: Connection, keys: str) -> list[str]:
 
 
 def input_files(connection: Connection, keys: str | None = None) -> set[str]:
-    """Return the paths of the tasks' input files: of some owners, or of all."""
+    """Return the paths of input files, of some tasks or of all."""
     only = "" if keys is None else f"task IN {keys} AND "
     rows = connection.execute(f"SELECT data FROM delf_events WHERE {only}{INPUTS}")  # noqa: S608 - own names
     setups = [json.loads(data).get("setup", {}) for (data,) in rows]
@@ -402,9 +402,9 @@ def forget_prompts(connection: Connection, before: float, limit: int) -> int:
     """Remove model prompts from old events; return the number of events.
 
     Args:
-        connection: In a transaction.
-        before: Of calls that were made before this time.
-        limit: Of how many at the most.
+        connection: A connection in a write transaction.
+        before: The Unix time before which calls were made.
+        limit: The most events to change.
     """
     rows = connection.execute(
         "SELECT pos, task, data, blobs FROM delf_events "

@@ -1,4 +1,4 @@
-"""The tasks that this process writes to: their next positions and owners."""
+"""The tasks that this process writes to, with their next positions and owners."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from delf_journal_sql.schema import OTHER_NAMES
 
 _EVENT_COLUMNS: Final = ("task", "seq", "at", "type", "v", "data", "blobs")
 _IDENTIFIERS: Final = frozenset({"task_id", "queue", "key"})
-"""Fields of a task that are compared, and so kept to the letter."""
+"""Fields of a task that are compared exactly, and so are stored unchanged."""
 
 
 @dataclass(slots=True)
@@ -28,14 +28,15 @@ class _Task:
 
 @dataclass
 class Tasks:
-    """Checks events and collects their rows; used by the writer's thread alone.
+    """Checks events and collects their rows, in the writer's thread only.
 
     Args:
         owner: This process.
-        database: Where the rows go.
-        open: The tasks that are written to, by their ids.
-        held: The ids of the tasks that this process works on.
-        lost: The ids of the tasks that others claimed: their events are refused until a new claim.
+        database: The database.
+        open: The tasks being written to, by id.
+        held: Ids of the tasks claimed by this process.
+        lost: Ids of tasks that other processes have claimed; events of these are refused until a
+            new claim.
     """
 
     owner: Owner
@@ -47,11 +48,11 @@ class Tasks:
     _finished: list[str] = field(default_factory=list[str])
 
     def check(self, connection: Connection, task_ids: Iterable[str]) -> None:
-        """Check which tasks this process still owns, in a transaction for their events.
+        """Verify that this process still owns some tasks, in the transaction for their events.
 
-        The key of an owner is the fencing token: whoever was silent for too long, and lost its
-        tasks, keeps no event of them any more, and so begins no call. The same holds for a task
-        that was removed.
+        The owner's key is a fencing token: a process that missed its lease and lost a task can
+        store no further event of that task, and so starts no call. The same holds for a removed
+        task.
         """
         keys = {self.open[task_id].key: task_id for task_id in task_ids if task_id in self.open}
         if not keys:
@@ -70,10 +71,10 @@ class Tasks:
             self.lost.add(keys[key])
 
     def add(self, connection: Connection, packed: Packed) -> None:
-        """Take an event, in a transaction and after :meth:`check`.
+        """Collect an event, in a transaction and after :meth:`check`.
 
         Raises:
-            JournalConflictError: When it does not continue its task.
+            JournalConflictError: If the event does not continue its task.
         """
         event = packed.event
         if event.task_id in self.lost:
@@ -106,20 +107,20 @@ class Tasks:
             self._finished.append(event.task_id)  # whoever takes it goes on
 
     def flush(self, connection: Connection) -> None:
-        """Insert the rows that were collected."""
+        """Insert the collected rows."""
         if self._rows:
             connection.insert("delf_events", _EVENT_COLUMNS, self._rows)
             self._rows.clear()
 
     def forget(self, task_ids: Iterable[str]) -> None:
-        """Forget the cached state of tasks after a rollback."""
+        """Drop the cached state of tasks after a rollback."""
         self._rows.clear()
         self._finished.clear()
         for task_id in task_ids:
             self.open.pop(task_id, None)
 
     def drop_finished(self) -> None:
-        """Note that the transaction was kept: nothing is expected of tasks that are over."""
+        """Drop the cached state of finished tasks after a commit."""
         for task_id in self._finished:
             self.open.pop(task_id, None)
             self.held.discard(task_id)
@@ -128,15 +129,15 @@ class Tasks:
     def claim(
         self, connection: Connection, task_id: str, *, failed: bool = False
     ) -> PerhapsAlive | None:
-        """Claim a task that no process works on, in a transaction.
+        """Claim a task without a live owner, within a transaction.
 
         Args:
-            connection: In the transaction.
+            connection: A connection in the transaction.
             task_id: The task.
-            failed: Whether a task that has failed goes on, too.
+            failed: Whether to claim a failed task, too.
 
         Returns:
-            Who worked on it before, if that process may be alive.
+            The previous owner, if that process may still be alive.
 
         Raises:
             JournalConflictError: If a live process works on it.
@@ -179,15 +180,15 @@ class Tasks:
     def take(
         self, connection: Connection, task_id: str, *, failed: bool = False
     ) -> PerhapsAlive | None:
-        """Claim a task exclusively, in a transaction.
+        """Claim a task exclusively, also against other callers of this process.
 
         Args:
-            connection: In the transaction.
+            connection: A connection in the transaction.
             task_id: The task.
             failed: As for :meth:`claim`.
 
         Returns:
-            Who worked on it before, if that process may be alive.
+            The previous owner, if that process may still be alive.
 
         Raises:
             JournalConflictError: If a live process, or another caller of this one, works on it.
@@ -209,7 +210,7 @@ class Tasks:
         self.held.discard(task_id)
 
     def _load(self, connection: Connection, packed: Packed) -> _Task:
-        """Return the stored state of a task; a new task is registered."""
+        """Load the stored state of a task; register a new task."""
         event = packed.event
         rows = connection.execute(
             "SELECT t.id, t.state, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) "
@@ -280,10 +281,10 @@ class Tasks:
         )
 
     def _compare(self, connection: Connection, task: _Task, packed: Packed) -> None:
-        """Accept an event that already exists, if it is the same.
+        """Accept an event that is already stored, if it is identical.
 
         Raises:
-            JournalConflictError: When another one has its place.
+            JournalConflictError: If a different event is stored at its position.
         """
         self.flush(connection)
         event = packed.event

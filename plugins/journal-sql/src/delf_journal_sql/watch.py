@@ -24,21 +24,21 @@ _AT_ONCE: Final = 200
 AGAIN_SECONDS: Final = 0.5
 
 Fetch = Callable[[Connection, int, int], list[tuple[int, T]]]
-"""Items after a position, at most so many, with their positions."""
+"""A function that returns at most some items after a position, with their positions."""
 
 Reader = Callable[[Callable[[Connection], Any]], Awaitable[Any]]
-"""Runs a blocking function in a thread, with a connection for reading."""
+"""A function that runs a blocking function in a thread, with a connection for reading."""
 
 
 class Subscription(Generic[T]):
-    """The events after a position; read as they come, and not kept for a slow reader.
+    """The events or notes after a position, read on demand and not buffered for a slow reader.
 
     Args:
         reader: Reads the journal.
-        start: The position after which it begins, once that is known.
+        start: A future of the position after which the subscription starts.
         fetch: Reads the new items.
-        task_id: Only this task concerns it.
-        notes: Whether it reads notes instead of events.
+        task_id: The task to which the subscription is limited, if any.
+        notes: Whether notes are read instead of events.
     """
 
     def __init__(
@@ -90,11 +90,11 @@ class Subscription(Generic[T]):
         self._signal.set()
 
     def concerns(self, tasks: set[str]) -> bool:
-        """Return whether new events of these tasks may concern the subscription."""
+        """Return True if new events of some tasks may concern the subscription."""
         return self._notes or (bool(tasks) if self._task_id is None else self._task_id in tasks)
 
     def wake(self, *, end: bool = False) -> None:
-        """Wake the reader for possible new data or the end. Thread-safe."""
+        """Wake the reader because of possible new data or the end. Thread-safe."""
         self._ended = self._ended or end
         if self._loop is not None:
             try:
@@ -104,7 +104,7 @@ class Subscription(Generic[T]):
 
 
 class Watcher:
-    """Wakes subscriptions; its thread runs while there are some.
+    """Wakes subscriptions, by a thread that runs while there are any.
 
     Args:
         database: The watched database; its tables exist once ``ready`` has returned.
@@ -122,7 +122,7 @@ class Watcher:
         self._outage = Outage(_log, f"the journal {database.name} cannot be watched", database.name)
 
     def add(self, subscription: Subscription[Any]) -> None:
-        """Wake a subscription from now on, for as long as it is referenced."""
+        """Wake a subscription after writes, as long as it is referenced elsewhere."""
         with self._lock:
             self._subscriptions.add(subscription)
             if self._thread is None:
@@ -132,7 +132,7 @@ class Watcher:
                 self._thread.start()
 
     def poke(self) -> None:
-        """Notify of this process's write. Thread-safe."""
+        """Signal a write of this process. Thread-safe."""
         with self._lock:
             if self._changes is not None:
                 self._changes.poke()
@@ -145,7 +145,7 @@ class Watcher:
             subscription.wake(end=True)
 
     def stop(self) -> None:
-        """End the thread. Blocks; may be called twice."""
+        """Stop the thread. Blocking and idempotent."""
         with self._lock:
             self._stopping = True
             thread = self._thread

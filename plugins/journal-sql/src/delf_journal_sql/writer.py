@@ -1,7 +1,7 @@
-"""The one thread that writes: pending operations share one transaction.
+"""The single writer thread, which groups pending operations into transactions.
 
-An event is stored when its transaction commits; the more tasks append at once, the fewer commits an
-event costs, and a single task waits for one commit only.
+An event is stored when its transaction commits. Concurrent appends share a commit, and a single
+task waits for one commit only.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _MOST: Final = 512
 """The most operations in one transaction."""
 _AGAIN_SECONDS: Final = 0.1
 _RETRY_FOR_SECONDS: Final = 15.0
-"""The seconds for which a lost connection is tried again."""
+"""The seconds for which a lost connection is retried."""
 _STOP_SECONDS: Final = 2.0
-"""Seconds after which a writer that is to end asks whether its database answers at all."""
+"""The seconds after which a stopping writer checks whether its database responds at all."""
 
 
 @dataclass(slots=True, eq=False)
 class Append:
-    """An event to be kept; ``done`` is a future of ``loop``."""
+    """An event to append; ``done`` is a future of ``loop``."""
 
     packed: Packed
     loop: asyncio.AbstractEventLoop
@@ -55,7 +55,7 @@ class Append:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """Anything else, in its place among the events."""
+    """Another operation, executed in order between appends."""
 
     function: Callable[[Connection], Any]
     write: bool
@@ -68,13 +68,13 @@ class Call:
 
 
 class Writer:
-    """Writes events in the order in which they are put.
+    """Executes operations in the order in which they are queued.
 
     Args:
-        database: Where to.
-        ready: Makes sure that its tables are there; called in the writer's thread.
+        database: The database.
+        ready: Creates or migrates the tables; called in the writer's thread.
         wrote: Called after each transaction, in the writer's thread.
-        lease: Seconds of silence after which others may take its tasks over.
+        lease: Seconds of silence after which other processes may claim the tasks.
     """
 
     def __init__(
@@ -98,16 +98,16 @@ class Writer:
         self._tasks = Tasks(self.owner, database)
         self._connection: Connection | None = None
         self.beat_at = time.monotonic() + self.owner.heartbeat_seconds
-        """The time of the next sign of life."""
+        """The time of the next heartbeat."""
         self._thread = threading.Thread(target=self._run, name="delf-journal", daemon=True)
         self._thread.start()
 
     def claim(self, task_id: str, *, failed: bool = False) -> Call:
-        """Return the operation that claims an unowned task.
+        """Make the operation that claims a task without a live owner.
 
         Args:
             task_id: The task.
-            failed: Whether a task that has failed is claimed, too, and goes on.
+            failed: Whether to claim a failed task, too.
         """
 
         def take(connection: Connection) -> PerhapsAlive | None:
@@ -121,15 +121,15 @@ class Writer:
         return Call(take, write=True, registers=True, kept=claimed)
 
     def release(self, task_id: str) -> Call:
-        """Return the operation that releases a task."""
+        """Make the operation that releases a task."""
         return Call(lambda connection: self._tasks.release(connection, task_id), write=True)
 
     def register(self) -> Call:
-        """Return the operation that makes this process known."""
+        """Make the operation that registers this process."""
         return Call(self._sign, write=True, registers=True)
 
     def put(self, operation: Append | Call) -> bool:
-        """Do this after all that was put before; False if the writer has been stopped."""
+        """Queue an operation; return False if the writer was stopped."""
         with self._ready:
             if self._stopping:
                 return False
@@ -138,12 +138,12 @@ class Writer:
         return True
 
     def stop(self) -> bool:
-        """Flush pending operations, then end, as long as the database responds.
+        """Execute pending operations, then stop, as long as the database responds.
 
         Blocks. Idempotent.
 
         Returns:
-            Whether it ended.
+            True if the thread has ended.
         """
         with self._ready:
             self._stopping = True
@@ -166,7 +166,7 @@ class Writer:
             self._leave()
 
     def _take(self) -> list[Append | Call] | None:
-        """Take the waiting work, at the latest when a heartbeat is due; None at the end."""
+        """Wait for operations, at most until the next heartbeat; return None at the end."""
         with self._ready:
             while not self._queue and not self._stopping:
                 due = self.beat_at - time.monotonic()
@@ -249,10 +249,10 @@ class Writer:
             connection.close()
 
     def _sign(self, connection: Connection) -> None:
-        """Write a heartbeat in a transaction, unless the last one is fresh.
+        """Write a heartbeat within a transaction, unless the last one is recent.
 
-        A process without tasks sends none: its first event after a pause comes with a heartbeat, or
-        others would claim the task at once as a dead process's.
+        A process without tasks writes no heartbeats. Its first event after a pause needs one in the
+        same transaction, or others would claim the task at once.
         """
         if not self._is_signed():
             self.owner.register(connection, self._database)
@@ -265,12 +265,12 @@ class Writer:
         return time.monotonic() - self._signed_at < self.owner.heartbeat_seconds
 
     def _has_signed(self) -> None:
-        """Record the commit of a heartbeat, or of a transaction that needed none."""
+        """Record that a heartbeat was committed, or was not needed."""
         if not self._is_signed():
             self._signed_at = time.monotonic()
 
     def beat(self) -> None:
-        """Write a heartbeat if one is due."""
+        """Write a heartbeat in a transaction of its own, if one is due."""
         if time.monotonic() < self.beat_at:
             return
         self.beat_at = time.monotonic() + self.owner.heartbeat_seconds
@@ -297,7 +297,7 @@ class Writer:
 
 
 def _runs(batch: list[Append | Call]) -> list[list[Append] | Call]:
-    """Neighbouring events together, everything else alone."""
+    """Group adjacent appends; other operations stay single."""
     runs: list[list[Append] | Call] = []
     for operation in batch:
         if isinstance(operation, Call):
@@ -326,7 +326,7 @@ def _fail(run: list[Append] | Call, error: BaseException) -> None:
 
 
 def _tell_all(run: Sequence[Append]) -> None:
-    """Notify the waiters, each loop once."""
+    """Resolve the futures of some appends, with one call per event loop."""
     by_loop: defaultdict[asyncio.AbstractEventLoop, list[Append]] = defaultdict(list)
     for operation in run:
         by_loop[operation.loop].append(operation)

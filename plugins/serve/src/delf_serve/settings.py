@@ -15,7 +15,7 @@ NAME: Final = "serve"
 
 
 class ServeSettings(PluginSettings):
-    """What the server offers, who may use it, and its limits."""
+    """The features, clients and limits of the server."""
 
     api_key: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,

@@ -1,4 +1,4 @@
-"""Contents of a database as records; each backend reads its own catalogue into them."""
+"""The content of a database as records, which each backend fills from its catalogue."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ RelationKind = Literal["table", "view"]
 
 
 class ColumnInfo(TypedDict):
-    """A column in a script's form."""
+    """A column as scripts see it."""
 
     name: str
     type: str
@@ -21,7 +21,7 @@ class ColumnInfo(TypedDict):
 
 
 class TableInfo(TypedDict):
-    """A table in a script's form."""
+    """A table as scripts see it."""
 
     table: str
     kind: str
@@ -34,11 +34,11 @@ class Relation:
     """A table or view without its columns.
 
     Args:
-        name: Its name, bare.
-        schema: The schema to write before it; None where the name is enough.
+        name: The unquoted name.
+        schema: The schema; None if the name alone is unambiguous.
         kind: Table or view.
         comment: The author's description.
-        key: The backend's key.
+        key: The backend's internal key.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Relation:
 
     @property
     def full_name(self) -> str:
-        """With its schema where that is needed."""
+        """The name, with its schema if needed."""
         return f"{self.schema}.{self.name}" if self.schema else self.name
 
 
@@ -66,7 +66,7 @@ class Column:
     comment: str | None = None
 
     def info(self) -> ColumnInfo:
-        """Return the column for scripts."""
+        """Return the column as scripts see it."""
         return ColumnInfo(
             name=self.name,
             type=self.type,
@@ -82,9 +82,9 @@ class Table:
     """A table or view with its columns.
 
     Args:
-        relation: Which.
+        relation: The table or view.
         columns: Its columns.
-        broken: The reason if its columns cannot be read, as of a view whose table is gone.
+        broken: The reason that the columns cannot be read, as for a view without its table.
     """
 
     relation: Relation
@@ -92,11 +92,11 @@ class Table:
     broken: str | None = None
 
     def column(self, name: str) -> Column | None:
-        """Return a column by its name."""
+        """Find a column by name."""
         return next((column for column in self.columns if column.name == name), None)
 
     def info(self) -> TableInfo:
-        """Return the table for scripts."""
+        """Return the table as scripts see it."""
         if self.broken is not None:
             return {**relation_info(self.relation), "comment": f"cannot be read: {self.broken}"}
         return relation_info(self.relation, [column.info() for column in self.columns])
@@ -104,14 +104,15 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """The statements that list a database's content in a fixed number of queries.
+    """Queries that list a database's content, a fixed number for any size.
 
     Args:
-        relations: Gives each table's and view's key, schema (NULL where the name is enough), name,
-            whether it is a view, and comment.
-        columns: Takes ``keys``, and gives key, name, type, whether it may be NULL, and comment.
-        keys: Takes ``keys``, and gives for each column of a key of a table the table's key, its
-            name, ``p``, ``u`` or ``f``, and the column that it refers to.
+        relations: Returns key, schema (NULL if not needed), name, view flag and comment of each
+            table and view.
+        columns: Takes ``keys``; returns table key, name, type, nullable flag and comment of each
+            column.
+        keys: Takes ``keys``; returns table key, name, ``p``, ``u`` or ``f``, and the referenced
+            column of each key column.
     """
 
     relations: str
@@ -120,7 +121,7 @@ class Catalogue:
 
 
 def relations_of(rows: Iterable[Sequence[Any]]) -> list[Relation]:
-    """Return the relations in rows of :attr:`Catalogue.relations`."""
+    """Parse the rows of :attr:`Catalogue.relations`."""
     return [
         Relation(
             name=name,
@@ -138,7 +139,7 @@ def tables_of(
     columns: Iterable[Sequence[Any]],
     keys: Iterable[Sequence[Any]],
 ) -> list[Table]:
-    """Return the tables in rows of the other statements of a :class:`Catalogue`."""
+    """Build tables from the rows of the other queries of a :class:`Catalogue`."""
     tables = {relation.key: Table(relation) for relation in relations}
     for key, name, kind, nullable, comment in columns:
         tables[key].columns.append(
@@ -161,14 +162,14 @@ def tables_of(
 
 
 def relation_info(relation: Relation, columns: list[ColumnInfo] | None = None) -> TableInfo:
-    """Return a relation for scripts; without columns if there are too many tables."""
+    """Return a relation as scripts see it, without columns if there are too many tables."""
     return TableInfo(
         table=relation.full_name, kind=relation.kind, comment=relation.comment, columns=columns
     )
 
 
 def find_relation(name: str, relations: Iterable[Relation]) -> Relation | None:
-    """Find a relation by name: exactly, else ignoring case, else without schema."""
+    """Find a relation by exact name, else ignoring case, else without schema."""
     wanted = name.replace('"', "").replace("`", "")
     listed = list(relations)
     exact = [r for r in listed if r.full_name == wanted]

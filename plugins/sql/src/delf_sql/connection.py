@@ -47,9 +47,9 @@ T = TypeVar("T")
 
 _MAKING: Final = Lock()
 _FOUND_TABLES: Final = 20
-"""The most tables that ``schema(search=…)`` gives."""
+"""The most tables returned by ``schema(search=…)``."""
 _MOST_COUNTED: Final = 20
-"""The most sets of parameters whose rows are counted before approval."""
+"""The most sets of parameters for which affected rows are counted before approval."""
 _COUNT_SECONDS: Final = 10.0
 
 
@@ -94,7 +94,7 @@ class SQL(Connection):
         self._index: TableIndex | None = None
 
     async def check(self, call: ProposedCall) -> Verdict:
-        """Check a write, with a preview; ask about queries without a read-only session."""
+        """Check a write and preview its effect; ask about queries without a read-only session."""
         if call.action == "write":
             statements = _listed(call.arguments["statement"])
             try:
@@ -176,11 +176,11 @@ class SQL(Connection):
         return Changes(rowcount=written.rowcount, rows=rows, committed=True)
 
     async def context(self, task: str) -> str | None:
-        """Return the schema in a few lines, the best matches of the task first.
+        """Return the schema in a few lines, best matches of the task first.
 
         Raises:
-            SQLSchemaError: When the schema cannot be read.
-            ConnectionUnavailableError: When the database does not answer.
+            SQLSchemaError: If the schema cannot be read.
+            ConnectionUnavailableError: If the database does not answer.
         """
         try:
             return await self._on(
@@ -197,7 +197,7 @@ class SQL(Connection):
         """Return a warning if a failing change cannot be undone; empty otherwise.
 
         Raises:
-            ToolRefusedError: When it is several changes, which are promised to be done together.
+            ToolRefusedError: If there are several changes, which must succeed or fail together.
         """
         if self.target.dialect != "mysql":
             return ""
@@ -226,7 +226,7 @@ class SQL(Connection):
         return "\n".join(lines)
 
     async def _rows_of(self, statement: Statement, sets: Sequence[Params]) -> str:
-        """Count the rows of a statement for all sets of its parameters, as far as that is known."""
+        """Count the rows that a statement affects for all sets of parameters, if known."""
         if not statement.is_about_rows:
             return ""
         counts = [count_of(statement, params) for params in sets[:_MOST_COUNTED]]
@@ -280,7 +280,7 @@ class SQL(Connection):
         work: Callable[[Backend, Any], T],
         statements: Sequence[Statement] = (),
     ) -> T:
-        """Do something with a session, in a thread; drivers' exceptions become delf's."""
+        """Run a function with a session in a thread, converting drivers' exceptions."""
         from delf_sql.database import LostError
 
         backend, database = self._parts or await asyncio.to_thread(self._connect)
@@ -317,7 +317,7 @@ class SQL(Connection):
         return [found.info() for found in backend.tables(session, relations)]
 
     def _index_of(self, tables: Sequence[Table]) -> TableIndex:
-        """Return the index of some tables, cached while the tables are unchanged."""
+        """Return an index of tables, cached while the tables are unchanged."""
         kept = self._index
         if kept is None or kept.tables != tables:
             kept = self._index = TableIndex(tables)
@@ -326,7 +326,7 @@ class SQL(Connection):
     def _candidates(
         self, backend: Backend, session: Any, relations: Sequence[Relation], words: str
     ) -> tuple[list[Table], Sequence[Relation]]:
-        """Return tables with columns if their names match, and the others without columns."""
+        """Return tables with columns if their names match some words, and all others without."""
         most = self.settings.schema_tables
         if len(relations) > most:
             relations = rank_relations(relations, words)
@@ -358,7 +358,7 @@ def _listed(statement: str | list[str]) -> list[str]:
 def _changes(
     statements: Sequence[Statement], params: Params
 ) -> list[tuple[Statement, Sequence[Params]]]:
-    """Return each statement with its sets of parameters."""
+    """Pair each statement with its sets of parameters."""
     if len(statements) == 1:
         one = statements[0]
         return [(one, _batches(one.text, one.tokens, params))]
@@ -373,7 +373,7 @@ def _changes(
 
 
 def _batches(text: str, tokens: Sequence[Any], params: Params) -> Sequence[Params]:
-    """Return the sets of parameters: one, or one for each element of a list of dicts or lists."""
+    """Return the sets of parameters: one, or one for each element of a list."""
     if params is None or isinstance(params, Mapping):
         return [params]
     positional = bool(find_holes(text, tokens, named=False))

@@ -1,4 +1,4 @@
-"""Counts the rows that a change would find, for the question that a person sees."""
+"""Counting of the rows that a change would affect, for the approval request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from delf_sql.placeholders import Params, find_holes
 from delf_sql.tokens import Token
 
 _OTHER_FORMS: Final = frozenset({"FROM", "USING", "JOIN", "LIMIT", "ORDER", "WITH"})
-"""Keywords of changes that affect more than one table and one condition."""
+"""Keywords of changes with more than one table or condition, which are not counted."""
 _KEPT_ROWS: Final = frozenset({"CONFLICT", "DUPLICATE", "IGNORE", "OR"})
 """Keywords of an INSERT that may add fewer rows than given."""
 _READS: Final = frozenset({"SELECT", "WITH"})
@@ -21,9 +21,9 @@ class Count(NamedTuple):
 
     Args:
         what: The words before the number: ``rows now``, ``new rows``.
-        number: The number, where the text of the statement tells it.
-        query: Else the query that gives it as ``n``.
-        params: Its parameters.
+        number: The number, if it follows from the statement's text.
+        query: Otherwise a query that returns the number as ``n``.
+        params: The query's parameters.
     """
 
     what: str
@@ -33,14 +33,14 @@ class Count(NamedTuple):
 
 
 def count_of(statement: Statement, params: Params) -> Count | None:
-    """Find out how many rows a statement changes.
+    """Determine how many rows a statement changes.
 
     Args:
         statement: A checked statement.
-        params: Its parameters, by name or in their order.
+        params: The parameters by name or in order.
 
     Returns:
-        None for a statement of which that is not known without running it.
+        None if the number is unknown without running the statement.
     """
     outer = list(_outer(statement.tokens))
     returning = next((t for t in outer if t.word == "RETURNING"), None)
@@ -62,7 +62,7 @@ def count_of(statement: Statement, params: Params) -> Count | None:
 def _of_condition(
     statement: Statement, params: Params, outer: Sequence[Token], end: int
 ) -> Count | None:
-    """Return the condition of an UPDATE or DELETE on one table, as a counting query."""
+    """Return a counting query for the condition of an UPDATE or DELETE on one table."""
     text = statement.text
     where = next((token for token in outer if token.word == "WHERE"), None)
     found = end if where is None else where.start
@@ -87,7 +87,7 @@ def _of_condition(
 def _of_insert(
     statement: Statement, params: Params, outer: Sequence[Token], end: int
 ) -> Count | None:
-    """Return the rows that are written out, or that a query gives."""
+    """Return the count of an INSERT's rows: literal ones, or those of a query."""
     if any(token.word in _KEPT_ROWS for token in outer):
         return None
     values = next((token for token in outer if token.word == "VALUES"), None)
@@ -115,7 +115,7 @@ def _query(
 def _given(
     statement: Statement, tokens: Sequence[Token], params: Params
 ) -> tuple[dict[str, Any] | list[Any] | None] | None:
-    """Return the parameters of a part of a statement; None where they are missing."""
+    """Return the parameters used in a part of a statement; None if any is missing."""
     if find_holes(statement.text, tokens, named=True):
         return (dict(params),) if isinstance(params, Mapping) else None
     holes = find_holes(statement.text, tokens, named=False)
@@ -129,7 +129,7 @@ def _given(
 
 
 def _is_name(tokens: Sequence[Token]) -> bool:
-    """Return whether tokens are the name of one table, with optional schema and alias."""
+    """Return True if tokens are one table name, with optional schema and alias."""
     if len(tokens) > 2 and tokens[-2].word == "AS":
         tokens = tokens[:-2]
     elif len(tokens) % 2 == 0:
@@ -143,7 +143,7 @@ def _is_name(tokens: Sequence[Token]) -> bool:
 
 
 def _groups(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Yield the opening parentheses that are in no other."""
+    """Yield the outermost opening parentheses."""
     depth = 0
     for token in tokens:
         if token.text == "(" and token.kind == "operator":

@@ -1,4 +1,4 @@
-"""Statements in threads: limited concurrency, a timeout each, ended with their waiter."""
+"""Statements in threads, with limited concurrency and a timeout for each."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _AGAIN_SECONDS: Final = 0.2
 
 
 class LostError(TimeoutError):
-    """A statement did not end in time, and could not be ended."""
+    """A statement did not end in time and could not be stopped."""
 
 
 class _Job:
-    """One statement in its thread, and whether somebody waits for it."""
+    """A statement running in a thread, and whether anybody waits for it."""
 
     def __init__(self, begun: Callable[[], None]) -> None:
         self.begun = begun
@@ -43,9 +43,9 @@ class Database:
     """One database. Each statement gets a clean session.
 
     Args:
-        backend: How to speak with it.
-        size: The most statements of a kind at the same time.
-        timeout: Seconds that a statement may take.
+        backend: The backend.
+        size: The most concurrent reads, and the most concurrent writes.
+        timeout: Seconds for each statement.
     """
 
     def __init__(self, backend: Backend, size: int, timeout: float) -> None:
@@ -58,8 +58,8 @@ class Database:
         """Run a function with a session in a thread. Uncommitted changes are rolled back.
 
         Raises:
-            ConnectionUnavailableError: When the database does not answer.
-            TimeoutError: When it did not end in time, and was ended.
+            ConnectionUnavailableError: If the database does not answer.
+            TimeoutError: If the statement exceeded its timeout and was stopped.
             LostError: If it could not be stopped, so that its outcome is unknown.
         """
         loop = asyncio.get_running_loop()
@@ -122,10 +122,10 @@ class Database:
                 self._backend.discard(session)
 
     async def _stop(self, future: Future[Any], job: _Job, reader: bool) -> bool:
-        """End a statement in the database, so that its thread is free for another.
+        """Stop a statement in the database, which frees its thread.
 
         Returns:
-            False if it could not be ended.
+            False if it could not be stopped.
         """
         if future.cancel() or future.done():
             return True

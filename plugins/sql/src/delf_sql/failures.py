@@ -1,4 +1,4 @@
-"""Drivers' exceptions as delf's errors: one redacted line without vendor noise."""
+"""Conversion of drivers' exceptions to one-line redacted errors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SQLSchemaError(DelfError):
 
 
 def problem_of(error: BaseException, backend: Backend) -> Problem | None:
-    """Return the problem behind an error; None for an error of no database."""
+    """Return the problem behind an error; None if a database did not cause it."""
     if isinstance(error, FailedAt):
         found = None if error.__cause__ is None else problem_of(error.__cause__, backend)
         return None if found is None else replace(found, number=error.number)
@@ -51,7 +51,7 @@ def problem_of(error: BaseException, backend: Backend) -> Problem | None:
 
 
 def unavailable(error: BaseException, backend: Backend) -> ConnectionUnavailableError:
-    """Return the error for a database that cannot be reached."""
+    """Make the error for an unreachable database."""
     problem = problem_of(error, backend)
     text = problem.text if problem is not None else type(error).__name__
     return _unreachable(text, backend)
@@ -66,7 +66,7 @@ def _unreachable(text: str, backend: Backend) -> ConnectionUnavailableError:
 
 
 def lost(text: str, backend: Backend) -> OutcomeUnknownError:
-    """Return the error for a write whose answer was lost, with unknown outcome."""
+    """Make the error for a write whose result was lost, with unknown outcome."""
     return OutcomeUnknownError(
         backend.target.scrub(
             f"{backend.target.label}: the write was sent and its answer was lost "
@@ -84,7 +84,7 @@ def failure(
     timeout: float,
     statements: Sequence[Statement] = (),
 ) -> DelfError:
-    """Return the error for a failed statement, with its number and text if one of several."""
+    """Make the error for a failed statement, with its number and text if one of several."""
     text = backend.target.scrub(problem.text[:_LONGEST])
     place = ""
     if problem.number is not None and problem.number <= len(statements) > 1:

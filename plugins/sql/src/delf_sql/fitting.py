@@ -1,7 +1,7 @@
-"""A check that a value fits its column's type, for databases that cast silently.
+"""Checks that a value fits its column's type, for databases that cast silently.
 
-PostgreSQL, MariaDB and DuckDB make 2 of 1.5 for an integer, drop the time of a moment for a date,
-and its zone for a column that keeps none. Such a value is refused, with a way to say what is meant.
+PostgreSQL, MariaDB and DuckDB round 1.5 for an integer column, drop the time of a datetime for a
+date column, and drop the zone for a column without one. Such values are refused with a hint.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _ADVICE: Final[dict[Family, str]] = {
 
 
 def family_of(kind: str) -> tuple[Family, int]:
-    """Return the family of a type by its name, and its array dimensions.
+    """Return the family of a type name, and its number of array dimensions.
 
     Args:
         kind: As a catalogue names it, such as ``decimal(9,2)`` or ``timestamp with time zone[]``.
@@ -86,15 +86,15 @@ def family_of(kind: str) -> tuple[Family, int]:
 
 
 def check_fits(value: object, family: Family, depth: int = 0) -> None:
-    """Refuse a value of which the type would change or drop a part.
+    """Raise for a value of which the column's type would change or drop a part.
 
     Args:
         value: The value of a parameter.
-        family: The column's.
-        depth: How many arrays are around it.
+        family: The family of the column's type.
+        depth: The number of enclosing arrays.
 
     Raises:
-        TypeError: With the fault, and the allowed values.
+        TypeError: If the value does not fit, with the allowed values.
     """
     if isinstance(value, list) and (depth or family not in ("json", "text", "bytes")):
         for item in cast("list[Any]", value):
@@ -112,8 +112,8 @@ def fitted(bound: Bound, kinds: Sequence[str | None], *, stores: bool) -> Bound:
 
     Args:
         bound: A statement with its values.
-        kinds: The type of each placeholder, None where it is not known.
-        stores: True if the statement may store its values: then none may lose a part.
+        kinds: The type of each placeholder; None if unknown.
+        stores: Whether the statement may store its values, which then must not lose a part.
 
     Raises:
         ToolRefusedError: For the first value that does not fit.
@@ -134,7 +134,7 @@ def fitted(bound: Bound, kinds: Sequence[str | None], *, stores: bool) -> Bound:
 
 
 def _fit(value: Any, family: Family, depth: int, *, stores: bool) -> Any:
-    """Write JSON where JSON or text is wanted; a text for JSON is JSON already."""
+    """Convert a value for its type family; lists and dicts for JSON or text become JSON."""
     if depth:
         if not isinstance(value, list):
             return value
@@ -183,7 +183,7 @@ def _fits(value: Any, family: Family) -> bool:
 
 
 def is_rounded(value: int) -> bool:
-    """Return whether a float would be another number."""
+    """Return True if an integer cannot be represented exactly as a float."""
     return abs(value) >= FIRST_ROUNDED and value != float(value)
 
 
@@ -202,7 +202,7 @@ def _number(text: str) -> decimal.Decimal | None:
 
 
 def _fits_text_of_moment(text: str, family: Family) -> bool:
-    """Return whether a text holds no part that the column would drop; others are the database's."""
+    """Return True if a text has no part that the column type would drop, as far as is known."""
     found = _MOMENT.fullmatch(text.strip())
     if found is None or family == "timestamptz":
         return True

@@ -1,7 +1,7 @@
-"""The functions that ``query`` may call: known ones, and the user's list.
+"""Database functions that ``query`` may call: known ones, and the user's list.
 
-A name is here because what it does is known: it computes from its arguments, or tells about
-the session, and neither acts, waits, reads files nor runs a text as SQL.
+Known functions compute from their arguments or describe the session. They have no side effects, do
+not wait, read no files and run no text as SQL.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from delf_sql.target import Dialect
 
 
 def words(text: str) -> frozenset[str]:
-    """Return the words of a list that is written as text."""
+    """Split a list that is written as text."""
     return frozenset(text.split())
 
 
@@ -266,7 +266,7 @@ _ELSEWHERE: Final = words(
     "to_timestamp translate trunc try_cast var_pop var_samp variance week year "
     "bigint decimal float int integer numeric timestamp varchar"
 )
-"""The functions that databases have under these names, of which delf knows nothing else."""
+"""Additional functions by database, of which sqlglot knows only the names."""
 _FUNCTIONS: Final[dict[Dialect, frozenset[str]]] = {
     "postgresql": _EVERYWHERE | _POSTGRESQL,
     "mysql": _EVERYWHERE | _MYSQL,
@@ -311,5 +311,5 @@ def grammar_words(dialect: Dialect) -> frozenset[str]:
 
 
 def is_listed(name: str, listed: Iterable[str]) -> bool:
-    """Return whether a user lists a function, by its name or by a pattern as ``st_*``."""
+    """Return True if the user allows a function by name or pattern such as ``st_*``."""
     return any(fnmatchcase(name, pattern) for pattern in listed)

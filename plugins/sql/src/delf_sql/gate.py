@@ -1,7 +1,7 @@
-"""The statement gate: one statement, of a kind that the action allows.
+"""The statement gate: accepts one statement, of a kind that the action allows.
 
-``query`` takes what sqlglot reads as a query made of known parts, calling known functions. The
-database itself keeps a query from writing, too (see ``backends``).
+``query`` accepts what sqlglot parses as a query of known parts and known functions. In addition,
+the database itself prevents writes (see ``backends``).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _STATEMENTS: Final = words(
 )
 _ROUTINES: Final = frozenset({"TRIGGER", "PROCEDURE", "FUNCTION", "EVENT", "PACKAGE"})
 _RESETS: Final = re.compile(r"innodb_\w+_reset", re.IGNORECASE)
-"""Tables of MySQL whose counters reset when a user with the right PROCESS reads them."""
+"""MySQL tables whose counters are reset when a privileged user reads them."""
 _TO_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-"""The letters that databases fold for certain: Python folds others, which are other names there."""
+"""Letters that databases certainly fold to lower case; Python folds more."""
 _PARTS: Final = words(
     "Select From Join Where Group Having Order Ordered Limit Offset Fetch LimitOptions With CTE "
     "RecursiveWithSearch Union Except Intersect Subquery Values Table TableAlias TableFromRows "
@@ -48,12 +48,12 @@ _PARTS: Final = words(
     "RespectNulls Default WithOrdinality JSONTable JSONSchema JSONColumnDef JSONValue OnCondition "
     "XMLTable FormatJson JSONKeyValue Partition Lambda"
 )
-"""The parts of a query, by sqlglot's names, beside operators and functions."""
+"""The allowed nodes of a parsed query besides operators and functions."""
 
 
 _CHANGES_ROWS: Final = words("INSERT UPDATE DELETE REPLACE MERGE WITH")
 _WHOLE: Final = ("sqlite", "duckdb", "postgresql")
-"""Databases that roll back statements which define tables, too."""
+"""Databases that can roll back DDL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ class Statement:
     """One accepted statement.
 
     Args:
-        text: As it is sent: without comments, and without what follows its end.
-        tokens: Of that text.
-        calls: The names that stand before a parenthesis, as the database may fold them.
-        attributes: The names that stand after a dot; PostgreSQL may call them.
+        text: The normalised text that is sent, without comments and trailing text.
+        tokens: The tokens of that text.
+        calls: The names before a parenthesis, case-folded like the database does.
+        attributes: The names after a dot, which PostgreSQL may call as functions.
     """
 
     text: str
@@ -74,7 +74,7 @@ class Statement:
 
     @property
     def is_about_rows(self) -> bool:
-        """True if it adds, changes or removes rows, or drops a table."""
+        """True if the statement inserts, updates or deletes rows, or drops a table."""
         words = [token.word for token in self.tokens[:2]]
         return words[0] in _CHANGES_ROWS or words[0] == "TRUNCATE" or words == ["DROP", "TABLE"]
 
@@ -82,16 +82,16 @@ class Statement:
 def check_query(
     text: str, dialect: Dialect, params: Params = None, allowed: frozenset[str] = frozenset()
 ) -> Statement:
-    """Return a statement that may be run as a query.
+    """Check that a text is a single query, and return the statement.
 
     Args:
         text: The script's text.
-        dialect: Of which database.
-        params: Its parameters, which say what in it is a placeholder.
+        dialect: The database's dialect.
+        params: The parameters, which determine the placeholders.
         allowed: Additional functions that may be called.
 
     Raises:
-        ToolRefusedError: When it is not surely one reading statement.
+        ToolRefusedError: If the text is not certainly a single query.
     """
     text, tokens = _single(text, dialect, routines=False)
     first = next((token for token in tokens if token.text != "("), tokens[0])
@@ -114,10 +114,10 @@ def check_query(
 
 
 def check_write(text: str, dialect: Dialect) -> Statement:
-    """Return a statement that may be run as a write.
+    """Check that a text is a single write statement, and return the statement.
 
     Raises:
-        ToolRefusedError: When it is not one changing statement.
+        ToolRefusedError: If the text is not a single write statement.
     """
     text, tokens = _single(text, dialect, routines=True)
     first = tokens[0].word
@@ -134,10 +134,10 @@ def check_write(text: str, dialect: Dialect) -> Statement:
 
 
 def check_writes(texts: Sequence[str], dialect: Dialect) -> list[Statement]:
-    """Return statements that may run as one transaction.
+    """Check that texts are write statements that can share a transaction.
 
     Raises:
-        ToolRefusedError: When one of them may not, or could not be rolled back.
+        ToolRefusedError: If one is not allowed or cannot be rolled back.
     """
     if not texts:
         raise ToolRefusedError("write takes one statement or a list of them, and this is empty")
@@ -197,7 +197,7 @@ def _defines_routine(tokens: Sequence[Token]) -> bool:
 
 
 def _calls(tokens: Sequence[Token]) -> Iterable[tuple[Token | None, Token]]:
-    """Yield names before a parenthesis, each with the token before it."""
+    """Yield names before a parenthesis, each with its preceding token."""
     for number, (token, after) in enumerate(itertools.pairwise(tokens)):
         if after.text == "(" and after.kind == "operator" and token.kind in ("word", "name"):
             yield tokens[number - 1] if number else None, token
@@ -215,7 +215,7 @@ def named(tokens: Sequence[Token], dialect: Dialect) -> tuple[frozenset[str], fr
 
 
 def _as_read(names: Iterable[Token], dialect: Dialect) -> frozenset[str]:
-    """Fold a name as the database may: in some encodings PostgreSQL folds other letters, too."""
+    """Fold names like the database; in some encodings PostgreSQL folds more letters."""
     read: set[str] = set()
     for name in names:
         folded = _folded(name, dialect)
@@ -249,7 +249,7 @@ def _check_calls(
 
 
 def _check_words(tokens: Sequence[Token]) -> None:
-    """Words that no reading statement holds outside of quotes."""
+    """Raise for keywords that no query contains outside of quotes."""
     terms = [token.word for token in tokens]
     resets = next((t.text for t in tokens if _RESETS.fullmatch(t.text)), None)
     if resets is not None:
@@ -271,7 +271,7 @@ def _check_words(tokens: Sequence[Token]) -> None:
 
 
 def _check_no_second(tokens: Sequence[Token]) -> None:
-    """No word that begins a statement: SQL Server runs ``SELECT 1 DELETE FROM t`` as two."""
+    """Raise for a second statement: SQL Server runs ``SELECT 1 DELETE FROM t`` as two."""
     for token in tokens:
         if token.word in _STATEMENTS:
             raise ToolRefusedError(
@@ -281,7 +281,7 @@ def _check_no_second(tokens: Sequence[Token]) -> None:
 
 
 def _check_tree(query: str, dialect: Dialect) -> frozenset[int]:
-    """Check the parsed query for known parts only. Return the places of aliases."""
+    """Check that the parsed query has only known parts; return the positions of aliases."""
     from sqlglot import errors, exp
 
     trees: list[Any] = []

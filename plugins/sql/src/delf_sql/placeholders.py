@@ -1,6 +1,6 @@
-"""Parameters: ``:name`` with a dict, ``?`` with a list; bound by the driver, never pasted in.
+"""Parameters: ``:name`` with a dict, ``?`` with a list; always bound by the driver.
 
-Which ``:name`` is a parameter our own reading says: SQLAlchemy's takes one in a string for one.
+Placeholders are found by our own tokenizer, because SQLAlchemy also finds them inside strings.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Params = Mapping[str, Any] | Sequence[Any] | None
 Adapt = Callable[[Any], Any]
 """Converts a value for the driver. Raises TypeError if the database has no type for it."""
 _HOLE: Final = "\x00"
-"""The marker of a value, which the gate forbids in statements."""
+"""The marker for a value in normalised text, which statements may not contain."""
 _NAME: Final = re.compile(r":([A-Za-z_]\w*)")
 _AFTER_VALUE: Final = (":", ")", "]")
 
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """A placeholder: its place, and its name or number."""
+    """A placeholder: its position, and its name or number."""
 
     start: int
     end: int
@@ -43,9 +43,9 @@ class Bound:
     """A statement with the values for its placeholders.
 
     Args:
-        pieces: The text before, between and after them.
-        values: As the driver takes them, one between each two pieces.
-        names: The names of the values in errors.
+        pieces: The text before, between and after the placeholders.
+        values: The values in the driver's form, one between each two pieces.
+        names: The names of the values, for errors.
         casts: True for each value that the statement itself casts to a type.
     """
 
@@ -55,11 +55,11 @@ class Bound:
     casts: list[bool] = field(default_factory=list[bool])
 
     def text(self, mark: str = "?") -> str:
-        """Return the statement with a mark in the place of each value."""
+        """Return the statement with a mark in place of each value."""
         return mark.join(self.pieces)
 
     def clause(self) -> TextClause:
-        """Return the statement in SQLAlchemy's form, which knows each driver's placeholders."""
+        """Return the statement as a SQLAlchemy clause, with each driver's placeholder style."""
         from sqlalchemy import bindparam, text
         from sqlalchemy.types import NullType
 
@@ -78,7 +78,7 @@ class Bound:
 
 
 def find_holes(text: str, tokens: Sequence[Token], *, named: bool) -> list[Hole]:
-    """Return the placeholders of one style."""
+    """Return the positions of named or positional placeholders."""
     holes: list[Hole] = []
     for index, token in enumerate(tokens):
         if token.kind != "operator" or token.text != (":" if named else "?"):
@@ -95,7 +95,7 @@ def find_holes(text: str, tokens: Sequence[Token], *, named: bool) -> list[Hole]
 
 
 def _is_no_parameter(before: Token, colon: Token) -> bool:
-    """``::type``, and ``[1:n]`` or ``value:key`` written without a blank."""
+    """Return True for a colon of ``::type``, ``[1:n]`` or ``value:key``."""
     if before.end != colon.start:
         return False
     return before.kind != "operator" or before.text in _AFTER_VALUE
@@ -118,17 +118,17 @@ def _hole(tokens: Sequence[Token], index: int, end: int, key: str | int) -> Hole
 def bind(
     text: str, tokens: Sequence[Token], params: Params, dialect: Dialect, adapt: Adapt
 ) -> Bound:
-    """Return the statement with its parameters bound.
+    """Bind parameters to the placeholders of a statement.
 
     Args:
         text: One statement.
-        tokens: Of that text.
+        tokens: The tokens of the text.
         params: A dict for ``:name``, a list for ``?``, or nothing.
         dialect: The driver's dialect.
-        adapt: Turns a value into what that driver takes.
+        adapt: Converts a value for the driver.
 
     Raises:
-        ToolRefusedError: When placeholders and parameters do not fit.
+        ToolRefusedError: If placeholders and parameters do not match.
     """
     if not params:
         return Bound([text], [])
@@ -147,10 +147,10 @@ def bind(
 
 
 def without_holes(text: str, tokens: Sequence[Token], params: Params, dialect: Dialect) -> str:
-    """Replace each placeholder by a number of the same length, for a parser.
+    """Replace placeholders by numbers of the same length, for a parser.
 
     Raises:
-        ToolRefusedError: When placeholders and parameters do not fit.
+        ToolRefusedError: If placeholders and parameters do not match.
     """
     if not params:
         return text

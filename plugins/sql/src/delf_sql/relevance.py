@@ -1,4 +1,4 @@
-"""Relevance of tables: their names, columns, comments and foreign keys against some words."""
+"""Ranking of tables by their names, columns, comments and foreign keys."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ T = TypeVar("T")
 
 _NAME_WEIGHT: Final = 3.0
 _NEIGHBOUR: Final = 0.3
-"""The share of a table's score that its foreign-key neighbours get."""
+"""The share of a table's score that its foreign-key neighbours inherit."""
 _ENDS: Final = 8
-"""The best tables, between which bridging tables are looked for."""
+"""The number of best tables between which bridging tables are searched."""
 _LONGEST_BRIDGE: Final = 3
 _STRONG: Final = 0.3
-"""The share of the best score from which a table gets bridges."""
+"""The minimum share of the best score for a table that gets bridges."""
 
 
 def rank_relations(relations: Sequence[Relation], words: str) -> list[Relation]:
-    """Sort tables without their columns, the best matches of some words first."""
+    """Sort tables without columns by their match with some words."""
     ranking = Ranking([(r.name, _NAME_WEIGHT), (r.comment or "", 1.0)] for r in relations)
     return _with_rest(relations, ranking.find(words, len(relations)))
 
 
 class TableIndex:
-    """An index of tables, made once and asked for many tasks.
+    """A search index of tables, built once and used for many tasks.
 
     Args:
         tables: Tables with their columns.
@@ -42,13 +42,13 @@ class TableIndex:
         self._links = _links(tables)
 
     def rank(self, words: str) -> tuple[list[Table], int]:
-        """Sort tables, the best matches first, each bridging table behind its ends.
+        """Sort tables by their match, each bridging table after the tables it connects.
 
         Args:
-            words: A task, or what a script searches for.
+            words: The task, or the search words.
 
         Returns:
-            All tables, and how many of them have something to do with the words.
+            All tables, and the number of relevant ones.
         """
         tables, links = self.tables, self._links
         own = dict(self._ranking.shares(words, len(tables)))
@@ -64,7 +64,7 @@ class TableIndex:
 
 
 class ColumnNeed:
-    """Sorts the columns of a table by how much a task needs them.
+    """A sort key for columns: how much a task needs each.
 
     Args:
         words: The task.
@@ -74,7 +74,7 @@ class ColumnNeed:
         self._wanted = frozenset(map(stem, words_of(words)))
 
     def __call__(self, column: Column) -> int:
-        """Return 0 for a key, less for each word of the task in a column, 1 for any other."""
+        """Return 0 for a key, below 0 for a column that matches the task, 1 for others."""
         words = words_of(f"{column.name} {column.comment or ''}")
         named = len(self._wanted.intersection(map(stem, words)))
         if named:
@@ -83,7 +83,7 @@ class ColumnNeed:
 
 
 def _with_rest(things: Sequence[T], best: Sequence[int]) -> list[T]:
-    """Return the things of some numbers, then all others in their order."""
+    """Return the items at some indexes first, then the others in order."""
     chosen = frozenset(best)
     rest = [thing for number, thing in enumerate(things) if number not in chosen]
     return [*(things[number] for number in best), *rest]
@@ -96,12 +96,12 @@ def _texts(table: Table) -> list[tuple[str, float]]:
 
 
 def _values(columns: Iterable[Column]) -> str:
-    """Return the values of enumerations, which are part of their types."""
+    """Return the enumeration values in the columns' types."""
     return " ".join(column.type for column in columns if "'" in column.type)
 
 
 def _links(tables: Sequence[Table]) -> Mapping[int, set[int]]:
-    """Return the foreign-key neighbours of each table, by number."""
+    """Return the foreign-key neighbours of each table, by index."""
     numbers = {table.relation.full_name: number for number, table in enumerate(tables)}
     folded = {name.lower(): number for name, number in numbers.items()}
     links: defaultdict[int, set[int]] = defaultdict(set)
@@ -115,7 +115,7 @@ def _links(tables: Sequence[Table]) -> Mapping[int, set[int]]:
 
 
 def _referred(reference: str, numbers: Mapping[str, int], folded: Mapping[str, int]) -> int | None:
-    """Return the table of ``schema.table.column``, of which the column may be left out."""
+    """Return the index of the table in ``schema.table.column``, whose column is optional."""
     plain = reference.replace('"', "")
     for name in (plain.rpartition(".")[0], plain):
         found = numbers.get(name, folded.get(name.lower()))
@@ -131,7 +131,7 @@ def _from_neighbours(linked: Iterable[int], own: Mapping[int, float]) -> float:
 
 
 def _path(links: Mapping[int, set[int]], start: int, end: int) -> list[int]:
-    """Return the tables on the shortest path between two; empty if it is too long."""
+    """Return the shortest path between two tables; empty if it is too long."""
     came_from = {start: start}
     waiting = deque([(start, 0)])
     while waiting:

@@ -1,4 +1,4 @@
-"""The schema as compact text for a prompt: a line for each table, within a budget."""
+"""The schema as compact text for a prompt, one line per table, within a budget."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST_TYPE: Final = 120
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _FOLDED: Final = re.compile(r"[a-z_][a-z0-9_]*")
 _FOLDS: Final = ("mysql", "sqlite", "duckdb", "mssql")
-"""Dialects whose names ignore case."""
+"""Dialects with case-insensitive names."""
 _BACKTICKS: Final = ("mysql", "bigquery", "databricks", "hive", "spark")
 _RESERVED: Final = words(
     "all alter analyze and as asc between by case check column constraint create cross "
@@ -90,8 +90,8 @@ def table_line(table: Table, dialect: Dialect, cut: int = 0) -> str:
 
     Args:
         table: The table, with the columns to show.
-        dialect: Of which database.
-        cut: How many columns are left out.
+        dialect: The database's dialect.
+        cut: The number of omitted columns.
     """
     shown = [_column(column, dialect) for column in table.columns]
     columns = ", ".join([*shown, *([f"… {cut} more columns"] if cut else [])])
@@ -119,25 +119,25 @@ def _column(column: Column, dialect: Dialect) -> str:
 
 
 def _one_line(text: str, longest: int) -> str:
-    """Return text from the database as exactly one line of a prompt."""
+    """Reduce text from the database to one line, for a prompt."""
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def whole_schema(tables: Sequence[Table], dialect: Dialect, budget: int) -> str | None:
-    """Return all tables with their columns; None when that is longer than the budget."""
+    """Format all tables with columns; return None if that exceeds the budget."""
     text = "\n".join(table_line(table, dialect) for table in tables)
     return text if len(text) <= budget else None
 
 
 class PartialSchema:
-    """The part of a schema that fits: tables with columns, then names, then where to ask for more.
+    """The part of a schema that fits a budget: tables with columns, then names, then a hint.
 
     Args:
-        dialect: Of which database.
+        dialect: The database's dialect.
         budget: The most characters.
-        name: The connection's.
-        need: Gives how much the task needs a column, the least first.
+        name: The connection's name.
+        need: The sort key of columns.
     """
 
     def __init__(
@@ -152,8 +152,8 @@ class PartialSchema:
         """Format tables, with columns first.
 
         Args:
-            ranked: Tables with columns, those first that the task needs most.
-            others: Tables of which only the name is known.
+            ranked: Tables with columns, most relevant first.
+            others: Tables without columns.
         """
         every = [*(table.relation for table in ranked), *others]
         names = [relation_name(relation, self._dialect) for relation in every]
@@ -171,7 +171,7 @@ class PartialSchema:
         return "\n".join(lines)
 
     def _lines(self, ranked: Sequence[Table], budget: int) -> list[str]:
-        """Return as many tables as fit, wide ones shortened; they share the remaining room."""
+        """Format as many tables as fit; wide ones are shortened and share the remaining room."""
         lines: list[str] = []
         left = budget
         for table in ranked:
@@ -187,7 +187,7 @@ class PartialSchema:
         return lines
 
     def _line(self, table: Table, most: int) -> str:
-        """Format a table whole if it fits, else with the columns that the task needs most."""
+        """Format a table completely if it fits, else with its most relevant columns."""
         whole = table_line(table, self._dialect)
         if len(whole) <= most:
             return whole
@@ -207,7 +207,7 @@ class PartialSchema:
 
 
 def _room(left: int) -> Callable[[str], bool]:
-    """Return a test that admits names while there is room."""
+    """Return a predicate that accepts names while there is room."""
 
     def fits(name: str) -> bool:
         nonlocal left

@@ -1,4 +1,4 @@
-"""Rows on their way to a script: capped, never cut in silence, as plain dicts."""
+"""Rows for a script: limited without silent truncation, as plain dicts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Fetched:
     """The results of a statement.
 
     Args:
-        columns: Names as the database gave them.
-        rows: The rows, at most as many as were asked for.
-        more: Whether there were more.
-        changed: How many rows were changed, where the driver says it here.
-        mended: Columns with text that was not UTF-8, and has marks in place of such bytes.
-        warnings: The database's warnings about deviations.
+        columns: The column names from the database.
+        rows: The rows, up to the limit.
+        more: Whether there are more rows.
+        changed: The number of changed rows, if the driver reports it here.
+        mended: Columns with invalid UTF-8, whose invalid bytes were replaced.
+        warnings: Warnings of the database.
     """
 
     columns: tuple[str, ...]
@@ -36,17 +36,17 @@ class Fetched:
 def collect(
     fetch: Callable[[int], Sequence[Sequence[Any]]], limit: int, max_bytes: int
 ) -> tuple[list[Sequence[Any]], bool]:
-    """Fetch rows, weighing them as they come; return whether there are more.
+    """Fetch rows up to limits of number and size; return True if there are more.
 
     The first fetch is one row, later fetches at most the number that fits by the average weight.
 
     Args:
-        fetch: Gives the next rows, at most as many as it is asked for.
+        fetch: Returns the next rows, at most as many as requested.
         limit: The most rows to take.
-        max_bytes: About how much they may hold.
+        max_bytes: The approximate limit in bytes.
 
     Raises:
-        ToolExecutionError: When they hold more than ``max_bytes``.
+        ToolExecutionError: If the rows exceed ``max_bytes``.
     """
     rows: list[Sequence[Any]] = []
     held = 0
@@ -64,7 +64,7 @@ def collect(
 
 
 def too_large(max_bytes: int, rows: int) -> ToolExecutionError:
-    """Return the error for a result that exceeds its limit."""
+    """Make the error for a result that exceeds its limit."""
     return ToolExecutionError(
         f"the result is larger than {max_bytes / 1e6:g} MB after {rows} rows: select fewer columns "
         "or rows, or aggregate in SQL"
@@ -72,9 +72,9 @@ def too_large(max_bytes: int, rows: int) -> ToolExecutionError:
 
 
 def as_dicts(fetched: Fetched) -> list[dict[str, Any]]:
-    """Rows as dicts of plain values; a name that comes again gets a number: ``id``, ``id_2``.
+    """Convert rows to dicts; duplicate names are numbered: ``id``, ``id_2``.
 
-    Columns with values that Python cannot say are noted.
+    Adds a note about columns with values that became text.
     """
     names = unique_names(fetched.columns)
     for warning in fetched.warnings:
@@ -88,7 +88,7 @@ def as_dicts(fetched: Fetched) -> list[dict[str, Any]]:
 
 
 def note_texts(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Note the columns with values that Python cannot say."""
+    """Add a note about columns with values without a Python equivalent, which became text."""
     for number, name in enumerate(unique_names(columns)):
         texts = [row[number] for row in rows if holds_text(row[number])]
         if texts:
@@ -99,7 +99,7 @@ def note_texts(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def unique_names(columns: Sequence[str]) -> list[str]:
-    """Return column names without repetition."""
+    """Return column names with duplicates numbered."""
     taken = set(columns)
     names: list[str] = []
     seen: set[str] = set()

@@ -15,7 +15,7 @@ _FILES: Final = ("sqlite", "duckdb")
 
 
 class SQLSettings(PluginSettings):
-    """The place of the database, and the limits of a script."""
+    """The database's address, and the limits of statements."""
 
     url: SecretStr | None = Field(
         default=None,
@@ -80,7 +80,7 @@ class SQLSettings(PluginSettings):
     @field_validator("url", mode="before")
     @classmethod
     def _beside_its_file(cls, value: Any) -> Any:
-        """Return a relative path of ``delf.toml`` counts from its folder."""
+        """Resolve a relative path of ``delf.toml`` against its folder."""
         folder = folder_of(value)
         scheme, mark, path = str(value).strip().partition(":///") if folder else ("", "", "")
         if folder is None or not mark or scheme.lower().partition("+")[0] not in _FILES:
@@ -100,7 +100,7 @@ class SQLSettings(PluginSettings):
 
 
 class SQLOptions(ConnectionOptions, total=False):
-    """The keywords of the connection, for editors."""
+    """Keyword arguments of the connection, for editors and type checkers."""
 
     url: str | SecretStr | None
     db_type: str | None

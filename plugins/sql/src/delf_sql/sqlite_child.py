@@ -1,11 +1,10 @@
-"""SQLite in a process of its own, which can be bounded and killed.
+"""SQLite in a process of its own, which can be limited and killed.
 
-One instruction of SQLite's machine may run for minutes and take gigabytes, and no handler is
-asked in it. So statements run here: memory, files and time are bounded by the system, and when
-the time is over the process ends. It sees its database and no other file, reaches no network and
-starts no process: the authorizer is not all that holds a statement. Started as a script; takes
-frames from standard input (length, then ``marshal``) and answers each. Only the standard library
-and ``delf_confined`` are imported.
+A single SQLite instruction may run for minutes and take gigabytes without calling a handler. In
+this process the operating system limits memory, files and time. The process sees only its database
+files, has no network and starts no processes, so the authorizer is not the only barrier. It runs as
+a script that reads frames (length, then ``marshal``) from standard input and answers each; it
+imports only the standard library and ``delf_confined``.
 """
 
 from __future__ import annotations
@@ -25,9 +24,10 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 _LENGTH: Final = struct.Struct("<Q")
 _STEPS: Final = 5000
-"""Instructions of SQLite's machine between two looks at the clock."""
+"""SQLite instructions between two checks of the timeout."""
 _GRACE_SECONDS: Final = 0.3
-"""The seconds beyond its time in which a statement can end by itself, before its process is ended.
+"""The seconds after its timeout in which a statement may end by itself, before its process is
+killed.
 """
 _SMALLEST_LENGTH: Final = 64_000_000
 _LARGEST_LENGTH: Final = 1_000_000_000
@@ -51,19 +51,19 @@ _RTREE_TABLES: Final = ("_node", "_rowid", "_parent")
 
 
 class Opening(NamedTuple):
-    """The database that a child opens.
+    """The parameters for opening a database in a child.
 
     Args:
-        uri: The file, with how to open it.
-        reader: Whether nothing but reading is let pass.
+        uri: The file as a SQLite URI.
+        reader: Whether only reads are allowed.
         timeout: Seconds for each statement.
-        busy: Seconds to wait for another's lock.
-        max_bytes: About how much the rows of a result may hold.
-        functions: Functions that a reader may call, by name or pattern.
-        attached: Other files, each with its schema's name and how to open it.
-        temporary: The most bytes of all temporary files, and of each.
+        busy: Seconds to wait for a lock.
+        max_bytes: The approximate most bytes of a result.
+        functions: Additional functions that a reader may call, by name or pattern.
+        attached: Attached files, each with schema name and URI.
+        temporary: The most bytes of temporary files in total, and of each.
         readable: Files that the process may read.
-        writable: Files and folders that it may write.
+        writable: Files and folders that the process may write.
         library: The folder of ``delf_confined``.
     """
 
@@ -81,12 +81,12 @@ class Opening(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The work of a child.
+    """Statements for a child to run.
 
     Args:
-        runs: Statements with their values; for a writer all or none.
-        limit: The most rows to give back.
-        many: Whether it is one statement for all values, which gives no rows.
+        runs: Statements with their values; a writer runs all or none.
+        limit: The most rows to return.
+        many: Whether one statement is run for all values, without returning rows.
     """
 
     runs: list[tuple[str, list[Any]]]
@@ -95,7 +95,7 @@ class Work(NamedTuple):
 
 
 def weight(row: Sequence[Any]) -> int:
-    """About how many bytes a row holds."""
+    """Estimate the size of a row in bytes."""
     size = _ROW_BYTES
     parts: list[Any] = [row]
     while parts:
@@ -123,7 +123,7 @@ def receive(pipe: BinaryIO) -> Any:
     """Read a frame.
 
     Raises:
-        EOFError: When the other side has ended.
+        EOFError: If the other side has closed the pipe.
     """
     head = pipe.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
@@ -136,18 +136,18 @@ def receive(pipe: BinaryIO) -> Any:
 
 
 class _TooLargeError(Exception):
-    """A result that exceeds its limit."""
+    """A result exceeds its limit."""
 
 
 class _FailedAtError(Exception):
-    """A failure of one statement, with its number; its cause is SQLite's error."""
+    """A failure of one of several statements, caused by SQLite's error."""
 
 
 _FAILURES: Final = (sqlite3.Error, sqlite3.Warning, OverflowError, ValueError)
 
 
 class _Session:
-    """The child's connection, with limits."""
+    """The child's connection, with limits and an authorizer."""
 
     def __init__(self, opening: Opening) -> None:
         self._opening = opening
@@ -181,11 +181,11 @@ class _Session:
         return time.monotonic() > self._deadline
 
     def stop(self, *_: object) -> None:
-        """End the running statement at the next look at the clock."""
+        """Interrupt the running statement at the next check of the timeout."""
         self._deadline = 0.0
 
     def run(self, work: Work) -> tuple[Any, ...]:
-        """Run a request within the timeout."""
+        """Run statements within the timeout."""
         self._deadline = time.monotonic() + self._opening.timeout
         signal.setitimer(signal.ITIMER_REAL, self._opening.timeout + _GRACE_SECONDS)
         try:
@@ -212,7 +212,7 @@ class _Session:
             return self._collect(cursor, work.limit)
 
     def _write(self, work: Work) -> tuple[Any, ...]:
-        """Run all sets or none; the session ends afterwards with all its temporary state."""
+        """Run all statements or none; temporary state ends with the session."""
         columns: list[str] = []
         rows: list[Any] = []
         changed = 0
@@ -289,12 +289,12 @@ class _Session:
 
 
 def _escaped(data: bytes) -> str:
-    """Escape a text that may not be UTF-8; :func:`_mend` finds such parts."""
+    """Decode text that may not be UTF-8, escaping invalid bytes; :func:`_mend` finds them."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def _mend(columns: list[str], rows: list[Any]) -> list[str]:
-    """Put a mark in place of each byte that is not text, and name the columns that have any."""
+    """Replace escaped bytes by a mark, and return the names of affected columns."""
     found: dict[str, None] = {}
     for number, row in enumerate(rows):
         wrong = [
@@ -321,9 +321,9 @@ def _is_utf8(text: str) -> bool:
 
 
 def _malformed(connection: sqlite3.Connection) -> str | None:
-    """Find the part of the schema that makes no sense, as a view in a newer SQLite's words.
+    """Find the definition in the schema that this SQLite cannot parse, if any.
 
-    By itself SQLite refuses to read anything of such a file.
+    A definition written for a newer SQLite makes the whole file unreadable.
     """
     try:
         connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
@@ -337,9 +337,9 @@ def _malformed(connection: sqlite3.Connection) -> str | None:
 
 
 def _opens_virtual_table(action: int, table: str | None, database: str | None) -> bool:
-    """Return whether SQLite prepares a virtual table (json_each, FTS, R-tree) for reading.
+    """Return True if SQLite wants to write while it opens a virtual table for reading.
 
-    SQLite would write to the file's own tables, which the read-only file does not allow.
+    This is harmless, because the file is opened read-only.
     """
     if database in (None, "temp") or table is None:
         return False
@@ -354,7 +354,7 @@ def _unless(denied: bool) -> int:
 
 
 def _bound(opening: Opening) -> None:
-    """Let the system bound this process."""
+    """Set the operating system's limits for this process."""
     longest = min(max(opening.max_bytes, _SMALLEST_LENGTH), _LARGEST_LENGTH)
     bounds = {resource.RLIMIT_AS: 4 * longest + 6 * opening.max_bytes + _SPARE_MEMORY}
     bounds[resource.RLIMIT_CORE] = 0
@@ -366,7 +366,7 @@ def _bound(opening: Opening) -> None:
 
 
 def confine(opening: Opening) -> None:
-    """Take from this process all that its database does not need, where the kernel can."""
+    """Drop this process's access to everything but its database, where the kernel supports that."""
     sys.path.append(opening.library)
     from delf_confined import landlock, seccomp
     from delf_confined.confine import SYSTEM_FILES
@@ -395,7 +395,7 @@ def _answer(work: Callable[[], tuple[Any, ...]], *, reader: bool) -> tuple[Any, 
 
 
 def main() -> None:
-    """Open the database of the first frame, then answer one frame after the other."""
+    """Open the database of the first frame, then answer further frames."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # and without it nobody reads the answers
     requests, answers = sys.stdin.buffer, sys.stdout.buffer

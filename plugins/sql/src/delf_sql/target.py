@@ -1,4 +1,4 @@
-"""From settings to a target: which database, reached how, and which texts are secret."""
+"""Resolution of settings to a target: the database, its address, and the secrets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
 Dialect = str
-"""``postgresql``, ``mysql`` (MariaDB, too), ``sqlite``, ``duckdb``, or another of SQLAlchemy's."""
+"""A database dialect: ``postgresql``, ``mysql`` (also MariaDB), ``sqlite``, ``duckdb``, or another
+one of SQLAlchemy.
+"""
 
 _SCHEMES: Final[dict[str, Dialect]] = {
     "postgresql": "postgresql",
@@ -26,7 +28,7 @@ _SCHEMES: Final[dict[str, Dialect]] = {
     "duckdb": "duckdb",
 }
 CERTIFIED: Final = frozenset(_SCHEMES.values())
-"""Databases whose sessions cannot write while they read, tested by attacks and at random."""
+"""Databases whose read sessions are verified by tests not to write."""
 _FILES: Final = ("sqlite", "duckdb")
 _PORTS: Final = {"postgresql": 5432, "mysql": 3306}
 _LABELS: Final[dict[str, str]] = {
@@ -57,11 +59,11 @@ _OWN_SETTINGS: Final = {
     "attach": ("sqlite",),
     "role": ("postgresql",),
 }
-"""Settings that only these databases have."""
+"""Settings that apply to some databases only."""
 
 
 def check_dialect(name: str, settings: SQLSettings, target: Target) -> None:
-    """Refuse settings that the database does not have.
+    """Raise for settings that do not apply to the database.
 
     Raises:
         ConnectionConfigurationError: For the first such setting.
@@ -80,12 +82,12 @@ class Target:
     """A database to connect to.
 
     Args:
-        dialect: How to speak.
+        dialect: The dialect.
         label: The product's name for messages.
         database: The database's name; for SQLite and DuckDB the file's path.
         options: The query string of the URL.
-        url: As SQLAlchemy reads it, for the databases that delf knows nothing else about.
-        secrets: Every spelling of the password, for :meth:`scrub`.
+        url: The URL for SQLAlchemy, for databases without a backend of their own.
+        secrets: All spellings of the password, for :meth:`scrub`.
     """
 
     dialect: Dialect
@@ -101,12 +103,12 @@ class Target:
 
     @property
     def is_locked(self) -> bool:
-        """True if the database itself keeps a query from writing."""
+        """True if the database itself prevents writes in queries."""
         return self.url is None
 
     @property
     def place(self) -> str:
-        """The place of the database, without credentials."""
+        """The database's address without credentials."""
         if self.dialect in _FILES:
             return f"the {self.label} file {self.database!r}"
         if self.url is not None:
@@ -116,17 +118,17 @@ class Target:
         return f"the {self.label} server at {host or 'localhost'}:{self.port}"
 
     def scrub(self, text: str) -> str:
-        """Return the text without any secret."""
+        """Return a text with all secrets removed."""
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return text
 
 
 def make_target(name: str, settings: SQLSettings) -> Target:
-    """Return the target that settings describe.
+    """Resolve settings to a target.
 
     Raises:
-        ConnectionConfigurationError: When they name no database, or two.
+        ConnectionConfigurationError: If the settings name no database, or several.
     """
     target = _target(name, settings)
     for setting, dialect in (("attach", "sqlite"), ("role", "postgresql")):
@@ -240,7 +242,7 @@ def _url_of(settings: SQLSettings, kind: str) -> URL:
 
 
 def _other(name: str, kind: str, url: str | URL) -> Target:
-    """Make the target of any database that SQLAlchemy has a dialect for."""
+    """Make the target of a database that only SQLAlchemy knows."""
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 

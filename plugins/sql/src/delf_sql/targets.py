@@ -1,4 +1,4 @@
-"""The target columns of a statement's parameters, as parsed from the statement."""
+"""The columns that a statement's parameters are stored in, by parsing the statement."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from delf_sql.tokens import parse
 _MARK: Final = "delf_p"
 _STORING: Final = ("INSERT", "UPDATE", "REPLACE", "MERGE", "WITH")
 Assigned = tuple[str, str | int, int]
-"""A parameter's place: the table, the column by its name or its number, and the parameter."""
+"""A table, its column by name or number, and the number of the parameter stored there."""
 
 
 def assigned(bound: Bound, dialect: Dialect) -> list[Assigned]:
-    """Return the parameters that a statement stores as they are.
+    """Return the parameters that a statement stores unchanged.
 
     Args:
         bound: The statement.
-        dialect: Of which database.
+        dialect: The database's dialect.
 
     Returns:
-        Nothing for a statement that sqlglot does not read.
+        An empty list if sqlglot cannot parse the statement.
     """
     from sqlglot import exp
     from sqlglot.errors import SqlglotError
@@ -125,11 +125,11 @@ def _parameter(item: Any) -> int | None:
 def kinds_of(
     bound: Bound, dialect: Dialect, find_table: Callable[[str], Table | None]
 ) -> list[str | None]:
-    """Return the type of the column that each parameter is stored in, None if none.
+    """Return the column type for each parameter; None if it is not stored in a column.
 
     Args:
         bound: The statement.
-        dialect: Of which database.
+        dialect: The database's dialect.
         find_table: Finds a table with its columns by a name.
     """
     kinds: list[str | None] = [None] * len(bound.values)

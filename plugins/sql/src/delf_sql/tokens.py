@@ -1,9 +1,9 @@
-"""A statement's tokens, read by sqlglot, and the normalised text made of them.
+"""Tokens of a statement by sqlglot, and the normalised text made from them.
 
-What a database reads otherwise than we do is a hole in every check. So the original text is
-never sent. Each token that sqlglot reads must have a form that the database surely reads the
-same way. Everything between tokens must surely be blank or a comment. What is sent is the tokens
-with single blanks between them. Anything else is refused.
+If the database parsed a statement differently from delf, every check could be bypassed. So the
+original text is never sent: only tokens that the database certainly reads the same way are
+accepted, everything between them must be blank or a comment, and the tokens are sent with single
+blanks between them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _GRAMMARS: Final[dict[Dialect, str]] = {
     "awsathena": "athena",
     "mariadb": "mysql",
 }
-"""The names of dialects in sqlglot, where SQLAlchemy has others."""
+"""sqlglot's names of dialects that SQLAlchemy names differently."""
 
 _WORD: Final = r"[^\W\d][\w$]*"
 _NUMBER: Final = r"0[xX][0-9a-fA-F]+|[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?"
@@ -83,7 +83,7 @@ _OTHERS: Final[Sequence[tuple[Kind, str]]] = (
     ("string", r"'(?:[^'\\]|'')*'"),
     ("name", r'"[^"\\]+"|`[^`\\]+`|\[[^\[\]\\]+\]'),
 )
-"""The grammar that all other databases share: no backslash, no prefix, no quote in a name."""
+"""The common subset for all other databases: no backslash, no prefix, no quote in a name."""
 _BLOCK: Final = r"/\*(?:(?!/\*|\*/).)*\*/"
 _GAPS: Final[dict[Dialect, str]] = {
     "postgresql": rf"(?:[ \t\n]|--[^\n]*(?:\n|\Z)|{_BLOCK})*",
@@ -102,10 +102,10 @@ level.
 """
 _LEADING: Final = frozenset({".", ":", "@", "@@", "!"})
 _FOLLOWING: Final = frozenset({".", ":"})
-"""The signs that stay beside their neighbours: ``a.b``, ``:name``, ``a[1:n]``, ``@x``, ``!~``."""
+"""Signs that stay next to their neighbours: ``a.b``, ``:name``, ``a[1:n]``, ``@x``, ``!~``."""
 
 _SHIFTS: Final = frozenset({"<<", ">>"})
-"""Operators that sqlglot reads as two signs."""
+"""Operators that sqlglot splits into two tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ class Token:
     Args:
         kind: The kind; ``name`` is a quoted name.
         text: The token's text; of a ``name``, the part between the quotes.
-        start: Where it begins.
-        end: Where it ends.
+        start: The start position.
+        end: The end position.
     """
 
     kind: Kind
@@ -126,16 +126,16 @@ class Token:
 
     @property
     def word(self) -> str:
-        """The possible keyword, in capitals; empty for other tokens."""
+        """The token in capitals if it may be a keyword; empty otherwise."""
         return self.text.upper() if self.kind == "word" else ""
 
 
 @functools.cache
 def _reader(dialect: Dialect) -> tuple[Any, Any, Grammar]:
-    """Return the tokenizer, for which no word swallows the rest of the text, parser and language.
+    """Return tokenizer, parser and grammar; no keyword makes the tokenizer skip the rest.
 
-    Imports go through the package itself: concurrent imports of it and of a module inside it would
-    deadlock, and one thread would get half a module.
+    The import goes through the package, because concurrent imports of the package and of a module
+    inside it deadlock, and one thread then gets a half-initialised module.
     """
     from sqlglot import Dialect as AnyGrammar
 
@@ -162,8 +162,8 @@ def parse(text: str, dialect: Dialect) -> list[Any]:
     """Parse a text to trees with sqlglot.
 
     Raises:
-        SqlglotError: When it is not a statement that sqlglot knows.
-        RecursionError: When it is nested too deeply.
+        SqlglotError: If sqlglot cannot parse the text.
+        RecursionError: If the text is nested too deeply.
     """
     tokenizer, parser, grammar = _reader(dialect)
     return parser(dialect=grammar).parse(tokenizer(grammar).tokenize(text), text)
@@ -173,7 +173,7 @@ def normalise(text: str, dialect: Dialect) -> tuple[str, list[Token]]:
     """Return the statement in its normalised form, and its tokens.
 
     Raises:
-        ToolRefusedError: For anything that is not surely read as the database reads it.
+        ToolRefusedError: For anything that the database might parse differently.
     """
     from sqlglot import TokenError
 
@@ -215,7 +215,7 @@ def _check_gap(text: str, start: int, end: int, dialect: Dialect) -> None:
 
 
 def _tokens(piece: str, start: int, dialect: Dialect) -> Iterable[Token]:
-    """Yield the tokens of a piece: sqlglot reads ``GROUP BY`` as one."""
+    """Yield tokens of a piece, splitting those that sqlglot joins, such as ``GROUP BY``."""
     for kind, shape in _SHAPES.get(dialect, _OTHERS):
         if _matches(shape, piece):
             text = _inner(piece) if kind == "name" else piece
@@ -237,7 +237,7 @@ def _inner(piece: str) -> str:
 
 
 def _join(text: str, read: Sequence[Token]) -> tuple[str, list[Token]]:
-    """Return the tokens with single blanks between them, each at its new place."""
+    """Join tokens with single blanks; return the text, and the tokens at their new positions."""
     parts: list[str] = []
     joined: list[Token] = []
     place = 0
@@ -255,7 +255,7 @@ def _join(text: str, read: Sequence[Token]) -> tuple[str, list[Token]]:
 
 
 def _is_tight(before: Token, token: Token) -> bool:
-    """Return whether two tokens stay side by side, because a blank would change the meaning."""
+    """Return True if a blank between two tokens would change the meaning."""
     if before.end != token.start:
         return False
     if before.kind == "number" and token.kind in ("word", "number", "string"):

@@ -1,4 +1,4 @@
-"""Describes in one line a database's values in Python, where a script would err."""
+"""One-line notes for the prompt about database values that surprise in Python."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from delf_sql.target import Dialect
 
 
 class _Note(NamedTuple):
-    """A sentence about values of some types.
+    """A note about values of some column types.
 
     Args:
-        types: Of columns, in lower case; None where it holds for results without such a column.
+        types: Column types in lower case; None if the note applies to all results.
         text: The description.
     """
 
@@ -62,11 +62,11 @@ _NOTES: Final[dict[Dialect, Sequence[_Note]]] = {
 
 
 def values_note(tables: Iterable[Table], dialect: Dialect) -> str:
-    """Describe unexpected Python forms of some tables' values; empty if none.
+    """Describe unexpected Python forms of values in some tables; empty if none.
 
     Args:
         tables: The tables shown to the model.
-        dialect: Of which database.
+        dialect: The database's dialect.
     """
     types = {column.type.lower() for table in tables for column in table.columns}
     notes = _NOTES.get(dialect, (_PLAIN_DECIMALS,))

@@ -1,4 +1,4 @@
-"""Values in both directions: for drivers, and as plain Python for scripts."""
+"""Conversion of values for drivers, and of results to plain Python."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _FIRST_LARGE_INT: Final = 2**63
 
 
 class AsText(str):
-    """A value of a database that Python has no type for, in the database's words."""
+    """The text of a database value without a Python equivalent."""
 
     __slots__ = ()
 
 
 def plain(value: Any) -> Any:
-    """Convert a value of a result to plain Python; unknown types become text."""
+    """Convert a result value to plain Python; unknown types become text."""
     if type(value) in _PLAIN:
         return value
     if isinstance(value, Mapping):
@@ -46,7 +46,7 @@ def plain(value: Any) -> Any:
 
 
 def holds_text(value: Any) -> bool:
-    """Return whether a value, or a part of it, is such a text."""
+    """Return True if a value contains an :class:`AsText`."""
     if isinstance(value, Mapping):
         return any(map(holds_text, cast("Mapping[Any, Any]", value).values()))
     if isinstance(value, _LISTS):
@@ -55,10 +55,10 @@ def holds_text(value: Any) -> bool:
 
 
 def simple(value: Any) -> Any:
-    """Return a parameter without wrappers that no driver knows: enums, paths, tuples, sets.
+    """Unwrap enums, paths, tuples and sets, which drivers do not support.
 
     Raises:
-        TypeError: For a value that no database has a type for.
+        TypeError: If no database has a type for the value.
     """
     if isinstance(value, enum.Enum):
         return simple(value.value)
@@ -76,11 +76,11 @@ def simple(value: Any) -> Any:
 
 
 def as_json(value: Any) -> str:
-    """JSON text of a parameter; dates and the like inside become text.
+    """Encode a parameter as JSON; dates and similar values become text.
 
     Raises:
         TypeError: For bytes.
-        ValueError: For a number that JSON has not.
+        ValueError: For NaN and infinity.
     """
     try:
         return json.dumps(value, default=_in_json, ensure_ascii=False, allow_nan=False)
@@ -89,7 +89,7 @@ def as_json(value: Any) -> str:
 
 
 def _in_json(value: Any) -> Any:
-    """Values for JSON that Python lacks there: a moment with its zone, a duration in seconds."""
+    """Convert a value for JSON: datetimes with zone as text, durations in seconds."""
     if isinstance(value, bytes):
         raise TypeError("JSON has no bytes: pass text, as base64.b64encode(value).decode()")
     if isinstance(value, decimal.Decimal):
@@ -102,7 +102,7 @@ def _in_json(value: Any) -> Any:
 
 
 def for_any(value: Any) -> Any:
-    """Return a parameter for a driver of which nothing is known: lists and dicts are JSON text.
+    """Convert a parameter for an unknown driver: lists and dicts become JSON text.
 
     Raises:
         TypeError: For a value that cannot be stored.
@@ -112,7 +112,7 @@ def for_any(value: Any) -> Any:
 
 
 def for_duckdb(value: Any) -> Any:
-    """Return a parameter for DuckDB: lists are lists, dicts and lists of dicts are JSON text.
+    """Convert a parameter for DuckDB: lists stay lists, dicts become JSON text.
 
     Raises:
         TypeError: For a value that cannot be stored.
@@ -124,7 +124,7 @@ def for_duckdb(value: Any) -> Any:
 
 
 def for_sqlite(value: Any) -> Any:
-    """Return a parameter for SQLite, which knows numbers, text and bytes.
+    """Convert a parameter for SQLite, which stores numbers, text and bytes.
 
     Raises:
         TypeError: For a value that cannot be stored.
@@ -163,11 +163,11 @@ def _number_of_sqlite(value: decimal.Decimal) -> int | float:
 
 
 def for_mysql(value: Any) -> Any:
-    """Return a parameter for MySQL and MariaDB.
+    """Convert a parameter for MySQL and MariaDB.
 
     Raises:
         TypeError: For a value that cannot be stored.
-        ValueError: For a number that is none, and for a time with a zone.
+        ValueError: For NaN, infinity, and a time with a zone.
     """
     value = simple(value)
     if isinstance(value, (float, decimal.Decimal)) and not math.isfinite(value):
@@ -183,7 +183,7 @@ def for_mysql(value: Any) -> Any:
 
 
 def for_postgresql(value: Any) -> Any:
-    """Return a parameter for PostgreSQL, whose server infers its type later.
+    """Convert a parameter for PostgreSQL, whose server infers the type later.
 
     Raises:
         TypeError: For a value that cannot be stored.
@@ -203,7 +203,7 @@ def _holds_nan(value: Any) -> bool:
 
 
 def holds_dict(value: Any) -> bool:
-    """Return True for a dict, and for a list with one in it."""
+    """Return True for a dict, or a list that contains one."""
     if isinstance(value, list):
         return any(holds_dict(item) for item in cast("list[Any]", value))
     return isinstance(value, dict)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def make_backend(target: Target, settings: SQLSettings) -> Backend:
-    """Return the backend for a target.
+    """Make the backend for a target.
 
     Raises:
-        OptionalDependencyError: When its driver is not installed.
+        OptionalDependencyError: If its driver is not installed.
     """
     if target.dialect == "sqlite":
         from delf_sql.backends.sqlite import SqliteBackend

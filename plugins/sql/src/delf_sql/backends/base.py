@@ -1,4 +1,4 @@
-"""The protocol of a backend, and shared parts."""
+"""The protocol of a backend, and code shared by backends."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Problem:
 
     Args:
         cause: The kind of failure.
-        text: The database's own words, one line.
-        lost: True if the connection went, so that no answer tells what happened to a statement.
-        number: The number of the statement that failed, from 1, where there were several.
+        text: The database's message in one line.
+        lost: Whether the connection was lost, so that the outcome of a statement is unknown.
+        number: The number of the failed statement, from 1, if there were several.
     """
 
     cause: Cause
@@ -43,10 +43,10 @@ class Problem:
 
 
 class FailedAt(Exception):  # noqa: N818 - which one, and not what
-    """A failure of one of several statements; its cause is the driver's exception.
+    """A failure of one of several statements, caused by the driver's exception.
 
     Args:
-        number: The statement's, from 1.
+        number: The number of the statement, from 1.
     """
 
     def __init__(self, number: int) -> None:
@@ -62,8 +62,8 @@ def create_missing(target: Target, create: Callable[[], None]) -> None:
         create: Creates its file.
 
     Raises:
-        ConnectionFileNotFoundError: When its folder does not exist.
-        ConnectionConfigurationError: When the file cannot be created.
+        ConnectionFileNotFoundError: If its folder does not exist.
+        ConnectionConfigurationError: If the file cannot be created.
     """
     path = Path(target.database).absolute()
     if path.exists():
@@ -83,7 +83,7 @@ def create_missing(target: Target, create: Callable[[], None]) -> None:
 
 
 class Written:
-    """The results of a write so far: changed rows, and returned rows."""
+    """The results of a write so far: the number of changed rows, and the returned rows."""
 
     def __init__(self) -> None:
         self.rowcount = 0
@@ -92,7 +92,7 @@ class Written:
         self.warnings: dict[str, None] = {}
 
     def room(self, limit: int) -> int:
-        """Return the number of rows that may still be returned."""
+        """Return how many more rows may be returned."""
         return limit - len(self.rows)
 
     def add(self, rowcount: int, fetched: Fetched | None = None) -> None:
@@ -100,10 +100,10 @@ class Written:
 
         Args:
             rowcount: The driver's count; negative if unknown.
-            fetched: Rows that it returned, each a row that it changed.
+            fetched: The rows returned by the statement, one for each changed row.
 
         Raises:
-            ToolExecutionError: When it returned more rows than there is room for.
+            ToolExecutionError: If more rows were returned than allowed.
         """
         if fetched is not None:
             self.warn(fetched.warnings)
@@ -120,7 +120,7 @@ class Written:
         self.rows += fetched.rows
 
     def warn(self, warnings: Iterable[str]) -> None:
-        """Keep the first warnings."""
+        """Keep the first warnings of the database."""
         if len(self.warnings) < _MOST_WARNINGS:
             self.warnings |= dict.fromkeys(warnings)
 
@@ -131,17 +131,17 @@ class Written:
 
 
 def can_batch(statement: Statement, bounds: Sequence[Bound]) -> bool:
-    """Return whether the driver can run all sets of parameters at once."""
+    """Return True if the driver can run all sets of parameters in one call."""
     if len(bounds) < 2 or any(token.word == "RETURNING" for token in statement.tokens):
         return False
     return all(bound.pieces == bounds[0].pieces and bound.values for bound in bounds)
 
 
 def import_driver(module: str, extra: str, what: str) -> ModuleType:
-    """Return a driver that comes with an extra.
+    """Import a driver that an extra of this package installs.
 
     Raises:
-        OptionalDependencyError: When it is not installed.
+        OptionalDependencyError: If the driver is not installed.
     """
     try:
         return importlib.import_module(module)
@@ -152,10 +152,10 @@ def import_driver(module: str, extra: str, what: str) -> ModuleType:
 
 
 def unlisted(name: str) -> ToolRefusedError:
-    """Return the error for a database function that is not on the list.
+    """Make the error for a database function that is not allowed.
 
     Args:
-        name: The function's; after a dot where the query may mean a column.
+        name: The function's name; after a dot if the query may mean a column.
     """
     called = f"{name}()" if not name.startswith(".") else f"{name} (PostgreSQL may call it)"
     return ToolRefusedError(

@@ -1,7 +1,7 @@
-"""DuckDB, each statement in a child process (``duckdb_child``).
+"""DuckDB, with a child process for each statement (``duckdb_child``).
 
-One call of a function may run for minutes and ignore interrupts, or take gigabytes: then its
-process is killed, and the next statement starts another.
+A function call may run for minutes without reacting to interrupts, or take gigabytes; then its
+process is killed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from delf_sql.target import Target
 from delf_sql.values import for_duckdb
 
 _MEMORY: Final = 1_500_000_000
-"""The memory of the whole process; DuckDB itself gets a third as its limit."""
+"""The memory limit of the process in bytes; DuckDB's own limit is a third of that."""
 _SPILL: Final = 4_000_000_000
 _ANY_SIZE: Final = 2**60
 _ANSWER_OF_A_BYTE: Final = 8
@@ -41,7 +41,7 @@ _SETTINGS: Final = ("max_rows", "max_bytes", "connect_timeout", "statement_timeo
 
 
 class _DuckdbError(Exception):
-    """A problem that DuckDB, or the end of its process, is."""
+    """A failure reported by DuckDB, or the death of its process."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.text)
@@ -50,25 +50,25 @@ class _DuckdbError(Exception):
 
 @dataclass(frozen=True)
 class _Started:
-    """A child that waits for its statement."""
+    """A prepared child process."""
 
     child: Child
     limits: Limits
     folder: tempfile.TemporaryDirectory[str]
 
     def end(self) -> None:
-        """End the child, and remove its folder."""
+        """Kill the child and remove its folder."""
         self.child.end()
         self.folder.cleanup()
 
 
 class _Session:
-    """Runs one statement after another, each in a child of its own.
+    """Runs statements one after another, each in its own child process.
 
     Args:
-        template: Forks the children.
+        template: The template process that forks the children.
         path: The file.
-        reader: Whether it is opened for reading only.
+        reader: Whether to open the file read-only.
         settings: The connection's.
     """
 
@@ -86,11 +86,11 @@ class _Session:
         self._ready = [self._start()]
 
     def do(self, work: str, **given: Any) -> Any:
-        """Do a work of :mod:`duckdb_child`.
+        """Run a function of :mod:`duckdb_child` in a child process.
 
         Raises:
-            _DuckdbError: With DuckDB's message, or the end of its process.
-            DelfError: If the work raised it.
+            _DuckdbError: If DuckDB fails or its process dies.
+            DelfError: If the function raised it.
         """
         settings = self._settings
         arguments = {
@@ -149,7 +149,7 @@ class _Session:
         raise _DuckdbError(Problem(cause=cause, text=text, lost=not self._reader))
 
     def stop(self) -> None:
-        """Kill the process of the statement that runs, and of any that follows."""
+        """Kill the running statement's process, and refuse further statements."""
         with self._lock:
             self._is_stopped = True
             if self._running is not None:
@@ -162,7 +162,7 @@ class _Session:
 
 
 class DuckdbBackend:
-    """Speaks with DuckDB, a process for each statement.
+    """The backend for DuckDB, with a process for each statement.
 
     Args:
         target: The file.
@@ -182,7 +182,7 @@ class DuckdbBackend:
         """Create the file, as DuckDB does for a writer.
 
         Raises:
-            OSError: When it cannot be created.
+            OSError: If the file cannot be created.
         """
         try:
             with contextlib.closing(self._session(reader=False)) as session:
@@ -192,7 +192,7 @@ class DuckdbBackend:
 
     @contextlib.contextmanager
     def session(self, *, reader: bool) -> Generator[_Session]:
-        """Yield a session, in which each statement has a process."""
+        """Yield a session whose statements each get a process."""
         if not self._path.is_file() and (reader or not self._settings.create):
             raise ConnectionFileNotFoundError(
                 f"there is no DuckDB file {self.target.database!r}",
@@ -214,7 +214,7 @@ class DuckdbBackend:
     def write(
         self, session: _Session, changes: Sequence[tuple[Statement, Sequence[Params]]]
     ) -> Written:
-        """Run statements, each for its sets of parameters, and commit them together."""
+        """Run statements with their sets of parameters in one transaction."""
         bounds = [self._bind(one, params) for one, batches in changes for params in batches]
         found = session.do(
             "change",
@@ -232,7 +232,7 @@ class DuckdbBackend:
         return bind(statement.text, statement.tokens, params, "duckdb", for_duckdb)
 
     def without_transactions(self, session: _Session, names: Collection[str]) -> Sequence[Any]:
-        """None: all tables of DuckDB have transactions."""
+        """Return an empty list: all tables of DuckDB have transactions."""
         return ()
 
     def relations(self, session: _Session) -> list[Relation]:
@@ -240,7 +240,7 @@ class DuckdbBackend:
         return [Relation(**relation) for relation in session.do("relations")]
 
     def tables(self, session: _Session, relations: Sequence[Relation]) -> list[Table]:
-        """Return these with their columns."""
+        """Return tables and views with their columns."""
         relations_data = [_as_dict(relation) for relation in relations]
         found: list[dict[str, Any]] = (
             session.do("tables", relations=relations_data) if relations_data else []
@@ -255,18 +255,18 @@ class DuckdbBackend:
         ]
 
     def version(self, session: _Session) -> str:
-        """DuckDB's version."""
+        """Return DuckDB's version."""
         return f"DuckDB {version('duckdb')}"
 
     def stop(self, session: _Session) -> None:
-        """End the process of its statement."""
+        """Kill the process of the running statement."""
         session.stop()
 
     def discard(self, session: _Session) -> None:
-        """Note that a session leaves nothing behind."""
+        """Do nothing: a session keeps no state."""
 
     def dispose(self) -> None:
-        """End the processes."""
+        """Kill the prepared processes."""
         self._template.close()
 
     def explain(self, error: BaseException) -> Problem | None:

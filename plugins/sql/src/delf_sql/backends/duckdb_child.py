@@ -1,10 +1,8 @@
-"""DuckDB in a child process, where it can be bounded and killed. Reading opens the file read-only.
+"""DuckDB in a child process with limits; queries open the file read-only.
 
-Nothing outside of the file can be reached, and no extension is loaded. No variable of this program
-is a table, and no setting can be changed. DuckDB's own parser has to see one SELECT. The
-query runs inside of another SELECT, which takes a query and nothing else. DuckDB opens a file
-either for reading or for writing: there is one statement at a time, and the file is closed after
-it.
+External access, extensions, replacement scans and changes of settings are disabled. DuckDB's own
+parser must see a single SELECT, and the query runs as a subquery, which admits nothing but a query.
+DuckDB opens a file either for reading or for writing, so the file is closed after each statement.
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ _UNSAYABLE: Final = {
     "TIMESTAMP_NS": "NOT isfinite({0}) OR epoch_ns({0}) % 1000 <> 0",
     _ZONED: "NOT isfinite({0})",
 }
-"""A condition in SQL for values that Python cannot hold: months, infinity, nanoseconds."""
+"""SQL conditions for values without a Python equivalent: months, infinity, nanoseconds."""
 _UNSAYABLE_INSIDE: Final = {
     "INTERVAL": r"\d months?|\d years?",
     "DATE": r"infinity|\(BC\)|\d{{5,}}-\d\d-\d\d",
@@ -69,7 +67,7 @@ _UNSAYABLE_INSIDE: Final = {
     "TIMESTAMP_NS": r"\.\d{{6}}\d*[1-9]",
     "TIME": r"24:00:00",
 }
-"""The conditions for the text of a nested value, by the types in it."""
+"""SQL conditions for the text of nested values, by the types inside."""
 _CATALOGUE: Final = Catalogue(
     relations="""
 SELECT schema_name || chr(31) || name, nullif(schema_name, 'main'), name, is_view, comment FROM (
@@ -99,7 +97,7 @@ WHERE database_name = current_database() AND list_contains($keys, key)
 
 
 class DuckdbEngine(EngineBackend):
-    """Runs one statement in DuckDB.
+    """Runs one statement in DuckDB, in the child process.
 
     Args:
         target: The file.
@@ -123,7 +121,7 @@ class DuckdbEngine(EngineBackend):
         return {"connect_args": {"read_only": reader, "config": config}}
 
     def _connect(self, engine: sa.Engine) -> sa.Connection:
-        """Open the file, waiting for a concurrent writer."""
+        """Open the file, waiting while another process writes."""
         last = time.monotonic() + min(_BUSY_SECONDS, self._settings.connect_timeout)
         while True:
             try:
@@ -144,11 +142,11 @@ class DuckdbEngine(EngineBackend):
             driver.execute(f"SET {setting}")
 
     def stop(self, session: sa.Connection) -> None:
-        """Interrupt its statement."""
+        """Interrupt the running statement."""
         _raw(session).interrupt()
 
     def query(self, session: sa.Connection, bound: Bound, limit: int) -> Fetched:
-        """Run a query that DuckDB's own parser accepts as a query."""
+        """Run a query after checking with DuckDB's own parser that it is one."""
         _check_is_query(session, bound)
         tail = "\n) AS delf"
         kinds = self._columns(session, _around(bound, "DESCRIBE ", ""))
@@ -168,7 +166,7 @@ class DuckdbEngine(EngineBackend):
     def change(self, session: sa.Connection, bounds: Sequence[Bound], *, returns: bool) -> Written:
         """Run a write for each set of parameters, and commit.
 
-        DuckDB gives the number of changed rows as a row, unless the statement returns others.
+        DuckDB returns the number of changed rows as a row, unless the statement has RETURNING.
         """
         written = Written()
         number = 0
@@ -213,13 +211,13 @@ def run(
 
     Args:
         database: The file's path.
-        reader: Whether it is opened for reading only.
+        reader: Whether to open the file read-only.
         settings: Fields of the connection's settings.
         work: ``query``, ``change``, ``relations`` or ``tables``.
         given: The arguments.
 
     Returns:
-        Its ``value``, or DuckDB's ``problem``.
+        The function's ``value``, or DuckDB's ``problem``.
     """
     target = Target(dialect="duckdb", label="DuckDB", database=database)
     engine = DuckdbEngine(target, SQLSettings.model_construct(**settings))
@@ -281,7 +279,7 @@ def _plain(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
 
 
 def _raw(session: sa.Connection) -> Any:
-    """Return the connection, which duckdb_engine wraps."""
+    """Return DuckDB's connection behind SQLAlchemy's."""
     return session.connection.driver_connection
 
 
@@ -305,13 +303,13 @@ def _out(name: str, kind: str) -> str:
 
 
 def _as_text(name: str, kind: str) -> str:
-    """Return the text of a value that Python lacks, else NULL."""
+    """Return a SQL expression for the text of a value without Python equivalent, else NULL."""
     condition = _UNSAYABLE.get(kind) or _unsayable_inside(kind)
     return f"CASE WHEN {condition.format(name)} THEN {name}::VARCHAR END" if condition else "NULL"
 
 
 def _unsayable_inside(kind: str) -> str | None:
-    """Return the condition for an unreadable value inside a list, a struct or a map."""
+    """Return the condition for such values inside a list, struct or map, if possible."""
     found = [pattern for word, pattern in _UNSAYABLE_INSIDE.items() if word in kind]
     return f"regexp_matches({{0}}::VARCHAR, '{'|'.join(found)}')" if found else None
 

@@ -1,7 +1,7 @@
-"""Any database with a SQLAlchemy dialect: its engine, pool, placeholders and inspector.
+"""A backend for any database with a SQLAlchemy dialect.
 
-An unknown database is protected by the gate only, without a read-only session. The backends of
-PostgreSQL, MySQL and DuckDB add that, and their own error texts.
+Unknown databases are protected by the statement gate only. The backends of PostgreSQL, MySQL and
+DuckDB add read-only sessions and error messages.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from delf_sql.targets import kinds_of
 from delf_sql.values import for_any
 
 _STOPS: Final = ("cancel", "interrupt", "close")
-"""The drivers' methods that end a statement from another thread, the kindest first."""
+"""Methods of drivers that stop a statement from another thread, the gentlest first."""
 
 
 class EngineBackend:
-    """Speaks through SQLAlchemy.
+    """The backend for any SQLAlchemy dialect.
 
     Args:
         target: The database.
@@ -57,7 +57,7 @@ class EngineBackend:
     grace: float = 0.0
     one_at_a_time: bool = False
     batches: ClassVar[bool] = True
-    """True if the driver counts the rows that it changes with several sets of parameters."""
+    """True if the driver counts changed rows correctly over several sets of parameters."""
     pool: ClassVar[type[sa.Pool]] = sa.QueuePool
     catalogue: ClassVar[Catalogue | None] = None
     """The catalogue queries; None to use SQLAlchemy's inspector."""
@@ -68,14 +68,14 @@ class EngineBackend:
         self._engines: dict[bool, sa.Engine] = {}
         self._lock = threading.Lock()
         self._known: dict[str, Table] = {}
-        """Tables by their names in writes, until a write may have changed a table."""
+        """Tables by their names in writes; cleared when a write may change a table."""
 
     def check_driver(self) -> None:
-        """Make an engine, which connects to nothing yet.
+        """Create the engine, which does not connect yet.
 
         Raises:
-            OptionalDependencyError: When the dialect's driver is not installed.
-            ConnectionConfigurationError: When the dialect cannot use the URL.
+            OptionalDependencyError: If the dialect's driver is not installed.
+            ConnectionConfigurationError: If the dialect refuses the URL.
         """
         problem = ""
         try:
@@ -99,7 +99,7 @@ class EngineBackend:
 
     @contextlib.contextmanager
     def session(self, *, reader: bool) -> Generator[sa.Connection]:
-        """Yield a connection of the pool."""
+        """Yield a pooled connection."""
         engine = self._engine(reader)
         connection = self._connect(engine)
         try:
@@ -147,17 +147,17 @@ class EngineBackend:
         return self.target.url
 
     def _options(self, reader: bool) -> dict[str, Any]:
-        """More that the engine is made with."""
+        """Return additional options of the engine."""
         return {}
 
     def _prepare(self, driver: Any, *, reader: bool) -> None:
-        """Make a session of a fresh connection of the driver."""
+        """Configure a fresh connection of the driver."""
 
     def _reset(self, connection: sa.Connection, *, reader: bool) -> None:
         """Reset the session after its statement, beyond the rollback."""
 
     def stop(self, session: sa.Connection) -> None:
-        """End its statement from another thread, as its driver can."""
+        """Stop the running statement from another thread, if the driver can."""
         driver = _driver(session)
         call = next((name for name in _STOPS if callable(getattr(driver, name, None))), None)
         if call is not None:
@@ -180,12 +180,12 @@ class EngineBackend:
         return bind(statement.text, statement.tokens, params, self.target.dialect, for_any)
 
     def _begin(self, session: sa.Connection, *, reader: bool) -> None:
-        """Handle the first statements of a transaction."""
+        """Run the first statements of a transaction."""
 
     def read(
         self, session: sa.Connection, statement: Statement, params: Params, limit: int
     ) -> Fetched:
-        """Run a query, and take its rows as they come."""
+        """Run a query and fetch its rows up to the limits."""
         bound = self._bind(statement, params)
         self._begin(session, reader=True)
         (bound,) = self._fitted(session, [bound], stores=False)
@@ -195,7 +195,7 @@ class EngineBackend:
     def _fitted(
         self, session: sa.Connection, bounds: Sequence[Bound], *, stores: bool
     ) -> list[Bound]:
-        """Return the values as the types of their placeholders take them."""
+        """Convert the parameters to the types of their placeholders."""
         kinds: dict[tuple[str, ...], Sequence[str | None]] = {}
         fits: list[Bound] = []
         for bound in bounds:
@@ -220,7 +220,7 @@ class EngineBackend:
         return self._known[name]
 
     def _check(self, session: sa.Connection, statement: Statement, bound: Bound) -> None:
-        """Refuse a query that the engine itself has to be asked about."""
+        """Check a query with the database itself before it runs."""
 
     def _fetch(self, session: sa.Connection, bound: Bound, limit: int, *, streams: bool) -> Fetched:
         clause = bound.clause().execution_options(stream_results=streams, max_row_buffer=1)
@@ -243,12 +243,12 @@ class EngineBackend:
         return ()
 
     def _cut(self, session: sa.Connection) -> None:
-        """Leave rows that are not wanted, where a driver would read them to their end."""
+        """Discard unwanted rows, which a driver would otherwise read to the end."""
 
     def write(
         self, session: sa.Connection, changes: Sequence[tuple[Statement, Sequence[Params]]]
     ) -> Written:
-        """Run statements, each for its sets of parameters, and commit them together."""
+        """Run statements with their sets of parameters in one transaction."""
         bound = [(one, [self._bind(one, params) for params in sets]) for one, sets in changes]
         written = Written()
         self._begin(session, reader=False)
@@ -292,7 +292,7 @@ class EngineBackend:
     def without_transactions(
         self, session: sa.Connection, names: Collection[str]
     ) -> Sequence[tuple[str, str]]:
-        """Return the tables among some names without rollback, with their engines."""
+        """Return those of some tables that cannot be rolled back, with their storage engines."""
         return ()
 
     def _write_one(
@@ -303,7 +303,7 @@ class EngineBackend:
     # -- the catalogue ------------------------------------------------------------------
 
     def _ask(self, session: sa.Connection, text: str, **values: Any) -> Sequence[sa.Row[Any]]:
-        """Return the rows of a catalogue statement in the driver's own dialect."""
+        """Run a catalogue query in the driver's own dialect."""
         return session.exec_driver_sql(text, values).fetchall()
 
     def relations(self, session: sa.Connection) -> list[Relation]:
@@ -319,7 +319,7 @@ class EngineBackend:
         ]
 
     def tables(self, session: sa.Connection, relations: Sequence[Relation]) -> list[Table]:
-        """Return these with their columns."""
+        """Return tables and views with their columns."""
         if self.catalogue is not None and relations:
             keys = [relation.key for relation in relations]
             columns = self._ask(session, self.catalogue.columns, keys=keys)
@@ -389,7 +389,7 @@ def _driver(session: sa.Connection) -> Any:
 
 
 def cut_socket(descriptor: int) -> None:
-    """End a connection under a driver that waits for a server which is not there any more."""
+    """Shut down a socket, to unblock a driver that waits for a dead server."""
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:
         same.shutdown(socket.SHUT_RDWR)
 

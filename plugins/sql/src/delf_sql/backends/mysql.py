@@ -1,13 +1,11 @@
 # pyright: basic
 # PyMySQL has hardly any types.
-"""MySQL and MariaDB through PyMySQL. Reading is a read-only transaction.
+"""MySQL and MariaDB by PyMySQL; queries run in a read-only transaction.
 
-The server takes one statement at a time, and is asked to prepare
-``SELECT EXISTS (…)`` around every query, which takes a query and nothing else: no
-``INTO OUTFILE``, not even in a comment that it executes. What a read-only transaction lets
-through (locks, sleeping, files) is refused by the gate. The catalogue says whether a name that
-it calls is a function of this database that nobody listed: the server looks there for known
-names, too, where it has no such function itself or the name is quoted or stands before a blank.
+The server is asked to prepare ``SELECT EXISTS (…)`` around every query, which admits nothing but a
+query: no ``INTO OUTFILE``, not even in an executable comment. The gate refuses what a read-only
+transaction allows (locks, sleeping, files). The catalogue is searched for user-defined functions
+with a called name, because the server may call these instead of a built-in function.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ from delf_sql.target import Target
 from delf_sql.values import AsText, for_mysql
 
 _FIRST_WITH_ROLES: Final = 8
-"""MySQL's version; MariaDB has had roles since 10.0.5."""
+"""The first version of MySQL with roles; MariaDB has had roles since 10.0.5."""
 _COM_RESET_CONNECTION: Final = 0x1F
 STOP_SECONDS: Final = 3.0
 _OTHER_READINGS: Final = frozenset(
@@ -47,7 +45,7 @@ _OTHER_READINGS: Final = frozenset(
         "MSSQL", "DB2", "MAXDB", "POSTGRESQL",
     }
 )  # fmt: skip
-"""Modes in which the server reads text by other rules than the gate."""
+"""SQL modes in which the server parses text differently from the gate."""
 _UNLISTED: Final = """
 SELECT routine_name FROM information_schema.routines
 WHERE routine_schema = DATABASE() AND routine_name IN ({names}) LIMIT 1
@@ -61,7 +59,7 @@ ORDER BY 1 LIMIT 10
 """
 _MOST_WARNINGS: Final = 3
 _SMALLEST_LARGEST: Final = 1_000_000
-"""The bytes that delf's own queries need, whatever ``max_bytes`` is."""
+"""The minimum packet limit in bytes, which delf's own queries need whatever ``max_bytes`` is."""
 _TIMEOUTS: Final = (1969, 3024)
 _READ_ONLY: Final = (1792, 1290, 1836)
 _REFUSED: Final = (1040, 1044, 1045, 1049, 1129, 1130, 1152, 1203)
@@ -106,7 +104,7 @@ LIMIT 1000000
 
 
 def _or_text(convert: Any) -> Any:
-    """Convert a value, keeping the server's text for values Python lacks, such as zero dates."""
+    """Convert a value; keep the text of values without a Python equivalent, such as zero dates."""
 
     def converted(value: Any) -> Any:
         made = convert(value)
@@ -126,11 +124,11 @@ _Base: Any = Connection
 
 
 class _Connection(_Base):
-    """PyMySQL's connection with a limit on the size of a packet.
+    """A PyMySQL connection with a limit on packet size.
 
     Args:
-        largest: The most bytes of one row.
-        options: Of PyMySQL's.
+        largest: The most bytes of a packet.
+        options: Options of PyMySQL.
     """
 
     def __init__(self, *, largest: int, **options: Any) -> None:
@@ -150,7 +148,7 @@ class _Connection(_Base):
         return super()._read_bytes(num_bytes)
 
     def cut(self) -> None:
-        """Close the connection in the midst of an unneeded result."""
+        """Close the connection in the middle of an unneeded result."""
         result: Any = self._result
         if result is not None and result.unbuffered_active:
             result.unbuffered_active, result.connection = False, None
@@ -158,7 +156,7 @@ class _Connection(_Base):
         self._force_close()
 
     def prepare(self, text: str) -> None:
-        """Let the server prepare a statement, and deallocate it."""
+        """Prepare a statement on the server, and deallocate it."""
         self._execute_command(COMMAND.COM_STMT_PREPARE, text)
         packet = self._read_packet()
         _, number, columns, params = struct.unpack_from("<BIHH", packet.get_all_data())
@@ -168,13 +166,13 @@ class _Connection(_Base):
         self._execute_command(COMMAND.COM_STMT_CLOSE, struct.pack("<I", number))
 
     def reset(self) -> None:
-        """End the transaction, and forget settings, locks, tables and variables."""
+        """Roll back, and reset settings, locks, temporary tables and variables."""
         self._execute_command(_COM_RESET_CONNECTION, b"")
         self._read_ok_packet()
 
 
 class MysqlBackend(EngineBackend):
-    """Speaks with MySQL and MariaDB.
+    """The backend for MySQL and MariaDB.
 
     Args:
         target: The database.
@@ -195,7 +193,7 @@ class MysqlBackend(EngineBackend):
         return {"creator": self._open}
 
     def _prepare(self, driver: _Connection, *, reader: bool) -> None:
-        """Configure a fresh session: text is read by MySQL's own rules."""
+        """Configure a fresh session, including the SQL mode that the gate assumes."""
         role = "CURRENT_ROLE()" if _has_roles(driver) else "NULL"
         ((modes, *place),) = _rows(driver, f"SELECT @@sql_mode, DATABASE(), {role}")
         if self._places.setdefault(driver, place) != place:
@@ -244,7 +242,7 @@ class MysqlBackend(EngineBackend):
         return f"max_execution_time = {max(1, round(self._settings.statement_timeout * 1000))}"
 
     def stop(self, session: sa.Connection) -> None:
-        """Kill the server's running statement, which rolls it back, and drop the connection."""
+        """Kill the running statement on the server, which rolls back, and close the connection."""
         driver = _raw(session)
         try:
             with contextlib.closing(self._open(STOP_SECONDS)) as killer:
@@ -259,7 +257,7 @@ class MysqlBackend(EngineBackend):
         return bind(statement.text, statement.tokens, params, "mysql", for_mysql)
 
     def _kinds(self, session: sa.Connection, bound: Bound, *, stores: bool) -> Sequence[str | None]:
-        """Return the types of columns; a TIME is a length of time here."""
+        """Return the column types of the placeholders; TIME is a duration here."""
         kinds = super()._kinds(session, bound, stores=stores)
         return [
             "interval" if (kind and kind.startswith("time(")) or kind == "time" else kind
@@ -278,7 +276,7 @@ class MysqlBackend(EngineBackend):
         return super()._fetch(session, bound, limit, streams=True)  # of a write, too
 
     def _warnings(self, session: sa.Connection) -> tuple[str, ...]:
-        """Return a text that was cut, a division by zero, a date that is none."""
+        """Return warnings about truncated texts, division by zero and invalid dates."""
         driver = _raw(session)
         result: Any = driver._result  # noqa: SLF001 - the cursor has let go of it
         count = 0 if result is None else result.warning_count
@@ -291,7 +289,7 @@ class MysqlBackend(EngineBackend):
         _raw(session).cut()
 
     def _check_calls(self, driver: _Connection, calls: Collection[str]) -> None:
-        """Refuse user-defined functions, except listed ones."""
+        """Refuse calls of user-defined functions that are not allowed."""
         names = [name for name in calls if not is_listed(name, self._settings.functions)]
         if names:
             asked = _UNLISTED.format(names=", ".join(["%s"] * len(names)))
@@ -301,7 +299,7 @@ class MysqlBackend(EngineBackend):
     def without_transactions(
         self, session: sa.Connection, names: Collection[str]
     ) -> Sequence[tuple[str, str]]:
-        """Return tables of MyISAM and the like."""
+        """Return tables with engines such as MyISAM, which cannot roll back."""
         asked = _PLAIN_TABLES.format(names=", ".join(["%s"] * len(names)))
         return [(str(name), str(engine)) for name, engine in _rows(_raw(session), asked, [*names])]
 
@@ -343,7 +341,7 @@ def _rows(
 
 
 def _check_is_query(driver: _Connection, probe: str) -> None:
-    """Check with the server that a statement is a query, without running it."""
+    """Check with the server that a text is a query, without running it."""
     try:
         driver.prepare(f"SELECT EXISTS (\n{probe}\n)")
     except MySQLError as error:

@@ -1,10 +1,10 @@
-"""PostgreSQL through psycopg. Reading is a cursor in a read-only transaction.
+"""PostgreSQL by psycopg; queries run as a cursor in a read-only transaction.
 
-SQLAlchemy streams a result by ``DECLARE … CURSOR FOR``, which takes one query and nothing else. The
-extended protocol takes one statement. The transaction is read-only from its first statement on, so
-that it cannot be made writable, and it is always rolled back. Before the query runs, the catalogue
-is asked about each name that it calls, or that stands after a dot. A function of this database that
-nobody listed is refused: PostgreSQL reads ``x.f`` as ``f(x)`` where ``x`` has no such column.
+``DECLARE … CURSOR FOR`` admits only a query, and the extended protocol only one statement. The
+transaction is read-only from its first statement on, so it cannot be made writable, and it is
+always rolled back. Before the query runs, the catalogue is searched for each called name and each
+name after a dot, because PostgreSQL reads ``x.f`` as ``f(x)`` if ``x`` has no such column.
+User-defined functions that are not allowed are refused.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SELECT pg_catalog.set_config('statement_timeout', %s, true),
        pg_catalog.set_config('intervalstyle', 'postgres', true),
        pg_catalog.set_config('extra_float_digits', '1', true)
 """
-"""Settings for the text form of values, independent of server and ``PGOPTIONS``."""
+"""Settings for the text form of values, whatever the server's and ``PGOPTIONS``."""
 _ROLE: Final = "SELECT pg_catalog.set_config('role', %s, true)"
 _UNLISTED: Final = """
 SELECT p.proname::text
@@ -103,7 +103,7 @@ _CONNECTIONS_ENDED: Final = re.compile(r"^(?:connection (?:failed|to server)[^:]
 
 
 class PostgresBackend(EngineBackend):
-    """Speaks with PostgreSQL.
+    """The backend for PostgreSQL.
 
     Args:
         target: The database.
@@ -154,14 +154,14 @@ class PostgresBackend(EngineBackend):
         return driver
 
     def _reset(self, connection: sa.Connection, *, reader: bool) -> None:
-        """Forget settings, locks, tables and cursors of the session."""
+        """Reset settings, locks, temporary tables and cursors of the session."""
         driver = _raw(connection)
         driver.autocommit = True
         driver.execute("DISCARD ALL")
         driver.autocommit = False
 
     def stop(self, session: sa.Connection) -> None:
-        """Cancel its statement on the server, or leave a server that does not answer."""
+        """Cancel the running statement on the server; abandon a server that does not answer."""
         driver = _raw(session)
         try:
             driver.cancel_safe(timeout=STOP_SECONDS)
@@ -184,7 +184,7 @@ class PostgresBackend(EngineBackend):
         return [with_json(bound) for bound in super()._fitted(session, bounds, stores=stores)]
 
     def _kinds(self, session: sa.Connection, bound: Bound, *, stores: bool) -> Sequence[str | None]:
-        """Ask the server for the types, if they matter."""
+        """Ask the server for the types of placeholders, if they matter."""
         unknown = [None] * len(bound.values)
         if not stores and not any(isinstance(value, (list, dict)) for value in bound.values):
             return unknown
@@ -205,7 +205,7 @@ class PostgresBackend(EngineBackend):
         self._check_calls(_raw(session), statement)
 
     def _check_calls(self, driver: psycopg.Connection[Any], statement: Statement) -> None:
-        """Refuse user-defined functions, except listed ones."""
+        """Refuse calls of user-defined functions that are not allowed."""
         if not statement.calls and not statement.attributes:
             return
         listed = self._settings.functions

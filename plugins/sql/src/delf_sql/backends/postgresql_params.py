@@ -1,7 +1,7 @@
-"""Parameters converted to the types that PostgreSQL reports for a statement's placeholders.
+"""Conversion of parameters to the types that PostgreSQL infers for placeholders.
 
-Psycopg chooses a type by the value alone: it sends ``[]`` as an empty array, also to a column of
-JSON, and the server then casts silently. So the server is asked for the types first.
+Psycopg chooses a type from the value alone: it sends ``[]`` as an empty array even for a JSON
+column, and the server then casts it silently. So the server is asked for the types first.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ WITH RECURSIVE types AS (
 SELECT asked::pg_catalog.int8, oid::pg_catalog.int8 FROM types
 WHERE typtype OPERATOR(pg_catalog.<>) 'd'
 """
-"""The types behind domains."""
+"""A query for the base types of domains."""
 
 
 def described(driver: psycopg.Connection[Any], bound: Bound) -> Sequence[str | None] | None:
     """Ask the server for the types of all placeholders.
 
-    A statement whose types are not inferable fails, and its transaction with it.
+    If the types cannot be inferred, the statement and its transaction fail.
 
     Args:
         driver: A connection in a transaction.
         bound: The statement.
 
     Returns:
-        Their names, None for those that are not known here; None if the server cannot say.
+        The type names, with None for unknown types; None if the server cannot infer types.
     """
     from psycopg.pq import ExecStatus
 

@@ -1,4 +1,4 @@
-"""Loading of PostgreSQL's values: as text, where Python has no such value."""
+"""Loading of PostgreSQL values, as text where Python has no equivalent."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ FROM pg_catalog.pg_type t
 WHERE t.typtype OPERATOR(pg_catalog.=) ANY ('{e,d}') AND t.typarray OPERATOR(pg_catalog.<>) 0
   AND t.oid OPERATOR(pg_catalog.>=) 16384::pg_catalog.oid
 """
-"""Enums and domains that users made, with the types of their arrays."""
+"""A query for user-defined enums and domains with their array types."""
 
 
 def register_texts(driver: psycopg.Connection[Any]) -> None:
-    """Return values that Python lacks as text: infinity, years BC, 24:00, months, ranges."""
+    """Load values without a Python equivalent as text: infinity, years BC, 24:00, ranges."""
     from psycopg.types.string import TextLoader
 
     for name, loader in _loaders().items():
@@ -38,7 +38,7 @@ def register_texts(driver: psycopg.Connection[Any]) -> None:
 
 
 class JSONNotes:
-    """Reads the JSON of a connection, and collects notes.
+    """A JSON loader for one connection that collects notes.
 
     Args:
         driver: The connection.
@@ -70,7 +70,7 @@ class JSONNotes:
 
 @cache
 def _loaders() -> dict[str, type[Loader]]:
-    """By the name of the type; psycopg's own in C take no subclasses."""
+    """Return the loaders by type name, as subclasses of psycopg's Python loaders."""
     import psycopg.types.datetime as own
 
     return {
@@ -84,7 +84,7 @@ def _loaders() -> dict[str, type[Loader]]:
 
 
 def _tolerant(own: type[Loader], not_with: tuple[bytes, ...] = ()) -> type[Loader]:
-    """Return a loader that falls back to text for values it cannot load."""
+    """Make a loader that falls back to text for values it cannot load."""
     import psycopg
 
     def load(loader: Any, data: Any) -> Any:
@@ -98,7 +98,7 @@ def _tolerant(own: type[Loader], not_with: tuple[bytes, ...] = ()) -> type[Loade
 
 
 def register_made_here(driver: psycopg.Connection[Any]) -> None:
-    """Let arrays of enums and of domains be lists."""
+    """Load arrays of enums and domains as lists."""
     from psycopg.pq import Format
     from psycopg.types import TypeInfo
 

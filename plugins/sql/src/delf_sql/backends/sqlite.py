@@ -1,6 +1,6 @@
-"""SQLite, each connection in a process of its own (``sqlite_child``).
+"""SQLite, with a process for each connection (``sqlite_child``).
 
-Reading is confined by a read-only file handle, an authorizer, and bounds of the system.
+Queries are confined by a read-only file handle, an authorizer and operating system limits.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _BUSY_SECONDS: Final = 5.0
 _STOP_SECONDS: Final = 1.0
 LOOK_SECONDS: Final = 0.25
 SPARE_FILE: Final = 1_000_000_000
-"""Bytes for temporary files, in addition to those for sorting the whole database."""
+"""Bytes for temporary files in addition to the size of the database."""
 _KEPT_VARIABLES: Final = ("LD_LIBRARY_PATH", "SQLITE_TMPDIR", "TMPDIR")
 _ALL: Final = 1_000_000
 _FLOATS: Final = re.compile(r"real\b|float|double")
-"""The names of columns that make floats of integers."""
+"""A query for columns that would convert integers to floats."""
 
 _RELATIONS: Final = """
 SELECT name, type, sql LIKE 'CREATE VIRTUAL%' FROM "{schema}".sqlite_master
@@ -69,24 +69,24 @@ SELECT t.key, k."table", k."from", k."to"
 FROM json_each(?) t, pragma_foreign_key_list(t.value ->> 0, t.value ->> 1) k
 ORDER BY t.key, k.id, k.seq
 """
-"""Take names of tables with their schemas, as JSON."""
+"""Queries for keys; they take table names with schemas as JSON."""
 _AT_ONCE: Final = 100
-"""Tables queried in one statement."""
+"""The most tables in one catalogue query."""
 
 _HEADER: Final = 20
 _VERSIONS: Final = slice(18, 20)
 _LOGGED: Final = b"\x02\x02"
-"""File format versions whose changes are in a log (WAL)."""
+"""File format versions in which changes are kept in a write-ahead log."""
 _LIBRARY: Final = str(Path(delf_confined.__file__).resolve().parents[1])
 _ENDED: Final = "disk I/O error: its process ended"
 
 
 class _SqliteError(Exception):
-    """An error of SQLite.
+    """A failure reported by SQLite.
 
     Args:
-        text: In its words.
-        number: The number of the statement that failed, where it is known.
+        text: SQLite's message.
+        number: The number of the failed statement, if known.
     """
 
     def __init__(self, text: str, number: int | None = None) -> None:
@@ -95,14 +95,14 @@ class _SqliteError(Exception):
 
 
 class _Child:
-    """A process with the open file, used by SQLAlchemy's pool as a driver's connection.
+    """A child process with the open file, pooled like a driver's connection.
 
     Args:
-        opening: The parameters of opening.
+        opening: The parameters for opening the file.
         files: The database files.
 
     Raises:
-        _SqliteError: When the file cannot be opened.
+        _SqliteError: If the file cannot be opened.
     """
 
     def __init__(self, opening: Opening, files: Sequence[Path] = ()) -> None:
@@ -133,15 +133,15 @@ class _Child:
             raise
 
     def _with_log(self) -> list[Path]:
-        """Return the files that keep a log for which readers write, too."""
+        """Return the files with a write-ahead log, to which readers write, too."""
         return [file for file in self._files if _keeps_log(file)]
 
     def run(self, work: Work) -> Fetched:
-        """Run a statement.
+        """Run statements in the child process.
 
         Raises:
-            _SqliteError: With SQLite's message.
-            TimeoutError: When it took too long.
+            _SqliteError: If SQLite fails.
+            TimeoutError: If the timeout is exceeded.
         """
         started = time.monotonic()
         self._idle.clear()
@@ -167,7 +167,7 @@ class _Child:
         return answer
 
     def _wait_for_answer(self) -> None:
-        """Wait until the child answers, or its temporary files exceed their limit."""
+        """Wait for the child's answer; raise if its temporary files exceed the limit."""
         # The system limits each file; nested sorts have many, and would fill the disk.
         with selectors.DefaultSelector() as selector:
             selector.register(cast("BinaryIO", self._process.stdout), selectors.EVENT_READ)
@@ -178,26 +178,26 @@ class _Child:
 
     @property
     def is_alive(self) -> bool:
-        """True if the process runs."""
+        """True if the process is running."""
         return self._process.poll() is None
 
     @property
     def is_stale(self) -> bool:
-        """True if its write limit is less than the database needs by now.
+        """True if the process's write limit is smaller than the database now needs.
 
-        Another program can switch a database to a log beside it.
+        Another program may have switched the database to a write-ahead log.
         """
         return self._logs != self._with_log()
 
     @property
     def is_reader(self) -> bool:
-        """True if it is for reading."""
+        """True if the process has the file open read-only."""
         return self._opening.reader
 
     def stop(self) -> None:
         """Stop the running statement and end the process.
 
-        A writer first ends the statement by itself, which leaves no journal.
+        A writer is first asked to end the statement itself, which leaves no rollback journal.
         """
         if not self._opening.reader:
             self._process.send_signal(signal.SIGTERM)
@@ -206,7 +206,7 @@ class _Child:
         self._process.wait()
 
     def close(self) -> None:
-        """End the process at once."""
+        """Kill the process at once."""
         self._process.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
@@ -216,7 +216,7 @@ class _Child:
 
 
 class SqliteBackend:
-    """Speaks with SQLite, a process for each connection.
+    """The backend for SQLite, with a process for each connection.
 
     Args:
         target: The file.
@@ -236,15 +236,15 @@ class SqliteBackend:
         """Create the file for its owner alone; an empty file is a database without tables.
 
         Raises:
-            OSError: When it cannot be created.
+            OSError: If the file cannot be created.
         """
         make_private_file(_found(self.target.database)[0])
 
     @contextlib.contextmanager
     def session(self, *, reader: bool) -> Generator[_Child]:
-        """Yield a process of the pool; a reader's has the file open for reading only.
+        """Yield a pooled process, for reading with the file open read-only.
 
-        A reader keeps no state, and a writer opens the file again for each write.
+        A reader keeps no state, and a writer reopens the file for each write.
         """
         pool = self._pool(reader)
         place = pool.connect()
@@ -317,7 +317,7 @@ class SqliteBackend:
     def write(
         self, session: _Child, changes: Sequence[tuple[Statement, Sequence[Params]]]
     ) -> Written:
-        """Run statements, each for its sets of parameters, and commit them together."""
+        """Run statements with their sets of parameters in one transaction."""
         bounds = [
             bind(statement.text, statement.tokens, params, "sqlite", for_sqlite)
             for statement, batches in changes
@@ -336,7 +336,7 @@ class SqliteBackend:
         return written
 
     def _check_fits(self, session: _Child, bounds: Sequence[Bound]) -> None:
-        """Refuse an integer for a column of floats, which would round it.
+        """Refuse an integer for a float column if the conversion would round it.
 
         SQLite changes no other value: a column holds any.
         """
@@ -353,7 +353,7 @@ class SqliteBackend:
                 fitted(bound, floats, stores=True)
 
     def without_transactions(self, session: _Child, names: Collection[str]) -> Sequence[Any]:
-        """None: all tables of SQLite have transactions."""
+        """Return an empty list: all tables of SQLite have transactions."""
         return ()
 
     def relations(self, session: _Child) -> list[Relation]:
@@ -381,7 +381,7 @@ class SqliteBackend:
         ]
 
     def tables(self, session: _Child, relations: Sequence[Relation]) -> list[Table]:
-        """Return these with their columns; a broken table does not affect the others."""
+        """Return tables with their columns; a broken table does not affect the others."""
         found: list[Table] = []
         for start in range(0, len(relations), _AT_ONCE):
             some = relations[start : start + _AT_ONCE]
@@ -431,11 +431,11 @@ class SqliteBackend:
         return f"SQLite {sqlite3.sqlite_version}{note}"
 
     def stop(self, session: _Child) -> None:
-        """End the process of a statement."""
+        """Kill the process of the running statement."""
         session.stop()
 
     def discard(self, session: _Child) -> None:
-        """Kill the process, and roll back what a killed writer left, which a reader may not."""
+        """Kill the process, and roll back a killed writer's changes, which a reader may not do."""
         session.close()
         if not session.is_reader:
             self._recover()
@@ -444,7 +444,7 @@ class SqliteBackend:
         self._open(reader=False).close()
 
     def dispose(self) -> None:
-        """End the processes that rest."""
+        """Kill idle processes."""
         with self._lock:
             pools, self._pools = list(self._pools.values()), {}
         for pool in pools:
@@ -481,7 +481,7 @@ def _beside(file: Path) -> list[str]:
 
 
 def _keeps_log(file: Path) -> bool:
-    """Return whether a database uses a log beside it, so that readers write, too."""
+    """Return True if a database uses a write-ahead log, to which readers write, too."""
     try:
         with file.open("rb") as content:
             return content.read(_HEADER)[_VERSIONS] == _LOGGED
