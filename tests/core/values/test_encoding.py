@@ -141,6 +141,16 @@ def test_richer_values_become_plain_ones(value, plain):
     assert type(back) is type(plain)
 
 
+class Shade(enum.StrEnum):
+    RED = "red"
+
+
+@pytest.mark.parametrize("key", [Text("red"), Shade.RED])
+def test_a_key_that_is_a_kind_of_text_is_the_text_it_holds(key):
+    assert to_jsonable({key: 1}) == {"red": 1}
+    assert type(next(iter(to_jsonable({key: 1})))) is str
+
+
 def test_named_tuples_are_records_where_that_is_asked_for():
     value = [Pair(1, Pair(2, 3)), {Pair(1, 2): 3}]
     assert loads(dumps(value)) == [(1, (2, 3)), {(1, 2): 3}]

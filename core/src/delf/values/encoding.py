@@ -311,10 +311,12 @@ def encode_mapping(value: Mapping[Any, Any]) -> Any:
     """Return a mapping in tagged form."""
     plain: dict[str, Any] = {}
     for key, item in value.items():
-        if type(key) is not str or key == TAG:
+        if not isinstance(key, str) or key == TAG:
             pairs = [[_encode_key(k), _encode(v)] for k, v in value.items()]
             return {TAG: "dict", "v": pairs}
-        plain[key] = item if type(item) in PLAIN else _encode(item)
+        # A subclass of str, as a member of an enumeration, is the text that it holds.
+        name = key if type(key) is str else str.__str__(key)
+        plain[name] = item if type(item) in PLAIN else _encode(item)
     return plain
 
 
