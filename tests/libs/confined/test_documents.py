@@ -5,11 +5,11 @@ from __future__ import annotations
 import io
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pypdf import PageObject, PdfReader, PdfWriter
-from pypdf.generic import DictionaryObject, NameObject, StreamObject
+from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject, StreamObject
 
 from delf.errors import ToolExecutionError
 from delf.notes import notes_of_call
@@ -79,6 +79,21 @@ def test_what_is_filled_into_a_pdf_is_read(text: str) -> None:
     values = ["age: 42", "home.street: Main St.", "agree: Yes", "kinds: a, b", "written over"]
     assert found.split("\n") == [*filter(None, [text]), *values]
     assert list(notes) == ["a.pdf: values of form fields stand below the text of their page"]
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_letters_are_those_that_the_document_declares(declared: bool) -> None:
+    writer = PdfWriter(PdfReader(io.BytesIO(pdf_of("a page"))))
+    program = DecodedStreamObject()
+    program.set_data(b"/Encoding 256 array\ndup 97 /b put\nreadonly def\neexec\n")
+    descriptor = DictionaryObject({NameObject("/FontFile"): writer._add_object(program)})  # noqa: SLF001 - there is no other way
+    font = cast("Any", writer.pages[0])["/Resources"]["/Font"]["/F1"]
+    font[NameObject("/FontDescriptor")] = descriptor
+    if declared:
+        font[NameObject("/Encoding")] = NameObject("/WinAnsiEncoding")
+    made = io.BytesIO()
+    writer.write(made)
+    assert pdf_pages(made, "a.pdf").texts == ["a page" if declared else "b pbge"]
 
 
 @pytest.mark.parametrize(

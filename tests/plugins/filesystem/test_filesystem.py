@@ -135,6 +135,29 @@ def test_edits_keep_the_ends_of_lines_and_the_mark_of_a_file(files: Filesystem, 
     assert path.read_bytes() == b"bytes"
 
 
+@pytest.mark.parametrize(
+    ("encoding", "old", "new", "changed"),
+    [
+        ("latin-1", "x", "y", "Größe y"),
+        ("latin-1", "x", "é", None),
+        ("latin-1", "Größe", "y", None),
+        ("utf-16", "x", "y", None),
+        ("utf-8", "Größe", "é", "é x"),
+    ],
+)
+def test_letters_of_two_encodings_are_not_mixed(
+    files: Filesystem, out: Path, encoding: str, old: str, new: str, changed: str | None
+) -> None:
+    path = out / "a.txt"
+    path.write_bytes("Größe x".encode(encoding))
+    if changed is None:
+        with pytest.raises(DelfError, match=r"'out/a\.txt': it is not UTF-8 text"):
+            files.edit_file("out/a.txt", old, new)
+    else:
+        files.edit_file("out/a.txt", old, new)
+    assert path.read_bytes() == (changed or "Größe x").encode(encoding)
+
+
 def test_an_edit_matches_exactly_once(files: Filesystem, out: Path) -> None:
     (out / "a.txt").write_text("a b a")
     files.edit_file("out/a.txt", "b", "c")

@@ -255,6 +255,24 @@ async def test_nobody_there_is_an_error(web) -> None:
         await web.scrape("http://127.0.0.1:1/")
 
 
+@pytest.mark.parametrize("known", [True, False])
+async def test_behind_a_proxy_the_error_says_that_it_is_not_used(known, open_web, monkeypatch):
+    async def resolve(host: str, port: int) -> list[str]:
+        if not known:
+            raise OSError
+        return ["127.0.0.1"]
+
+    monkeypatch.setenv("HTTP_PROXY", "http://user:secret@proxy.example:3128")
+    with pytest.raises(ToolExecutionError, match=r"known|reached") as caught:
+        await open_web(resolve=resolve).scrape("http://page.example:1/")
+    assert caught.value.hint is not None
+    assert "the proxy of HTTP_PROXY (http://proxy.example:3128) is not used" in caught.value.hint
+    monkeypatch.setenv("NO_PROXY", "page.example")
+    with pytest.raises(ToolExecutionError) as caught:
+        await open_web(resolve=resolve).scrape("http://page.example:1/")
+    assert caught.value.hint is None
+
+
 async def test_a_large_page_is_refused_before_it_is_read(open_web, serve) -> None:
     web = open_web(max_bytes=1000)
     with pytest.raises(ToolExecutionError, match="larger than 1,000 bytes"):

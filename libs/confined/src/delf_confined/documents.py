@@ -39,6 +39,7 @@ _NAMED_SHARE: Final = 0.3
 _STRANGE_SHARE: Final = 0.02
 _OF_FONTS: Final = re.compile("encoding|broken line|cmap|font", re.IGNORECASE)
 """Remarks of pypdf about letters that it does not know."""
+_DEEPEST_FORM: Final = 8
 _DEEPEST_FIELD: Final = 20
 _LARGEST: Final = 256_000_000
 """Bytes of the text of a .docx, unpacked."""
@@ -81,7 +82,9 @@ def pdf_pages(source: str | IO[bytes], name: str, most: int | None = None) -> Pa
         values = list(map(_values_on, reader.pages[:most]))
         title = _title(reader)
     except DependencyError as error:
-        raise ToolExecutionError(f"{name} is a PDF document that is encrypted") from error
+        raise ToolExecutionError(
+            f"{name} is a PDF document that needs a library to be read: {error}"
+        ) from error
     except (PyPdfError, *_DAMAGE) as error:
         raise ToolExecutionError(f"{name} cannot be read as a PDF document") from error
     if unread and len(unread) == len(texts):
@@ -143,11 +146,10 @@ def _texts_of(pages: Iterable[Any]) -> tuple[list[str], list[int], list[int]]:
     try:
         for number, page in enumerate(pages, 1):
             remarks.texts.clear()
+            _prefer_declared(page)
             try:
                 texts.append(page.extract_text().strip())
-            except DependencyError:
-                raise
-            except (PyPdfError, *_DAMAGE):
+            except (DependencyError, PyPdfError, *_DAMAGE):
                 texts.append("")
                 unread.append(number)
             if any(map(_OF_FONTS.search, remarks.texts)):
@@ -155,6 +157,29 @@ def _texts_of(pages: Iterable[Any]) -> tuple[list[str], list[int], list[int]]:
     finally:
         log.removeHandler(remarks)
     return texts, unread, unknown
+
+
+def _prefer_declared(holder: Any, depth: int = 0) -> None:
+    """Hide embedded fonts whose letters the document declares: pypdf would read theirs instead."""
+    try:
+        resources = holder["/Resources"].get_object()
+        for font in _all_in(resources, "/Font"):
+            encoding = font.get("/Encoding")
+            encoding = None if encoding is None else encoding.get_object()
+            is_declared = isinstance(encoding, str) or "/BaseEncoding" in (encoding or ())
+            if is_declared and "/FontDescriptor" in font:
+                for name in ("/FontFile", "/FontFile3"):
+                    font["/FontDescriptor"].get_object().pop(name, None)
+        for form in _all_in(resources, "/XObject") if depth < _DEEPEST_FORM else ():
+            if form.get("/Subtype") == "/Form":
+                _prefer_declared(form, depth + 1)
+    except Exception:  # whatever a damaged entry leads to
+        return
+
+
+def _all_in(resources: Any, name: str) -> list[Any]:
+    found = resources.get(name)
+    return [] if found is None else [each.get_object() for each in found.get_object().values()]
 
 
 def _values_on(page: Any) -> list[str]:

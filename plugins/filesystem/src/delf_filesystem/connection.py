@@ -351,6 +351,7 @@ class Filesystem(Connection):
                     content = self._content(place)
                     made = _pattern(given[0]).sub(_Ends(given[1], content).of, content)
                     if made != content and b"\0" not in content[:_LOOKED_AT]:
+                        _check_encoding(place, content, given[1])
                         yield Change(place, content, (made,))
 
     def _written(self, path: str, content: str | bytes) -> Change:
@@ -371,7 +372,9 @@ class Filesystem(Connection):
         pattern = _pattern(old)
         found = pattern.search(content)
         if found is None:
+            _check_encoding(place, content, old)
             raise ToolExecutionError(f"cannot edit {path!r}: old_text not found in file")
+        _check_encoding(place, content, new)
         if pattern.search(content, found.start() + 1):
             raise ToolExecutionError(
                 f"cannot edit {path!r}: old_text appears more than once; include more of "
@@ -443,6 +446,18 @@ def _text(place: Place, content: bytes) -> str:
         raise ToolExecutionError(
             f"{str(place)!r} is not UTF-8 text; read_document reads documents, read_bytes its bytes"
         ) from None
+
+
+def _check_encoding(place: Place, content: bytes, text: bytes) -> None:
+    """Refuse to compare or mix letters of two encodings; those of ASCII are the same in most."""
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        if not text.isascii() or b"\0" in content[:_LOOKED_AT]:
+            raise ToolExecutionError(
+                f"cannot edit {str(place)!r}: it is not UTF-8 text",
+                hint="read_bytes and write_file change it in its own encoding",
+            ) from None
 
 
 def _pattern(text: bytes) -> re.Pattern[bytes]:

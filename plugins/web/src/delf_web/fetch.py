@@ -12,6 +12,7 @@ import httpx
 
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.network.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_body
+from delf.network.proxies import proxy_for
 from delf.network.tls import trusted
 from delf_web.addresses import Guard, Resolve, system_resolve
 from delf_web.document import Document
@@ -127,17 +128,19 @@ class Fetcher:
         await self._pace.turn(url.netloc.decode())
         try:
             async with asyncio.timeout(self._settings.timeout):
-                response = await self._transport.get(url, self._headers)
+                try:
+                    response = await self._transport.get(url, self._headers)
+                except ToolExecutionError as error:
+                    raise _unreached(url, error.message) from error
                 try:
                     return response, await self._read(url, response)
                 finally:
                     await response.aclose()
         except (TimeoutError, httpcore.TimeoutException):
-            raise ToolExecutionError(
-                f"{url} did not answer within {self._settings.timeout:g} s"
-            ) from None
+            words = f"{url} did not answer within {self._settings.timeout:g} s"
+            raise _unreached(url, words) from None
         except (httpcore.NetworkError, httpcore.ProtocolError) as error:
-            raise ToolExecutionError(f"{url} cannot be reached: {error}"[:300]) from None
+            raise _unreached(url, f"{url} cannot be reached: {error}"[:300]) from None
 
     async def _read(self, url: httpx.URL, response: httpx.Response) -> bytes:
         limit = self._settings.max_bytes
@@ -150,6 +153,17 @@ class Fetcher:
             ) from None
         except BodyEncodingError as error:
             raise ToolExecutionError(f"{url}: {error}") from None
+
+
+def _unreached(url: httpx.URL, message: str) -> ToolExecutionError:
+    """Return an error; behind a proxy it says that pages are not asked for through it."""
+    proxy = proxy_for(str(url))
+    if proxy is None:
+        return ToolExecutionError(message)
+    return ToolExecutionError(
+        message,
+        hint=f"{proxy} is not used: addresses of pages are checked, and a proxy would choose them",
+    )
 
 
 def checked_url(text: str, settings: WebSettings) -> httpx.URL:
