@@ -145,7 +145,7 @@ class Shade(enum.StrEnum):
     RED = "red"
 
 
-@pytest.mark.parametrize("key", [Text("red"), Shade.RED])
+@pytest.mark.parametrize("key", [Text("red"), Shade.RED], ids=["subclass", "enumeration"])
 def test_a_key_that_is_a_kind_of_text_is_the_text_it_holds(key):
     assert to_jsonable({key: 1}) == {"red": 1}
     assert type(next(iter(to_jsonable({key: 1})))) is str
