@@ -74,6 +74,7 @@ SCREENS = {
     "delf runs list": (),
     "delf runs search": ("warehouse",),
     "delf runs show": ("last",),
+    "delf schedule history": ("north-eastern-orders",),
     "delf schedule list": (),
     "delf trust": ("--show",),
     "delf users list": (),
