@@ -20,7 +20,8 @@ from aiosmtpd.smtp import SMTP, AuthResult, LoginPassword
 
 from delf.testing import ApprovalContract
 from delf_serve import channel
-from delf_serve.channel import WebChannel, signature
+from delf_serve.channel import WebChannel
+from delf_serve.signatures import signature
 from support.certificates import tls
 from support.server import free_port
 from support.until import until, until_now

@@ -10,7 +10,7 @@ from delf.protocols.services import Service
 from delf.records import dataclass
 
 if TYPE_CHECKING:
-    from delf_engine.project.project import Project
+    from delf_engine.project.any_project import AnyProject
 
 ITEM: Final = "item"
 """The variable that scripts have where a schedule does its task for each new item of a call."""
@@ -123,7 +123,7 @@ class Schedules(Protocol):
 class OpensSchedules(Protocol):
     """The export ``open_schedules`` of a plugin."""
 
-    def __call__(self, project: Project, /) -> Schedules:
+    def __call__(self, project: AnyProject, /) -> Schedules:
         """Return the schedules of a project."""
         ...
 

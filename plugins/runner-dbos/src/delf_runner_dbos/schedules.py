@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from delf import plugin_context
+from delf.environment import using_environ
 from delf.errors import ConfigurationError
 from delf_cli.schedules import Firing, Schedule
 from delf_engine.one_call import read_call
@@ -19,7 +20,7 @@ from delf_runner_dbos.settings import PLUGIN, RunnerSettings
 if TYPE_CHECKING:
     from dbos import DBOSClient, EnqueueOptions, WorkflowStatus
 
-    from delf_engine.project.project import Project
+    from delf_engine.project.any_project import AnyProject
 
 _CONTEXT: Final = ("name", "task", "queue", "setup", "each", "id_field", "key")
 """The fields of a schedule that DBOS keeps as its context."""
@@ -210,7 +211,7 @@ async def last_seen(queue: DbosQueue, context: Mapping[str, Any]) -> Sequence[st
     return None
 
 
-def open_schedules(project: Project) -> DbosSchedules:
+def open_schedules(project: AnyProject) -> DbosSchedules:
     """Return the schedules of a project. The export ``open_schedules``.
 
     Raises:
@@ -220,13 +221,14 @@ def open_schedules(project: Project) -> DbosSchedules:
     return DbosSchedules(queue, project.root)
 
 
-def settings_of(project: Project) -> RunnerSettings:
+def settings_of(project: AnyProject) -> RunnerSettings:
     """Return the settings of the plugin in a project."""
     given: Mapping[str, Any] = project.plugin_options.get(PLUGIN, {})
-    return RunnerSettings.for_instance("runner_dbos", dict(given))
+    with using_environ(project.environ):
+        return RunnerSettings.for_instance("runner_dbos", dict(given))
 
 
-def database_url(project: Project, settings: RunnerSettings) -> str:
+def database_url(project: AnyProject, settings: RunnerSettings) -> str:
     """Return the URL of DBOS's database for a project."""
     return settings.url(plugin_context(project).data_dir, project.root)
 

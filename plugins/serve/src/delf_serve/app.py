@@ -26,6 +26,7 @@ from delf_serve.call import Call, Service, shown
 from delf_serve.files import Uploads
 from delf_serve.guard import Guard, Receive, Scope, Send, path_of
 from delf_serve.history import keep_indexing
+from delf_serve.hooks import Hooks
 from delf_serve.keys import ANYBODY, Key, Keys
 from delf_serve.oidc import OpenIdConnect
 from delf_serve.operation import JSON, Operation
@@ -34,6 +35,7 @@ from delf_serve.page_operations import OF_THE_PAGE
 from delf_serve.problems import ProblemError, ending
 from delf_serve.readiness import Readiness
 from delf_serve.routines import Routines
+from delf_serve.schedules import ProjectSchedules
 from delf_serve.schemas import NoQuery, RunRequest
 from delf_serve.sessions import Sessions
 from delf_serve.settings import ServeSettings, settings_of
@@ -74,12 +76,15 @@ class Application:
         self.tasks = Tasks(agent, settings, uploads, self.keys)
         self.streams = Streams(self.tasks)
         self.sessions = Sessions(self.keys, self.tasks, settings)
+        routines = Routines(agent, self.tasks)
         self.service = Service(
             agent=agent,
             settings=settings,
             keys=self.keys,
             tasks=self.tasks,
-            routines=Routines(agent, self.tasks),
+            routines=routines,
+            schedules=ProjectSchedules(agent),
+            hooks=Hooks(settings.hooks, self.keys, self.tasks, routines),
             streams=self.streams,
             sessions=self.sessions,
             oidc=OpenIdConnect(settings) if settings.oidc_issuer else None,
@@ -162,6 +167,7 @@ class Application:
             work.cancel()
         if self.service.oidc is not None:
             await self.service.oidc.aclose()
+        await self.service.schedules.aclose()
         if self._started:
             self._started = False
             begun, self._grace_from = self._grace_from or time.monotonic(), None

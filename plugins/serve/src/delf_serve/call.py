@@ -18,12 +18,14 @@ from delf_serve import schemas as s
 from delf_serve.approvals import Approvals
 from delf_serve.clients import client_of
 from delf_serve.files import Uploads
+from delf_serve.hooks import Hooks
 from delf_serve.keys import Key, Keys
 from delf_serve.operation import JSON
 from delf_serve.plain import json_bytes
 from delf_serve.problems import ProblemError
 from delf_serve.readiness import Readiness
 from delf_serve.routines import Routines
+from delf_serve.schedules import ProjectSchedules
 from delf_serve.sessions import Sessions
 from delf_serve.settings import ServeSettings
 from delf_serve.streams import Streams
@@ -48,6 +50,8 @@ class Service:
         keys: The keys and their rights.
         tasks: The tasks.
         routines: The project's routines.
+        hooks: The incoming webhooks.
+        schedules: The project's schedules.
         streams: The open event streams.
         approvals: The approval requests.
         uploads: The uploaded files.
@@ -62,6 +66,8 @@ class Service:
     keys: Keys
     tasks: Tasks
     routines: Routines
+    hooks: Hooks
+    schedules: ProjectSchedules
     streams: Streams
     approvals: Approvals
     uploads: Uploads

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
-import hmac
 import json
 import logging
 import smtplib
@@ -32,6 +29,7 @@ from delf.terminal import visible
 from delf_engine.approvals.ballot import why_refused
 from delf_serve.clients import is_loopback
 from delf_serve.settings import ServeSettings, settings_of
+from delf_serve.signatures import signature
 
 _log = logging.getLogger(__name__)
 
@@ -327,27 +325,6 @@ def post(settings: ServeSettings, notice: Notice) -> None:
     opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(through))
     with opener.open(sent, timeout=_SECONDS):
         return
-
-
-def signature(secret: str, name: str, at: int, body: bytes) -> dict[str, str]:
-    """Return the headers with which a receiver verifies a message's origin and age.
-
-    The format is that of https://www.standardwebhooks.com, for which libraries exist.
-
-    Args:
-        secret: Any text, or ``whsec_`` and base64.
-        name: The message id, the same for each attempt.
-        at: Unix time in seconds.
-        body: The body.
-    """
-    coded = secret.removeprefix("whsec_")
-    key = secret.encode() if coded == secret else base64.b64decode(coded)
-    signed = hmac.digest(key, f"{name}.{at}.".encode() + body, hashlib.sha256)
-    return {
-        "webhook-id": name,
-        "webhook-timestamp": str(at),
-        "webhook-signature": f"v1,{base64.b64encode(signed).decode()}",
-    }
 
 
 def mail(settings: ServeSettings, notice: Notice, to: Sequence[str]) -> None:

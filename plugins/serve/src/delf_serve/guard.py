@@ -42,6 +42,8 @@ _PROBES: Final = ("/health", "/ready")
 """Paths of health checks, which need no key."""
 _OPEN: Final = ("/", "/login", "/login/oidc", "/login/callback", "/session", "/favicon.ico")
 PROXY_TOKEN: Final = "proxy"  # noqa: S105 - no other site can send the header at all
+_HOOKS: Final = "/hooks/"
+"""Hooks are open to whoever knows their secret."""
 _FOLDER: Final = "/page/"
 _LOGIN_BYTES: Final = 4096
 _ONCE: Final = frozenset(
@@ -415,7 +417,7 @@ def _host(scope: Scope) -> str:
 
 
 def _is_open(path: str) -> bool:
-    return path in _OPEN or path.startswith(_FOLDER)
+    return path in _OPEN or path.startswith((_FOLDER, _HOOKS))
 
 
 def _is_same_site(scope: Scope, origin: str) -> bool:

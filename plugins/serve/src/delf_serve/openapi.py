@@ -27,6 +27,9 @@ _PART: Final = re.compile(r"\{(\w+)\}")
 _HEADERS: Final[dict[str, dict[str, Any]]] = {
     "Last-Event-ID": {"type": "string", "pattern": "^[0-9]{1,15}$"},
     "Idempotency-Key": {"type": "string", "pattern": "^[!-~]{1,200}$"},
+    "webhook-id": {"type": "string", "pattern": "^[!-~]{1,200}$"},
+    "webhook-timestamp": {"type": "string", "pattern": "^[0-9]{1,15}$"},
+    "webhook-signature": {"type": "string", "pattern": "^v1,[A-Za-z0-9+/=]{1,100}$"},
 }
 _FAILURES: Final = {
     400: "The request cannot be read.",

@@ -45,6 +45,12 @@ _NO_SEARCH: Final = (501, "The journal has no search.")
 _LATE: Final = (409, "It is too late, or it cannot be done now.")
 _LONG_NAME: Final = (409, "The name has more bytes than file systems take.")
 _FULL: Final = (503, "Too many streams are open.")
+_NO_SCHEDULES: Final = (
+    *_UNKNOWN,
+    (409, "The agent has no project."),
+    (501, "No plugin brings schedules."),
+    (503, "The database of the schedules does not answer."),
+)
 _HANDED_IN: Final = (
     *_UNKNOWN,
     _NO_MONEY,
@@ -105,6 +111,72 @@ async def run_routine(call: Call, body: s.RoutineRequest) -> Response:
         raise ProblemError(422, error.message, "GET /routines") from None
     order = s.RunRequest(task=task, **body.model_dump(exclude={"inputs"}))
     return await _handed_in(call, order, strategy=_ROUTINE)
+
+
+@OPERATIONS.add("GET", "/schedules", "read")
+async def list_schedules(call: Call, query: s.PageQuery) -> s.ScheduleList:
+    """Return the schedules whose tasks you see."""
+    found = await call.service.schedules.list(call.key)
+    part, more = page_of(found.schedules, query)
+    return found.model_copy(update={"schedules": part, "more": more})
+
+
+@OPERATIONS.add("POST", "/schedules", "run", status=201, other=_NO_SCHEDULES)
+async def add_schedule(call: Call, body: s.ScheduleRequest) -> s.ScheduleView:
+    """Let runners do a task of yours at set times, or for each new item of a call."""
+    return await call.service.schedules.add(body, call.key)
+
+
+@OPERATIONS.add("GET", "/schedules/{schedule}/history", "read", other=_NO_SCHEDULES)
+async def schedule_history(call: Call, query: s.PageQuery) -> s.ScheduleHistory:
+    """Return what happened at the last times of a schedule."""
+    found = await call.service.schedules.history(call.part("schedule"), call.key)
+    part, more = page_of(found.firings, query)
+    return s.ScheduleHistory(firings=part, more=more)
+
+
+@OPERATIONS.add("POST", "/schedules/{schedule}/test", "run", status=202, other=_NO_SCHEDULES)
+async def test_schedule(call: Call) -> s.FiringView:
+    """Let a runner do the task of a schedule once, now, without any change."""
+    return await call.service.schedules.test(call.part("schedule"), call.key)
+
+
+@OPERATIONS.add("POST", "/schedules/{schedule}/pause", "run", other=_NO_SCHEDULES)
+async def pause_schedule(call: Call, body: s.ScheduleChange) -> s.ScheduleView:
+    """Pause a schedule of yours, or resume it."""
+    schedules = call.service.schedules
+    return await schedules.change(call.part("schedule"), call.key, paused=body.paused)
+
+
+@OPERATIONS.add("DELETE", "/schedules/{schedule}", "run", other=_NO_SCHEDULES)
+async def remove_schedule(call: Call) -> None:
+    """Remove a schedule of yours; the tasks that it started stay."""
+    await call.service.schedules.remove(call.part("schedule"), call.key)
+
+
+@OPERATIONS.add(
+    "POST",
+    "/hooks/{name}",
+    None,
+    answer=s.HookAnswer,
+    status=202,
+    other=(
+        (401, "The signature is missing or wrong."),
+        (409, "Its person is not known."),
+        (413, "The message is too long."),
+        *_UNKNOWN,
+    ),
+    headers=("webhook-id", "webhook-timestamp", "webhook-signature"),
+    any_query=True,
+    sent="*/*",
+)
+async def receive_hook(call: Call) -> Response:
+    """Take in the signed message of another service, which starts a task once."""
+    body = b"".join([chunk async for chunk in call.chunks()])
+    headers = dict(call.http.headers)
+    hooks = call.service.hooks
+    given, _ = await hooks.receive(call.part("name"), headers, body, call.client)
+    return shown(s.HookAnswer(task_id=given.task_id, is_new=given.is_new), 202)
 
 
 async def _handed_in(call: Call, order: s.RunRequest, strategy: str | None = None) -> Response:

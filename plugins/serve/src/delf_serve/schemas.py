@@ -144,6 +144,31 @@ class RoutineRequest(Given):
     )
 
 
+class ScheduleRequest(Given):
+    """A task that runners do at set times, or for each new item of a call."""
+
+    name: str = Field(min_length=1, max_length=100)
+    cron: str = Field(max_length=200, description="The times: minute, hour, day, month, weekday.")
+    task: str = Field(min_length=1, description="The task, in plain words.")
+    zone: str | None = Field(default=None, description="The time zone; UTC when null.")
+    each: str | None = Field(
+        default=None,
+        max_length=10_000,
+        description="A call that only reads: each new item starts the task, whose scripts find it "
+        "as the variable `item`.",
+    )
+    id_field: str | None = Field(
+        default=None, max_length=200, description="The field that identifies an item."
+    )
+    queue: str = Field(default="default", max_length=100, description="The queue for the tasks.")
+
+
+class ScheduleChange(Given):
+    """A change of a schedule."""
+
+    paused: bool = Field(description="Whether nothing is started until it is resumed.")
+
+
 class RoutineParameter(Shown):
     """A parameter of a routine."""
 
@@ -252,6 +277,48 @@ class RoutineView(Shown):
         description="What these would have cost as tasks; null where it is not known."
     )
     runs: list[Task] = Field(description="The newest runs.")
+
+
+class ScheduleView(Shown):
+    """A schedule."""
+
+    name: str
+    cron: str
+    zone: str | None
+    task: str
+    each: str | None = Field(description="The call whose new items start the task.")
+    id_field: str | None
+    queue: str
+    paused: bool
+    last: Time | None = Field(description="When it last started something or looked.")
+    owner: str | None = Field(description="Whose tasks it starts; null for the local user's.")
+
+
+class ScheduleList(Shown):
+    """The schedules whose tasks the caller sees."""
+
+    schedules: list[ScheduleView]
+    more: bool = Field(default=False, description="Whether there are further schedules.")
+    missing: str | None = Field(
+        default=None, description="What schedules need that is not here, such as their plugin."
+    )
+
+
+class FiringView(Shown):
+    """The outcome of one of a schedule's times."""
+
+    at: Time
+    state: Literal["waiting", "running", "done", "failed"]
+    task_ids: list[str]
+    test: bool = Field(description="Whether it was a test, whose task may only read.")
+    note: str | None = Field(description="What was found, or why it failed.")
+
+
+class ScheduleHistory(Shown):
+    """The outcomes of the last times of a schedule, the newest first."""
+
+    firings: list[FiringView]
+    more: bool = Field(default=False, description="Whether there are further ones.")
 
 
 class RoutineList(Shown):
@@ -479,6 +546,13 @@ class Accepted(Shown):
         default_factory=list[str], description="The ids of what it asks a person now."
     )
     url: str = Field(description="Where to look for it.")
+
+
+class HookAnswer(Shown):
+    """A message that was taken in."""
+
+    task_id: str
+    is_new: bool = Field(description="False if the message had been taken in before.")
 
 
 class Cancelled(Shown):

@@ -4,14 +4,58 @@ from __future__ import annotations
 
 import base64
 import ipaddress
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from delf.settings import LocalPath, PluginSettings, SecretStr, SentTo
 
 NAME: Final = "serve"
+_HOOK: Final = re.compile(r"[A-Za-z0-9][\w-]{0,63}")
+
+
+class HookSettings(BaseModel):
+    """An incoming webhook, which starts a task or a routine."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    secret: SecretStr = Field(
+        min_length=16,
+        description="Signs the messages: a text of at least 16 characters, or whsec_ and base64.",
+    )
+    task: str = Field(
+        default="", description="The task, whose scripts find the message as the variable `item`."
+    )
+    routine: str = Field(default="", description="Or the routine that a message starts.")
+    inputs: dict[str, str] = Field(
+        default_factory=dict,
+        description="The places of a routine's values in the message, by parameter: /order/id.",
+    )
+    body_schema: dict[str, Any] | None = Field(
+        default=None, alias="schema", description="The JSON Schema that a message has to fit."
+    )
+    person: str = Field(
+        default="", description="Whose tasks they are; of nobody who is known when omitted."
+    )
+
+    @model_validator(mode="after")
+    def _has_one_task(self) -> Self:
+        if bool(self.task.strip()) == bool(self.routine):
+            raise ValueError("a hook has either a task or a routine")
+        if self.inputs and not self.routine:
+            raise ValueError("inputs are a routine's; a task's scripts find the message as `item`")
+        wrong = next((path for path in self.inputs.values() if not path.startswith("/")), None)
+        if wrong is not None:
+            raise ValueError(f"{wrong!r} is no place in a message, as /order/id is")
+        return self
+
+    @field_validator("secret")
+    @classmethod
+    def _is_a_secret(cls, value: SecretStr) -> SecretStr:
+        _check_secret(value)
+        return value
 
 
 class ServeSettings(PluginSettings):
@@ -121,6 +165,10 @@ class ServeSettings(PluginSettings):
         description="Signs what the webhook is sent, as https://www.standardwebhooks.com says: "
         "a text, or whsec_ and base64.",
     )
+    hooks: dict[str, HookSettings] = Field(
+        default_factory=dict[str, HookSettings],
+        description="Incoming webhooks by name, each with a secret and a task or a routine.",
+    )
     smtp_url: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,
         description="smtp[s]://USER:PASSWORD@HOST:PORT, for mails when something waits.",
@@ -173,15 +221,27 @@ class ServeSettings(PluginSettings):
     @field_validator("webhook_secret")
     @classmethod
     def _is_a_secret(cls, value: SecretStr | None) -> SecretStr | None:
-        text = "" if value is None else value.get_secret_value()
-        if text.startswith("whsec_"):
-            base64.b64decode(text.removeprefix("whsec_"), validate=True)
+        _check_secret(value)
+        return value
+
+    @field_validator("hooks")
+    @classmethod
+    def _have_names(cls, value: dict[str, HookSettings]) -> dict[str, HookSettings]:
+        wrong = next((name for name in value if not _HOOK.fullmatch(name)), None)
+        if wrong is not None:
+            raise ValueError(f"{wrong!r} cannot be the name of a hook: letters, digits, - and _")
         return value
 
     @field_validator("public_url")
     @classmethod
     def _without_slash(cls, value: str) -> str:
         return value.rstrip("/")
+
+
+def _check_secret(value: SecretStr | None) -> None:
+    text = "" if value is None else value.get_secret_value()
+    if text.startswith("whsec_"):
+        base64.b64decode(text.removeprefix("whsec_"), validate=True)
 
 
 def settings_of(options: Mapping[str, Any]) -> ServeSettings:

@@ -224,6 +224,7 @@ class Tasks:
         client: str | None = None,
         paths: Sequence[str] = (),
         shaped_by: Sequence[str] = (),
+        from_outside: Mapping[str, Any] | None = None,
     ) -> Submitted:
         """Submit a task; the journal has it when this returns.
 
@@ -235,6 +236,8 @@ class Tasks:
             client: The client's address.
             paths: Input files in addition to those of the request.
             shaped_by: Other people who wrote parts of the task.
+            from_outside: The variables that another service sent. With a strategy that takes
+                calls, the task holds their values, too.
         """
         self._check_model(order.llm)
         if order.output is not None:
@@ -275,6 +278,8 @@ class Tasks:
                     output=order.output,
                     strategy=strategy,
                     llm=order.llm,
+                    variables=from_outside,
+                    trust="own" if from_outside is None or strategy is None else "outside",
                     setup={**_setup(key, client, order=digest), SHAPED: [*shaped_by]},
                     listeners=[listen],
                 )

@@ -1,0 +1,145 @@
+"""Incoming webhooks: another service's message starts a task or a routine, once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from delf.errors import ConfigurationError, DelfError
+from delf.protocols.people import LOCAL
+from delf.tools.json_schema import Checker
+from delf_cli.schedules import ITEM
+from delf_engine.variables import given_variables
+from delf_serve.keys import ANYBODY, Key, Keys
+from delf_serve.problems import ProblemError
+from delf_serve.routines import Routines
+from delf_serve.schemas import RunRequest
+from delf_serve.settings import HookSettings
+from delf_serve.signatures import verify
+from delf_serve.tasks import Submitted, Tasks
+
+_RIGHTS: Final = frozenset({"run"})
+
+
+class Hooks:
+    """The hooks of a server.
+
+    Args:
+        hooks: Their settings, by name.
+        keys: Finds the person whose tasks they start.
+        tasks: Takes the tasks in.
+        routines: The project's routines.
+
+    Raises:
+        DelfError: When the schema of a hook cannot be used.
+    """
+
+    def __init__(
+        self,
+        hooks: Mapping[str, HookSettings],
+        keys: Keys,
+        tasks: Tasks,
+        routines: Routines,
+    ) -> None:
+        self._hooks = hooks
+        self._keys = keys
+        self._tasks = tasks
+        self._routines = routines
+        self._checkers = {
+            name: Checker(hook.body_schema, f"the hook {name}")
+            for name, hook in hooks.items()
+            if hook.body_schema is not None
+        }
+
+    async def receive(
+        self, name: str, headers: Mapping[str, str], body: bytes, client: str
+    ) -> tuple[Submitted, Key]:
+        """Start the task of a message, once for each id of a message.
+
+        Args:
+            name: The hook's.
+            headers: The headers of the request, by their names in lower case.
+            body: The message as it was sent.
+            client: The address of the sender.
+
+        Returns:
+            The task, and the person whose task it is.
+
+        Raises:
+            ProblemError: When there is no such hook, the sender does not know its secret, or the
+                message is not as the hook's schema says.
+        """
+        hook = self._hooks.get(name)
+        if hook is None:
+            raise ProblemError(404, "no such hook is known", "[plugins.serve.hooks.NAME]")
+        delivery = verify(hook.secret.get_secret_value(), headers, body)
+        message = self._read(name, body)
+        key = self._person(name, hook)
+        try:
+            variables = given_variables({ITEM: message})
+        except ConfigurationError as error:
+            raise ProblemError(413, error.message) from None
+        submitted = await self._tasks.submit(
+            RunRequest.model_construct(task=await self._task(hook, message)),
+            key,
+            same=f"hook\n{name}\n{delivery.name}",
+            strategy="routine" if hook.routine else None,
+            client=client,
+            from_outside=variables,
+        )
+        return submitted, key
+
+    def _read(self, name: str, body: bytes) -> Any:
+        """Return a message as plain data, checked."""
+        try:
+            message = json.loads(body)
+        except (ValueError, RecursionError):
+            raise ProblemError(422, "the body is not JSON") from None
+        checker = self._checkers.get(name)
+        fault = None if checker is None else checker.fault(message)
+        if fault is not None:
+            raise ProblemError(422, f"the body is not as the hook's schema says: {fault}")
+        return message
+
+    def _person(self, name: str, hook: HookSettings) -> Key:
+        if not hook.person:
+            return Key(f"{LOCAL} hook {name}", _RIGHTS, b"") if self._keys else ANYBODY
+        key = self._keys.person(hook.person, by_mail=True)
+        if key is None:
+            raise ProblemError(409, "the person of this hook is not known here")
+        return key
+
+    async def _task(self, hook: HookSettings, message: Any) -> str:
+        """Return the words of a task, or the call of a routine with values of the message."""
+        if not hook.routine:
+            return hook.task
+        inputs = {name: _value_at(path, message) for name, path in hook.inputs.items()}
+        try:
+            bound = await asyncio.to_thread(self._routines.of_agent().find, hook.routine)
+            return bound.task(inputs)
+        except DelfError as error:
+            raise ProblemError(422, error.message) from None
+
+
+def _value_at(pointer: str, message: Any) -> Any:
+    """Return the value at a place of a message.
+
+    Args:
+        pointer: The place, as a JSON pointer (RFC 6901): ``/order/id``.
+        message: The message.
+
+    Raises:
+        ProblemError: When nothing is there.
+    """
+    found = message
+    for part in pointer.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, dict) and name in found:
+            found = cast("dict[str, Any]", found)[name]
+        elif isinstance(found, list) and name.isdecimal() and int(name) < len(cast("Any", found)):
+            found = cast("list[Any]", found)[int(name)]
+        else:
+            raise ProblemError(422, f"the body has nothing at {pointer}")
+    return found

@@ -1,0 +1,141 @@
+"""Schedules over HTTP: each person's own, as runners do them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+from delf import Agent
+from delf.errors import ConfigurationError, DelfError, OptionalDependencyError
+from delf.protocols.people import name_of_holder
+from delf_cli.schedules import SCHEDULES, Firing, Schedule, Schedules
+from delf_serve import schemas as s
+from delf_serve.keys import Key
+from delf_serve.problems import ProblemError
+
+_SHOWN: Final = 200
+
+
+class ProjectSchedules:
+    """The schedules of an agent's project.
+
+    Args:
+        agent: The agent.
+    """
+
+    def __init__(self, agent: Agent) -> None:
+        self._agent = agent
+        self._schedules: Schedules | None = None
+
+    async def list(self, key: Key) -> s.ScheduleList:
+        """Return the schedules whose tasks a person sees."""
+        try:
+            with self._opened() as schedules:
+                found = await schedules.all()
+        except ProblemError as problem:
+            if problem.status not in (409, 501):
+                raise
+            return s.ScheduleList(schedules=[], missing=problem.message)
+        return s.ScheduleList(schedules=[_view(one) for one in found if key.sees(one.key)])
+
+    async def add(self, given: s.ScheduleRequest, key: Key) -> s.ScheduleView:
+        """Keep a schedule, whose tasks are done for a person.
+
+        Raises:
+            ProblemError: When its name is taken, or its times, zone or call are invalid.
+        """
+        made = Schedule(**given.model_dump(), key=key.holder)
+        with self._opened() as schedules:
+            await schedules.add(made)
+            return _view(await schedules.find(made.name))
+
+    async def change(self, name: str, key: Key, *, paused: bool) -> s.ScheduleView:
+        """Pause or resume a schedule of a person."""
+        with self._opened() as schedules:
+            await self._own(schedules, name, key)
+            await schedules.pause(name, paused=paused)
+            return _view(await schedules.find(name))
+
+    async def remove(self, name: str, key: Key) -> None:
+        """Remove a schedule of a person."""
+        with self._opened() as schedules:
+            await self._own(schedules, name, key)
+            await schedules.remove(name)
+
+    async def test(self, name: str, key: Key) -> s.FiringView:
+        """Let a runner do the task of a schedule once, now, without any change."""
+        with self._opened() as schedules:
+            await self._own(schedules, name, key)
+            return _firing(await schedules.firing(await schedules.test(name)))
+
+    async def history(self, name: str, key: Key) -> s.ScheduleHistory:
+        """Return what happened at the last times of a schedule."""
+        with self._opened() as schedules:
+            await self._seen(schedules, name, key)
+            found = await schedules.history(name, _SHOWN)
+        return s.ScheduleHistory(firings=[_firing(one) for one in found])
+
+    async def _seen(self, schedules: Schedules, name: str, key: Key) -> Schedule:
+        """Return a schedule that a person sees.
+
+        Raises:
+            ProblemError: When there is none, which is also what a stranger reads.
+        """
+        found = next((one for one in await schedules.all() if one.name == name), None)
+        if found is None or not key.sees(found.key):
+            raise ProblemError(404, "no such schedule is known", "GET /schedules")
+        return found
+
+    async def _own(self, schedules: Schedules, name: str, key: Key) -> None:
+        """Check that a schedule is the person's own, or of nobody in particular.
+
+        Raises:
+            ProblemError: When it is somebody else's.
+        """
+        found = await self._seen(schedules, name, key)
+        if found.key not in (None, key.holder) and "people" not in key.rights:
+            raise ProblemError(403, "the schedule is somebody else's")
+
+    @contextmanager
+    def _opened(self) -> Generator[Schedules]:
+        """Open the schedules at the first use; translate their errors to answers."""
+        try:
+            if self._schedules is None:
+                if self._agent.project is None:
+                    raise ProblemError(409, "schedules need a project, and this agent has none")
+                self._schedules = self._agent.plugins.service(SCHEDULES)(self._agent.project)
+            yield self._schedules
+        except OptionalDependencyError as error:
+            raise ProblemError(501, error.message) from None
+        except ConfigurationError as error:
+            raise ProblemError(422, error.message) from None
+        except DelfError as error:
+            raise ProblemError(503, error.message) from None
+
+    async def aclose(self) -> None:
+        """Release the database of the schedules. Idempotent."""
+        opened, self._schedules = self._schedules, None
+        if opened is not None:
+            await opened.aclose()
+
+
+def _view(one: Schedule) -> s.ScheduleView:
+    return s.ScheduleView(
+        name=one.name,
+        cron=one.cron,
+        zone=one.zone,
+        task=one.task,
+        each=one.each,
+        id_field=one.id_field,
+        queue=one.queue,
+        paused=one.paused,
+        last=one.last,
+        owner=None if one.key is None else name_of_holder(one.key),
+    )
+
+
+def _firing(one: Firing) -> s.FiringView:
+    return s.FiringView(
+        at=one.at, state=one.state, task_ids=[*one.task_ids], test=one.test, note=one.note
+    )

@@ -1,0 +1,171 @@
+"""Incoming webhooks: signed messages of other services, each of which starts one task."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import time
+from typing import Any
+
+import httpx
+import pytest
+
+from delf.errors import DelfError
+from delf_serve.signatures import signature
+from plugins.serve.test_people import add, person
+from plugins.serve.test_routines import store  # noqa: F401 - a fixture
+from support.serving import bearer, doing
+
+SECRET = "a-secret-of-the-hook"
+ORDER = {"order": {"id": "A-17", "number": 3}, "tags": ["x", "y"]}
+
+
+@pytest.fixture
+def journal_url(tmp_path):
+    return str(tmp_path / "journal.db")
+
+
+def hook(code="print(item['order']['id'])", **more: Any) -> dict[str, Any]:
+    return {"order": {"secret": SECRET, "task": doing(code), **more}}
+
+
+async def send(
+    server: Any, message: Any = ORDER, name: str = "msg-1", secret: str = SECRET, **headers: str
+) -> httpx.Response:
+    body = json.dumps(message).encode()
+    signed = signature(secret, name, int(time.time()), body)
+    sent = {**signed, "content-type": "application/json", **headers}
+    async with httpx.AsyncClient(base_url=server.url) as client:
+        return await client.post("/hooks/order", content=body, headers=sent)
+
+
+async def test_hook_starts_a_task_with_the_message_as_a_variable(serve):
+    server = await serve(hooks=hook())
+    answer = await send(server)
+    assert answer.status_code == 202, answer.text
+    done = await server.until(answer.json()["task_id"], "done", "failed")
+    assert (done["state"], done["result"]) == ("done", "A-17")
+
+
+async def test_hook_starts_one_task_for_each_message(serve):
+    server = await serve(hooks=hook())
+    first, again, other = [await send(server, name=name) for name in ("m1", "m1", "m2")]
+    assert first.json()["task_id"] == again.json()["task_id"] != other.json()["task_id"]
+    assert [one.json()["is_new"] for one in (first, again, other)] == [True, False, True]
+
+
+async def test_hook_takes_the_signature_of_github_once_for_each_body(serve):
+    server = await serve(hooks=hook())
+    body = json.dumps(ORDER).encode()
+    signed = "sha256=" + hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+    async with httpx.AsyncClient(base_url=server.url) as client:
+        answers = [
+            await client.post(
+                "/hooks/order",
+                content=body,
+                headers={"x-hub-signature-256": signed, "x-github-delivery": delivery},
+            )
+            for delivery in ("d1", "invented")
+        ]
+    assert [one.json()["is_new"] for one in answers] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"webhook-signature": "v1,AAAA"}, 401),
+        ({"webhook-signature": ""}, 401),
+        ({"webhook-timestamp": str(int(time.time()) - 1000)}, 401),
+        ({"webhook-timestamp": "now"}, 401),
+        ({"webhook-timestamp": "9" * 5000}, 401),
+        ({"webhook-id": "another"}, 401),
+        ({"origin": "https://evil.example"}, 403),
+        ({"host": "evil.example"}, 421),
+    ],
+)
+async def test_message_without_a_right_signature_is_refused(serve, headers, status):
+    server = await serve(hooks=hook())
+    assert (await send(server, **headers)).status_code == status
+    assert (await server.client.get("/tasks")).json()["tasks"] == []
+
+
+async def test_message_is_refused_unsigned_with_another_secret_and_for_unknown_hooks(serve):
+    server = await serve(hooks=hook())
+    assert (await send(server, secret="another-secret-of-a-hook")).status_code == 401
+    assert (await server.client.post("/hooks/order", json=ORDER)).status_code == 401
+    assert (await server.client.post("/hooks/nothing", json=ORDER)).status_code == 404
+    assert (await server.client.get("/hooks/order")).status_code == 405
+    assert (await server.client.get("/tasks")).json()["tasks"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [(b"no json", 422), (b"[" * 100_000, 422), (b'"' + b"x" * 70_000 + b'"', 413)],
+)
+async def test_message_that_no_script_can_have_is_refused(serve, body, status):
+    server = await serve(hooks=hook())
+    headers = signature(SECRET, "m", int(time.time()), body)
+    answer = await server.client.post("/hooks/order", content=body, headers=headers)
+    assert answer.status_code == status, answer.text
+
+
+async def test_message_has_to_fit_the_schema_of_its_hook(serve):
+    number = {"properties": {"number": {"type": "integer", "maximum": 5}}}
+    schema = {"type": "object", "required": ["order"], "properties": {"order": number}}
+    server = await serve(hooks=hook(schema=schema))
+    assert (await send(server)).status_code == 202
+    wrong = await send(server, {"order": {"number": 9}}, name="m2")
+    assert (wrong.status_code, "order.number" in wrong.text) == (422, True)
+    assert (await send(server, {}, name="m3")).status_code == 422
+
+
+async def test_hook_runs_a_routine_with_values_of_the_message(store, serve):  # noqa: F811
+    of_routine = {"secret": SECRET, "routine": "thing", "inputs": {"number": "/order/number"}}
+    server = await serve(hooks={"order": of_routine})
+    done = await server.until((await send(server)).json()["task_id"], "done", "failed")
+    assert (done["task"], done["result"]) == ("thing(number=3)", "thing 3")
+    for message in ({"order": {}}, {"order": {"number": "x'; drop"}}, []):
+        assert (await send(server, message, name="m2")).status_code == 422
+
+
+async def test_tasks_of_a_hook_are_its_persons(serve):
+    server = await serve("boss-key", api_key="boss:boss-key", hooks=hook(person="ada"))
+    assert (await send(server)).status_code == 409
+    await add(server, person("ada"), person("eve"))
+    task_id = (await send(server)).json()["task_id"]
+    for name, status in (("ada", 200), ("eve", 404)):
+        answer = await server.client.get(f"/tasks/{task_id}", headers=bearer(f"{name}-key"))
+        assert answer.status_code == status
+
+
+async def test_words_of_a_message_do_not_decide(serve):
+    server = await serve(hooks=hook("await send(item['order']['id'])"), agent={"flows": "guard"})
+    answer = await send(server, {"order": {"id": "eve@evil.example"}})
+    asked = await server.question(answer.json()["task_id"])
+    assert "variable item" in asked["flow"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "problem"),
+    [
+        ({"task": ""}, "either a task or a routine"),
+        ({"routine": "thing"}, "either a task or a routine"),
+        ({"inputs": {"a": "/b"}}, "inputs are a routine's"),
+        ({"secret": "short"}, "16"),
+        ({"secret": "whsec_not base64 at all!"}, "secret"),
+        ({"other": 1}, "other"),
+        ({"schema": {"type": 7}}, "its schema cannot be used"),
+    ],
+)
+async def test_settings_of_a_hook_are_checked_at_the_start(serve, wrong, problem):
+    with pytest.raises(DelfError, match=problem):
+        await serve(hooks=hook(**wrong))
+
+
+def test_signature_is_that_of_standard_webhooks():
+    webhooks = pytest.importorskip("standardwebhooks")
+    secret = "whsec_" + base64.b64encode(b"a" * 24).decode()
+    body, at = b'{"a": 1}', int(time.time())
+    webhooks.Webhook(secret).verify(body, signature(secret, "m", at, body))

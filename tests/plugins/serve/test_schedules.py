@@ -1,0 +1,107 @@
+"""Schedules over HTTP: each person's own; runners do their tasks."""
+
+from __future__ import annotations
+
+import pytest
+
+from delf import load_project
+from plugins.serve.test_people import RIGHTS, add, person
+from support.serving import bearer
+
+MORNING = {"name": "morning", "cron": "0 8 * * 1-5", "task": "Tell what came in overnight."}
+EACH = {**MORNING, "name": "mails", "each": 'mail.search(query="is:unread")', "id_field": "id"}
+
+
+@pytest.fixture
+async def team(serve, tmp_path, monkeypatch):
+    """A server of a project with people, one of whom manages the others."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DELF_RUNNER_DBOS_DATABASE", f"sqlite:///{tmp_path}/dbos.sqlite")
+    server = await serve(agent={"project": load_project(tmp_path)}, api_key="boss:read:boss-key")
+    people = (person("ada"), person("eve"), person("mia", scope="all"))
+    lead = person("lea", scope="all", rights=(*RIGHTS, "people"))
+    await add(server, *people, lead)
+    return server
+
+
+def ask(server, method, path, name="ada", **more):
+    return server.client.request(method, f"/schedules{path}", headers=bearer(f"{name}-key"), **more)
+
+
+async def names(server, name):
+    found = (await ask(server, "GET", "", name)).json()["schedules"]
+    return [one["name"] for one in found]
+
+
+async def test_schedule_is_kept_shown_paused_and_removed(team):
+    added = await ask(team, "POST", "", json=EACH)
+    assert added.status_code == 201, added.text
+    expected = {**EACH, "zone": None, "queue": "default", "paused": False, "last": None}
+    assert added.json() == {**expected, "owner": "ada"}
+    assert (await ask(team, "GET", "")).json()["schedules"] == [added.json()]
+    for paused in (True, False):
+        change = await ask(team, "POST", "/mails/pause", json={"paused": paused})
+        assert change.json() == {**added.json(), "paused": paused}
+    assert (await ask(team, "GET", "/mails/history")).json()["firings"] == []
+    tested = (await ask(team, "POST", "/mails/test")).json()
+    assert (tested["state"], tested["test"], tested["task_ids"]) == ("waiting", True, [])
+    assert (await ask(team, "GET", "/mails/history")).json()["firings"] == [tested]
+    assert (await ask(team, "DELETE", "/mails")).status_code == 204
+    assert await names(team, "ada") == []
+
+
+async def test_schedules_are_seen_by_those_who_see_their_tasks(team):
+    await ask(team, "POST", "", json=MORNING)
+    seen = {name: await names(team, name) for name in ("ada", "eve", "mia", "lea", "boss")}
+    assert seen == {"ada": ["morning"], "eve": [], "mia": ["morning"], "lea": ["morning"]} | {
+        "boss": ["morning"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/pause", {"paused": True}),
+        ("POST", "/test", None),
+        ("DELETE", "", None),
+        ("GET", "/history", None),
+    ],
+)
+async def test_schedule_of_somebody_else_is_not_touched(team, method, path, body):
+    await ask(team, "POST", "", json=MORNING)
+    more = {} if body is None else {"json": body}
+    statuses = [
+        (await ask(team, method, f"/morning{path}", name, **more)).status_code
+        for name in ("eve", "mia", "boss")
+    ]
+    assert statuses == ([404, 200, 200] if method == "GET" else [404, 403, 403])
+    assert await names(team, "ada") == ["morning"]
+    assert (await ask(team, method, f"/morning{path}", "lea", **more)).is_success
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status", "words"),
+    [
+        ({"name": "x", "cron": "every day"}, 422, "every day"),
+        ({"name": "x", "zone": "Mars/Base"}, 422, "Mars/Base"),
+        ({"each": "import os"}, 422, "is not a call with values"),
+        ({"name": ""}, 422, "name"),
+        ({"name": "a\nb"}, 422, "cannot be the name"),
+        ({"task": ""}, 422, "task"),
+        ({"other": 1}, 422, "other"),
+        ({}, 422, "already"),
+    ],
+)
+async def test_schedule_that_cannot_be_kept_is_refused(team, wrong, status, words):
+    await ask(team, "POST", "", json=MORNING)
+    answer = await ask(team, "POST", "", json={**MORNING, **wrong})
+    assert (answer.status_code, words in answer.text) == (status, True), answer.text
+    assert await names(team, "ada") == ["morning"]
+
+
+async def test_without_a_project_the_list_says_what_is_missing(serve):
+    server = await serve()
+    answer = (await server.client.get("/schedules")).json()
+    assert answer["schedules"] == []
+    assert "need a project" in answer["missing"]
+    assert (await server.client.post("/schedules", json=MORNING)).status_code == 409
