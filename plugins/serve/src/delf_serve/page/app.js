@@ -10,6 +10,7 @@ import { InboxView, Waiting } from "./inbox.js";
 import { List } from "./list.js";
 import { RememberedView } from "./remembered.js";
 import { RoutinesView } from "./routines.js";
+import { SchedulesView } from "./schedules.js";
 import { PeopleView } from "./people.js";
 import { SessionsView } from "./sessions.js";
 import { FIRST, TaskView, missing } from "./task.js";
@@ -18,9 +19,9 @@ import { ConversationsView } from "./thread.js";
 const detail = document.getElementById("detail");
 const connection = document.getElementById("connection");
 
-const OTHERS = { people: ["people", PeopleView], sessions: ["sessions", SessionsView], conversations: ["conversations", ConversationsView], compare: ["two tasks side by side", CompareView], figures: ["costs and figures", FiguresView] };
+const OTHERS = { schedules: ["schedules", SchedulesView], people: ["people", PeopleView], sessions: ["sessions", SessionsView], conversations: ["conversations", ConversationsView], compare: ["two tasks side by side", CompareView], figures: ["costs and figures", FiguresView] };
 
-const PLACES = [["figures", "costs and figures"], ["conversations", "conversations"], ["routines", "routines"], ["remembered", "remembered"]];
+const PLACES = [["figures", "costs and figures"], ["conversations", "conversations"], ["routines", "routines"], ["schedules", "schedules"], ["remembered", "remembered"]];
 
 const BACK = () => el("a", { class: "back", href: "#/" }, "‹ Tasks");
 
