@@ -7,7 +7,7 @@ import uuid
 from pathlib import PurePath
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from delf.protocols.sandbox import (
@@ -30,6 +30,7 @@ from delf_sandbox.wire import (
     parse_outcome,
     size_in_memory,
 )
+from support.busy import on_busy_machines
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 scalars = st.one_of(
@@ -75,7 +76,7 @@ def types_in(value):
             return type(value)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a machine may be busy
+@on_busy_machines
 @given(values)
 def test_values_cross_both_ways(value):
     frame = loads(encode(["return", 1, value], 2**30)[4:])
@@ -84,6 +85,7 @@ def test_values_cross_both_ways(value):
     assert parse(dumps(["done", value, {}]))[1] == value
 
 
+@on_busy_machines
 @given(st.lists(values, max_size=3), st.dictionaries(text, values, max_size=3))
 def test_calls_cross(args, kwargs):
     payload = dumps(["call", 7, "shop", "find", args, kwargs])
@@ -92,6 +94,7 @@ def test_calls_cross(args, kwargs):
     )
 
 
+@on_busy_machines
 @given(st.lists(st.binary(max_size=50), max_size=20), st.data())
 @pytest.mark.slow
 def test_frames_survive_any_chunking(payloads, data):
@@ -105,6 +108,7 @@ def test_frames_survive_any_chunking(payloads, data):
     assert found == payloads
 
 
+@on_busy_machines
 @given(st.binary(max_size=300))
 def test_no_bytes_do_more_than_break_the_protocol(data):
     try:
@@ -123,6 +127,7 @@ junk = st.recursive(
 names = st.sampled_from(["call", "done", "failed", "limit", "rerun"])
 
 
+@on_busy_machines
 @given(st.builds(lambda name, rest: [name, *rest], names, st.lists(junk, max_size=7)))
 @pytest.mark.slow
 def test_no_fields_do_more_than_break_the_protocol(frame):

@@ -20,6 +20,7 @@ from delf_strategy_stream.events import (
     joined,
 )
 from delf_strategy_stream.parser import Parser
+from support.busy import on_busy_machines
 
 PIECES = (
     *("<think>", "</think>", "<execute>", "</execute>", "<results>", "</results>"),
@@ -38,6 +39,7 @@ def parse(*pieces: str, calls: bool = True) -> list[Event]:
     return joined([*events, *parser.finish()])
 
 
+@on_busy_machines
 @given(st.one_of(streams, st.text(alphabet='<>/execut{}[]"\\`json ', max_size=60)), st.data())
 def test_any_cut_gives_the_same_events(text: str, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
@@ -56,6 +58,7 @@ calls_of_models = st.lists(
 )
 
 
+@on_busy_machines
 @given(calls_of_models, st.sampled_from([None, 2]), st.booleans(), st.data())
 def test_what_was_written_is_read(calls, indent, ascii_only: bool, data: st.DataObject) -> None:
     written = json.dumps(

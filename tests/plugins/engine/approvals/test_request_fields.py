@@ -41,9 +41,10 @@ def test_a_program_sees_every_field_of_a_request():
 def test_the_command_line_and_the_page_see_every_field_of_a_request():
     task = TaskRecord(task_id="t1", task="Pay.", started_at=1.0, state="running")
     data = request_data(RequestRecord(requested=ASKED, decided=None, task=task))
-    assert set(data) == FIELDS | {"message", "facts", "state", "since", "decided"}
+    assert set(data) == FIELDS | {"message", "facts", "state", "since", "decided", "folder"}
     sent = Request(**data).model_dump()
-    assert set(sent) == set(data) | {"can_decide", "can_reject", "why_not"}
+    # Of the folder, others get the name alone.
+    assert set(sent) == set(data) - {"folder"} | {"can_decide", "can_reject", "why_not", "project"}
     assert (sent["flow"], sent["worker"]) == ("the text of a page", "payer")
     assert sent["origins"]["to"]["trust"] == "outside"
     assert sent["facts"] == facts_data(ASKED)

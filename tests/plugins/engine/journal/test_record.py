@@ -4,7 +4,7 @@ import asyncio
 import typing
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from delf import events as ev
@@ -15,6 +15,7 @@ from delf_engine.journal.in_process import InProcessJournal
 from delf_engine.journal.log import TaskLog
 from delf_engine.journal.observers import ObserverFeed
 from delf_engine.redact import Redactor
+from support.busy import on_busy_machines
 from support.until import until
 
 
@@ -257,7 +258,7 @@ async def test_buffered_output_survives_a_journal_that_fails_for_a_while():
     assert [event.seq for event in journal.kept] == [1, 2, 3, 4, 5]
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a machine may be busy
+@on_busy_machines
 @given(st.lists(st.sampled_from(["say", "record", "yield"]), max_size=30))
 def test_no_order_of_saying_and_recording_loses_or_swaps_anything(steps):
     async def play():
