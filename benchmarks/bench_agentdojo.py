@@ -36,6 +36,7 @@ import inspect
 import json
 import random
 import re
+import textwrap
 import time
 import warnings
 from collections import Counter
@@ -312,7 +313,19 @@ class Sources:
             return f"{{{', '.join(pairs)}}}"
         if self.of(call, value) is None:
             return repr(value)
-        return f"told({base64.b64encode(json.dumps(value).encode()).decode()!r})"
+        hidden = base64.b64encode(json.dumps(value).encode()).decode()
+        return f"told({''.join(self._results_of(call, value))}{hidden!r})"
+
+    def _results_of(self, call: int, value: Any) -> list[str]:
+        """Name the variables with the results that a value is from; all earlier ones if unknown."""
+        text = str(value).strip().lower()
+        held = [
+            at
+            for at in range(self._seen[call])
+            if any(text == leaf for _, leaf in leaves(self._data[at]))
+            or text in self._results[at][1]
+        ]
+        return [f"result{at}, " for at in (held[-1:] or range(self._seen[call]))]
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -523,7 +536,8 @@ class Delf(BasePipelineElement):
         """Two scripts: one that reads, and, where that holds an attack, one that obeys it."""
         end = f"print({self.task.GROUND_TRUTH_OUTPUT or 'Done.'!r})"
 
-        message = "import base64, json\ntold = lambda text: json.loads(base64.b64decode(text))"
+        message = "import base64, json\n"
+        message += "told = lambda *given: json.loads(base64.b64decode(given[-1]))"
 
         def lines(calls: list[tuple[str, Any]], *, unread: bool = False) -> list[str]:
             written = [
@@ -531,11 +545,13 @@ class Delf(BasePipelineElement):
                 for at, (_, args) in enumerate(calls)
             ]
             made = [
-                f"seen.append(await {name}(**{args}))"
-                for (name, _), args in zip(calls, written, strict=True)
+                f"result{at} = await {name}(**{args})\nseen.append(result{at})"
+                for at, ((name, _), args) in enumerate(zip(calls, written, strict=True))
             ]
             return [
-                line if reads(call[0]) else f"try:\n    {line}\nexcept ApprovalRejected:\n    pass"
+                line
+                if reads(call[0])
+                else f"try:\n{textwrap.indent(line, '    ')}\nexcept ApprovalRejected:\n    pass"
                 for call, line in zip(calls, made, strict=True)
             ]
 

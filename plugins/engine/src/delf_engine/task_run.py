@@ -44,6 +44,7 @@ from delf_engine.variables import shown
 from delf_engine.waiting import Permit, TaskClock
 
 _log = logging.getLogger(__name__)
+_UNKNOWN: Final = Wording()
 _MOST_SEARCHED: Final = 20
 """The most input files whose texts are searched for values."""
 _MOST_OF_A_FILE: Final = 1_000_000
@@ -292,10 +293,18 @@ class TaskRun:
             if action not in known:
                 bound = next((bound for bound in self.tools if bound.name == action), None)
                 if bound is None:
-                    return Wording()
+                    return _UNKNOWN
                 trust = bound.action.trust
                 checks = "own" if bound.check is None or trust == "own" else "outside"
-                known[action] = Wording(trust=trust, author=bound.action.author, checks=checks)
+                known[action] = Wording(
+                    trust=trust,
+                    author=bound.action.author,
+                    checks=checks,
+                    parameters=tuple(each.name for each in bound.action.parameters),
+                    defaults=bound.action.defaults,
+                    is_known=True,
+                    is_built_in=bound.built_in,
+                )
             return known[action]
 
         def files() -> Iterator[tuple[str, str]]:

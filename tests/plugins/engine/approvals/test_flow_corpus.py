@@ -72,12 +72,12 @@ WAYS = {
     "chosen by it": "'GB33BUKB20201555555555' if 'DE' in x else 'FR1420041010050500013M02606'",
     "the key of a table": "{'DE': 'GB33BUKB20201555555555'}[x[:2]]",
 }
-MISSED = {"chosen by it", "the key of a table"}
-"""Ways that pass on a choice and no text: the value is in the script."""
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_what_is_found_and_what_is_missed(place, delf_host, scripted_model, tmp_path):
+def test_each_way_of_a_value_from_a_stranger_is_asked_about(
+    place, delf_host, scripted_model, tmp_path
+):
     bill = tmp_path / "bill.txt"
     bill.write_text(f"Please pay to {ACCOUNT}")
     first, *later = PLACES[place]
@@ -97,9 +97,7 @@ def test_what_is_found_and_what_is_missed(place, delf_host, scripted_model, tmp_
             scripted_model.writes(*scripts)
             response = agent.run("Pay the bill")
             assert response.status, (way, response.error)
-    # What is written after reading asks anyway; of a file, its name and form are read at once.
-    missed = set() if later or place == "an input file" else MISSED
-    assert set(WAYS) - asked == missed
+    assert asked == {*WAYS}
 
 
 @tool(effect="read", confirm=False)
@@ -180,8 +178,8 @@ MORE_FLOWS = {
     "the amount alone": f"order('{OWN}', float(m['body'].split()[1]))",
     "the number of calls": f"for i in range(int(m['body'].split()[5])):\n    order('{OWN}', 1)",
 }
-MISSED_OF_MORE = {"an own record that a stranger names", "the number of calls"}
-"""Ways that choose among the user's own, by the script itself, and pass on no value."""
+MISSED_OF_MORE = {"the number of calls"}
+"""Ways by which no value comes from others."""
 
 
 @pytest.mark.parametrize("way", MORE_FLOWS)

@@ -211,7 +211,8 @@ def asked(delf_host, scripted_model):
 def _functions(names, kind, result):
     for name in names:
         space = {"kind": kind}
-        exec(f"def set_{name}({name}: kind) -> str:\n    'Set it.'\n    return 'set'", space)
+        more = ", to: str = ''" if name != "to" else ""
+        exec(f"def set_{name}({name}: kind{more}) -> str:\n    'Set it.'\n    return 'set'", space)
         yield changing(space[f"set_{name}"])
 
 
@@ -221,9 +222,15 @@ def _functions(names, kind, result):
 def test_of_a_function_that_declares_nothing_all_but_contents_decides(asked, kind, asks):
     names = FLOWS["parameters"][kind]
     value, hint = ("n", int) if kind == "numbers" else ("x", str)
-    code = READ + "\n".join(f"set_{name}({value})" for name in names)
+    code = READ + "\n".join(f"set_{name}({value}, to='ada')" for name in names)
     found = asked(code, tools=[mails, *_functions(names, hint, "set")])
     assert found == ([f"set_{name}" for name in names] if asks else [])
+
+
+def test_contents_decide_where_nothing_else_does(asked):
+    names = FLOWS["parameters"]["contents"]
+    code = READ + "\n".join(f"set_{name}('about ' + x)" for name in names)
+    assert asked(code, tools=[mails, *_functions(names, str, "set")]) == [f"set_{n}" for n in names]
 
 
 @pytest.mark.parametrize("code", FLOWS["values"].values(), ids=FLOWS["values"])

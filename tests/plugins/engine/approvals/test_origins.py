@@ -75,78 +75,111 @@ def test_value_found_nowhere_is_unknown():
         assert origins.of({"v": "z" + letters[:length].upper()[::-1]})["v"].kind == "unknown"
 
 
-@pytest.mark.parametrize(
-    ("value", "own", "is_own"),
-    [
-        ("GB33BUKB20201555555555", [{"a": "GB33-BUKB-2020", "b": "GB33BUKB20201555555555"}], True),
-        ("GB33BUKB.2020", ["GB33-BUKB-2020", "GB33.BUKB2020"], False),
-        ("GB33.BUKB2020", ["GB33-BUKB-2020", "GB33.BUKB2020"], True),
-        ("GB33 BUKB 2020 1555 555555", ["GB33BUKB20201555555555"], True),
-        ("20201555555555", ["GB33BUKB20201555555555"], False),
-        ("1250", ["1250.00", 1250], True),
-        ("12.50", [1250], False),
-        ("1250", ["01250"], False),
-        ("1234567890123456", ["1234567890123457"], False),
-        ("ada@firm.example", [{"ada@firm.example": "writer"}], True),
-    ],
-)
-def test_of_ones_own_results_a_whole_value_is_ones_own(value, own, is_own):
-    origins = origins_of(own=own, outside="nothing of it")
-    assert (origins.own(value) is not None) is is_own
+TRUST = {
+    "customers": "own",
+    "mails": "outside",
+    "rows": {"id": "own", "*": "outside"},
+    "shop.rows": "own",
+    "shop.keep": "own",
+    "pay": "outside",
+}
+SOURCES = {
+    "a constant": ("pay('GB33')", True),
+    "a constant by a name": ("to = 'GB33'\npay(to)", True),
+    "constants put together": (
+        "import datetime as dt\npay(f'{dt.date(2026, 1, 1)}' + 'x'.upper())",
+        True,
+    ),
+    "own data": ("for c in customers():\n    pay(c['iban'])", True),
+    "own data, changed": ("pay(customers()[0]['iban'][::-1])", True),
+    "own data of an own name": ("pay(customers(name='Ada'))", True),
+    "an own field": ("pay(rows()[0]['id'])", True),
+    "own data through a function": ("def go(to):\n    pay(to)\ngo(customers()[0])", True),
+    "another's value beside it": ("m = mails()\nprint(m)\npay('GB33')", True),
+    "a table of constants": ("T = {'a': 'GB33'}\npay(T['a'])", True),
+    "another's data": ("pay(mails()[0]['body'])", False),
+    "another's data by a name": ("m = mails()\nx = m[0]\npay(x['body'])", False),
+    "another field": ("pay(rows()[0]['text'])", False),
+    "own data that another names": ("pay(customers(name=mails()[0]))", False),
+    "own data that another chooses": (
+        "m = mails()\npay([c for c in customers() if c in m][0])",
+        False,
+    ),
+    "a constant that another chooses": ("T = {'a': 'GB33'}\npay(T[mails()[0]])", False),
+    "a constant that another chooses in two steps": (
+        "to = 'GB33'\nif 'b' in mails():\n    to = 'GB44'\npay(to)",
+        False,
+    ),
+    "a count": ("n = 0\nfor m in mails():\n    n += 1\npay(n)", False),
+    "a list that another was put into": ("a = ['GB33']\na.append(mails()[0])\npay(a)", False),
+    "a record that another was put into": ("a = {}\na['to'] = mails()[0]\npay(a)", False),
+    "a function": ("def to():\n    return mails()[0]\npay(to())", False),
+    "a function's parameter": ("def go(to):\n    pay(to)\ngo(mails()[0])", False),
+    "a function's parameter in a row": ("go = lambda to: pay(to)\nlist(map(go, mails()))", False),
+    "a class": (
+        "class P:\n    def __init__(self, v):\n        self.v = v\npay(P(mails()).v)",
+        False,
+    ),
+    "a failure": ("try:\n    mails()\nexcept Exception as e:\n    pay(str(e))", False),
+    "a file": ("pay(open('bill.txt').read())", False),
+    "a module that reads": ("import os\npay(os.environ['X'])", False),
+    "arguments that another gives": ("pay(**mails()[0])", False),
+    "a name that nobody knows": ("pay(somebody)", False),
+    "no call that is written": ("p = pay\np('GB33')", False),
+    "no Python": ("pay('GB33'", False),
+    "a service that took in another's": ("shop.keep(mails()[0])\npay(shop.rows()[0])", False),
+}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "is_own"),
-    [
-        ({}, True),
-        ({"name": "Ada"}, True),
-        ({"name": "the bill"}, True),
-        ({"name": "Bob"}, True),
-        ({"name": "Eve"}, False),
-        ({"names": ["Ada", "Eve"]}, False),
-        ({"number": 7}, False),
-    ],
-)
-def test_a_result_is_as_foreign_as_what_its_call_was_given(arguments, is_own):
-    origins = origins_of(own=["Bob"], outside="see Eve", code="find('Ada')")
-    took = {"task_id": "t", "seq": 0, "at": 0.0, "call_id": 3, "action": "own"}
-    origins.follow(
-        [
-            *[None] * 4,
-            CallStarted(**took, arguments=arguments, effect="read", digest=""),
-            CallFinished(**took, status="ok", result=["GB33"], duration_ms=1.0),
-        ]
-    )
-    assert (origins.own("GB33") is not None) is is_own
-
-
-@pytest.mark.parametrize(
-    ("action", "given", "text", "is_own"),
-    [
-        ("bank.keep", "Eve", "GB33", False),
-        ("bank.keep", "Ada", "GB33", True),
-        ("note.keep", "Eve", "GB33", True),
-        ("note.keep", "Eve", "Eve", False),
-    ],
-)
-def test_what_a_service_was_given_of_others_words_may_come_back(action, given, text, is_own):
-    trust = lambda action: Wording(trust="outside" if action == "mails" else "own")  # noqa: E731
-    origins = Origins("Pay", list, trust)
-    names = ("mails", action, "bank.find")
+@pytest.mark.parametrize(("code", "is_own"), SOURCES.values(), ids=SOURCES)
+def test_value_is_own_if_clean_script_makes_it_of_constants_and_own_results(code, is_own):
+    wording = {
+        name: Wording(trust=trust, parameters=("to",), is_known=True)
+        for name, trust in TRUST.items()
+    }
+    origins = Origins("Pay", list, lambda action: wording.get(action, Wording()))
+    names = ["mails", *(["shop.keep"] if "keep" in code else []), "rows", "shop.rows"]
     calls = [{**SEEN, "call_id": number, "action": name} for number, name in enumerate(names, 1)]
+    results = {"mails": [{"body": "GB44"}], "rows": [{"id": "7", "text": "GB44"}]}
     origins.follow(
         [
             ModelCalled(**SEEN, model="m", purpose="generate"),
-            ScriptGenerated(**SEEN, code="find('Ada')", attempt=1),
-            CallStarted(**calls[0], arguments={}, effect="read", digest=""),
-            CallFinished(**calls[0], status="ok", result="Eve", duration_ms=1.0),
-            CallStarted(**calls[1], arguments={"text": given}, effect="write", digest=""),
-            CallFinished(**calls[1], status="ok", result="kept", duration_ms=1.0),
-            CallStarted(**calls[2], arguments={}, effect="read", digest=""),
-            CallFinished(**calls[2], status="ok", result=[text], duration_ms=1.0),
+            ScriptGenerated(**SEEN, code=code, attempt=1),
+            *(
+                event
+                for call in calls
+                for event in (
+                    CallStarted(
+                        **call,
+                        arguments={"to": "GB44"} if "keep" in call["action"] else {},
+                        effect="write" if "keep" in call["action"] else "read",
+                        digest="",
+                    ),
+                    CallFinished(
+                        **call, status="ok", result=results.get(call["action"], []), duration_ms=1.0
+                    ),
+                )
+            ),
         ]
     )
-    assert (origins.own(text) is not None) is is_own
+    value = "7" if "'id'" in code else "GB44"
+    assert origins.is_own("pay", "to", value, code.count("\n") + 1) is is_own
+
+
+def test_of_several_calls_only_the_one_on_its_line_says_what_a_value_is():
+    wording = {
+        name: Wording(trust=trust, parameters=("to",), is_known=True)
+        for name, trust in TRUST.items()
+    }
+    origins = Origins("Pay", list, lambda action: wording.get(action, Wording()))
+    code = "pay(customers()[0])\npay(mails()[0])"
+    origins.follow(
+        [
+            ModelCalled(**SEEN, model="m", purpose="generate"),
+            ScriptGenerated(**SEEN, code=code, attempt=1),
+        ]
+    )
+    assert [origins.is_own("pay", "to", "x", line) for line in (1, 2, None)] == [True, False, False]
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,12 @@
 """Outlines: what the user's words ask for passes, also after a stranger's were read."""
 
+import ast
+
 import pytest
 
 from delf import Agent, tool
 from delf.events import ModelReplied
-from delf_engine.origins.outline import Outline
+from delf_engine.origins.outline import Outline, PlannedField
 
 OWN = "GB33BUKB20201555555555"
 MAILS = [
@@ -67,6 +69,18 @@ def say(text: str) -> str:
     return "said"
 
 
+@tool(effect="write", confirm=False)
+def room(folder: str = "", deep: bool = False) -> str:
+    """Make room."""
+    return "made"
+
+
+@tool(effect="write", confirm=False)
+def patch(changes: dict) -> str:
+    """Patch a record."""
+    return "patched"
+
+
 @tool(effect="read", confirm=False)
 def find(sender: str = "") -> list[dict]:
     """Find mails by their sender."""
@@ -87,7 +101,7 @@ def run(delf_host, scripted_model):
             return True
 
         with Agent(
-            tools=[mails, find, staff, page, send, remove, note, book, save, say],
+            tools=[mails, find, staff, page, send, remove, note, book, save, say, room, patch],
             llm="scripted",
             host=delf_host,
             approvals=[],
@@ -121,6 +135,14 @@ PASS = {
         "print(note('tidy up', '2026-06-30'))",
         "note(title='tidy up', day='2026-06-30')",
     ),
+    "the only address in a text": (
+        "print(send(m[0]['body'][-9:], 'Hi'))",
+        "send(to=mails().body, text=...)",
+    ),
+    "a value that the task lets it choose": (
+        "print(book('red', '2026-06-30'))",
+        "book(room=choose('red', 'blue'), day='2026-06-30')",
+    ),
     "a line in a block of Python": (
         "print(remove(m[0]['id']))",
         "```python\nawait remove(mail_id=mails().id)\n```",
@@ -139,11 +161,38 @@ def test_what_the_users_words_ask_for_passes(run, code, outline):
 ASKED = {
     "an action that it does not name": ("print(remove(m[0]['id']))", "send(to=mails().sender, text=...)"),
     "a field that it does not name": ("print(send(m[1]['sender'], 'Hi'))", "send(to=staff().address, text=...)"),
-    "a part of a text": ("print(send(m[0]['body'][-9:], 'Hi'))", "send(to=mails().body, text=...)"),
+    "a part of a text": ("print(send(m[1]['body'][-9:], 'Hi'))", "send(to=mails().body, text=...)"),
     "a record that a stranger names": ("print(remove('13'))", "remove(mail_id=mails().id)"),
     "a record that nobody told": ("print(remove(m[0]['id']))", "remove(mail_id=...)"),
     "a record of another call": ("print(remove(m[0]['id']))", "remove(mail_id=staff().id)"),
     "a call with other arguments": ("print(remove(m[0]['id']))", "remove(mail_id=mails(of='Ada').id)"),
+    "a value in another place": (
+        "print(book('2026-06-30', 'red'))",
+        "book(room='red', day='2026-06-30')",
+    ),
+    "an argument that is left out": ("print(room(folder=''))", "room(folder='tmp', deep=False)"),
+    "an argument that nobody planned": ("print(room('tmp', deep=True))", "room(folder='tmp')"),
+    "a Boolean": ("print(room('tmp', deep=True))", "room(folder='tmp', deep=False)"),
+    "a value beside those to choose": (
+        "print(book('green', '2026-06-30'))",
+        "book(room=choose('red', 'blue'), day='2026-06-30')",
+    ),
+    "what was done as often as it was planned": (
+        "print(room('tmp'), room('tmp') if 0 else '')\nroom('tmp')",
+        "room(folder='tmp')",
+    ),
+    "a record that is larger than planned": (
+        "print(patch({'label': 'paid', 'public': True}))",
+        "patch(changes={'label': 'paid'})",
+    ),
+    "contents that a read may have fed that nobody planned": (
+        "v = find()\nprint(send('zoe@firm.example', 'Hi'))",
+        "send(to='zoe@firm.example', text=...)",
+    ),
+    "data where a text is planned": (
+        "print(send('zoe@firm.example', 'a=1&b=2'))",
+        "send(to='zoe@firm.example', text=...)",
+    ),
     "values of two calls of the outline": (
         "print(book('room 4711', '2026-06-12'))",
         "book(room='room 4711', day='2026-06-11')\nbook(room='room 4712', day='2026-06-12')",
@@ -230,32 +279,20 @@ def test_any_answer_can_be_read(text):
     assert isinstance(Outline.of(text), Outline)
 
 
-def test_an_outline_says_which_field_of_which_call_goes_where():
-    (call,) = Outline.of("mail.send(to=mail.find(name='Ada')[0].sender, text='Hi')\nno call").calls
-    assert call.action == "mail.send"
-    assert call.argument("text").literals == {"Hi"}
-    (field,) = call.argument("to").fields
-    assert (field.call.action, field.path) == ("mail.find", ("sender",))
-    assert field.call.argument("name").literals == {"Ada"}
-
-
 @pytest.mark.parametrize(
     "text",
-    ["find(name='Ada').items['sender']", "[find('Ada').items[0].sender]", "list(find('Ada').items.sender)"],
+    ["find(name='Ada').items['sender']", "find('Ada').items[0].sender", "list(find('Ada').items.sender)"],
 )  # fmt: skip
 def test_a_field_is_the_same_however_it_is_written(text):
-    (call,) = Outline.of(f"send(to={text})").calls
-    (field,) = call.argument("to").fields
-    assert (field.call.action, field.path) == ("find", ("items", "sender"))
+    field = PlannedField.of(ast.parse(text, mode="eval").body)
+    assert (ast.unparse(field.call.func), field.path) == ("find", ("items", "sender"))
 
 
 @pytest.mark.parametrize(
     "text", ["join(find('Ada'), find('Bob'))", "'to ' + find('Ada').sender", "..."]
 )
 def test_what_is_put_together_is_no_field(text):
-    (call,) = Outline.of(f"send(to={text})").calls
-    assert not call.argument("to").fields
-    assert not call.argument("to").literals
+    assert PlannedField.of(ast.parse(text, mode="eval").body) is None
 
 
 POSTS = [
@@ -369,6 +406,8 @@ def test_a_text_that_is_followed_orders_to_follow_no_other(message):
     ("outline", "asks"),
     [
         ("save(title='Party', text=mails()[0].body)", False),
+        ("save(title='Party', text='bring a cake')", False),
+        ("save(title='Party', text='bring nothing')", True),
         ("save(title='Another', text=mails()[0].body)", True),
         ("save(title=mails()[0].body, text=...)", True),
         ("save(text=...)", True),

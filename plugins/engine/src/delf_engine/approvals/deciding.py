@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any, Final
+from typing import Final
 
-from delf_engine.origins.values import MOST_LEAVES, leaves_of, names_in
+from delf_engine.origins.values import names_in, parameter_of
 from delf_engine.toolset import BoundAction
 
 CONTENTS: Final = frozenset(
@@ -15,35 +13,28 @@ CONTENTS: Final = frozenset(
     | {"comment", "summary", "caption", "reason", "html", "markdown"}
 )
 """The words of a parameter's name that is for people to read, where its author declares nothing."""
+_DATA: Final = re.compile(r"[\d=:/@<&]")
+"""Signs that a word is none of a language."""
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
-def deciding_values(bound: BoundAction, arguments: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
-    """Return the values that decide what a call does, each with its path, at any depth.
+def is_content(bound: BoundAction, path: str, text: str) -> bool:
+    """Return whether a value is for people to read, and so decides nothing.
 
-    The author's ``sinks`` or ``contents`` say which they are. Without these each text or number
-    decides that is not in a parameter or field with a name of contents, and so does each key.
-    There may be one more than are looked for.
+    The author's ``sinks`` or ``contents`` say which they are. Without these it is a text in a
+    parameter or field with a name of contents, unless it is one for machines.
     """
-    return [*islice(_values(bound, arguments), MOST_LEAVES + 1)]
-
-
-def _values(bound: BoundAction, arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     action = bound.action
     if action.sinks is not None:
-        chosen = {name: item for name, item in arguments.items() if name in action.sinks}
-        return leaves_of(chosen, has_keys=True)
+        return parameter_of(path) not in action.sinks
     if action.contents is not None:
-        chosen = {name: item for name, item in arguments.items() if name not in action.contents}
-        return leaves_of(chosen, has_keys=True)
-    if action.effect == "read":  # what is sent out is sent whatever its name
-        return leaves_of(arguments, has_keys=True)
-    values = leaves_of(arguments, has_keys=True)
-    return ((path, text) for path, text in values if not is_content(path))
+        return parameter_of(path) in action.contents
+    # What is sent out is sent whatever its name.
+    return action.effect != "read" and _has_name_of_content(path) and not _is_data(text)
 
 
-def is_content(path: str) -> bool:
-    """Return whether a value is contents by the name of its field, as ``messageBody`` is.
+def _has_name_of_content(path: str) -> bool:
+    """Return whether a field's name is one of contents, as ``messageBody`` is.
 
     ``message_id`` is none: each word has to be one of contents.
     """
@@ -52,3 +43,9 @@ def is_content(path: str) -> bool:
     name = names_in(path)[-1:]
     words = [word.lower().removesuffix("s") for word in _WORDS.findall("".join(name))]
     return bool(words) and CONTENTS.issuperset(words)
+
+
+def _is_data(text: str) -> bool:
+    """Return whether each line of a text is a single word of no language: people write no such."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return bool(lines) and all(" " not in line and _DATA.search(line) is not None for line in lines)

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from itertools import islice
 from typing import Any
 
 from delf.protocols.approval import flow_between
-from delf.tools.action import Action
-from delf_engine.approvals.deciding import deciding_values
+from delf_engine.approvals.deciding import is_content
 from delf_engine.config import ARROW
 from delf_engine.origins.fold import Origins
 from delf_engine.origins.origin import Origin
 from delf_engine.origins.texts import has_link
-from delf_engine.origins.values import MOST_LEAVES, leaves_of, parameter_of
+from delf_engine.origins.values import MOST_LEAVES, parameter_of, whole
 from delf_engine.toolset import BoundAction
 
 
@@ -26,13 +26,18 @@ def origins_in(
     origins: Origins, bound: BoundAction, arguments: Mapping[str, Any]
 ) -> Mapping[str, dict[str, Any]]:
     """Find the sources of all of a call's values, as plain data by the path of each."""
-    deciding = deciding_values(bound, arguments)[:MOST_LEAVES]
-    found = {**origins.of(arguments), **origins.of_values(deciding)}
+    leaves = (leaf for name, item in arguments.items() for leaf in whole(item, name))
+    deciding = islice((leaf for leaf in leaves if not is_content(bound, *leaf)), MOST_LEAVES)
+    found = {**origins.of_values(deciding), **origins.of(arguments)}
     return {path: origin.data() for path, origin in found.items()}
 
 
 def reason_of(
-    origins: Origins, bound: BoundAction, arguments: Mapping[str, Any], allowed: Sequence[str]
+    origins: Origins,
+    bound: BoundAction,
+    arguments: Mapping[str, Any],
+    allowed: Sequence[str],
+    line: int | None = None,
 ) -> str | None:
     """Return why a person should review a call; None if nothing suggests a stranger's influence.
 
@@ -41,88 +46,103 @@ def reason_of(
         bound: The action.
         arguments: Its arguments, without secrets.
         allowed: Flows that are no reason, as ``mail.read.sender -> mail.send.to``.
+        line: The line of the script with the call, if known.
     """
     action = bound.action
     is_read = action.effect == "read"
     if not origins.has_read or bound.built_in or (is_read and not action.egress):
         return None
-    deciding = deciding_values(bound, arguments)
-    if len(deciding) > MOST_LEAVES:
+    every = (leaf for name, item in arguments.items() for leaf in whole(item, name))
+    leaves = [*islice(every, MOST_LEAVES + 1)]
+    if len(leaves) > MOST_LEAVES:
         return "it has too many values to look for each of them"
-    reason = _reason_of_values(origins, bound, deciding, allowed)
-    if reason is not None or is_read or not origins.author.read:
-        return reason
-    if not (origins.asked_for.has_call(bound.name) or origins.is_planned(bound.name)):
-        return f"the model wrote this call after it had read {origins.author.described()}"
-    names = {parameter_of(path) for path, _ in deciding}
-    contents = {name: item for name, item in arguments.items() if name not in names}
-    return _reason_of_contents(origins, bound, contents, is_decided=bool(deciding))
-
-
-def _passes(action: Action, origin: Origin | None) -> bool:
-    """Return whether a value is the user's own, and does not leave their services."""
-    return origin is not None and not (action.egress and origin.kind == "result")
-
-
-def _reason_of_values(
-    origins: Origins,
-    bound: BoundAction,
-    deciding: Sequence[tuple[str, str]],
-    allowed: Sequence[str],
-) -> str | None:
-    """Find the first value that neither the user's words ask for nor a rule lets pass."""
-    is_read = bound.action.effect == "read"
-    unknown = [
-        (path, text)
-        for path, text in deciding
-        if not _passes(bound.action, origins.own(text))
-        and not (allowed and _is_allowed(bound.name, path, origins.find(text), allowed))
-    ]
-    path = origins.asked_for.first_unasked(bound.name, unknown, deciding, in_text=is_read)
-    if path is None:
-        for where, text in unknown:
-            # The task asks for a record of a call, and a stranger may have chosen which.
-            is_stated = origins.asked_for.is_stated(bound.name, where, text)
-            if not is_stated and (named := origins.named_by_others(text)) is not None:
-                return f"{where}: {named.text}"
+    is_clean = not origins.author.read
+    foreign = [leaf for leaf in leaves if not _is_own(origins, bound, *leaf, line)]
+    deciding = [leaf for leaf in leaves if not is_content(bound, *leaf)]
+    # Where nothing else decides, contents do: such a call may carry them out.
+    is_alone = not deciding and action.sinks is None and action.contents is None
+    if is_clean:
+        foreign = [
+            (path, text)
+            for path, text in foreign
+            if ((is_alone and len(foreign) == len(leaves)) or not is_content(bound, path, text))
+            and not (allowed and _is_allowed(bound.name, path, origins.find(text), allowed))
+        ]
+        if not foreign:
+            return None
+    is_free = partial(is_content, bound)
+    misfits = origins.planned.misfits(
+        bound.name,
+        arguments,
+        is_free,
+        is_alone=is_alone,
+        names={parameter_of(path) for path, _ in foreign} if is_clean else None,
+    )
+    texts = dict(leaves)
+    if misfits is None:
+        if not (is_clean or deciding):
+            return f"the model wrote this call after it had read {origins.author.described()}"
+        decided = [leaf for leaf in foreign if leaf in deciding] or foreign
+        unstated = (path for path, text in decided if not origins.is_stated(text))
+        misfits = [next(unstated, decided[0][0])]
+    for path in misfits:
+        origin = origins.find(texts.get(path, ""))
+        if not (allowed and _is_allowed(bound.name, path, origin, allowed)):
+            return _reason_of(origins, bound, path, texts.get(path))
+    if is_clean:
         return None
-    origin = origins.find(dict(unknown)[path])
-    if origin.kind != "result" or origin.trust != "own":
-        return f"{path}: {origin.text}"
-    if is_read:
-        return f"it sends {path} out: {origin.text}"
-    return f"{path}: {origin.text}; the task does not say that it is this one"
+    contents = {
+        path: text
+        for path, text in leaves
+        if is_content(bound, path, text)
+        and not origins.planned.states(
+            bound.name, parameter_of(path), arguments[parameter_of(path)]
+        )
+    }
+    reason = _reason_of_contents(origins, bound, contents)
+    if reason is None and origins.planned.uses_up(bound.name, arguments, is_free):
+        return "the task does not ask to do this once more"
+    return reason
+
+
+def _is_own(origins: Origins, bound: BoundAction, path: str, text: str, line: int | None) -> bool:
+    """Return whether a value is the user's own, and does not leave their services."""
+    if bound.action.egress and origins.sources(bound.name, path, line):
+        return False
+    return origins.is_own(bound.name, path, text, line)
+
+
+def _reason_of(origins: Origins, bound: BoundAction, path: str, text: str | None) -> str:
+    if text is None:
+        return f"it leaves out {path}, which the task asks for"
+    origin = origins.find(text)
+    if origin.kind == "result" and origin.trust == "own":
+        if bound.action.effect == "read":
+            return f"it sends {path} out: {origin.text}"
+        return f"{path}: {origin.text}; the task does not say that it is this one"
+    if origin.kind == "task":
+        return f"{path}: {origin.text}, which does not ask for it here"
+    return f"{path}: {origin.text}"
 
 
 def _reason_of_contents(
-    origins: Origins, bound: BoundAction, contents: Mapping[str, Any], *, is_decided: bool
+    origins: Origins, bound: BoundAction, contents: Mapping[str, str]
 ) -> str | None:
-    """Find the reason in the contents of a call whose author had read others' words.
-
-    Args:
-        origins: Those of the task, up to now.
-        bound: What is called.
-        contents: The arguments that decide nothing.
-        is_decided: Some value decides what the call does; nothing is wrong with these. Where there
-            is none, the contents are all that the call does.
-    """
-    asked_for, action = origins.asked_for, bound.name
-    values = [
-        (path, text)
-        for path, text in islice(leaves_of(contents), MOST_LEAVES)
-        if origins.own(text) is None and not asked_for.is_stated(action, path, text)
-    ]
-    if not (is_decided or asked_for.states(action, [*leaves_of(contents)])):
-        path = asked_for.first_unasked(action, values, values, in_text=True)
-        if path is not None:
-            return f"{path}: {origins.find(dict(values)[path]).text}"
-    for path, text in values:
-        name = parameter_of(path)
+    """Find the reason in the contents of a planned call whose author had read others' words."""
+    for path, text in contents.items():
+        if origins.is_stated(text):
+            continue
+        if (read := origins.unplanned_read()) is not None:
+            return (
+                f"{path} may tell what {read.action} (call {read.number}) returned, which the "
+                "task does not ask for"
+            )
         own = origins.own_part(text)
-        if own is not None and own.action not in asked_for.sources_of(action, name):
-            return f"it passes on {name}, which the task does not say: {own.text}"
-        origin = origins.find(text)
-        if origin.is_others and has_link(text):
+        if own is not None and own.action not in origins.planned.sources_of(
+            bound.name, parameter_of(path)
+        ):
+            return f"it passes on {path}, which the task does not say: {own.text}"
+        if has_link(text) and (origin := origins.find(text)).is_others:
             return f"{path} holds an address: {origin.text}"
     return None
 

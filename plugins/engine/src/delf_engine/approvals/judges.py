@@ -19,6 +19,7 @@ from delf_engine.approvals.decision import Answer
 from delf_engine.approvals.remembered import RememberedDecisions
 from delf_engine.approvals.shared import Approvals
 from delf_engine.approvals.task_flows import TaskFlows
+from delf_engine.calls.call import Call
 from delf_engine.task import TaskRequest
 from delf_engine.toolset import BoundAction
 
@@ -149,12 +150,15 @@ class FlowsJudge:
             return so_far
         if self._guarded is None:
             is_shown = so_far.answer is None or so_far.has_request
-            flow = self._shown.reason(call.bound, call.arguments) if is_shown else None
+            flow = (
+                self._shown.reason(call.bound, call.arguments, (), call.line) if is_shown else None
+            )
             return replace(so_far, flow=flow)
         flow = await self._guarded.reason_left(
             call.bound,
             call.arguments,
             lambda: self._decisions.flow_rules(call.bound.name, call.bound.digest, self._worker),
+            call.line,
         )
         if flow is None:
             return so_far
@@ -165,10 +169,12 @@ class FlowsJudge:
         denied = Answer.given(Rejected(reason=flow), "policy", "flows deny")
         return replace(_kept(denied), flow=flow)
 
-    async def requires_review(self, bound: BoundAction, arguments: Mapping[str, Any]) -> bool:
+    async def requires_review(self, call: Call) -> bool:
         """Return whether a person has to look at a call that needs no approval else."""
-        guarded = self._guarded
-        return guarded is not None and await guarded.reason_left(bound, arguments) is not None
+        if self._guarded is None:
+            return False
+        parts = call.bound, call.arguments
+        return await self._guarded.reason_left(*parts, line=call.line) is not None
 
     def sources(
         self, bound: BoundAction, arguments: Mapping[str, Any]

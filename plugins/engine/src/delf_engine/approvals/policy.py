@@ -149,9 +149,9 @@ class TaskApprovals:
 
     # -- calls --------------------------------------------------------------------------
 
-    async def requires_review(self, bound: BoundAction, arguments: Mapping[str, Any]) -> bool:
+    async def requires_review(self, call: Call) -> bool:
         """Return whether a call that needs no approval is judged, for the mode or its flow."""
-        return self._mode.denies(bound) or await self._flows.requires_review(bound, arguments)
+        return self._mode.denies(call.bound) or await self._flows.requires_review(call)
 
     async def decide(
         self,

@@ -44,7 +44,11 @@ class TaskFlows:
         return origins_in(self._now(), bound, self._log.redactor.value(arguments))
 
     def reason(
-        self, bound: BoundAction, arguments: Mapping[str, Any], learned: Sequence[str] = ()
+        self,
+        bound: BoundAction,
+        arguments: Mapping[str, Any],
+        learned: Sequence[str] = (),
+        line: int | None = None,
     ) -> str | None:
         """Return why a person should review a call, by current knowledge.
 
@@ -52,15 +56,17 @@ class TaskFlows:
             bound: The action.
             arguments: Its validated arguments.
             learned: Rules from a person's approvals, in addition to the settings.
+            line: The line of the script with the call, if known.
         """
         safe = self._log.redactor.value(arguments)
-        return reason_of(self._now(), bound, safe, (*self._allowed, *learned))
+        return reason_of(self._now(), bound, safe, (*self._allowed, *learned), line)
 
     async def reason_left(
         self,
         bound: BoundAction,
         arguments: Mapping[str, Any],
         learned: Callable[[], Awaitable[Sequence[str]]] | None = None,
+        line: int | None = None,
     ) -> str | None:
         """Find the reason that is left after all that may let a call pass, from the cheapest on.
 
@@ -68,13 +74,14 @@ class TaskFlows:
             bound: The action.
             arguments: Its validated arguments.
             learned: Reads the rules that a person's yes made, where they count.
+            line: The line of the script with the call, if known.
         """
-        reason = self.reason(bound, arguments)
+        reason = self.reason(bound, arguments, (), line)
         rules: Sequence[str] = ()
         if reason is not None and learned is not None and (rules := await learned()):
-            reason = self.reason(bound, arguments, rules)
+            reason = self.reason(bound, arguments, rules, line)
         while reason is not None and await self._has_more_outline(self._origins.outlines):
-            reason = self.reason(bound, arguments, rules)
+            reason = self.reason(bound, arguments, rules, line)
         return reason
 
     def _now(self) -> Origins:

@@ -256,7 +256,7 @@ class Gate:
         if isinstance(verdict, Refused):
             return await self._turn_down(call, _refused(call, verdict.message))
         needs_nobody = not call.bound.asks and isinstance(verdict, Allowed)
-        if needs_nobody and not await self._approvals.requires_review(call.bound, call.arguments):
+        if needs_nobody and not await self._approvals.requires_review(call):
             if past is not None:
                 # The rules changed since the journal asked: its open request would wait forever.
                 await self._approvals.close(past)

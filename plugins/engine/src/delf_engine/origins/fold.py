@@ -1,14 +1,13 @@
 """Find whose words the values of a call are, by a fold over the events of its task.
 
 What the author of a script had read when it was written is exact: the host knows every text that
-came before. A value is the user's own if it stands in the task, in a script whose author had read
-nothing of others, or as a whole value in a result that is the user's own. Any other value counts
-as a stranger's; the place where it is found is a help for people and decides nothing.
+came before. A value is the user's own if a script whose author had read nothing of others makes it
+of constants and own results. Any other value counts as a stranger's, unless the user's words ask
+for it; the place where it is found is a help for people and decides nothing.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
@@ -23,14 +22,21 @@ from delf.events import (
     ScriptGenerated,
 )
 from delf.types import Trust
-from delf_engine.origins.asked_for import AskedFor
 from delf_engine.origins.followed import followed_texts
 from delf_engine.origins.origin import Author, Origin, ReadCall, Wording
 from delf_engine.origins.outline import Outline
-from delf_engine.origins.own_values import OwnValues
+from delf_engine.origins.planned import Planned
+from delf_engine.origins.scripts import Scripts
 from delf_engine.origins.search import ResultTexts
-from delf_engine.origins.texts import Words, is_bare, names
-from delf_engine.origins.values import MOST_LEAVES, authored, leaves_of, texts_in
+from delf_engine.origins.texts import Words, names
+from delf_engine.origins.values import (
+    MOST_LEAVES,
+    authored,
+    leaves_of,
+    own_texts,
+    same_text,
+    texts_in,
+)
 
 CONVERSATION: Final = "this conversation"
 ANSWER: Final = "an earlier answer"
@@ -72,15 +78,20 @@ class Origins:
         """Those that the model had read when it was asked last."""
         self._author = Author()
         self._code: Words | None = None
-        self._clean_code: list[Words] = []
+        self._scripts = Scripts(lambda name: wording_of(name).is_known)
         self._calls: dict[int, ReadCall] = {}
         self._read_calls: list[ReadCall] = []
         """All that the task has read, each text as the result of a call, or of what gave it."""
-        self._own_values = OwnValues(self.is_own)
+        self._own: dict[str, tuple[int, set[str]]] = {}
+        """By action, the own values of its results, and the number of results looked at."""
+        self._given: dict[str, int] = {}
+        """By connection, the first call that gave it texts of others."""
         self._results = ResultTexts()
         self._searched = 0
         """Of what the task has read those texts that can be searched: most tasks need none."""
-        self.asked_for = AskedFor(self.is_own, self._calls)
+        self.planned = Planned(
+            self._calls, wording_of, self._scripts.stated, self._is_named_by_others
+        )
         self.outlines = 0
         """The answers that the outline was put together from."""
 
@@ -98,11 +109,6 @@ class Origins:
     def has_read(self) -> bool:
         """True once the task has had others' words, read by a model or not."""
         return bool(self._read) or self._has_files
-
-    def is_planned(self, action: str) -> bool:
-        """Return whether a script names an action whose author had read nothing of others."""
-        name = re.compile(rf"(?<![\w.]){re.escape(action)}\s*\(")
-        return any(name.search(words.text) for words in self._clean_code)
 
     def follow(self, events: Sequence[Event]) -> None:
         """Take in what happened since the last time.
@@ -123,26 +129,16 @@ class Origins:
                     self._author = Author(code=code, read=self._asked)
                     self._code = Words(code)
                     if not self._asked:
-                        self._clean_code.append(self._code)
+                        self._scripts.add(code)
                 case ModelReplied(purpose="outline", text=text):
                     parsed = Outline.of(text)
-                    known = self.asked_for.outline
-                    self.asked_for.outline = known.with_more(parsed) if self.outlines else parsed
+                    known = self.planned.outline
+                    self.planned.outline = known.with_more(parsed) if self.outlines else parsed
                     self.outlines += 1
-                    self._own_values.forget()
                 case ScriptFinished():
                     self._author, self._code = Author(read=self._asked), None
                 case CallStarted():
-                    call = ReadCall(
-                        number=event.call_id,
-                        action=event.action,
-                        arguments=event.arguments,
-                        wording=self._wording_of(event.action),
-                        has_read=self.has_read,
-                    )
-                    self._calls[event.call_id] = call
-                    if event.effect != "read":
-                        self._own_values.add(call, is_over=False)
+                    self._take_call(event)
                 case CallFinished(status="ok" | "error"):
                     self._take_result(event)
                 case CallFinished(status="refused", raised="ToolNotAllowed"):
@@ -165,10 +161,25 @@ class Origins:
                 number=0, action=where, arguments={}, wording=Wording(trust=trust), result=text
             )
             self._read_calls.append(read_call)
-            self._own_values.add(read_call, is_over=True)
             if trust == "outside" and (0, where) not in self._read:
                 self._read.append((0, where))
         self._before = None
+
+    def _take_call(self, event: CallStarted) -> None:
+        call = ReadCall(
+            number=event.call_id,
+            action=event.action,
+            arguments=event.arguments,
+            wording=self._wording_of(event.action),
+            is_clean=not self._author.read,
+            changes=event.effect != "read",
+        )
+        self._calls[event.call_id] = call
+        if call.changes and self.has_read:
+            names = call.arguments
+            if not all(self.is_own(call.action, name, "", event.line) for name in names):
+                connection = call.action.rpartition(".")[0]
+                self._given.setdefault(connection, call.number)
 
     def _take_result(self, event: CallFinished) -> None:
         call = self._calls.get(event.call_id)
@@ -178,14 +189,14 @@ class Origins:
                 number=event.call_id, action=event.action, arguments={}, wording=wording
             )
         call.result = event.error if event.result is None else event.result
+        call.has_failed = event.status != "ok"
         self._read_calls.append(call)
-        self._own_values.add(call, is_over=True)
         if call.wording.trust != "own":
             self._read.append((event.call_id, event.action))
 
     def followed(self) -> Sequence[str]:
         """Return the texts that the user's words order to follow, by the authors that they name."""
-        return followed_texts(self.asked_for.outline.orders, self._calls.values(), self._is_stated)
+        return followed_texts(self.planned.outline.orders, self._calls.values(), self.is_stated)
 
     def of(self, arguments: Mapping[str, Any]) -> dict[str, Origin]:
         """Find the source of each value of a call's arguments, by its path, as ``to[0]``."""
@@ -201,36 +212,69 @@ class Origins:
         found = (results.find(text, ("own",)) for text in texts_in(value))
         return next(filter(None, found), None)
 
-    def is_own(self, text: str) -> bool:
-        """Return whether a value is in the words of the user, or of a clean script."""
-        return self._is_stated(text) or any(code.mention(text) for code in self._clean_code)
+    def is_own(self, action: str, path: str, text: str, line: int | None) -> bool:
+        """Return whether a clean script makes a value of constants and own results alone.
 
-    def own(self, text: str) -> Origin | None:
-        """Return the origin of a value that is the user's own beyond doubt; None of any other.
-
-        Once the author of the script had read others' words, what stands in one's own data counts
-        no more, since they could have named it; nor does a short number, which is in any text.
+        Args:
+            action: What is called.
+            path: The value's place in the arguments.
+            text: The value.
+            line: The line of the script with the call, if known.
         """
-        if not text.strip():
-            return Origin(kind="script", trust="own")
-        if not self._author.read:
-            if not self.has_read:
-                return Origin(kind="script", trust="own")
-            return self._own_words(text) or self._own_values.find(text)
-        return None if is_bare(text) else self._own_words(text)
+        if self._author.read:
+            return False
+        sources = self.sources(action, path, line)
+        return sources is not None and all(self._is_own_source(each, text) for each in sources)
 
-    def _own_words(self, text: str) -> Origin | None:
-        if self._is_stated(text):
-            return Origin(kind="task", trust="own")
-        if any(code.mention(text) for code in self._clean_code):
-            return Origin(kind="script", trust="own")
+    def sources(self, action: str, path: str, line: int | None) -> frozenset[str] | None:
+        """Return the actions whose results a clean script puts into a value; None if unknown."""
+        if self._author.code is None:  # a strategy calls without a script: the model wrote it
+            return frozenset()
+        parameters = self._wording_of(action).parameters
+        return self._scripts.sources(action, parameters, path, line)
+
+    def _is_own_source(self, action: str, text: str) -> bool:
+        """Return whether a value of an action's results is the user's own.
+
+        A service that has taken in texts of others may give these back, whatever it declares.
+        """
+        wording = self._wording_of(action)
+        if not wording.is_known or wording.trust == "outside":
+            return False
+        given = self._given.get(action.rpartition(".")[0])
+        if given is not None and any(
+            call.number > given for call in self._calls.values() if call.action == action
+        ):
+            return False
+        return wording.trust == "own" or not text or same_text(text) in self._own_texts_of(action)
+
+    def _own_texts_of(self, action: str) -> set[str]:
+        seen, found = self._own.get(action, (0, set[str]()))
+        for call in self._read_calls[seen:]:
+            if call.action == action:
+                found.update(same_text(text) for text in own_texts(call.result, call.wording.trust))
+        self._own[action] = len(self._read_calls), found
+        return found
+
+    def unplanned_read(self) -> ReadCall | None:
+        """Return the first call that read what the task does not ask for.
+
+        Its author had read texts of others, which may have asked for it to be passed on.
+        """
+        for call in self._calls.values():
+            is_read = not (call.is_clean or call.changes or call.wording.is_built_in)
+            if is_read and not call.has_failed and not self.planned.is_planned(call):
+                return call
         return None
 
     def find(self, text: str) -> Origin:
         """Find the source of a value, as well as it can be found."""
-        known = self._own_words(text) or self._own_values.find(text)
-        found = known or self._all_results().find(text)
-        if found is not None:
+        if self.is_stated(text):
+            return Origin(kind="task", trust="own")
+        is_clean = not self._author.read
+        if is_clean and self._code is not None and self._code.mention(text):
+            return Origin(kind="script", trust="own")
+        if found := self._all_results().find(text):
             return found
         if self._author.read and (self._code is None or self._code.mention(text)):
             return Origin(kind="script", trust="outside")
@@ -238,26 +282,17 @@ class Origins:
             return Origin(kind="script", trust="own")
         return Origin(kind="unknown", trust="outside")
 
-    def _is_stated(self, text: str) -> bool:
+    def is_stated(self, text: str) -> bool:
         """Return whether a value stands in the user's words."""
         return any(words.mention(text) for words in self._words)
 
-    def named_by_others(self, number: str) -> Origin | None:
-        """Return the place where others' words name a short number, if the author has read it.
-
-        The 13 of "on June 13" in a task is not the 13 of "delete the file '13'" in a mail.
-        """
-        for call in self._all_read() if is_bare(number) and self._author.read else ():
-            for whose, path, text in authored(call.result, call.wording.trust):
-                if whose == "outside" and names(text, number):
-                    return Origin(
-                        kind="result",
-                        trust="outside",
-                        call_id=call.number,
-                        action=call.action,
-                        path=path,
-                    )
-        return None
+    def _is_named_by_others(self, text: str) -> bool:
+        """Return whether others' words name a value, in a text with more than the value."""
+        for call in self._all_read():
+            for whose, _, held in authored(call.result, call.wording.trust):
+                if whose == "outside" and names(held, text):
+                    return True
+        return False
 
     def _all_results(self) -> ResultTexts:
         """Return all that the task has read, ready to be searched."""

@@ -6,12 +6,13 @@ nobody's.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Final, cast
 
 from delf_engine.origins.origin import ReadCall
-from delf_engine.origins.outline import PlannedCall
+from delf_engine.origins.scripts import dotted
 from delf_engine.origins.texts import Words
 from delf_engine.origins.values import text_of
 
@@ -24,7 +25,7 @@ _MOST_STEPS: Final = 200_000
 
 
 def followed_texts(
-    orders: Sequence[PlannedCall],
+    orders: Sequence[ast.Call],
     calls: Iterable[ReadCall],
     is_own: Callable[[str], bool],
 ) -> Sequence[str]:
@@ -38,10 +39,10 @@ def followed_texts(
     found: dict[str, None] = {}
     for call in calls:
         for order in orders:
-            if order.action != call.action or call.wording.author is None:
+            if dotted(order.func) != call.action or call.wording.author is None:
                 continue
-            stated = chain.from_iterable(each.literals for each in order.arguments.values())
-            own_texts = [text for text in stated if is_own(text)]
+            stated = (each.value for each in ast.walk(order) if isinstance(each, ast.Constant))
+            own_texts = [text for text in map(str, stated) if is_own(text)]
             for record in _records_by(is_own, call, call.wording.author):
                 held = Words(f"{record}\n{text_of(call.arguments)}")
                 if all(map(held.mention, own_texts)):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from dataclasses import field
 from itertools import islice
 from typing import Any, Final, Literal
 
 from delf.records import dataclass
 from delf.types import Trust
-from delf_engine.origins.values import leaves_of
 
 OriginKind = Literal["task", "script", "result", "unknown"]
 
@@ -86,11 +86,19 @@ class Wording:
         trust: Of a result as a whole, or by the name of a field with ``*`` for the rest.
         author: The field or the argument with the author that the service vouches for.
         checks: Of the reasons for which its connection refuses a call.
+        parameters: The names of the action's parameters, in their order.
+        defaults: Of those parameters that have a known one.
+        is_known: Whether there is such an action among the task's tools.
+        is_built_in: Whether it is delf's own.
     """
 
     trust: Trust | Mapping[str, Trust] = "outside"
     author: str | None = None
     checks: Trust = "own"
+    parameters: tuple[str, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    is_known: bool = False
+    is_built_in: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -102,20 +110,20 @@ class ReadCall:
         action: What was called.
         arguments: Its arguments.
         wording: Whose words the tool says that it gives back.
-        has_read: Whether the task had had others' words when the call began.
+        is_clean: Whether the author of the call had read nothing of others.
+        changes: Whether it may change something.
         result: What it returned, or how it failed.
+        has_failed: Whether it failed.
     """
 
     number: int
     action: str
     arguments: Mapping[str, Any]
     wording: Wording
-    has_read: bool = False
+    is_clean: bool = True
+    changes: bool = False
     result: Any = None
-
-    def asked_with(self) -> Iterator[str]:
-        """Return the values of its arguments."""
-        return (text for _, text in leaves_of(self.arguments, has_keys=True))
+    has_failed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

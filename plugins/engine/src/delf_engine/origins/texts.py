@@ -14,8 +14,6 @@ LEAST: Final = 3
 """Letters of a value that says something about where it came from."""
 SHORT: Final = 12
 """Letters from which on a value may be a part of another one."""
-_LONGEST_BARE: Final = 4
-"""Characters of a number that is in any text, and is a record's only where it is named."""
 
 _PIECE: Final = 24
 """Letters of a piece of a longer text, at least; of a long text's twice as many."""
@@ -36,7 +34,19 @@ _NAMES_NEXT: Final = re.compile(
     re.IGNORECASE,
 )
 """The signs ahead of a record's number."""
+_IDENTIFIER: Final = re.compile(r"(?=[^\d]*\d)[\w.:/#-]{1,100}")
+_ENDS: Final = re.compile(r"\s*(?:[.!?;'\")]|$)(?!\d)")
+_WORD_AHEAD: Final = re.compile(r"\w[^\w\n]*$")
+_DAY: Final = re.compile(r"(?:[:.,/$€£-]|\b[A-Z][a-z]{2,8})\s?$")
+"""Signs ahead of a number that is a day, a time or an amount."""
 _LINKS: Final = re.compile(r"\w@\w|://|\bwww\.|\b[\w-]+\.[a-z]{2,12}/|[A-Z]{2}\d{10}")
+_KINDS: Final = (
+    re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
+    re.compile(r"(?:https?://)?[\w-]+(?:\.[\w-]+)+(?:/[^\s,;)\"']*)?"),
+    re.compile(r"(?=[A-Z0-9]*\d)[A-Z0-9]{8,}"),
+    re.compile(r"\d+(?:[.,]\d+)?"),
+)
+"""Mail addresses, web addresses, accounts, numbers."""
 _MARKS: Final = bytes(code for code in range(1, 128) if not chr(code).isalnum())
 _FOREIGN_MARKS: Final = re.compile(r"[^\w\x00-\x7f]+")
 
@@ -77,21 +87,30 @@ class Words:
         return re.search(rf"{_BEFORE}{pattern}{_AFTER}", self.text, re.IGNORECASE) is not None
 
 
-def names(text: str, number: str) -> bool:
-    """Return whether a text names a short number as a record's.
+def names(text: str, value: str) -> bool:
+    """Return whether a text names a record by its number or its identifier, beside other words.
 
-    ``11`` in "June 11" is not a record's number; in "file '11'" or "the mail with the ID 11" it is.
+    ``11`` in "June 11 is" is not a record's number; in "file '11'" or "delete 11" it is.
     """
-    if number not in text:
+    is_number = value.isdigit()
+    if value not in text or len(text.strip()) == len(value) or not _IDENTIFIER.fullmatch(value):
         return False
-    pattern = rf"{_BEFORE}{re.escape(number)}{_AFTER}"
-    places = (match.start() for match in re.finditer(pattern, text, re.IGNORECASE))
-    return any(_NAMES_NEXT.search(text[max(0, at - 12) : at]) for at in places)
+    pattern = rf"{_BEFORE}{re.escape(value)}{_AFTER}"
+    for match in re.finditer(pattern, text, re.IGNORECASE):
+        before, after = text[max(0, match.start() - 12) : match.start()], text[match.end() :]
+        is_last = _ENDS.match(after) and _WORD_AHEAD.search(before) and not _DAY.search(before)
+        if not is_number or is_last or _NAMES_NEXT.search(before):
+            return True
+    return False
 
 
-def is_bare(text: str) -> bool:
-    """Return whether a value is a short number, which stands in any text."""
-    return len(text) <= _LONGEST_BARE and any(map(str.isdigit, text))
+def is_only_one(word: str, text: str) -> bool:
+    """Return whether a word is the only one of its kind in a text: address, account or number."""
+    kind = next((kind for kind in _KINDS if kind.fullmatch(word.strip())), None)
+    if kind is None:
+        return False
+    found = {without_spaces(match[0]).rstrip(".") for match in kind.finditer(text)}
+    return found == {without_spaces(word)}
 
 
 def has_link(text: str) -> bool:

@@ -32,7 +32,7 @@ def authored(
     trust: Trust | Mapping[str, Trust] = "outside",
     path: str = "",
     *,
-    has_keys: bool = False,
+    is_whole: bool = False,
 ) -> Iterator[tuple[Trust, str, str]]:
     """Yield the values of plain data that could come from somewhere, in order.
 
@@ -46,8 +46,8 @@ def authored(
         trust: Whose words it holds: of all, or by the names of fields, with ``*`` for the rest.
             A field without a name of its own there is of the field around it.
         path: Its own path.
-        has_keys: Every key is a value, else only those that are no field's name, but an address or
-            a title.
+        is_whole: Every key is a value, else only those that are no field's name, but an address or
+            a title; and so are ``True``, ``False``, ``None`` and what is empty.
     """
     named: Mapping[str, Trust] = {"*": trust} if isinstance(trust, str) else trust
     whose = named.get("*", "outside")
@@ -62,15 +62,19 @@ def authored(
                 else:
                     todo.append((path, inner, whose, {}))
             case bool() | None:
-                pass
+                if is_whole:
+                    yield whose, path, str(item)
             case int() | float() | Decimal():
                 yield whose, path, number_text(item)
             case bytes():
                 yield whose, path, item[:_MOST_OF_BYTES].decode(errors="replace")
+            case Mapping() | list() | tuple() | set() | frozenset() if not item:
+                if is_whole:
+                    yield whose, path, "[]"
             case Mapping():
                 entries: list[_Step] = []
                 for index, (key, each) in enumerate(cast("Mapping[Any, Any]", item).items()):
-                    if isinstance(key, str) and (has_keys or not key.isidentifier()):
+                    if isinstance(key, str) and (is_whole or not key.isidentifier()):
                         yield whose, f"{path}[key {index}]", key
                     entries.append((f"{path}.{key}", each, named.get(key, whose), named))
                 todo += reversed(entries)
@@ -91,16 +95,16 @@ def authored(
                 yield whose, path, str(item)
 
 
-def leaves_of(arguments: Mapping[str, Any], *, has_keys: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield the values of arguments as texts, each with its path, as ``to[0]``.
-
-    Args:
-        arguments: By name.
-        has_keys: The keys of records are values, too.
-    """
+def leaves_of(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the texts and numbers of arguments as texts, each with its path, as ``to[0]``."""
     for name, item in arguments.items():
-        for _, path, text in authored(item, path=name, has_keys=has_keys):
+        for _, path, text in authored(item, path=name):
             yield path, text
+
+
+def whole(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    """Yield all values of plain data, keys, ``None`` and empty lists included."""
+    return ((inner, text) for _, inner, text in authored(value, path=path, is_whole=True))
 
 
 def texts_in(value: Any) -> Iterator[str]:
@@ -135,25 +139,47 @@ def fields_at(value: Any, path: Sequence[str]) -> Iterator[Any]:
     """
     found: list[Any] = [_data_in(value)]
     for name in path:
-        items = chain.from_iterable(map(_items_of, found))
+        items = chain.from_iterable(map(items_of, found))
         records = (cast("Mapping[Any, Any]", item) for item in items if isinstance(item, Mapping))
         found = [record[name] for record in records if name in record]
-    return chain.from_iterable(map(_items_of, found))
+    return chain.from_iterable(map(items_of, found))
 
 
-def _items_of(value: Any) -> Iterator[Any]:
+def items_of(value: Any) -> Iterator[Any]:
     """Yield the items of a list, of lists in it, too; anything else is its own only item."""
-    if isinstance(value, (list, tuple)):
-        for item in cast("Sequence[Any]", value):
-            yield from _items_of(item)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        for item in cast("Iterable[Any]", value):
+            yield from items_of(item)
     else:
         yield value
 
 
+def fields_of(value: Any) -> Mapping[Any, Any] | None:
+    """Return a record's fields by name; None if it is none."""
+    value = _data_in(value)
+    if isinstance(value, BaseModel):
+        return dict(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {each.name: getattr(value, each.name) for each in fields(value)}
+    return cast("Mapping[Any, Any]", value) if isinstance(value, Mapping) else None
+
+
 def same_text(text: str) -> str:
-    """Write a text as it is compared: case and spaces do not count, nor does a number's form."""
-    plain = "".join(text.split()).casefold()
+    """Write a text as it is compared.
+
+    A number's form does not count, nor do spaces in an account, and case in a mail address.
+    """
+    plain = text.strip()
+    if any(map(str.isdigit, plain)):
+        plain = "".join(plain.split())
+    if "@" in plain:
+        return plain.casefold()
     return number_text(float(plain)) if _NUMBER.fullmatch(plain) else plain
+
+
+def plain_text(text: str) -> str:
+    """Write a text as people compare it: without case, line breaks and the last full stop."""
+    return " ".join(text.split()).casefold().rstrip(".!?")
 
 
 def letters_of_name(name: str) -> str:
@@ -172,3 +198,19 @@ def names_in(path: str) -> Sequence[str]:
 def parameter_of(path: str) -> str:
     """Return the parameter of a value's path, as of ``to[0]``."""
     return re.split(r"[.[]", path, maxsplit=1)[0]
+
+
+def own_texts(value: Any, trust: Trust | Mapping[str, Trust]) -> Iterator[str]:
+    """Yield the texts of a result that are the user's own.
+
+    Of rows with few fields of the user's own, only these are looked at.
+    """
+    if isinstance(trust, str) or trust.get("*") == "own" or not isinstance(value, list):
+        yield from (text for whose, _, text in authored(value, trust) if whose == "own")
+        return
+    own = [name for name, whose in trust.items() if whose == "own"]
+    for row in cast("list[Any]", value):
+        for name in own if isinstance(row, dict) else ():
+            field = cast("dict[Any, Any]", row).get(name)
+            inner = authored(field, {**trust, "*": "own"})
+            yield from (text for whose, _, text in inner if whose == "own")

@@ -1,0 +1,279 @@
+"""Sources of the values of a script's calls, as the script's text says.
+
+A script whose author had read nothing of others is written for the user. Its text says for each
+argument of a call what it is made of: of constants, of results, or of something unknown. Whatever
+a value looks like, it is others' words if something of others went into it.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from delf_engine.origins.values import letters_of_name, names_in
+
+_READERS: Final = "open input exec eval compile globals locals vars __import__"
+"""Builtins that bring in what the script does not state."""
+_PLAIN: Final = {*dir(builtins)}.difference(_READERS.split())
+_PURE: Final = (
+    "asyncio base64 calendar collections copy csv dataclasses datetime decimal enum fractions "
+    "functools hashlib heapq html io itertools json math operator random re statistics string "
+    "textwrap time typing unicodedata uuid zoneinfo"
+)
+"""Modules that bring in nothing of others."""
+_FILLING: Final = (
+    "add append appendleft extend heappush insert put setdefault update write writerow"
+)
+"""Methods that put their arguments into the object."""
+_UNKNOWN: Final = ast.Name("?", ast.Load())
+
+
+class Scripts:
+    """The clean scripts of a task, which share their variables.
+
+    Args:
+        is_action: Tells of a dotted name whether it is an action.
+    """
+
+    def __init__(self, is_action: Callable[[str], bool]) -> None:
+        self._is_action = is_action
+        self._values: dict[str, list[ast.AST]] = defaultdict(list)
+        """By name all that may become its value, wherever that is."""
+        self._functions: dict[str, list[ast.arguments]] = defaultdict(list)
+        self._calls: dict[str, list[ast.Call]] = defaultdict(list)
+        self._last: dict[str, list[ast.Call]] = {}
+        self._known: dict[int, frozenset[str]] = {}
+
+    def add(self, code: str) -> None:
+        """Take in a script; invalid Python states nothing."""
+        self._last, self._known = defaultdict(list), {}
+        try:
+            nodes = [*ast.walk(ast.parse(code))]
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return
+        for node in nodes:
+            self._declare(node)
+        for node in nodes:
+            self._take(node)
+            if isinstance(node, ast.Call) and self._is_action(name := dotted(node.func)):
+                self._calls[name].append(node)
+                self._last[name].append(node)
+
+    def stated(self, action: str) -> Iterator[ast.Call]:
+        """Yield the calls of an action in all scripts that are written with constants alone."""
+        for call in self._calls.get(action, ()):
+            if all(map(is_constant, (*call.args, *(each.value for each in call.keywords)))):
+                yield call
+
+    def sources(
+        self, action: str, parameters: Sequence[str], path: str, line: int | None
+    ) -> frozenset[str] | None:
+        """Return what went into a value of a call of the last script; None if nobody knows.
+
+        Args:
+            action: What is called.
+            parameters: The names of its parameters, in their order.
+            path: The value's place in the arguments.
+            line: The line of the call; where that is not known, it may be any call of the action.
+
+        Returns:
+            The actions whose results went into it, and the names of what is unknown.
+        """
+        every = self._last.get(action, [])
+        calls = [c for c in every if line and c.lineno <= line <= (c.end_lineno or line)] or every
+        parameter, *inner = names_in(path)
+        found: set[str] = set()
+        for call in calls:
+            given = arguments_of(call, parameters)
+            node = given.get(letters_of_name(parameter), given.get("*"))
+            if node is None:
+                return None
+            for each in _inner(node, inner, is_key="[key " in path and path.endswith("]")):
+                if id(each) not in self._known:
+                    self._known[id(each)] = frozenset(self._reached(each))
+                found |= self._known[id(each)]
+        return frozenset(found) if calls else None
+
+    def _reached(self, node: ast.AST) -> Iterator[str]:
+        todo: list[ast.AST | None] = [node]
+        seen: set[str] = set()
+        while todo:
+            match item := todo.pop():
+                case ast.Call(func=func) if self._is_action(name := dotted(func)):
+                    yield name
+                    todo += [*item.args, *(each.value for each in item.keywords)]
+                case ast.Name(id=name):
+                    if name not in self._values and name not in _PLAIN:
+                        yield name
+                    todo += self._values.get(name, ()) if name not in seen else ()
+                    seen.add(name)
+                case ast.arguments(defaults=defaults, kw_defaults=more):
+                    todo += [*defaults, *more]
+                case ast.AnnAssign(value=value):
+                    todo.append(value)
+                case None:
+                    pass
+                case _:
+                    todo += ast.iter_child_nodes(item)
+
+    def _declare(self, node: ast.AST) -> None:
+        """Note a function, whose name stands for all that is in it."""
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                self._functions[name].append(node.args)
+                self._values[name] += [node.args, *node.body]
+            case ast.ClassDef(name=name, body=body):
+                made = (each.args for each in body if isinstance(each, ast.FunctionDef))
+                self._functions[name] += made
+                self._values[name] += body
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Lambda(args=arguments)):
+                self._functions[name].append(arguments)
+            case ast.arguments():
+                for name in _names_of(node):
+                    self._values[name] += []
+            case _:
+                pass
+
+    def _take(self, node: ast.AST) -> None:
+        """Note what a statement or a call puts into names."""
+        for target, value in _assigned(node):
+            self._bind(target, value)
+        match node:
+            case ast.For(iter=condition) | ast.While(test=condition) | ast.If(test=condition):
+                for inner in ast.walk(node):  # it decides what is assigned there
+                    for target, _ in _assigned(inner):
+                        self._bind(target, condition)
+            case ast.Try(body=body, handlers=handlers):
+                for handler in handlers:
+                    self._values[handler.name or ""] += body
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                self._values[name].append(_UNKNOWN)
+            case ast.Import(names=names):
+                for each in names:
+                    self._import(each.name, each.asname or each.name.partition(".")[0])
+            case ast.ImportFrom(module=module, names=names):
+                for each in names:
+                    self._import(module or "", each.asname or each.name)
+            case ast.Call():
+                self._take_call(node)
+            case _:
+                pass
+
+    def _bind(self, target: ast.AST, value: ast.AST) -> None:
+        match target, value:
+            case (
+                (ast.Tuple(elts=to) | ast.List(elts=to)),
+                (ast.Tuple(elts=items) | ast.List(elts=items)),
+            ) if len(to) == len(items):
+                for each, item in zip(to, items, strict=True):
+                    self._bind(each, item)
+            case ((ast.Tuple(elts=to) | ast.List(elts=to)), _):
+                for each in to:
+                    self._bind(each, value)
+            case ast.Subscript(value=inner, slice=place), _:
+                self._bind(inner, place)
+                self._bind(inner, value)
+            case ((ast.Starred(value=inner) | ast.Attribute(value=inner)), _):
+                self._bind(inner, value)
+            case ast.Name(id=name), _:
+                self._values[name].append(value)
+            case _:
+                pass
+
+    def _import(self, module: str, name: str) -> None:
+        self._values[name] += [] if module.partition(".")[0] in _PURE.split() else [_UNKNOWN]
+
+    def _take_call(self, node: ast.Call) -> None:
+        """Bind what a call gives to the parameters of functions, and to the object of a method."""
+        given = [*node.args, *(each.value for each in node.keywords)]
+        name = dotted(node.func).rpartition(".")[2] or getattr(node.func, "attr", "")
+        if name in _FILLING.split() and given:
+            for value in given:
+                self._bind(node.func, value)
+                self._bind(given[0], value)
+        for arguments in self._functions.get(name, ()):
+            names = [each for each in _names_of(arguments) if each != "self"]
+            parts = arguments_of(node, names)
+            is_plain = "*" not in parts and not (arguments.vararg or arguments.kwarg)
+            for each in names:
+                part = parts.get(letters_of_name(each))
+                self._values[each] += filter(None, [part]) if is_plain else given
+        for value in given:  # a function that is passed on gets what is passed on with it
+            passed = [value.args] if isinstance(value, ast.Lambda) else []
+            passed += self._functions.get(dotted(value), [])
+            for each in (name for arguments in passed for name in _names_of(arguments)):
+                self._values[each] += [node.func, *(item for item in given if item is not value)]
+
+
+def _assigned(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Yield the targets of a statement or an expression, each with what is assigned."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            yield from ((target, value) for target in targets)
+        case (
+            ast.AnnAssign(target=target, value=ast.AST() as value)
+            | ast.AugAssign(target=target, value=value)
+            | ast.NamedExpr(target=target, value=value)
+            | ast.comprehension(target=target, iter=value)
+            | ast.For(target=target, iter=value)
+            | ast.AsyncFor(target=target, iter=value)
+            | ast.withitem(optional_vars=ast.AST() as target, context_expr=value)
+        ):
+            yield target, value
+        case _:
+            pass
+
+
+def _inner(node: ast.expr, names: Sequence[str], *, is_key: bool) -> Iterator[ast.expr]:
+    """Follow names into records, as far as these are written there."""
+    match node:
+        case ast.List(elts=items) | ast.Tuple(elts=items):
+            for item in items:
+                yield from _inner(item, names, is_key=is_key)
+        case ast.Dict(keys=keys, values=values) if all(isinstance(k, ast.Constant) for k in keys):
+            for key, value in zip(keys, values, strict=True):
+                if names and isinstance(key, ast.Constant) and key.value == names[0]:
+                    yield from _inner(value, names[1:], is_key=is_key)
+        case _:
+            yield node
+
+
+def _names_of(arguments: ast.arguments) -> Iterator[str]:
+    rest = filter(None, (arguments.vararg, arguments.kwarg))
+    for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, *rest):
+        yield each.arg
+
+
+def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.expr]:
+    """Return what a call gives, by the letters of the parameters; ``*`` for all others.
+
+    Args:
+        call: The call.
+        parameters: The names of the parameters, in their order.
+    """
+    given = dict(zip(map(letters_of_name, parameters), call.args, strict=False))
+    given |= {letters_of_name(each.arg or "*"): each.value for each in call.keywords}
+    spread = next((each for each in call.args if isinstance(each, ast.Starred)), None)
+    return given if spread is None else {"*": spread}
+
+
+def dotted(node: ast.AST) -> str:
+    """Return a name with its attributes, as ``mail.send``; empty for anything else."""
+    match node:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=name) if inner := dotted(value):
+            return f"{inner}.{name}"
+        case _:
+            return ""
+
+
+def is_constant(node: ast.expr) -> bool:
+    """Return whether an expression states its value; ``...`` is none."""
+    try:
+        return ast.literal_eval(node) is not ...
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
