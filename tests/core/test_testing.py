@@ -4,10 +4,10 @@ import subprocess
 import sys
 
 CODE = """
-from importlib import metadata
-real = metadata.distributions
-metadata.distributions = lambda: (
-    each for each in real() if each.metadata["Name"] != "delf-plugin-devkit"
+from delf.plugins import discovery
+real = discovery.distributions
+discovery.distributions = lambda: (
+    each for each in real() if "\\nName: delf-plugin-devkit\\n" not in each("METADATA")
 )
 from delf import DelfError
 try:

@@ -34,6 +34,8 @@ def kept(**how):
         if name in standard or not name.startswith(("delf-plugin-", "delf-google")):
             yield each
 metadata.distributions = kept
+from delf.plugins import discovery
+discovery.distributions = lambda: (each.read_text for each in kept())
 from delf.cli.start import main
 sys.argv[0] = "delf"
 sys.exit(main())

@@ -1,12 +1,13 @@
 import sys
 import textwrap
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from delf.plugins import discovery
 from delf.plugins.host import PluginHost
 
+ALL_DISTRIBUTIONS = discovery.distributions
 ONE_CONNECTION = """
     from delf.hookspecs import hookimpl
     from delf.specs import ConnectionSpec
@@ -60,14 +61,19 @@ class Site:
         return PluginHost.discover(**options)
 
 
+def show_only(monkeypatch, *folders):
+    """Hide what is installed elsewhere from the discovery of plugins."""
+    path = [str(folder) for folder in folders]
+    monkeypatch.setattr(discovery, "distributions", lambda: ALL_DISTRIBUTIONS(path))
+
+
 @pytest.fixture
 def site(tmp_path, monkeypatch):
     """Only what a test installs is there, whatever this environment holds."""
     made = Site(tmp_path / "site")
-    real = metadata.distributions
     before = set(sys.modules)
     monkeypatch.syspath_prepend(str(made.path))
-    monkeypatch.setattr(metadata, "distributions", lambda: real(path=[str(made.path)]))
+    show_only(monkeypatch, made.path)
     yield made
     for name in set(sys.modules) - before:
         if name.startswith("made_"):

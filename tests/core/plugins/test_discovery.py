@@ -6,6 +6,7 @@ import time
 from importlib import metadata
 
 from delf.plugins import discovery
+from support.plugin_site import show_only
 
 
 def test_candidate_carries_what_the_distribution_says(site):
@@ -82,7 +83,7 @@ def test_unchanged_distribution_is_read_once(site, monkeypatch):
     site.add("delf-plugin-tickets")
     _of_an_hour_ago(site)
     first = discovery.discover()
-    monkeypatch.setattr(metadata, "distributions", None)
+    monkeypatch.setattr(discovery, "distributions", None)
     assert discovery.discover() is first
 
 
@@ -96,16 +97,52 @@ def test_an_older_copy_further_down_the_path_is_not_seen(site, tmp_path, monkeyp
     site.add("delf-plugin-tickets", version="2.0")
     other = type(site)(tmp_path / "other")
     other.add("Delf_Plugin.Tickets", version="1.0", name="tickets")
-    real = metadata.Distribution.discover
-    monkeypatch.setattr(
-        metadata, "distributions", lambda: real(path=[str(site.path), str(other.path)])
-    )
+    show_only(monkeypatch, site.path, other.path)
     assert [item.version for item in discovery.discover()] == ["2.0"]
 
 
-def test_the_host_module_does_not_import_metadata():
+def test_plugins_in_a_zip_file_are_found(site, tmp_path, monkeypatch):
+    site.add("delf-plugin-tickets", version="2.5")
+    packed = shutil.make_archive(str(tmp_path / "packed"), "zip", site.path)
+    show_only(monkeypatch, packed)
+    (found,) = discovery.discover()
+    assert (found.name, found.version) == ("tickets", "2.5")
+
+
+def test_finder_of_another_importer_is_asked(site, monkeypatch):
+    """As that of a program that PyInstaller made."""
+
+    class Finder:
+        @staticmethod
+        def find_distributions(context):
+            return metadata.MetadataPathFinder.find_distributions(
+                metadata.DistributionFinder.Context(path=[str(site.path)])
+            )
+
+    site.add("delf-plugin-tickets")
+    show_only(monkeypatch)
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path, Finder])
+    assert [found.name for found in discovery.discover()] == ["tickets"]
+
+
+def test_installed_plugins_are_those_that_the_standard_library_finds():
+    found = {candidate.distribution: candidate for candidate in discovery.discover()}
+    assert len(found) > 20
+    for name, candidate in found.items():
+        known = metadata.distribution(name)
+        points = {(p.name, p.value) for p in known.entry_points.select(group="delf")}
+        exported = {(p.name, p.value) for p in known.entry_points.select(group="delf.exports")}
+        assert (candidate.name, candidate.target) in points
+        assert set(candidate.exports) == exported
+        assert candidate.version == known.version
+        words = known.metadata.get("Keywords", "").replace(",", " ").split()
+        assert list(candidate.keywords) == words
+
+
+def test_discovery_does_not_import_metadata():
     code = (
         "import sys, delf.plugins.host\n"
+        "delf.plugins.host.PluginHost.discover()\n"
         "print([m for m in ('importlib.metadata', 'packaging', 'pydantic') if m in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Final, Self, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
 from delf.errors import ConfigurationError, OptionalDependencyError
+from delf.records import dataclass
 
 _PORTS: Final = {"http": 80, "https": 443}
 _SECURE: Final = {"ws": "http", "wss": "https"}

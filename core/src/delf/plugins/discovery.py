@@ -9,19 +9,19 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Hashable, Iterable, Iterator
-from functools import lru_cache
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import lru_cache, partial
+from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 from delf.hookspecs import ENTRY_POINT_GROUP, EXPORTS_GROUP
 from delf.records import dataclass
 
-if TYPE_CHECKING:
-    from importlib.metadata import Distribution
-
 _SECTION = re.compile(rf"^\s*\[\s*{re.escape(ENTRY_POINT_GROUP)}\s*\]", re.MULTILINE)
 _SEPARATORS = re.compile(r"[-_.]+")
+ReadText = Callable[[str], str | None]
+"""Reads a file of a distribution's metadata; None if there is none."""
 _UNKNOWN: Final = "a distribution without a name"
 
 
@@ -81,12 +81,10 @@ def discover() -> tuple[Candidate, ...]:
 
 @lru_cache(4)
 def _discover(_installed: Hashable) -> tuple[Candidate, ...]:
-    from importlib import metadata
-
     found: list[Candidate] = []
     seen: set[str] = set()
-    for distribution in metadata.distributions():
-        candidates = _read(distribution)
+    for read_text in distributions():
+        candidates = _read(read_text)
         if not candidates:
             continue
         # The first on sys.path is the one that an import would find.
@@ -142,10 +140,52 @@ def normalise(name: str) -> str:
     return _SEPARATORS.sub("-", name).lower()
 
 
-def _read(distribution: Distribution) -> list[Candidate]:
+def distributions(path: Sequence[str] | None = None) -> Iterator[ReadText]:
+    """Yield a reader of metadata for each installed distribution, in the order of ``sys.path``.
+
+    ``importlib.metadata`` finds the same, but its import alone takes longer than all the reading.
+    It is asked where distributions are not in folders, as in zip files and frozen programs.
+
+    Args:
+        path: Other folders than those of ``sys.path``.
+    """
+    path = sys.path if path is None else path
+    for place in path:
+        folder = place or "."
+        try:
+            names = os.listdir(folder)  # noqa: PTH208 - at each start, for each folder
+        except NotADirectoryError:
+            yield from _elsewhere([PathFinder], [place])
+        except OSError:
+            continue
+        else:
+            for name in names:
+                if name.endswith((".dist-info", ".egg-info")) or name == "EGG-INFO":
+                    yield partial(_text_in, f"{folder}/{name}")
+    yield from _elsewhere([one for one in sys.meta_path if one is not PathFinder], path)
+
+
+def _elsewhere(finders: Iterable[Any], path: Sequence[str]) -> Iterator[ReadText]:
+    finds = [getattr(finder, "find_distributions", None) for finder in finders]
+    for find in filter(None, finds):
+        from importlib.metadata import DistributionFinder
+
+        for distribution in find(DistributionFinder.Context(path=list(path))):
+            yield distribution.read_text
+
+
+def _text_in(folder: str, name: str) -> str | None:
+    try:
+        with open(f"{folder}/{name}", encoding="utf-8") as file:  # noqa: PTH123 - as above
+            return file.read()
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError):
+        return None
+
+
+def _read(read_text: ReadText) -> list[Candidate]:
     """Return the plugins of one distribution; a defect in it becomes a candidate with a problem."""
     try:
-        text = distribution.read_text("entry_points.txt") or ""
+        text = read_text("entry_points.txt") or ""
     except (OSError, ValueError):
         return []  # whether it holds a plugin cannot be known: not ours to report
     # Most distributions have no such section: to parse them all takes longer than the rest.
@@ -153,35 +193,57 @@ def _read(distribution: Distribution) -> list[Candidate]:
         return []
     name = _UNKNOWN
     try:
-        name, version, keywords = _headers(distribution)
-        points = list(distribution.entry_points.select(group=ENTRY_POINT_GROUP))
-        exported = distribution.entry_points.select(group=EXPORTS_GROUP)
-        exports = tuple((point.name, point.value) for point in exported)
+        headers = _headers(read_text("METADATA") or read_text("PKG-INFO") or "")
+        name = headers.get("name") or _UNKNOWN
+        points = _entry_points(text)
     except Exception as error:
         problem = f"its metadata cannot be read: {type(error).__name__}: {error}"
         return [Candidate(name=name, distribution=name, problem=problem)]
     return [
         Candidate(
-            name=point.name,
-            target=point.value,
+            name=point,
+            target=target,
             distribution=name,
-            version=version,
-            keywords=keywords,
-            exports=exports,
+            version=headers.get("version"),
+            keywords=tuple(re.findall(r"[^\s,]+", headers.get("keywords", ""))),
+            exports=tuple(points.get(EXPORTS_GROUP, ())),
         )
-        for point in points
+        for point, target in points[ENTRY_POINT_GROUP]
     ]
 
 
-def _headers(distribution: Distribution) -> tuple[str, str | None, tuple[str, ...]]:
-    # Only the headers: a METADATA file carries the whole README, which is slow to parse.
-    from email.parser import HeaderParser
+def _entry_points(text: str) -> dict[str, list[tuple[str, str]]]:
+    """Parse names and targets by their groups.
 
-    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
-    message = HeaderParser().parsestr(re.split(r"\r?\n\r?\n", text, maxsplit=1)[0])
-    keywords = re.split(r"[\s,]+", message.get("Keywords", ""))
-    return (
-        message.get("Name") or _UNKNOWN,
-        message.get("Version"),
-        tuple(word for word in keywords if word),
-    )
+    Raises:
+        ValueError: If a line is none.
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
+    points: list[tuple[str, str]] = []
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("[") and line.endswith("]"):
+            points = found.setdefault(line[1:-1].strip(), [])
+        elif line and not line.startswith("#"):
+            name, equals, target = line.partition("=")
+            if not equals:
+                raise ValueError(f"{line!r} is no entry point")
+            points.append((name.strip(), target.strip()))
+    return found
+
+
+def _headers(text: str) -> dict[str, str]:
+    """Parse the headers of metadata, before the text of the README; the first of several counts."""
+    found: dict[str, str] = {}
+    last = ""
+    for line in text.splitlines():
+        if not line:
+            break
+        if line[0] in " \t":  # a long header goes on
+            found[last] = f"{found.get(last, '')} {line.strip()}"
+            continue
+        name, _, value = line.partition(":")
+        last = name.strip().lower()
+        if last in found:
+            last = ""  # nobody asks for it
+        found[last] = value.strip()
+    return found

@@ -123,12 +123,15 @@ def named_by(text: str) -> Callable[[str], bool]:
     Args:
         text: Plain words, such as a task.
     """
-    stems = frozenset(map(stem, words_of(text)))
+
+    @functools.cache
+    def stems() -> frozenset[str]:
+        return frozenset(map(stem, words_of(text)))
 
     @functools.cache
     def is_named(name: str) -> bool:
         words = frozenset(map(stem, words_of(name)))
-        return bool(words) and len(words - stems) <= (len(words) >= _LONG)
+        return bool(words) and len(words - stems()) <= (len(words) >= _LONG)
 
     return is_named
 

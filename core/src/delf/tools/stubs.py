@@ -327,6 +327,7 @@ def _parameter(
     is_wanted = (
         parameter.required
         or (is_about and detail != _TIGHT)
+        or _is_plain(parameter.type_text, detail.other)
         or (named(parameter.name) and (detail != _TIGHT or is_own(parameter.name, action)))
     )
     limit, names = (detail.argument, 60) if is_wanted else (detail.other, 0)
@@ -334,6 +335,11 @@ def _parameter(
     kind = shorten(parameter.type_text, limit, named, names, values)
     text = f"{parameter.name}: {kind}"
     return text if parameter.default_text is None else f"{text} = {parameter.default_text}"
+
+
+def _is_plain(type_text: str, most: int) -> bool:
+    """Return whether a type is shown whole in any case, as ``int | None``: it has no parts."""
+    return len(type_text) <= most and not {*"[{("} & {*type_text}
 
 
 def _one_line(text: str, most: int = 300) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from delf import events as ev
+from delf.records import dataclass
 from delf.terminal import visible
 from delf_cli.story import call_line, purpose
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from delf.errors import FolderNotTrustedError
 from delf.machine.kept_keys import own_variables
+from delf.records import dataclass
 from delf_cli import colours
 from delf_cli.withheld import Withheld
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -14,6 +14,7 @@ from delf.errors import EnvironmentKeyError, KeyAddressError, ModelConfiguration
 from delf.llm import AUTO, LLMConfig
 from delf.protocols.model import ModelContext
 from delf.providers import Providers
+from delf.records import dataclass
 from delf.specs import Provider
 from delf_model_providers.families import NO_OTHERS, OPENAI_URL, SPOKEN
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ from delf.errors import (
 )
 from delf.network import retries
 from delf.network.proxies import Proxy, proxy_for
+from delf.records import dataclass
 from delf_model_providers.endpoint import Endpoint
 
 Retry = Literal["no", "few", "yes"]

@@ -7,10 +7,11 @@ import logging
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TypeVar
 
 from delf.messages import ModelDelta, ModelReply
+from delf.records import dataclass
 from delf_model_providers.failures import Failure
 
 logger = logging.getLogger(__name__)

@@ -6,12 +6,12 @@ import os
 import pprint
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from reprlib import Repr
 from typing import Any, Final
 
 from delf.protocols.approval import ApprovalRequest
 from delf.protocols.facts import Fact, FactKind, as_edited, facts
+from delf.records import dataclass
 from delf.terminal import visible
 from delf.types import can_be_undone
 

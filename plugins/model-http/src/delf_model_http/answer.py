@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, cast
 from uuid import uuid4
 
 from delf.messages import ModelDelta, ToolCall, Usage
+from delf.records import dataclass
 from delf_model_providers.failures import UnreadableError
 
 MADE_UP: Final = "delf-"

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any, Final
 
 from delf.messages import Price
+from delf.records import dataclass
 from delf_model_http.answer import Tokens
 
 _MILLION: Final = 1_000_000

@@ -8,12 +8,12 @@ import secrets
 import socket
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from delf.errors import DelfError
 from delf.protocols.sandbox import Crashed, LimitReached, Limits, Outcome
+from delf.records import dataclass
 from delf_sandbox.folders import remove_folder
 from delf_sandbox.inputs import WORKSPACE
 from delf_sandbox.session import WireSession

@@ -10,12 +10,12 @@ import re
 import tarfile
 import zipfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from delf import __version__
 from delf.errors import ConfigurationError, SandboxUnavailableError
+from delf.records import dataclass
 from delf_sandbox.zipapp import guest_digest, guest_zipapp
 from delf_sandbox_docker.engine import LABEL, Engine
 

@@ -9,8 +9,10 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from delf.records import dataclass
 
 _INSTALLS: Final = re.compile(
     r"[!%]?\s*(?:(?:python3? -m |uv )?pip3?|conda|mamba) install\b.*"
@@ -101,7 +103,7 @@ class _UnreadableError(Exception):
     """The text cannot be taken apart."""
 
 
-@dataclass
+@dataclass()
 class _Text:
     """A string of a script.
 
@@ -138,7 +140,7 @@ class _Text:
         return f"{text}.format({', '.join(given)})"
 
 
-@dataclass
+@dataclass()
 class _Field:
     """A replacement field of an f-string.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,6 +10,7 @@ from delf.events import ApprovalDecided, ApprovalRequested
 from delf.protocols.approval import ApprovalRequest, RememberedDecision
 from delf.protocols.connection import Allowed, NeedsApproval
 from delf.protocols.rules import ApprovalRule
+from delf.records import dataclass
 from delf_engine.approvals.decision import Answer
 from delf_engine.approvals.remembered import CallKey
 from delf_engine.calls.call import Call

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from delf.records import dataclass
 from delf_engine.toolset import BoundAction
 
 

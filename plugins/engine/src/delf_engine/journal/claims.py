@@ -6,7 +6,6 @@ import asyncio
 import logging
 from asyncio import sleep
 from collections.abc import Sequence
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from delf.errors import DelfError
 from delf.events import Event, end_event, end_of
 from delf.protocols.journal import Journal, PerhapsAlive
 from delf.protocols.shared_journal import SharedJournal
+from delf.records import dataclass
 from delf_engine.journal.forks import is_torn
 from delf_engine.waiting import to_its_end
 
