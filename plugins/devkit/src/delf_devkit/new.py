@@ -31,16 +31,16 @@ KINDS: Final = tuple(_HOOKS)
 
 @dataclass(frozen=True)
 class Template:
-    """The differences between kinds, as ``templates/KIND.toml`` has them.
+    """The parts of a package that differ by kind, from ``templates/KIND.toml``.
 
-    All texts are filled in as templates.
+    All texts are templates themselves.
 
     Args:
         capability: The module of the capability.
-        summary: A line about it.
+        summary: A one-line description.
         files: The contents of the kind's own files.
-        suffix: How its class's name ends.
-        factory: The factory, where it is a function rather than the class.
+        suffix: The suffix of its class name.
+        factory: The factory, if it is a function instead of the class.
         fields: Further fields of the spec, as ``name=value``.
         imports: Names of ``delf.specs`` that these fields need.
         libraries: Packages of delf that the kind needs beside the core.
@@ -59,7 +59,7 @@ class Template:
 
 
 def template_of(kind: str) -> Template:
-    """Read the template of a kind."""
+    """Load the template of a kind."""
     path = _templates() / f"{kind}.toml"
     return Template(**tomllib.loads(path.read_text(encoding="utf-8")))
 
@@ -103,7 +103,7 @@ def new(name: str, kind: str, directory: Path | None, as_json: bool) -> None:
 
 
 def fields_of(name: str, kind: str) -> dict[str, str]:
-    """Return the values that fill the templates.
+    """Return the values to fill into the templates.
 
     Args:
         name: The name that users will type, or the package's with its kind ahead.
@@ -203,14 +203,14 @@ def _filled(text: str, fields: Mapping[str, str]) -> str:
 
 
 def write_package(target: Path, files: Mapping[str, str]) -> None:
-    """Write all files.
+    """Write the files of a package.
 
     Args:
         target: The package's folder; it must be empty or not exist.
         files: Contents by path.
 
     Raises:
-        click.ClickException: When the folder is in use or cannot be written.
+        click.ClickException: If the folder is not empty or not writable.
     """
     try:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):

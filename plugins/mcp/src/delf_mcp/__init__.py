@@ -1,4 +1,4 @@
-"""MCP both ways for delf. ``MCP`` is imported on first use."""
+"""MCP for delf, as client and as server. ``MCP`` is imported on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions of a server during a call: to a person, to the agent's model, about its folders."""
+"""Questions of a server during a call: to a person, to the agent's model, and for roots."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SilenceTimeout:
 
     Args:
         limit: The timeout to reschedule.
-        seconds: From the last sign of life.
+        seconds: Seconds without a message from the server.
     """
 
     def __init__(self, limit: asyncio.Timeout, seconds: float) -> None:
@@ -41,13 +41,13 @@ class SilenceTimeout:
         self._questions = 0
 
     async def alive(self, progress: float, total: float | None, message: str | None) -> None:
-        """Reschedule the timeout at a progress notification, ignoring its content."""
+        """Reschedule the timeout on a progress notification."""
         del progress, total, message
         self._begin()
 
     @contextmanager
     def stopped(self) -> Generator[None]:
-        """Yield a person is asked."""
+        """Pause the timeout while a person is asked."""
         self._questions += 1
         self._begin()
         try:
@@ -66,7 +66,7 @@ class Caller:
     """A call in progress, and the server's questions for it.
 
     Args:
-        context: The call's.
+        context: The call's context.
     """
 
     def __init__(self, context: CallContext) -> None:
@@ -77,7 +77,7 @@ class Caller:
 
     @asynccontextmanager
     async def question(self) -> AsyncGenerator[bool]:
-        """Ask a person, one question at a time; yield whether another question is allowed."""
+        """Serialise questions to the person; yield False if the limit of questions is reached."""
         async with self._turn:
             self._asked += 1
             if self._asked > _MOST_QUESTIONS:
@@ -93,8 +93,8 @@ class Asking:
     """Answers a server's questions on behalf of the call in progress.
 
     Args:
-        name: The server's, as the user knows it.
-        sampling: Whether it may ask the agent's model.
+        name: The connection's name.
+        sampling: Whether the server may use the agent's model.
         roots: Folders that the server may work in.
     """
 
@@ -118,12 +118,12 @@ class Asking:
 
     @property
     def context(self) -> CallContext | None:
-        """Return the call in progress here; None if unknown."""
+        """The call in progress here; None if unknown."""
         caller = _caller.get()
         return None if caller is None else caller.context
 
     def waiting(self, timeout: SilenceTimeout) -> None:
-        """Note that the call under way waits for the server so long."""
+        """Record the timeout of the call that waits for the server."""
         caller = _caller.get()
         if caller is not None:
             caller.silence = timeout
@@ -141,7 +141,7 @@ class Asking:
     async def elicit(
         self, _context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
-        """Ask a person, as an approval whose arguments are the form's fields."""
+        """Ask a person to fill a form, as an approval whose arguments are the form's fields."""
         caller = self._caller()
         if caller is None:
             return _error(self._unclear())
@@ -172,7 +172,7 @@ class Asking:
         checker = Checker(schema, "the form")
 
         def fit(arguments: Mapping[str, Any]) -> dict[str, Any]:
-            """Convert a person's input to the form's type; None stands for an omitted field."""
+            """Convert a person's input to the form's types; None omits a field."""
             given = {name: value for name, value in arguments.items() if value is not None}
             fault = checker.fault(given)
             if fault is not None:
@@ -234,16 +234,16 @@ class Asking:
             return await caller.context.consent(question, arguments, **options)
 
     def _unclear(self) -> str:
-        """Return the reason why nobody is asked."""
+        """Return the reason that nobody can be asked."""
         if self._calls:
             return "calls of several tasks are under way, and the question does not say for which"
         return "no call is under way for which somebody could be asked"
 
     def _caller(self) -> Caller | None:
-        """Return the call that the server works for; if ambiguous, the last one that began.
+        """Return the call that the server's question belongs to; if ambiguous, the latest one.
 
-        With calls of several tasks in progress the server must name one, because one user's
-        questions and answers are not for another.
+        With calls of several tasks in progress the server must name the call, so that no question
+        reaches another user.
         """
         own = _caller.get()
         if own is not None:

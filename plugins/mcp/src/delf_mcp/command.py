@@ -129,7 +129,7 @@ async def _serve(project: Any, options: dict[str, Any], http: str | None) -> Non
 
 
 async def serve_on(served: Served, http: str | None) -> None:
-    """Serve on the standard input and output, or by HTTP, until that ends.
+    """Serve by stdio or HTTP until the client disconnects or the process is stopped.
 
     Args:
         served: The tools.
@@ -176,7 +176,7 @@ async def _on_http(served: Served, address: str) -> None:
 
 
 class _Keyed:
-    """Lets requests with the key through."""
+    """Middleware that admits requests with the key only."""
 
     def __init__(self, app: Any, key: str) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""``mcp.json``: servers as other programs have them."""
+"""``mcp.json``: server configurations in the format of other programs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from delf.settings import Source, SourcedText
 _TABLES: Final = ("mcpServers", "servers")
 _KNOWN: Final = frozenset({"command", "args", "env", "cwd", "url", "headers"})
 _ADDRESSES: Final = ("url", "serverUrl", "httpUrl")
-"""The names of the address in the files of several programs."""
+"""The names that different programs use for the address."""
 _VARIABLE: Final = re.compile(r"\$\{(input:|env:)?([\w-]+)(?::-([^}]*))?\}")
 _OTHER: Final = re.compile(r"\$\{[a-zA-Z]+:[^}]*\}")
-"""A variable of another program's own, such as its settings or commands."""
+"""Matches variables that only another program can resolve."""
 _COMMENT: Final = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _COMMA: Final = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 _LINE: Final = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)")
@@ -33,8 +33,8 @@ def servers_in(path: Path) -> dict[str, dict[str, Any]]:
     """Return the servers of a file, by name.
 
     Raises:
-        ConnectionFileNotFoundError: When it is not there.
-        ConnectionConfigurationError: When it is no such file.
+        ConnectionFileNotFoundError: If the file does not exist.
+        ConnectionConfigurationError: If the file is invalid.
     """
     try:
         content: Any = json.loads(_plain(path.read_text("utf-8-sig")))
@@ -67,8 +67,8 @@ def server_settings(
         source: The source of the file's name, which owns its content.
 
     Raises:
-        ConnectionConfigurationError: When the file does not name it, or not rightly.
-        EnvironmentKeyError: When a variable is not set.
+        ConnectionConfigurationError: If the server's entry is missing or invalid.
+        EnvironmentKeyError: If a variable is not set.
     """
     servers = servers_in(path)
     if name not in servers:
@@ -106,7 +106,7 @@ def server_settings(
 
 
 def _own_variables(folder: Path) -> dict[str, str]:
-    """Return the variables that editors have in every file."""
+    """Return the variables that editors define in every file."""
     return {
         "workspaceFolder": str(folder),
         "workspaceFolderBasename": folder.name,
@@ -116,7 +116,7 @@ def _own_variables(folder: Path) -> dict[str, str]:
 
 
 def _command(expanded: Mapping[str, Any], where: str, source: Source) -> dict[str, Any]:
-    """Return the program and its arguments; some files have both in one list, or numbers."""
+    """Return program and arguments; some files give both as one list."""
     command, args = expanded.get("command"), expanded.get("args")
     given = cast("list[Any]", args if isinstance(args, list) else [])
     if isinstance(command, list) and command:
@@ -129,10 +129,10 @@ def _command(expanded: Mapping[str, Any], where: str, source: Source) -> dict[st
 
 
 def _text(value: Any, where: str, source: Source) -> Any:
-    """Return a text; a number or a truth value is one, too.
+    """Convert a text, number or boolean to text.
 
     Raises:
-        ConnectionConfigurationError: When it is something else.
+        ConnectionConfigurationError: For any other value.
     """
     if isinstance(value, (dict, list)) or value is None:
         raise ConnectionConfigurationError(f"{where} is not a text or a number")
@@ -140,7 +140,7 @@ def _text(value: Any, where: str, source: Source) -> Any:
 
 
 def _plain(text: str) -> str:
-    """JSON without comments and last commas, which other programs take in their settings."""
+    """Remove comments and trailing commas, which other programs allow in JSON."""
     text = _COMMENT.sub(lambda found: found[1] or " ", text)
     return _COMMA.sub(lambda found: found[1] or "", text)
 

@@ -54,11 +54,11 @@ _IRREVERSIBLE: Final[Effect] = "irreversible"
 _LOOK: Final = "check before you repeat it"
 _PARSE_ERROR: Final = -32700
 _WORDS_OF_A_GATEWAY: Final = ("Server returned an error response", "Unexpected content type")
-"""The library's words where something answered that is not a server of MCP, as a gateway does."""
+"""Messages of the library if something other than an MCP server answered, such as a gateway."""
 _MOST_LISTED: Final = 10
 _MOST_INSTRUCTIONS: Final = 1000
 UNDECLARED: Final = "str | list"
-"""The type of results of tools that declare none, until one was seen."""
+"""The result type of tools without a declared schema, before a result was seen."""
 _PIECES: Final = (
     "a result that is a list has pieces: str, {type, media_type, data: bytes} for pictures and "
     "sounds, {type, uri, media_type, content} for resources; texts may be JSON"
@@ -76,7 +76,7 @@ class Resource(TypedDict):
 
 
 class _Inspect:
-    """``inspect`` with the tools as last listed; empty before."""
+    """A descriptor for ``inspect`` that uses the tools as last listed."""
 
     def __get__(self, instance: MCP | None, owner: type[MCP]) -> Callable[..., dict[str, Any]]:
         def inspect(*, verbose: bool = False) -> dict[str, Any]:
@@ -94,10 +94,10 @@ class MCP(Connection):
     """The tools of an MCP server.
 
     Args:
-        command: The program that is the server, with ``args``, ``env`` and ``cwd``.
-        url: Its address, where it runs elsewhere, with ``headers`` or ``oauth``.
-        config: A file that names it, with ``server``.
-        open_url: Shows the address of a login to the user; in the browser when left out.
+        command: The server's program, with ``args``, ``env`` and ``cwd``.
+        url: The address of a remote server, with ``headers`` or ``oauth``.
+        config: An ``mcp.json``, with the name ``server``.
+        open_url: Shows a login URL to the user; opens the browser when omitted.
     """
 
     Settings = MCPSettings
@@ -112,7 +112,9 @@ class MCP(Connection):
         self.settings = self._resolved()
         self.listed: tuple[Action, ...] = ()
         self.declared: dict[str, Effect] = {}
-        """The server's own claims about its tools' effects, which decide nothing."""
+        """The server's claims about the effects of its tools, which have no effect by
+        themselves.
+        """
         self._notices: tuple[str, ...] = ()
         self._first: dict[str, str] | None = None
         self._digests: dict[str, str] = {}
@@ -138,8 +140,8 @@ class MCP(Connection):
         An unusable tool is omitted; :meth:`notices` has the reason.
 
         Raises:
-            ConnectionUnavailableError: When the server does not start, or its list of tools is
-                not had within ``start_timeout``, or too large.
+            ConnectionUnavailableError: If the server does not start, or its tool list is too large
+                or does not arrive within ``start_timeout``.
         """
         from delf_mcp.listing import declared_by, whole_list
 
@@ -176,11 +178,11 @@ class MCP(Connection):
         return self._notices
 
     def is_stale(self) -> bool:
-        """Return whether the server has announced changed tools, or was restarted."""
+        """Return True if the server announced changed tools or was restarted."""
         return self._server().stale
 
     async def context(self, task: str) -> str | None:
-        """Return the server's advice on its use, and the form of undeclared results."""
+        """Return the server's instructions, and learned result types."""
         async with self._link(self._server(), "instructions") as (client, _):
             instructions = client.instructions
         shown = clean(instructions, _MOST_INSTRUCTIONS)
@@ -189,7 +191,7 @@ class MCP(Connection):
         return f"{self.name}: {shown}" if shown else None
 
     async def aclose(self) -> None:
-        """End the server, or disconnect. The next call starts again."""
+        """Stop or disconnect the server; the next call starts it again."""
         server = self._servers.pop(asyncio.get_running_loop(), None)
         if server is not None:
             await server.link.aclose()
@@ -232,7 +234,7 @@ class MCP(Connection):
         """Return the tools as actions by name; the unusable ones; the new or changed ones.
 
         Raises:
-            TimeoutError: When there is no time left for the rest.
+            TimeoutError: If the deadline passes.
         """
         from delf_mcp.known import KnownTools
         from delf_mcp.listing import LeftOut, digest_of, effect_of, reason, shown
@@ -282,7 +284,7 @@ class MCP(Connection):
         return actions, left_out, changed
 
     def believe(self) -> None:
-        """Let ``effects`` hold for the tools as they were listed last, also in later runs."""
+        """Record that ``effects`` apply to the tools as last listed, also in later runs."""
         from delf_mcp.known import KnownTools
 
         kept = KnownTools(self.name, self.settings)
@@ -442,7 +444,7 @@ class MCP(Connection):
         return server
 
     async def show(self, url: str) -> None:
-        """Show the address of a login to the user."""
+        """Show a login URL to the user."""
         from delf_mcp.oauth import open_browser
 
         await (self._open_url or open_browser)(url)
@@ -496,7 +498,7 @@ class _Server:
 
 
 def _is_of_the_client(error: MCPError) -> bool:
-    """Return whether an error comes from the library, which could not read an answer."""
+    """Return True if an error comes from the client library, which could not read a response."""
     message = error.message
     return error.code == _PARSE_ERROR or message.startswith(_WORDS_OF_A_GATEWAY)
 

@@ -1,4 +1,4 @@
-"""Forms for approvals: the facts of a request for the client's user, and the answer."""
+"""Approval requests as MCP forms: all facts for the client's user, and the answer."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _has_room(request: ApprovalRequest) -> bool:
 
 
 def _elsewhere(request: ApprovalRequest, message: str) -> str:
-    """Return the beginning of a message that is too long, and where the whole request is."""
+    """Return a shortened message that says where the whole request can be seen."""
     left = len(message) - _ROOM
     return (
         f"{message[:_ROOM]}… {left:,} more characters have no room here, so it cannot be approved "

@@ -1,4 +1,4 @@
-"""Records kept between runs for the user: tools of which ``effects`` hold, shapes of results."""
+"""Records kept between runs: trusted tool descriptions, and learned result types."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _FORMAT: Final = 1
 
 
 class KnownTools:
-    """The tools of a server for which ``effects`` held, by name, as they were then.
+    """The tools of a server to which ``effects`` apply, with digests of their descriptions.
 
-    A tool is known from the first time that a word of the user's holds for it. It stays known by
-    that digest: one that has become another is none that the user spoke of.
+    A tool is recorded when a declared effect first applies to it. If its description changes later,
+    the declaration no longer applies.
 
     Args:
-        name: The connection's.
-        settings: Which server it is.
+        name: The connection's name.
+        settings: The settings that identify the server.
     """
 
     def __init__(self, name: str, settings: MCPSettings) -> None:
@@ -45,7 +45,7 @@ class KnownTools:
             return {}
 
     def keep(self, digests: Mapping[str, str]) -> None:
-        """Keep digests; where that is not possible, they hold for this process alone."""
+        """Store digests; if that fails, they apply to this process only."""
         text = json.dumps({"format": _FORMAT, "tools": dict(digests)})
         try:
             write_own(self._path, text)
@@ -54,11 +54,11 @@ class KnownTools:
 
 
 class Learned:
-    """The shapes of results of a server's tools.
+    """Learned result types of a server's tools.
 
     Args:
-        name: The connection's.
-        settings: Which server it is.
+        name: The connection's name.
+        settings: The settings that identify the server.
     """
 
     def __init__(self, name: str, settings: MCPSettings) -> None:

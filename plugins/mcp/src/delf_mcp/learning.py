@@ -19,11 +19,11 @@ _MOST_FAULTS: Final = 200
 
 
 class Results:
-    """Shapes of the results of a server's tools, and nulls that their schemas lack.
+    """Learned result types of a server's tools, and undeclared nulls.
 
     Args:
-        name: The connection's.
-        settings: Which server it is, and whether anything is learned.
+        name: The connection's name.
+        settings: The settings that identify the server and enable learning.
     """
 
     def __init__(self, name: str, settings: MCPSettings) -> None:
@@ -34,7 +34,7 @@ class Results:
         self._null_places: dict[str, set[Place]] = {}
 
     def seen(self, tool: types.Tool) -> Seen:
-        """Return the type of a tool's results as they were seen, and the places of nulls."""
+        """Return the type of a tool's results as seen so far, and the places of nulls."""
         if not self._settings.sample:
             return None, frozenset()
         samples, key = self._kept(), _key(tool)
@@ -44,7 +44,7 @@ class Results:
         """Learn from a result.
 
         Returns:
-            The paths to nulls outside of the tool's schema that were not reported yet.
+            The paths of undeclared nulls that were not reported yet.
         """
         samples, key = self._kept(), _key(tool)
         if not self._settings.sample or not samples.wants(key):
@@ -89,7 +89,7 @@ class Results:
 
 
 def _key(tool: types.Tool) -> str:
-    """Return a key of a tool with its description, because a changed tool may return other data."""
+    """Return a key for a tool and its description, as a changed tool may return other data."""
     from delf_mcp.listing import digest_of
 
     return f"{tool.name} {digest_of(tool)[:16]}"

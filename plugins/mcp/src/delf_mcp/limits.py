@@ -15,7 +15,7 @@ from delf_mcp.repair import needs_repair, repaired
 MAX_MESSAGE: Final = 32_000_000
 """The most bytes of one message."""
 MAX_RUBBISH: Final = 1000
-"""Lines in a row that are not messages."""
+"""The most consecutive lines that are not messages."""
 MAX_PAGES: Final = 1000
 """The most pages of one list."""
 MAX_ITEMS: Final = 10_000
@@ -25,13 +25,13 @@ MAX_LIST: Final = 16_000_000
 MAX_TEXT: Final = 4000
 """Characters of an error."""
 _BLANK: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
-"""The end of an event: a line that is empty."""
+"""Matches the empty line that ends a server-sent event."""
 _LONGEST_END: Final = 4
 _PLAIN: Final = frozenset({"", "identity"})
 
 
 class TooLargeError(httpx2.StreamError):
-    """An answer that is not read to its end."""
+    """A response exceeds the limit and is not read further."""
 
 
 class _Counted(httpx2.AsyncByteStream):
@@ -41,9 +41,9 @@ class _Counted(httpx2.AsyncByteStream):
 
     Args:
         stream: The body.
-        most: Its most bytes.
-        refused: Why nothing of it is read.
-        whole: Whether it is one message; otherwise each event is one.
+        most: The most bytes.
+        refused: The reason to refuse the body, if any.
+        whole: Whether the body is a single message instead of an event stream.
     """
 
     def __init__(self, stream: Any, most: float, refused: str | None, *, whole: bool) -> None:
@@ -107,7 +107,7 @@ async def _mended_event(event: bytes) -> bytes:
 
 
 async def bounded(response: httpx2.Response) -> None:
-    """Limit the size of an answer; compressed answers, which are not requested, are refused."""
+    """Limit the size of a response; refuse compressed ones, which were not requested."""
     encoding = response.headers.pop("content-encoding", "").strip().lower()
     refused = None if encoding in _PLAIN else f"the answer is compressed ({encoding[:20]!r})"
     is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")

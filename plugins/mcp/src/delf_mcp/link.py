@@ -1,4 +1,4 @@
-"""The link to one server: one task owns it, from start to end, and restarts it."""
+"""The connection to one server, owned by one asyncio task, with restarts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Ending:
     """The end of one server, and its cause if known.
 
     Args:
-        over: Called when the server has gone.
+        over: Called when the server has ended.
     """
 
     def __init__(self, over: Callable[[Ending], None]) -> None:
@@ -40,27 +40,27 @@ class Ending:
         """The tail of its standard error."""
 
     def say(self, why: str) -> None:
-        """Record the cause; the first one counts."""
+        """Record the cause of the end; the first one counts."""
         self.why = self.why or why
 
     def over(self) -> None:
-        """Note that the server has gone."""
+        """Record that the server has ended."""
         self._over(self)
 
 
 Open = Callable[[Ending], AbstractAsyncContextManager[Client]]
-"""Makes the client of a new server, and reports its end."""
+"""A function that makes the client of a new server and reports the server's end."""
 
 
 class Link:
-    """A server that is started on first use, and restarted when it is gone.
+    """A server that is started on first use and restarted after its end.
 
-    Everything that a client enters and leaves, it enters and leaves in one task: what the caller
-    of the day cancels does not tear the connection of all others.
+    All contexts of a client are entered and left in one asyncio task, so that cancelling a caller
+    does not break the connection for others.
 
     Args:
         name: The connection's name, for messages.
-        open_client: Makes the client of a new server.
+        open_client: Makes the client for a new server.
         start_timeout: Seconds for the start.
     """
 
@@ -81,7 +81,7 @@ class Link:
         """Return the client of the running server, starting the server if necessary.
 
         Raises:
-            ConnectionUnavailableError: When it cannot be started.
+            ConnectionUnavailableError: If the server cannot be started.
         """
         if self._client is not None:
             return self._client
@@ -107,7 +107,7 @@ class Link:
         self._failed(1 if steady else self._failures + 1)
 
     async def aclose(self) -> None:
-        """End the server. The next call starts it again."""
+        """Stop the server; the next call starts it again."""
         async with self._turn:
             self._client = None
             await self._end()
@@ -202,7 +202,7 @@ class WatchedStream:
     Args:
         stream: The stream.
         ending: Called with the end.
-        sieve: Looks at each message, and may take something out of it.
+        sieve: Called with each message, and may remove parts of it.
     """
 
     def __init__(self, stream: Any, ending: Ending, sieve: Callable[[Any], None]) -> None:
@@ -259,7 +259,7 @@ async def watched(
 
 
 def first_of(error: BaseException) -> str:
-    """Return the failure within groups of failures, in a line."""
+    """Format the first exception inside exception groups as one line."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     text = " ".join(str(error).split())

@@ -1,4 +1,4 @@
-"""Lists of a server, read within limits and without invalid items."""
+"""Reading of a server's lists within limits and without invalid items."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _WHY: Final = 200
 
 
 class ListError(Exception):
-    """A list that is not read to its end, and why.
+    """A list could not be read completely.
 
     Args:
-        why: The fault.
+        why: The reason.
         hint: What the user can do.
     """
 
@@ -63,7 +63,7 @@ class Sieve:
     """Removes items that would invalidate a whole list.
 
     Args:
-        max_tools: The most tools that are taken.
+        max_tools: The most tools to accept.
     """
 
     def __init__(self, max_tools: int) -> None:
@@ -129,7 +129,7 @@ async def whole_list(
     """Return all pages of a list.
 
     Raises:
-        ListError: When the list is too long or too large, or goes in a circle.
+        ListError: If the list exceeds a limit or its pages repeat.
     """
     found: list[Any] = []
     cursors: set[str | None] = set()
@@ -154,7 +154,7 @@ async def whole_list(
 
 
 def digest_of(tool: types.Tool) -> str:
-    """Return a digest of the tool's description that a person relies on."""
+    """Return a digest of the parts of a tool's description that a person relies on."""
     parts = [tool.name, tool.title, tool.description, tool.input_schema, tool.output_schema]
     text = json.dumps(parts, sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -177,9 +177,9 @@ def effect_of(names: Collection[str], effects: Mapping[str, Effect]) -> Effect:
 
 
 def declared_by(tool: types.Tool) -> Effect:
-    """Return a tool's effect by the server's word.
+    """Return the effect that a server claims for a tool.
 
-    That is for the user to read, and decides nothing.
+    The claim is shown to the user, but has no effect.
     """
     hints = tool.annotations
     if hints is not None and hints.read_only_hint:

@@ -38,13 +38,13 @@ OpenURL = Callable[[str], Awaitable[None]]
 
 
 async def open_browser(url: str) -> None:
-    """Show an address to the user."""
+    """Open a URL in the user's browser."""
     _log.warning("to log in, open %s", url)
     await asyncio.to_thread(webbrowser.open, url)
 
 
 class TokenFile:
-    """Tokens in a file that only its owner reads, with the server that gave them.
+    """OAuth tokens in a private file, with the server that issued them.
 
     Args:
         path: The file.
@@ -58,16 +58,16 @@ class TokenFile:
 
     @property
     def issuer(self) -> str | None:
-        """The origin of the server that gave the tokens; None where that is not known."""
+        """The origin of the server that issued the tokens; None if unknown."""
         found = self._content().get("issuer")
         return found if isinstance(found, str) else None
 
     def asks(self, origin: str) -> None:
-        """Note the server that is asked for tokens."""
+        """Record the server that tokens are requested from."""
         self._asked = origin
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return the tokens of last time."""
+        """Return the stored tokens."""
         found = self._read("tokens", OAuthToken)
         if found is not None:
             self._learn(found)
@@ -116,7 +116,7 @@ class Returning:
     """The address to which the browser returns after a login.
 
     Args:
-        port: Of loopback.
+        port: The loopback port.
         open_url: Shows an address to the user.
     """
 
@@ -128,11 +128,11 @@ class Returning:
 
     @property
     def address(self) -> str:
-        """The address to which the login returns."""
+        """The redirect URL."""
         return f"http://127.0.0.1:{self._port}/callback"
 
     async def show(self, url: str) -> None:
-        """Listen, and lead the user to the login."""
+        """Start listening, and show the login URL to the user."""
         self._came = asyncio.get_running_loop().create_future()
         try:
             self._server = await asyncio.start_server(self._take, "127.0.0.1", self._port)
@@ -181,10 +181,10 @@ Check = Callable[["httpx2.Request"], Awaitable[None]]
 def login(
     name: str, settings: MCPSettings, learned: Callable[[str], None], open_url: OpenURL
 ) -> tuple[httpx2.Auth, Check] | None:
-    """Make the login for requests to a server, and the check of them; None where there is none.
+    """Make the OAuth login for requests and the check of its requests; None without OAuth.
 
     Raises:
-        ConnectionConfigurationError: When settings are missing.
+        ConnectionConfigurationError: If settings are missing.
     """
     if settings.oauth == "off" or settings.url is None:
         return None
@@ -227,7 +227,7 @@ def _provider(
 def _of_program(
     name: str, settings: MCPSettings, url: str, tokens: TokenFile
 ) -> OAuthClientProvider:
-    """Return the login of a program with a key or secret of its own."""
+    """Make the login of a program with its own key or secret."""
     client, key, secret = settings.client_id, settings.private_key, settings.client_secret
     scope = " ".join(settings.scopes) or None
     if client is None or (key is None and secret is None):
@@ -257,8 +257,8 @@ def _of_program(
 def keeps_keys(name: str, settings: MCPSettings, tokens: TokenFile) -> Check:
     """Make the request check that keeps a user's keys from servers named by others.
 
-    The MCP server says where to log in. A secret or key that the user gave goes to its own origin
-    and to ``issuer``, and to no other. A refresh token goes to the server that gave it.
+    The MCP server names the login server. The user's secret or key is sent only to the MCP server's
+    own origin and to ``issuer``, and a refresh token only to the server that issued it.
 
     Args:
         name: The connection's name, for messages.
@@ -305,7 +305,7 @@ def _origin(url: str) -> str:
 
 
 class _Known:
-    """Tokens of a client that the server knows already."""
+    """Token storage for a client that is registered already."""
 
     def __init__(self, tokens: TokenFile, client: dict[str, Any]) -> None:
         self.get_tokens = tokens.get_tokens

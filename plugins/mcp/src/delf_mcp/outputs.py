@@ -37,10 +37,10 @@ class Outputs:
         """Return the content of a file.
 
         Args:
-            uri: Of its link.
+            uri: The URI of a link.
 
         Raises:
-            ValueError: When there is no such file, or it is too large to be sent.
+            ValueError: If there is no such file, or it is too large.
         """
         path = self._paths.get(uri)
         if path is None:

@@ -28,12 +28,12 @@ _PIECE: Final = 65_536
 _TAIL: Final = 4000
 _LARGE: Final = 1_000_000
 _ENDS: Final = 200
-"""Bytes of a line's beginning and end in which the number of an answer is looked for."""
+"""The bytes at both ends of an oversized line in which the message id is searched."""
 _ID: Final = re.compile(rb'"id" ?: ?([0-9]{1,15}|"[\w.-]{1,80}")')
 
 
 def _own_caches() -> dict[str, str]:
-    """Return variables that keep Python from loading a project's untrusted cached code."""
+    """Return variables that keep Python from loading cached bytecode of an untrusted project."""
     from platformdirs import user_cache_path
 
     return {"PYTHONPYCACHEPREFIX": str(user_cache_path("delf", appauthor=False) / "pycache")}
@@ -47,19 +47,19 @@ async def running(
     cwd: str | None,
     ending: Ending,
 ) -> AsyncGenerator[tuple[Any, Any]]:
-    """Run a program, and end it with all its children.
+    """Run a program as a server, and end it with all its children.
 
     Invalid UTF-8 is replaced, and lines that are not messages are skipped, to keep the connection.
 
     Args:
         command: The program.
         args: Its arguments.
-        env: Its variables, beside PATH, HOME and the like.
-        cwd: The folder that it runs in.
+        env: Variables in addition to PATH, HOME and similar ones.
+        cwd: The working directory.
         ending: Called with the reason of its end, and the tail of its standard error.
 
     Raises:
-        OSError: When it cannot be started.
+        OSError: If the program cannot be started.
     """
     process = await asyncio.create_subprocess_exec(
         shutil.which(command) or command,  # on Windows npx is npx.cmd
@@ -143,7 +143,7 @@ def _parsed(line: bytes) -> SessionMessage | None:
 
 
 def _unreadable(line: bytes) -> SessionMessage | None:
-    """Return an error in place of an unreadable answer, so that nobody waits in vain."""
+    """Return an error message in place of an unreadable response, to end the wait for it."""
     ends = line[:_ENDS] + b" " + line[-_ENDS:]
     found = _ID.search(ends)
     if found is None or b'"jsonrpc"' not in ends or b'"method"' in ends:
@@ -177,7 +177,7 @@ async def _listen(process: asyncio.subprocess.Process, ending: Ending) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Let the program end by itself; otherwise kill it with all its children."""
+    """Wait for the program to end by itself, else kill it with all its children."""
     if process.stdin is not None:
         process.stdin.close()
     if await _has_ended(process):

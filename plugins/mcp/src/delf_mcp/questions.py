@@ -1,4 +1,4 @@
-"""Questions to a person for a server: all that a yes allows, and the words' author."""
+"""Questions to a person on behalf of a server, with everything that approval would allow."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST: Final = 100_000
 
 
 class Unshowable(Exception):  # noqa: N818 - it ends a question, and is no fault of ours
-    """A question that cannot be shown to anybody, with the reason."""
+    """A question is too long to be shown."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -28,10 +28,10 @@ class Unshowable(Exception):  # noqa: N818 - it ends a question, and is no fault
 
 
 def form_question(server: str, message: str, schema: Mapping[str, Any]) -> str:
-    """Return the question of a form: the server's text, and its description of each field.
+    """Word the question for a form, with the server's text and field descriptions.
 
     Raises:
-        Unshowable: When it is too long to be shown.
+        Unshowable: If the question is too long.
     """
     lines = [
         f"The MCP server {visible(server)} asks you; what you approve is sent to it. In its words:",
@@ -51,10 +51,10 @@ def form_question(server: str, message: str, schema: Mapping[str, Any]) -> str:
 
 
 def url_question(server: str, params: types.ElicitRequestURLParams) -> str:
-    """Return the question whether an address is to be opened.
+    """Word the question whether to open a URL.
 
     Raises:
-        Unshowable: When it is too long to be shown.
+        Unshowable: If the question is too long.
     """
     return _whole(
         [
@@ -67,10 +67,10 @@ def url_question(server: str, params: types.ElicitRequestURLParams) -> str:
 
 
 def model_question(server: str, model: str, params: types.CreateMessageRequestParams) -> str:
-    """Return the question whether the agent's model may be asked.
+    """Word the question whether the agent's model may be asked.
 
     Raises:
-        Unshowable: When it is too long to be shown.
+        Unshowable: If the question is too long.
     """
     lines = [
         f"The MCP server {visible(server)} wants the agent's model {visible(model)} to be asked.",

@@ -1,4 +1,4 @@
-"""Messages that are JSON by its grammar, and that no reader of the protocol takes as they are."""
+"""Repair of messages that are JSON but that protocol libraries reject."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from delf.values.json_reader import JSONReader
 _HALF: Final = re.compile(r"\\u[dD][89a-fA-F]")
 """An escape of a lone surrogate; a pair is one character."""
 _NOTES_KEY: Final = f"delf/{secrets.token_hex(8)}"
-"""The key of the notes in a result, unknown to servers."""
+"""The key for notes about repairs in a result."""
 _BARE: Final = f"{_NOTES_KEY}/bare"
-"""The key for data that was no object."""
+"""The key under which non-object data is wrapped."""
 
 
 def needs_repair(text: str) -> bool:
-    """Return true where a message holds data, or half a character."""
+    """Return True for a message with non-object data or unpaired surrogates."""
     return '"structuredContent"' in text or _HALF.search(text) is not None
 
 
 def repaired(text: str) -> str:
     """Return the JSON without lone surrogates, and with non-finite numbers as text.
 
-    One of them in one tool's description is not worth the whole list. What gets lost in a tool's
-    result is noted in it, for :func:`tell`.
+    Otherwise one such value in a tool's description would invalidate the whole list. Losses in a
+    tool's result are recorded for :func:`tell`.
 
     Raises:
-        ValueError: When it is not JSON.
-        RecursionError: When it is nested too deeply.
+        ValueError: If the text is not JSON.
+        RecursionError: If the text is nested too deeply.
     """
     reader = JSONReader("the server's answer")
     value = reader.value(text)
@@ -48,7 +48,7 @@ def repaired(text: str) -> str:
 
 
 def tell(meta: Mapping[str, Any] | None) -> None:
-    """Note the losses in reading a result."""
+    """Add notes to the call about losses in a repaired result."""
     for text in (meta or {}).get(_NOTES_KEY, ()):
         note(text)
 
@@ -59,7 +59,7 @@ def data_of(meta: Mapping[str, Any] | None, content: Any) -> Any:
 
 
 def _wrap(message: dict[str, Any]) -> bool:
-    """Wrap non-object data in an object, as clients of 2025 require."""
+    """Wrap non-object data in an object, as the 2025 protocol requires."""
     result = message.get("result")
     if not isinstance(result, dict):
         return False

@@ -26,10 +26,10 @@ _LONGEST_ENDING: Final = 10
 
 
 def result_of(tool: str, result: types.CallToolResult) -> Any:
-    """Return a tool's result: its structured data, else its text, or a list of its pieces.
+    """Convert a tool's result: structured data, else text, else a list of content items.
 
     Raises:
-        ToolException: When the tool says that it failed.
+        ToolException: If the tool reports a failure.
     """
     if result.is_error:
         message = visible(_text_of(result.content)[:MAX_TEXT])
@@ -40,7 +40,7 @@ def result_of(tool: str, result: types.CallToolResult) -> Any:
 
 
 def files_of(blocks: Sequence[Any]) -> Iterator[tuple[str, bytes]]:
-    """Yield pictures, sounds and resources among pieces of content, as files."""
+    """Yield images, audio and resources in content as files."""
     for number, block in enumerate(blocks, 1):
         if isinstance(block, (types.ImageContent, types.AudioContent)):
             yield f"{number}{_ending(block.mime_type)}", _bytes(block.data)
@@ -93,9 +93,9 @@ def _piece(block: Any) -> Any:
 
 
 def blocks_of(text: str) -> list[types.ContentBlock]:
-    """Return a result as pieces of content.
+    """Convert a result to content blocks.
 
-    The other way of :func:`content_of`, which reads them.
+    The inverse of :func:`content_of`.
     """
     value = json.loads(text)
     pieces = cast("list[Any]", value) if isinstance(value, list) else [value]
@@ -145,7 +145,7 @@ def as_message(message: types.SamplingMessage) -> Message:
     """Return a message of a server for a model.
 
     Raises:
-        ToolException: When it holds what no model takes.
+        ToolException: If the message has content that no model supports.
     """
     given: Any = message.content
     parts: list[Part] = []

@@ -65,7 +65,7 @@ class Work:
             _work.reset(token)
 
     async def next_question(self) -> ApprovalRequest | None:
-        """Return the next question for the user; None at the end."""
+        """Return the next question for the user; None when the work is done."""
         self._decide(lambda _: Rejected(reason="the client left the question unanswered"))
         waiting = asyncio.ensure_future(self.questions.get())
         await asyncio.wait({waiting, self.task}, return_when=asyncio.FIRST_COMPLETED)
@@ -80,17 +80,17 @@ class Work:
         self._decide(lambda request: decision_of(request, result))
 
     def abandon_after(self, seconds: float, abandon: Callable[[], None]) -> None:
-        """Have the work given up unless its client comes back within some seconds."""
+        """Abandon the work unless its client returns within some seconds."""
         self._end = asyncio.get_running_loop().call_later(seconds, abandon)
 
     def come_back(self) -> None:
-        """Note that the client is here again."""
+        """Record that the client has returned."""
         if self._end is not None:
             self._end.cancel()
             self._end = None
 
     def refuse(self, reason: str) -> None:
-        """Note that the last question cannot be asked."""
+        """Answer the last question with a refusal, because it cannot be asked."""
         self._decide(lambda _: Rejected(reason=reason))
 
     def _decide(self, decision: Callable[[ApprovalRequest], Decision]) -> None:
@@ -111,7 +111,7 @@ class Work:
 
     @asynccontextmanager
     async def telling(self, context: ServerRequestContext[Any]) -> AsyncGenerator[None]:
-        """Send progress to a client that wants it."""
+        """Send progress notifications to a client that requested them."""
         teller = asyncio.create_task(self._tell(context))
         try:
             yield
@@ -137,7 +137,7 @@ class Served:
     """The tools of a project for MCP clients.
 
     Args:
-        make_agent: Makes an agent of the project; takes parameters of :class:`delf.Agent`.
+        make_agent: Makes an agent of the project from parameters of :class:`delf.Agent`.
     """
 
     def __init__(self, make_agent: MakeAgent) -> None:
@@ -177,7 +177,7 @@ class Served:
     async def list_resources(
         self, _context: ServerRequestContext[Any], _params: types.PaginatedRequestParams | None
     ) -> types.ListResourcesResult:
-        """Return nothing: files are found by the links that come with a task's answer."""
+        """Return an empty list, because files are reached by links in a task's answer."""
         return types.ListResourcesResult(resources=[])
 
     async def read_resource(
@@ -192,7 +192,7 @@ class Served:
     async def call_tool(
         self, context: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Make a call, or have a task done; asks the user on the way."""
+        """Make a call or run a task, asking the client's user if needed."""
         await self._listed()
         key = params.request_state
         work = self._working.pop(key, None) if key else None
@@ -216,7 +216,7 @@ class Served:
     async def _go_on(
         self, context: ServerRequestContext[Any], work: Work
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Wait for the end, or for a question that the client has to come back with."""
+        """Wait for the end of the work or its next question for the client."""
         while (request := await work.next_question()) is not None:
             if not _can_ask(context):
                 work.refuse(_CANNOT_ASK)
@@ -237,7 +237,7 @@ class Served:
         """Keep work until its client returns with an answer; abandon it after a timeout.
 
         Returns:
-            What the client comes back with.
+            The token with which the client returns.
         """
         key = secrets.token_urlsafe(24)
         self._working[key] = work
@@ -332,7 +332,7 @@ async def _elicit(context: ServerRequestContext[Any], work: Work, request: Appro
 
 
 def _can_ask(context: ServerRequestContext[Any]) -> bool:
-    """Return whether a client shows forms; a client that names no mode does."""
+    """Return True if a client supports forms; a client without a declared mode does."""
     client = context.session.client_capabilities
     able = None if client is None else client.elicitation
     return able is not None and (able.form is not None or able.url is None)

@@ -1,4 +1,4 @@
-"""Settings: the server, its transport, and its allowed requests."""
+"""The settings of a connection: the server, its transport, and its permissions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from delf.types import Effect
 
 
 class MCPSettings(PluginSettings):
-    """A program that is started, an address, or a name in an ``mcp.json``."""
+    """The address of a server: a program, a URL, or a name in an ``mcp.json``."""
 
     command: str | None = Field(default=None, description="The program that is the server.")
     args: tuple[str, ...] = Field(default=(), description="Its arguments.")
@@ -82,7 +82,7 @@ class MCPSettings(PluginSettings):
 
 
 class MCPOptions(ConnectionOptions, total=False):
-    """The keywords of the connection, for editors."""
+    """Keyword arguments of the connection, for editors and type checkers."""
 
     command: str | None
     args: Sequence[str]

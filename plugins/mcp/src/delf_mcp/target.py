@@ -1,4 +1,4 @@
-"""Targets of a server: a program of this machine, or an address."""
+"""The transport to a server: a local program or a URL."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Target:
 
     Args:
         name: The connection's name.
-        settings: How it is reached.
-        callbacks: What it may ask.
-        learned: Called with each secret that is had.
+        settings: The settings of the transport.
+        callbacks: The client's callbacks for questions of the server.
+        learned: Called with each received secret.
         open_url: Shows an address to the user.
-        others: Called when its tools may have become others.
-        sieve: Takes out of lists what is not of the protocol.
+        others: Called when its tools may have changed.
+        sieve: Removes invalid items from lists.
     """
 
     def __init__(
@@ -140,12 +140,12 @@ class Target:
                 await asyncio.wait({listening})
 
     async def _hear(self, message: Any) -> None:
-        """Servers before 2026 say by themselves that their tools are others."""
+        """Handle notifications of changed tools, as servers before 2026 send them."""
         if isinstance(message, types.ToolListChangedNotification):
             self._others()
 
     async def _listen(self, client: Client) -> None:
-        """Servers of 2026 say it to who listens."""
+        """Subscribe to changes of tools, as servers from 2026 on require."""
         tools = client.server_capabilities.tools
         if tools is None or not tools.list_changed:
             return
@@ -166,4 +166,4 @@ class Target:
 
 
 async def _as_it_is(name: str, result: types.CallToolResult) -> None:
-    """Leave a result unchecked."""
+    """Skip the library's validation of a result."""

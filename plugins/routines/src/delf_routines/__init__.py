@@ -1,4 +1,4 @@
-"""Routines: a task that worked becomes a program."""
+"""Routines: tasks that worked, kept as scripts that run without a model."""
 
 from __future__ import annotations
 

@@ -24,10 +24,10 @@ class BoundRoutine:
 
         Args:
             timeout: As for ``agent.run``.
-            inputs: Its parameters; the others are as in the task that it came from.
+            inputs: Values of parameters; others keep the values of the original task.
 
         Raises:
-            ConfigurationError: For a parameter that it does not have, or that does not fit.
+            ConfigurationError: For an unknown parameter or an invalid value.
         """
         return self._agent.run(self.task(inputs), timeout, strategy=STRATEGY)
 
@@ -39,6 +39,6 @@ class BoundRoutine:
         """Write the task that runs the routine with the strategy ``routine``.
 
         Raises:
-            ConfigurationError: For a parameter that it does not have, or that does not fit.
+            ConfigurationError: For an unknown parameter or an invalid value.
         """
         return call_text(self.routine.name, self.routine.values(inputs))

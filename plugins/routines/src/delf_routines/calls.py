@@ -13,13 +13,13 @@ _VALUES: Final = (str, int, float)
 
 
 def read_call(task: str) -> tuple[str, dict[str, Value]]:
-    """Return the routine that a task calls, and its values.
+    """Parse a task that calls a routine: its name and the values.
 
     Args:
         task: ``monthly_report(month="2026-10")``, or the name alone.
 
     Raises:
-        ConfigurationError: When it is no such call.
+        ConfigurationError: If the task is not such a call.
     """
     try:
         node = ast.parse(task.strip(), mode="eval").body

@@ -21,7 +21,7 @@ from delf_routines.guard import is_same
 from delf_routines.routine import NO_MODEL, Routine, UsedAction
 
 LikeAgent = Callable[..., Agent[Any]]
-"""Makes an agent from its tools, its strategy, and changes to another agent's configuration."""
+"""A function that makes a similar agent from tools, a strategy and configuration changes."""
 UNSEEN: Final[Mapping[str, Any]] = {
     "journal": "none",
     "approvals": [],
@@ -29,7 +29,7 @@ UNSEEN: Final[Mapping[str, Any]] = {
     "flows": "off",
     "learn": False,
 }
-"""The configuration of an agent that keeps, asks and learns nothing."""
+"""Configuration of an agent without journal, approvals and learning."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ class Case:
         """Parse a case from its file; ``place`` is its name in messages.
 
         Raises:
-            ConfigurationError: When it is none.
+            ConfigurationError: If the content is not a case.
         """
         try:
             table = from_jsonable(json.loads(content))
@@ -91,7 +91,7 @@ def case_of(events: Sequence[Event], inputs: Mapping[str, Any]) -> Case:
     """Return the recorded run of a task.
 
     Args:
-        events: The task's.
+        events: The task's events.
         inputs: The values of the routine's parameters in it.
     """
     ends = {event.call_id: event for event in events if isinstance(event, CallFinished)}
@@ -140,23 +140,23 @@ class _StandIn:
 
 
 class Recorded:
-    """The unused recorded calls of a script, and its unrecorded calls."""
+    """Recorded calls not yet used by a script, and its calls that were not recorded."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
         self.begin()
 
     def begin(self) -> None:
-        """Take all calls for not made."""
+        """Reset: mark all recorded calls as unused."""
         self.left = list(self._case.calls)
         self.made: list[RecordedCall] = []
         self.differences: list[str] = []
 
     def take(self, action: str, arguments: Mapping[str, Any]) -> Any:
-        """Return the result of a call.
+        """Return the recorded result of a call.
 
         Raises:
-            ToolExecutionError: When it was not recorded, or had failed.
+            ToolExecutionError: If the call was not recorded, or failed in the recording.
         """
         for number, call in enumerate(self.left):
             if call.action == action and is_same(call.arguments, arguments):
@@ -186,15 +186,15 @@ class _Once:
 
 
 async def run_case(routine: Routine, case: Case, make: LikeAgent) -> list[str]:
-    """Run a routine against a recorded run. No service is reached and nothing is kept.
+    """Run a routine against a recorded run, without services and side effects.
 
     Args:
         routine: The routine.
         case: The recorded run.
-        make: Makes an agent of tools and a strategy; its sandbox is used.
+        make: Makes the agent, whose sandbox is used.
 
     Returns:
-        What differs, a line each: calls, failures, the answer. Nothing where it does the same.
+        The differences in calls, failures and answer, one line each; empty if there are none.
     """
     recorded = Recorded(case)
     tools = stand_ins(routine.actions, recorded)

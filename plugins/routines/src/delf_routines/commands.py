@@ -420,7 +420,7 @@ def history(ctx: click.Context, name: str, as_json: bool) -> None:
 
 
 def _run_data(task: TaskRecord) -> dict[str, Any]:
-    """Return a run of a routine as data."""
+    """Convert a run of a routine to JSON-ready data."""
     return {
         "task_id": task.task_id,
         "task": task.task,

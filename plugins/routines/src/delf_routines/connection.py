@@ -27,15 +27,14 @@ _DATE: Final = "A date, as 2026, 2026-10 or 2026-10-31."
 
 
 class RoutineTools(Connection):
-    """The routines of the project. Each is an action, which is done without a model.
+    """A connection whose actions are the project's routines, which run without a model.
 
-    A routine has the tools of the task that calls it and no more, and its own calls ask where
-    they must.
+    A routine can use only the tools of the calling task, and its calls need approval as usual.
     """
 
     @classmethod
     def type_name(cls) -> str:
-        """Return the type, and the name where none is given."""
+        """Return ``routines``, the type and default name of the connection."""
         return "routines"
 
     def __init__(self, *, confirm: Permission = None, **options: Any) -> None:
@@ -49,11 +48,11 @@ class RoutineTools(Connection):
         return await asyncio.to_thread(self._read)
 
     def is_stale(self) -> bool:
-        """Return whether a file has been added, changed or removed since."""
+        """Return True if a routine's file was added, changed or removed."""
         return self._seen is not None and self._seen != self._store.versions()
 
     def notices(self) -> Sequence[str]:
-        """Return the routines that cannot be called."""
+        """Return notices about routines that cannot be called."""
         return tuple(self._wrong)
 
     def _read(self) -> list[Action]:

@@ -96,12 +96,12 @@ class BoundDraft:
             name: The routine's name.
             events: The events of the task.
             root: The folder of the agent's project.
-            trust: The trust that counts for it.
+            trust: The trust decisions for the folder.
             fixed: Proposed parameters that stay as they are in the script.
 
         Raises:
-            ConfigurationError: When it cannot be one.
-            DelfError: When several scripts could not be written as one.
+            ConfigurationError: If the task cannot become a routine.
+            DelfError: If the scripts could not be merged.
         """
         store, like = RoutineStore(root, trust), like_agent(agent)
         tools = await described(agent.tools)
@@ -143,7 +143,7 @@ class BoundDraft:
         """Save the routine after its review.
 
         Raises:
-            ConfigurationError: When it does something else than its task did.
+            ConfigurationError: If the routine behaves differently from its task.
         """
         if self.differences:
             raise ConfigurationError(
@@ -192,7 +192,7 @@ def _any_object() -> dict[str, Any]:
 class _Merging:
     """Lets a model merge several scripts into one, run against recorded results.
 
-    It is the strategy of the merging agent.
+    This object is the strategy of the merging agent.
     """
 
     def __init__(
@@ -222,13 +222,13 @@ class _Merging:
         return replace(self._whole, calls=self._recorded.made)
 
     async def ask(self, like: LikeAgent) -> float | None:
-        """Ask the model, which may try again.
+        """Ask the model for a merged script, with retries.
 
         Returns:
-            What it cost.
+            The cost in USD; None if unknown.
 
         Raises:
-            ConfigurationError: When it wrote none that does the same.
+            ConfigurationError: If no script was equivalent.
         """
         tools = stand_ins(self._routine.actions, self._recorded)
         async with like(tools=tools, strategy=self) as agent:
@@ -268,7 +268,7 @@ class _Merging:
 
 
 class _OneOfMany(OneScript):
-    """A host of scripts that have to make the recorded calls and give the recorded answer."""
+    """A strategy host whose scripts must make the recorded calls and give the recorded answer."""
 
     def __init__(
         self, host: StrategyHost, routine: Routine, words: str, recorded: Recorded, case: Case

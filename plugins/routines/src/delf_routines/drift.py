@@ -28,7 +28,7 @@ class Drift:
     Args:
         action: The action.
         what: The difference in words.
-        matters: Whether the routine could do something else by it, so that it is not run.
+        matters: Whether the routine may behave differently, so that it must not run.
     """
 
     action: str
@@ -109,7 +109,7 @@ def _drift(name: str, before: UsedAction, now: Mapping[str, ToolDescription]) ->
 
 
 def _is_another(before: str, after: str) -> bool:
-    """Return whether a result has another type.
+    """Return True if a result type differs in kind.
 
     The keys of a dictionary are ignored, because connections learn them from answers; so are
     undeclared results.

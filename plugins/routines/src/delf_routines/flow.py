@@ -1,11 +1,10 @@
-"""Tells which texts a parameter of a script may hold, by what the script does with it.
+"""Determines which texts a script's parameter may hold, from how the script uses it.
 
-A text that becomes a part of another one, such as a statement, a command, a path or an address, can
-change what that one means: ``x' or name = 'Bob``. It is used whole where it is an argument of an
-action by itself, or within a list or a dict there, as a bound parameter is. Such a text may be
-anything. Within quotes of one f-string it may be words that cannot end the quotes. Everything else,
-and everything that is not understood here, is taken for a part without quotes, as the ``5`` in
-``where id = 5``: it is as in the task, a number or so many words, as ``5 or 1`` would be others.
+A text inserted into another one, such as a statement, a command or a path, can change its meaning:
+``x' or name = 'Bob``. A text that is used whole, as an action's argument or within a list or dict
+there, may be anything. A text inside quotes of an f-string may be words that cannot end the quotes.
+Any other use, or one that is not understood, counts as unquoted, like ``5`` in ``where id = 5``:
+the value must have the form of the original, a number or as many words, which excludes ``5 or 1``.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 _NO_PATH: Final = r"(?!-|\.?$|.*(?:\.\.|--))"
-"""The beginning of a pattern for part of a path: no option, no comment, no ``.`` or ``..``."""
+"""Pattern prefix for a part of a path: no option, no comment, no ``.`` or ``..``."""
 QUOTED: Final = rf"{_NO_PATH}[\w .@-]+"
 """The pattern of a text within quotes of another text."""
 _NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
@@ -36,13 +35,13 @@ _BEHIND: Final = frozenset(
     | {"__main__", "__builtins__", "__dict__", "f_locals", "f_globals", "sys", "inspect"}
     | {"builtins", "gc", "redirect_stdout", "StringIO"}
 )
-"""Names by which a script reaches variables or its output indirectly."""
+"""Names through which a script may access variables or output indirectly."""
 
 
 def bounds(
     script: str, defaults: Mapping[str, str], actions: Collection[str]
 ) -> Mapping[str, str | None]:
-    """Find the patterns of a script's parameters; None for parameters that are used whole.
+    """Return the pattern for each parameter; None for parameters that are used whole.
 
     Args:
         script: The script; it is Python.
@@ -64,7 +63,7 @@ def bounds(
 
 
 def _bare(default: str) -> str:
-    """Return the pattern of a text inside another text without quotes."""
+    """Return the pattern for a text inserted without quotes."""
     if re.fullmatch(_NUMBER, default):
         return _NUMBER
     more = len(default.split()) - 1
@@ -89,7 +88,7 @@ def _in_quotes(value: Any, text: Any) -> bool:
 
 
 class _Flow:
-    """The places that a script's variables get to.
+    """The uses of a script's variables.
 
     Args:
         tree: The script.
@@ -123,7 +122,7 @@ class _Flow:
 
         Args:
             name: The variable.
-            is_given: Whether its value is set before the script, which then sets it nowhere.
+            is_given: Whether the variable is a parameter, which the script never assigns.
         """
         if self._is_open or self._bound[name] > (0 if is_given else 1):
             return False
@@ -176,7 +175,9 @@ class _Flow:
                 return False
 
     def _in_class(self, node: Any) -> bool:
-        """Return whether a variable that is set here may be an attribute."""
+        """Return True if an assignment is inside a class, where the variable may be an
+        attribute.
+        """
         while (node := self._parents.get(id(node))) is not None:
             if isinstance(node, ast.ClassDef):
                 return True

@@ -15,7 +15,7 @@ _ALLOWED: Final = Allowed()
 
 
 class Made(NamedTuple):
-    """A call that was made."""
+    """A call made by an earlier script."""
 
     call: ScriptCall
     answer: CallAnswer
@@ -31,8 +31,8 @@ class RoutineGuard:
 
     Args:
         routine: The routine, whose header lists its allowed calls.
-        earlier: The calls of earlier scripts in the task, where a model repaired the script. Then
-            a person is asked about what the header does not have, rather than that being refused.
+        earlier: The calls of earlier scripts, if a model repaired the routine. Calls outside of the
+            header then need approval instead of being refused.
     """
 
     def __init__(self, routine: Routine, earlier: Sequence[Made] | None = None) -> None:
@@ -42,23 +42,23 @@ class RoutineGuard:
         self.begin()
 
     def begin(self) -> None:
-        """Count from nothing."""
+        """Reset the counts."""
         self.left = list(self._earlier)
         """Changes of earlier scripts that this script has not adopted."""
         self.made: list[Made] = []
         """The calls of this script, with the adopted calls of earlier ones."""
         self.empty: dict[str, None] = {}
-        """Actions that gave nothing, and may not."""
+        """Actions that returned nothing although they must not."""
         self.reused = 0
         self._calls = self._changes = 0
 
     @property
     def earlier(self) -> list[Made]:
-        """Return the calls that a further script finds made."""
+        """The calls that a further script would find already made."""
         return [*self.left, *self.made]
 
     def begun(self, call: ScriptCall) -> Returned | None:
-        """Take the result of a change that an earlier script made."""
+        """Return the result of an identical change by an earlier script, if any."""
         self._calls += not call.built_in
         self._changes += call.effect != "read" and not call.built_in
         for number, done in enumerate(self.left):
@@ -70,7 +70,7 @@ class RoutineGuard:
         return None
 
     def judge(self, call: ScriptCall) -> Verdict:
-        """Judge a call by the header."""
+        """Check a call against the header."""
         if call.built_in:
             return _ALLOWED
         name = self._routine.name
@@ -104,7 +104,7 @@ class RoutineGuard:
         return None
 
     def ended(self, call: ScriptCall, answer: CallAnswer) -> CallAnswer:
-        """Keep the result of a call."""
+        """Record the result of a call."""
         if call.built_in:
             return answer
         self.made.append(Made(call, answer))
@@ -117,7 +117,7 @@ class RoutineGuard:
 
 
 def is_empty(value: object) -> bool:
-    """Return whether a result holds nothing: no rows, no text, or rows of nothing but None."""
+    """Return True for a result without data: no rows, no text, or only None values."""
     match value:
         case None:
             return True

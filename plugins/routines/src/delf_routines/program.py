@@ -31,13 +31,13 @@ class Routines:
         self._trust = trust_of(project)
 
     def find(self, name: str) -> BoundRoutine:
-        """Return a routine, to be called with its parameters.
+        """Return a callable routine by name.
 
-        ``Routines(agent).find("revenue")(month="2026-11")`` does it and gives the response, as
-        ``agent.run``; ``.arun(month="2026-11")`` as ``agent.arun``.
+        ``Routines(agent).find("revenue")(month="2026-11")`` runs the routine and returns a
+        response, like ``agent.run``; use ``.arun(month="2026-11")`` in async code.
 
         Raises:
-            ConfigurationError: When there is none.
+            ConfigurationError: If there is no such routine.
             FolderNotTrustedError: If its file is not trusted.
         """
         return BoundRoutine(self._agent, RoutineStore(self._root, self._trust).find(name))
@@ -50,8 +50,8 @@ class Routines:
     def save(self, task_id: str, name: str, *, fixed: Sequence[str] = ()) -> BoundRoutine:
         """Save a successful task as a routine of the project.
 
-        It is saved once it made the same calls and gave the same answer with what the task's calls
-        had given. Where the task took several scripts, the model writes them as one first.
+        The routine is first run with the recorded results, and must make the same calls and give
+        the same answer. Several scripts are first merged into one by the model.
 
         Args:
             task_id: The task, in the agent's journal.
@@ -59,7 +59,7 @@ class Routines:
             fixed: Proposed parameters that stay as they are in the script.
 
         Raises:
-            DelfError: When it cannot be one.
+            DelfError: If the task cannot become a routine.
         """
         draft = self._agent.use_journal(lambda j: self._drafted(j, task_id, name, fixed))
         return draft.keep()
@@ -73,7 +73,7 @@ class Routines:
             fixed: Proposed parameters that stay as they are in the script.
 
         Raises:
-            DelfError: When it cannot be one.
+            DelfError: If the task cannot become a routine.
         """
         return await self._agent.ause_journal(lambda j: self._drafted(j, task_id, name, fixed))
 
@@ -91,12 +91,12 @@ class Routines:
 
         Args:
             root: The project's folder.
-            trust: The trust that counts for it.
+            trust: The trust decisions for the folder.
             name: The routine.
-            given: Its values, as they were typed or as data.
+            given: The values, as text or data.
 
         Raises:
-            ConfigurationError: When there is no such routine, or a value does not fit.
+            ConfigurationError: If there is no such routine, or a value is invalid.
             FolderNotTrustedError: If its file is not trusted.
         """
         return call_text(name, RoutineStore(root, trust).find(name).values(given))

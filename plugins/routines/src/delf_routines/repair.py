@@ -15,7 +15,7 @@ from delf_routines.guard import Made, RoutineGuard
 from delf_routines.routine import Parameter, Routine, Value
 
 WRITER: Final = "codegen"
-"""The strategy that asks a model for a script, and for another where that fails."""
+"""The strategy that writes scripts with a model and retries."""
 
 _REPAIR: Final = """\
 A routine is a script that was reviewed by a person and runs again and again with other values. \
@@ -65,7 +65,7 @@ class OneScript:
         return getattr(self._host, name)
 
     def begin(self, rules: str) -> tuple[Message, ...]:
-        """Return the start of the conversation, with the repair request in place of the task."""
+        """Return the start of the conversation, with the repair request instead of the task."""
         return (*self._host.begin(rules)[:-1], user(self._words))
 
     async def execute(self, code: str, guard: CallGuard | None = None) -> ScriptResult:
@@ -79,7 +79,7 @@ class OneScript:
         return replace(result, variables_alive=False, changes=())
 
     async def run(self, code: str) -> ScriptResult:
-        """Run a script that has its values."""
+        """Run a script whose parameters are already assigned."""
         return await self._host.execute(code)
 
 
@@ -108,7 +108,7 @@ class Repairing(OneScript):
         self.guard = RoutineGuard(routine, self._earlier)
 
     async def run(self, code: str) -> ScriptResult:
-        """Run a script by the header's rules, with the results of changes that were made."""
+        """Run a script under the header's rules, reusing results of changes already made."""
         self.guard = RoutineGuard(self._routine, self._earlier)
         result = await self._host.execute(code, self.guard)
         if not isinstance(result.outcome, Done):
@@ -117,7 +117,7 @@ class Repairing(OneScript):
 
 
 def as_host(host: OneScript) -> StrategyHost:
-    """Return the host that a strategy is given."""
+    """Cast the host to the protocol that a strategy expects."""
     return cast("StrategyHost", host)
 
 

@@ -55,7 +55,7 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _DATE: Final = re.compile(r"\d{4}(?:-\d{2}(?:-\d{2})?)?")
 _CONFIG: Final = ConfigDict(extra="forbid", strict=True)
 _UNKNOWN: Final = ("extra_forbidden", "unexpected_keyword_argument")
-"""Pydantic's errors for a key that a model or a dataclass does not have."""
+"""Pydantic's error types for unknown keys."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +79,10 @@ class Parameter:
         """Convert a value for the script.
 
         Args:
-            given: Text as it was typed, or a value of a program.
+            given: A typed text, or a value of a program.
 
         Raises:
-            ConfigurationError: When it does not fit.
+            ConfigurationError: If the value is invalid.
         """
         if isinstance(given, bool) or not isinstance(given, (str, int, float)):
             raise self._unfit(given, f"it takes {_words(self.type)}")
@@ -112,15 +112,15 @@ class Parameter:
 
 @dataclass(frozen=True, kw_only=True)
 class UsedAction:
-    """An action as it was when the routine was saved.
+    """An action as recorded when the routine was saved.
 
     Args:
         effect: The effect of a call.
         parameters: Its parameters in order, as ``limit: int = 50``.
         returns: The type of its result.
-        schema: A digest of the JSON Schema of its arguments; empty where it is not compared.
-        empty: Whether it may give nothing. Where it may not, and does, a person is asked before
-            the run changes anything after that.
+        schema: A digest of the arguments' JSON Schema; empty to skip the comparison.
+        empty: Whether an empty result is normal. If it is not, an empty result makes all later
+            changes of the run need approval.
     """
 
     __pydantic_config__ = _CONFIG
@@ -324,10 +324,10 @@ def _shape(value: object) -> str:
 
 
 def check_name(name: str) -> str:
-    """Return a name that a routine can have.
+    """Return the name if it is valid for a routine; raise otherwise.
 
     Raises:
-        ConfigurationError: When it cannot.
+        ConfigurationError: If the name is invalid.
     """
     if not is_name(name):
         raise ConfigurationError(
@@ -338,7 +338,7 @@ def check_name(name: str) -> str:
 
 
 def is_name(name: str) -> bool:
-    """Return whether a routine can be called so."""
+    """Return True if a name is valid for a routine."""
     return _NAME.fullmatch(name) is not None and not keyword.iskeyword(name)
 
 
@@ -390,7 +390,7 @@ def _is_hidden(character: str) -> bool:
 
 
 def _toml(value: Value) -> str:
-    """Format a value as TOML; texts as in JSON, except for one character."""
+    """Format a value as TOML."""
     if isinstance(value, str):
         text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
         return "".join(f"\\U{ord(c):08X}" if _is_hidden(c) else c for c in text)

@@ -1,4 +1,4 @@
-"""Running a routine: its script is treated like any other script, without a model."""
+"""Running of routines: their scripts are treated like any other script, without a model."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ class RoutineStrategy:
         """Run the routine.
 
         Raises:
-            ConfigurationError: When the task is not a call of a routine, or a value does not fit.
-            RoutineDriftError: When an action became another one, before anything is done.
-            DelfError: When the script failed.
+            ConfigurationError: If the task is not a valid call of a routine.
+            RoutineDriftError: If a used action has changed, before anything is done.
+            DelfError: If the script fails.
         """
         name, given = read_call(host.task)
         # Kept in the journal: the file may be another one when the task is resumed.
@@ -88,11 +88,11 @@ class RoutineStrategy:
         return await self._repair(host, routine, given, error, guard.made)
 
     async def _text(self, name: str) -> str:
-        """Return the routine kept in the journal: a resumed task runs its original version."""
+        """Return the routine's text as journalled, so that a resumed task runs the same version."""
         return self._store.find(name).text()
 
     async def _problem(self, host: StrategyHost, routine: Routine) -> str | None:
-        """Return why a routine cannot run now; harmless differences are warnings."""
+        """Return the reason that a routine cannot run now; warn about harmless differences."""
         drifts = drift_of(routine, host.tools)
         for drift in drifts:
             if not drift.matters:
@@ -114,7 +114,8 @@ class RoutineStrategy:
         """Let a model rewrite the script, run it here, and keep it as a proposal.
 
         Raises:
-            DelfError: The routine's own where no model could be asked, or that of the last script.
+            DelfError: The error of the routine if no model is available, else that of the last
+                script.
         """
         name = routine.name
         await host.warn(f"a model repairs the routine {name}: {error.message}")
@@ -145,7 +146,7 @@ class RoutineStrategy:
 
 
 async def _ended(host: StrategyHost, routine: Routine, guard: RoutineGuard, value: object) -> str:
-    """Return the answer of a run that came to its end."""
+    """Return the answer of a completed run."""
     text = answer_text(host.output, value)
     await _tell(host, routine, guard, text)
     return text

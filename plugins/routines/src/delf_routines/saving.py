@@ -57,10 +57,10 @@ class Scripts(NamedTuple):
     """The scripts of a task that worked.
 
     Args:
-        code: The last one.
+        code: The last script.
         earlier: The earlier scripts, each with its end.
-        begin: The place of the last one among the task's events.
-        is_whole: Whether no earlier one changed something.
+        begin: The index of the event that starts the last script.
+        is_whole: Whether no earlier script changed anything.
     """
 
     code: str
@@ -73,7 +73,7 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
     """Return the scripts that did a task.
 
     Raises:
-        ConfigurationError: When the task is not done, or no script did it.
+        ConfigurationError: If the task did not succeed, or no script did it.
     """
     end = next((event for event in reversed(events) if isinstance(event, TaskFinished)), None)
     if end is None or not end.status:
@@ -104,7 +104,7 @@ def scripts_of(events: Sequence[Event]) -> Scripts:
 
 
 def _has_learned(code: str, before: Sequence[Event]) -> bool:
-    """Return whether a script holds values that earlier calls gave, which the user did not say."""
+    """Return True if a script contains values of earlier results that the user did not give."""
     task = next((e.task for e in before if isinstance(e, (TaskQueued, TaskStarted))), "")
     texts = [str(e.result) for e in before if isinstance(e, CallFinished) and e.status == "ok"]
     texts += [event.context for event in before if isinstance(event, RerunRequested)]
@@ -126,7 +126,7 @@ def called(events: Iterable[Event]) -> set[str]:
 
 
 def full(events: Iterable[Event]) -> set[str]:
-    """Return the reading actions of a task that gave something with each call."""
+    """Return the read actions that returned data in each call."""
     events = list(events)
     reads = {e.call_id: e.action for e in events if isinstance(e, CallStarted)}
     changing = {e.action for e in events if isinstance(e, CallStarted) and e.effect != "read"}
@@ -145,7 +145,7 @@ def propose(
     script: str,
     fixed: Iterable[str] = (),
 ) -> Routine:
-    """Return a task as a routine; parts of its script that occur in its words become parameters.
+    """Make a routine from a task; script values that occur in the user's words become parameters.
 
     Args:
         name: The routine's name.
@@ -157,7 +157,7 @@ def propose(
         fixed: Parameters that stay as they are in the script.
 
     Raises:
-        ConfigurationError: When it cannot be one.
+        ConfigurationError: If the task cannot become a routine.
     """
     tools = list(tools)
     tree = ast.parse(script)
@@ -188,7 +188,7 @@ def propose(
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """A piece of a script that becomes something else: lines from 1, columns in UTF-8 bytes."""
+    """A piece of source to be replaced: lines from 1, columns in UTF-8 bytes."""
 
     line: int
     begin: int
@@ -211,7 +211,7 @@ class _Finder(ast.NodeVisitor):
         self._signatures = signatures
         self._known_names: Mapping[Value, str] = names or {}
         self.names: dict[Value, str] = {}
-        """Names of literals by value: a keyword, key or variable that holds only the literal."""
+        """Names for literals by value: a keyword, key or variable that holds only that literal."""
         self._task = task
         self._words = f" {' '.join(_WORD.findall(task)).casefold()} "
         self._spoken = spoken_dates(task)
@@ -233,18 +233,18 @@ class _Finder(ast.NodeVisitor):
             self._within(item.arg, item.value)
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        """Note that a variable's name is that of its value."""
+        """Name a literal after the variable it is assigned to."""
         target = node.targets[0]
         self._within(target.id if isinstance(target, ast.Name) else None, node.value)
 
     def visit_Dict(self, node: ast.Dict) -> None:
-        """Note that a key is the name of its value, and no value itself."""
+        """Name a dict value after its key, which itself is not a value."""
         for key, value in zip(node.keys, node.values, strict=True):
             text = key.value if isinstance(key, ast.Constant) else None
             self._within(str(text) if isinstance(text, str) else None, value)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
-        """Leave keys between brackets as they are; the ends of a slice are values."""
+        """Skip keys in subscripts; bounds of a slice are values."""
         self.visit(node.value)
         if isinstance(node.slice, ast.Slice):
             self._within(None, node.slice)
@@ -270,12 +270,12 @@ class _Finder(ast.NodeVisitor):
                 self.visit(item.value)
 
     def visit_Expr(self, node: ast.Expr) -> None:
-        """Note that a text alone is a comment."""
+        """Skip a bare string, which is a comment."""
         if not isinstance(node.value, ast.Constant):
             self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        """Note that a literal of the user's words becomes a variable."""
+        """Record a literal that occurs in the user's words."""
         value: object = node.value
         if isinstance(value, bool) or not isinstance(value, (str, int, float)):
             return
@@ -332,7 +332,7 @@ class _Finder(ast.NodeVisitor):
             self._replace(node, _f_string(value, made))
 
     def _is_phrase(self, value: str) -> bool:
-        """Return whether a text is words around a date, which the task does not put in quotes."""
+        """Return True if a text is words around a date that the task does not quote."""
         has_date = _DATE.search(value) is not None and not _DATE.fullmatch(value)
         is_path = re.search(r"\s", value) is None
         return has_date and not is_path and not re.search(rf"['\"“]{re.escape(value)}", self._task)
@@ -380,7 +380,7 @@ class _Finder(ast.NodeVisitor):
 
 
 def _in_f_strings(script: str, tree: ast.AST, finder: _Finder) -> list[_Place]:
-    """Find words of f-strings that are values of parameters, as in an answer that is printed."""
+    """Find pieces of f-strings that equal values of parameters."""
     names = {
         str(value): item.name
         for value, item in finder.parameters.items()
@@ -426,7 +426,7 @@ def _is_one(segment: str) -> bool:
 
 
 def _f_string(value: str, made: Mapping[str, str]) -> str:
-    """Return a text as an f-string in which some pieces are variables."""
+    """Return a text as an f-string in which pieces are replaced by variables."""
     longest_first = sorted(made, key=len, reverse=True)
     pattern = re.compile("|".join(map(_alone, longest_first)))
     parts: list[str] = []
@@ -442,9 +442,9 @@ def _f_string(value: str, made: Mapping[str, str]) -> str:
 
 
 def _alone(piece: str) -> str:
-    """Return the pattern of a piece of a text.
+    """Return a pattern that finds a piece of text on its own.
 
-    A number is no part of a date or of another number.
+    A number inside a date or another number does not match.
     """
     if _NUMBER_ALONE.fullmatch(piece):
         return rf"(?<![\w.-]){re.escape(piece)}(?![\w%-]|\.\d)"
@@ -462,13 +462,13 @@ def spoken_dates(task: str) -> set[str]:
 
 
 def _literal(text: str) -> str:
-    """Return a piece of a text inside of an f-string in double quotes."""
+    """Escape a piece of text for an f-string in double quotes."""
     text = text.replace("\\", "\\\\").replace('"', '\\"').replace("{", "{{").replace("}", "}}")
     return text.replace("\r", "\\r").replace("\t", "\\t").replace("\x00", "\\0")
 
 
 def _replaced(script: str, places: Iterable[_Place]) -> str:
-    """Return a script in which some pieces are others; the last first, so that the rest stays."""
+    """Replace pieces of a script, from its end so that positions stay valid."""
     lines = [line.encode() for line in script.split("\n")]
     for place in sorted(places, key=lambda item: (item.line, item.begin), reverse=True):
         first, last = place.line - 1, place.end_line - 1

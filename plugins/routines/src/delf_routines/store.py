@@ -16,15 +16,15 @@ from delf_routines.project_files import FOLDER
 from delf_routines.routine import Routine, check_name, is_name
 
 CASES = "cases"
-"""The folder in it of recorded runs, for tests."""
+"""The subfolder of recorded runs, for tests."""
 PROPOSED = "proposed"
-"""The folder in it of routines that a model repaired and nobody has accepted yet."""
+"""The subfolder of repaired routines that nobody has accepted yet."""
 _MOST_OF_A_CASE = 100_000_000
-"""Bytes of a recorded run, which holds the results of its calls whole."""
+"""The most bytes of a recorded run, which has complete results."""
 
 
 class RoutineStore:
-    """The routines of a project. A file counts as it was when the person trusted the folder."""
+    """The routine files of a project, with the contents that the user trusted."""
 
     def __init__(self, root: Path, trust: Trust) -> None:
         self.folder = root / FOLDER
@@ -39,7 +39,7 @@ class RoutineStore:
         return sorted(filter(is_name, found))
 
     def versions(self) -> list[tuple[str, int, int]]:
-        """Name, time and size of each file: another list where one has changed."""
+        """Return name, modification time and size of each file, to detect changes."""
         paths = (self.path(name) for name in self.names())
         found = ((path.name, path.stat()) for path in paths)
         return [(name, status.st_mtime_ns, status.st_size) for name, status in found]
@@ -49,15 +49,15 @@ class RoutineStore:
         return self.folder / f"{check_name(name)}.py"
 
     def case(self, name: str) -> Path:
-        """Return the file of its recorded run."""
+        """Return the file of a routine's recorded run."""
         return self.folder / CASES / f"{check_name(name)}.json"
 
     def find(self, name: str) -> Routine:
         """Return the routine of a name.
 
         Raises:
-            ConfigurationError: When there is none, or its file is wrong.
-            FolderNotTrustedError: When it is another one than the person trusted.
+            ConfigurationError: If the routine is missing or its file invalid.
+            FolderNotTrustedError: If its content is not trusted.
         """
         path = self.path(name)
         content = read_file(path, self.root)
@@ -81,7 +81,7 @@ class RoutineStore:
     # -- proposals ----------------------------------------------------------------------
 
     def propose(self, routine: Routine, case: str) -> None:
-        """Keep a repaired routine until a person accepts it. It is not run before.
+        """Store a repaired routine, which is not run until a person accepts it.
 
         Args:
             routine: The routine.
@@ -93,7 +93,7 @@ class RoutineStore:
     def proposed(self, name: str) -> tuple[Routine, bytes] | None:
         """Return a repaired routine and the run in which it was repaired.
 
-        None where there is none.
+        None if there is no proposal.
         """
         path = self._proposed(name)
         content = read_file(path, self.root)
@@ -116,17 +116,17 @@ class RoutineStore:
     def cases(self, name: str) -> list[Path]:
         """Return the files of its recorded runs.
 
-        Of the task that it came from, then of later ones.
+        The first is that of the original task.
         """
         later = sorted(self.case(name).parent.glob(f"{check_name(name)}.*.json"))
         return [self.case(name), *later]
 
     def add_case(self, name: str, run: str, text: str) -> Path:
-        """Keep a later run, to be tested against, too.
+        """Store a later run as a further test case.
 
         Args:
             name: The routine.
-            run: A word for the run, which is a part of its file's name.
+            run: A word for the file's name.
             text: The recorded run.
         """
         path = self.case(name).with_name(f"{check_name(name)}.{run}.json")
@@ -137,7 +137,7 @@ class RoutineStore:
         """Return the bytes of a recorded run.
 
         Raises:
-            ConfigurationError: When there is none.
+            ConfigurationError: If the file is missing.
         """
         content = read_file(path, self.root, _MOST_OF_A_CASE)
         if content is None:
@@ -145,10 +145,10 @@ class RoutineStore:
         return content
 
     def keep(self, routine: Routine, case: str | None = None) -> Path:
-        """Write a routine, and trust its file for the person who saved it.
+        """Save a routine, and trust its file on behalf of the person.
 
         Args:
-            routine: The routine; it replaces one of its name.
+            routine: The routine, which replaces one of the same name.
             case: Its recorded run, as the text of a file.
         """
         path = self.path(routine.name)
@@ -161,7 +161,7 @@ class RoutineStore:
         return path
 
     def _write(self, path: Path, text: str) -> None:
-        """Write a file whole or not at all.
+        """Write a file atomically.
 
         Raises:
             ConfigurationError: When it cannot be written, or its folder is a link out of this one.
@@ -184,7 +184,7 @@ class RoutineStore:
         """Delete a routine and its recorded run.
 
         Raises:
-            ConfigurationError: When there is none.
+            ConfigurationError: If there is no such routine.
         """
         if name not in self.names():
             raise ConfigurationError(f"there is no routine {name!r}")
@@ -194,10 +194,10 @@ class RoutineStore:
         self.drop_proposal(name)
 
     def rename(self, old: str, new: str) -> Path:
-        """Return a routine another name.
+        """Rename a routine; return its new file.
 
         Raises:
-            ConfigurationError: When there is none, or one of the new name.
+            ConfigurationError: If there is no such routine, or the new name is taken.
         """
         if new in self.names():
             raise ConfigurationError(f"there is a routine {new!r} already")

@@ -23,7 +23,7 @@ PlainAnswer = Decision | bool | str | Mapping[str, Any] | None
 """A decision, True, False, a reason to reject, other arguments, or None for the next channel."""
 
 Answer = PlainAnswer | Callable[[ApprovalRequest], Any]
-"""An answer, or a plain or async function that is given the request and returns the answer."""
+"""An answer, or a plain or async function from the request to an answer."""
 
 
 @dataclass
@@ -33,8 +33,8 @@ class ScriptedApprovals:
     Implements :class:`delf.protocols.approval.ApprovalChannel`; works as ``on_confirm``, too.
 
     Args:
-        decisions: The decisions; after the last the channel rejects.
-        default: The decision after the last.
+        decisions: The decisions in order; further requests are rejected.
+        default: The decision for further requests, in place of a rejection.
     """
 
     decisions: deque[Answer] = field(default_factory=deque[Answer])

@@ -26,7 +26,7 @@ def _child() -> dict[str, Any]:
 
 
 def every_event(task_id: str = "task_1", first: int = 1) -> tuple[ev.Event, ...]:
-    """Return one event of every kind, with all fields set and values beyond plain JSON.
+    """Return one event of every kind, with all fields set and with non-JSON values.
 
     Args:
         task_id: The task that they belong to.

@@ -15,7 +15,7 @@ from delf.specs import Spec
 
 
 class TestHost(PluginHost):
-    """A host to which a test adds specs whose factories are objects rather than names.
+    """A host to which tests add specs whose factories are objects.
 
     Make it like any host: ``TestHost.discover(environ={})``.
     """
@@ -27,7 +27,7 @@ class TestHost(PluginHost):
         self._provided: dict[Spec, Any] = {}
 
     def provide(self, spec: Spec, factory: Any) -> None:
-        """Add a capability, or another one of its kind.
+        """Add a capability, with an object as factory.
 
         Args:
             spec: The spec, as a plugin's hook would return it; its ``factory`` is ignored.
@@ -102,7 +102,7 @@ def forget_modules(folder: Path, before: Iterable[str]) -> None:
     """Drop modules that were imported from a folder, so that the next test reads them again.
 
     Args:
-        folder: Where they are.
+        folder: The folder.
         before: The modules that were there before.
     """
     kept = set(before)

@@ -30,10 +30,10 @@ FILE_PREFIX: Final = "scripted-file:"
 
 
 def script(code: str) -> str:
-    """Return a script as a model answers with it: in a Python block.
+    """Format a script as a model's answer, in a Python code block.
 
     Args:
-        code: The script; common indentation is taken off.
+        code: The script, which is dedented.
     """
     return f"```python\n{textwrap.dedent(code).strip()}\n```"
 
@@ -45,9 +45,9 @@ class ScriptedModel:
     Implements :class:`delf.protocols.model.Model`.
 
     Args:
-        replies: The answers; after the last the model raises ``LLMExecutionError``.
-        default: The answer after the last.
-        takes_tools: Whether it can be given tools.
+        replies: The replies in order; further requests raise ``LLMExecutionError``.
+        default: The reply to further requests, instead of raising.
+        takes_tools: Whether the model supports tool calls.
         outline: The answer to the question for the task's outline.
     """
 
@@ -70,7 +70,7 @@ class ScriptedModel:
         )
 
     def factory(self, config: LLMConfig, context: ModelContext) -> ScriptedModel:
-        """Return the model itself, whatever its name after the colon."""
+        """Return the model itself for any configuration."""
         self.configs.append(config)
         return self
 
@@ -132,8 +132,9 @@ class FileModel(ScriptedModel):
     """Replies from a JSON file, for a ``delf`` in another process.
 
     Args:
-        config: Its model is ``scripted-file:PATH``; the file holds a list of texts.
-        context: Not looked at.
+        config: The configuration with the model ``scripted-file:PATH``; the file has a JSON list of
+            texts.
+        context: Ignored.
     """
 
     def __init__(self, config: LLMConfig, context: ModelContext) -> None:

@@ -1,4 +1,4 @@
-"""A folder in which ``delf`` is run as on a command line."""
+"""A project folder for running ``delf`` as on a command line."""
 
 from __future__ import annotations
 
@@ -52,9 +52,8 @@ class Outcome:
 class DelfProject:
     """A project folder with files, plugins and a model of its own, for running ``delf``.
 
-    Neither the user's own configuration nor keys reach it: ``DELF_*`` and ``*_API_KEY`` are
-    taken out of the environment. The user's data folder is one in the project, and the project is
-    trusted.
+    The user's configuration and keys have no effect: ``DELF_*`` and ``*_API_KEY`` are removed from
+    the environment. The data folder is inside the project, and the project is trusted.
 
     Args:
         root: The folder; made here.
@@ -73,7 +72,7 @@ class DelfProject:
     # -- what is in it ------------------------------------------------------------------
 
     def write(self, name: str, text: str) -> Path:
-        """Write a file; common indentation is taken off.
+        """Write a file with dedented content.
 
         Args:
             name: Its path in the project, as ``delf.toml``.
@@ -104,7 +103,7 @@ class DelfProject:
         """Install a model and return its name, for ``--llm``.
 
         Args:
-            replies: Its answers in order; one without a code block is taken for a script.
+            replies: The answers in order; an answer without a code block is taken as a script.
         """
         if self._model is None:
             module = "delf_devkit.testing.file_model_plugin"
@@ -117,7 +116,7 @@ class DelfProject:
 
     @property
     def prompts(self) -> list[str]:
-        """Return the questions to the model."""
+        """The prompts sent to the model."""
         asked = self._model.with_suffix(".asked") if self._model is not None else None
         if asked is None or not asked.exists():
             return []

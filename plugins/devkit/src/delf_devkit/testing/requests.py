@@ -17,7 +17,7 @@ _JSON: Final = {"None": "null", "True": "true", "False": "false"}
 
 
 def request_for(action: str = "bank.pay", **arguments: Any) -> ApprovalRequest:
-    """Return a request as the gate makes it.
+    """Make a request like the gate does.
 
     Args:
         action: ``connection.method``.
@@ -37,7 +37,7 @@ def request_for(action: str = "bank.pay", **arguments: Any) -> ApprovalRequest:
 
 
 def sample_requests() -> dict[str, ApprovalRequest]:
-    """Return named requests with every kind of fact, and with data that is hard to show.
+    """Return named sample requests with every kind of fact, and with data that is hard to display.
 
     Votes are no part of a request; :data:`AFTERWARDS` has them.
     """
@@ -114,7 +114,7 @@ AFTERWARDS: Final[Mapping[FactKind, Event]] = {
 def unseen_facts(
     request: ApprovalRequest, text: str, so_far: Sequence[Event] = ()
 ) -> Sequence[Fact]:
-    """List the facts of a request that a text does not hold in full.
+    """Return the facts of a request that a text does not contain completely.
 
     Only letters and digits are compared, so a channel is free to quote, break and indent.
 

@@ -21,7 +21,7 @@ from delf.protocols.sandbox import (
 
 @dataclass
 class RecordingScriptHost:
-    """Answers a script's calls with functions and keeps all that happens.
+    """Answers a script's calls with functions, and records everything.
 
     Implements :class:`delf.protocols.sandbox.ScriptHost`.
 
@@ -53,7 +53,7 @@ class RecordingScriptHost:
         return tuple(ToolNames(name=name, methods=tuple(m)) for name, m in grouped.items())
 
     def spec(self, **options: Any) -> SessionSpec:
-        """Describe a session: these tools, the standard modules.
+        """Make a session spec with these tools and the standard modules.
 
         Args:
             options: Fields of ``SessionSpec``.

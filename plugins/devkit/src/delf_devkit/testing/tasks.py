@@ -18,10 +18,9 @@ from delf_devkit.testing.models import USAGE
 
 @dataclass
 class ScriptedTask:
-    """Gives an action its ``CallContext``, and records the action's use of it.
+    """Provides an action's ``CallContext`` in a test, and records how it is used.
 
-    ``await desk.hand_over("the lamp", context=ScriptedTask(answer="done").context())``, in a test
-    that is asynchronous. In a task of an agent, the agent gives the context.
+    Example: ``await desk.hand_over("the lamp", context=ScriptedTask(answer="done").context())``.
 
     Args:
         answer: The answer of models and child tasks; an exception makes a child task fail, and is

@@ -1,4 +1,4 @@
-"""Duties of every approval channel."""
+"""The contract of approval channels."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ Person = Literal[
     "is silent",
     "cannot be reached",
 ]
-"""The person on the other end; one who is silent never answers.
+"""The behaviour of the person behind a channel.
 
-One who changes their mind approves the first request, and rejects all later ones. One cannot be
-reached where the way fails: the service is down, the connection breaks, the answer is garbled.
+A person who ``changes their mind`` approves the first request and rejects all later ones. A person
+who ``is silent`` never answers. A person ``cannot be reached`` if the service is down, the
+connection breaks or the answer is garbled.
 """
 
 _WAIT_SECONDS = 2.0
@@ -55,7 +56,7 @@ class Shown:
 
     Args:
         text: Everything a person can read before an answer, with folded and attached parts.
-        offers_yes: Whether they could approve it there.
+        offers_yes: Whether the person could approve the request there.
     """
 
     text: str
@@ -68,21 +69,19 @@ def _decision(answer: Any) -> Any:
 
 
 def _can_ask(channel: object) -> bool | None:
-    """Return whether somebody can be asked; None if the channel does not know."""
+    """Return whether the channel can ask somebody; None if the channel does not know."""
     return channel.can_ask() if isinstance(channel, SupportsPresence) else None
 
 
 class ApprovalContract(Contract):
-    """Give a fixture ``channel_to``: a function that makes a channel to a person.
+    """Tests for an approval channel; needs a fixture ``channel_to`` that makes a channel.
 
-    It is called with what the person does: ``approves``, ``rejects``, ``edits``, ``remembers``,
-    ``changes their mind``, ``is away`` or ``is silent``. ``people`` lists those of them that the
-    channel knows. Who ``edits`` changes ``amount`` to 7. Every channel is also made
-    to one who ``cannot be reached``, be its service down or its connection broken: that must be
-    no yes.
+    The fixture is called with the person's behaviour (:data:`Person`); ``people`` lists the
+    supported ones. A person who ``edits`` changes ``amount`` to 7. Every channel is also tested
+    with a person who ``cannot be reached``, which must not count as approval.
 
-    A channel with a person who ``approves`` has a fixture ``shown_to``, too: an async function that
-    shows a request to somebody, and returns what arrived as :class:`Shown`.
+    A channel that supports ``approves`` needs a fixture ``shown_to``, too: an async function that
+    sends a request and returns what a person sees as :class:`Shown`.
     """
 
     people: ClassVar[frozenset[str]] = frozenset(
@@ -99,12 +98,12 @@ class ApprovalContract(Contract):
 
     @pytest.fixture
     def channel_to(self) -> Callable[[Person], ApprovalChannel]:
-        """Makes the channel under test."""
+        """Return a function that makes the channel under test."""
         missing(self, "a fixture `channel_to`")
 
     @pytest.fixture
     def shown_to(self) -> Callable[[ApprovalRequest], Awaitable[Shown]]:
-        """Shows a request to a person."""
+        """Return a function that shows a request to a person."""
         missing(self, "a fixture `shown_to`")
 
     @needs("people:approves")

@@ -30,7 +30,7 @@ _BEAT_SECONDS = 0.01
 
 
 def needs(*flags: str) -> Callable[[F], F]:
-    """Return a test that is collected only where these flags of the suite are on.
+    """Return a decorator for tests that are collected only if some flags of the suite are on.
 
     Args:
         flags: Names of class attributes; ``limits:cpu`` asks whether ``limits`` holds
@@ -47,8 +47,8 @@ def needs(*flags: str) -> Callable[[F], F]:
 class Contract:
     """The base class of all suites.
 
-    ``seconds`` is the limit of a step before it counts as hanging. After a test, fixtures with an
-    ``aclose`` are closed.
+    ``seconds`` is the timeout of each awaited step. After a test, fixtures with an ``aclose``
+    method are closed.
     """
 
     seconds: ClassVar[float] = 20.0
@@ -70,7 +70,7 @@ class Contract:
                 setattr(cls, name, function if on else None)
 
     async def within(self, work: Awaitable[T], seconds: float) -> T:
-        """Await something that may take longer than other steps."""
+        """Await something with a longer timeout than other steps."""
         __tracebackhide__ = True
         task = asyncio.ensure_future(work)
         try:
@@ -87,8 +87,7 @@ class Contract:
     async def leaves_the_loop(self, work: Callable[[], Awaitable[Any]]) -> None:
         """Await an operation that must not block the event loop.
 
-        A single slow run may be the machine's fault; a blocking operation blocks each time, or for
-        long at its first use, as loading a model does.
+        The operation is repeated, because a single slow run may be caused by the machine.
         """
         __tracebackhide__ = True
         held = first = None
@@ -112,7 +111,7 @@ class Contract:
 
 
 async def _longest_pause() -> float:
-    """Return the longest time without a turn of the loop, until this is cancelled."""
+    """Return the longest time between two turns of the loop, until cancelled."""
     longest, last = 0.0, time.monotonic()
     with contextlib.suppress(asyncio.CancelledError):
         while True:
@@ -142,7 +141,7 @@ async def cancelled_at(work: Callable[[], Awaitable[Any]], turns: int) -> bool:
     """Start an operation, let the loop turn, cancel it, and wait for its end.
 
     Returns:
-        Whether it was still underway, and ended as cancelled.
+        True if the operation was still running and ended as cancelled.
     """
     task = asyncio.ensure_future(work())
     for _ in range(turns):
@@ -155,16 +154,16 @@ async def cancelled_at(work: Callable[[], Awaitable[Any]], turns: int) -> bool:
 
 
 TURNS: Final = (0, 1, 2, 3, 5, 8, 13)
-"""After how many turns of the event loop something is cancelled."""
+"""The numbers of event loop turns after which operations are cancelled."""
 
 
 def missing(suite: object, what: str) -> NoReturn:
-    """Fail because a suite lacks its subject."""
+    """Fail because a suite does not define its subject."""
     pytest.fail(f"{type(suite).__name__} needs {what}", pytrace=False)
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and those that a traceback would show with it."""
+    """Yield an exception and all exceptions chained to it."""
     seen: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in seen:

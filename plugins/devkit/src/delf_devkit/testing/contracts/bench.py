@@ -17,7 +17,7 @@ _LOOK_AGAIN = 0.02
 
 @dataclass
 class Running:
-    """A session with the host that answers its calls."""
+    """An open session together with its host."""
 
     session: SandboxSession
     host: RecordingScriptHost
@@ -28,7 +28,7 @@ class Running:
 
 
 class Bench:
-    """Sessions of a backend; leaving the context closes them, then the backend."""
+    """A context manager of a backend's sessions, closed in order with the backend."""
 
     def __init__(self, backend: SandboxBackend) -> None:
         self.backend = backend
@@ -38,7 +38,7 @@ class Bench:
         """Return a fresh session.
 
         Args:
-            host: Answers its calls.
+            host: The script host.
             options: Fields of ``SessionSpec``.
         """
         host = host or RecordingScriptHost()
@@ -67,13 +67,13 @@ class Bench:
 
 
 def done(outcome: Outcome) -> Done:
-    """Return the outcome, which has to be a success."""
+    """Return the outcome; fail if it is not a success."""
     assert isinstance(outcome, Done), outcome
     return outcome
 
 
 def failed(outcome: Outcome, kind: str | None = None) -> Failed:
-    """Return the outcome, which has to be a failure of the script."""
+    """Return the outcome; fail if it is not a script failure of this kind."""
     assert isinstance(outcome, Failed), outcome
     assert kind is None or outcome.kind == kind, outcome
     return outcome
@@ -101,7 +101,7 @@ def processes_below(parent: int | None = None) -> set[tuple[int, str]]:
 
 
 def still_runs(process: tuple[int, str]) -> bool:
-    """Return whether a known process still runs, and its pid is not reused."""
+    """Return True if a process still runs and its pid was not reused."""
     fields = _stat(Path(f"/proc/{process[0]}"))
     return bool(fields) and fields[19] == process[1] and fields[0] != "Z"
 

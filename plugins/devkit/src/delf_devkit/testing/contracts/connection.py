@@ -1,4 +1,4 @@
-"""Duties of every connection."""
+"""The contract of connections."""
 
 from __future__ import annotations
 
@@ -103,16 +103,15 @@ class Call:
 
 
 class ConnectionContract(Contract):
-    """Give a fixture ``connection`` and ``calls`` that succeed with it.
+    """Tests for a connection; needs a fixture ``connection`` and ``calls`` that succeed.
 
-    The fixture makes a connection that is ready to be used; the suite closes it. Secrets are
-    found in its settings (``SecretStr``); name others in ``secrets``. ``failing_calls`` are
-    let through by the arguments' types and refused by the service; ``slow_call`` takes a
-    second or more with the fixture ``slow_connection``, for tests of cancellation. ``refused``
-    are calls that its ``check`` does not allow, in whichever state its service is; one whose check
-    only shows what would happen says ``refuses = False``. Every action needs a call; those that
-    cannot be made here are named in ``untested``. Actions that take a ``CallContext`` get one:
-    models and child tasks answer ``answer``, and a person who is asked agrees.
+    The fixture returns a usable connection, which the suite closes. Secrets are found in its
+    settings (``SecretStr``); list others in ``secrets``. ``failing_calls`` have valid arguments but
+    are refused by the service. ``slow_call`` takes a second or more with the fixture
+    ``slow_connection``, for tests of cancellation. ``refused`` are calls that ``check`` always
+    refuses; set ``refuses = False`` if the check only makes previews. Every action needs a call, or
+    an entry in ``untested``. Actions with a ``CallContext`` get one in which models and child tasks
+    answer ``answer`` and the person agrees.
     """
 
     calls: ClassVar[Sequence[Call]] = ()
@@ -132,7 +131,7 @@ class ConnectionContract(Contract):
 
     @pytest.fixture
     def slow_connection(self, connection: Any) -> Any:
-        """The connection where ``slow_call`` takes long; the same one unless overridden."""
+        """The connection for which ``slow_call`` is slow; the same one unless overridden."""
         return connection
 
     # -- what it says about itself ---------------------------------------------------------
@@ -390,7 +389,7 @@ class ConnectionContract(Contract):
         return call.make(connection, ScriptedTask(answer=self.answer))
 
     def _reply(self, request: ModelRequest) -> str:
-        """Return the model's answer to calls, and to child tasks for them."""
+        """Answer a model request of a call or of a child task."""
         return self.answer if request.purpose == "call" else script(f"print({self.answer!r})")
 
     def _calls(self) -> Sequence[Call]:
@@ -406,7 +405,7 @@ async def _action(connection: ConnectionLike, name: str) -> Action:
 
 
 def _declared(action: Action) -> type | None:
-    """Return the class of an action's result, if its type names a comparable class."""
+    """Return the class that an action's result type names, if comparable."""
     try:
         hint = typing.get_type_hints(action.call).get("return")
     except (NameError, TypeError):  # a name that only type checkers import
@@ -416,7 +415,7 @@ def _declared(action: Action) -> type | None:
 
 
 async def _verdict(connection: Any, proposed: ProposedCall) -> Any:
-    """Return its verdict, asked for as the gate does."""
+    """Return the connection's verdict, obtained like the gate does."""
     try:
         if inspect.iscoroutinefunction(connection.check):
             return await connection.check(proposed)
@@ -427,7 +426,7 @@ async def _verdict(connection: Any, proposed: ProposedCall) -> Any:
 
 
 async def _elsewhere(kind: type, seed: str) -> str | None:
-    """Describe a class in a process with another hash seed; None if it cannot be imported."""
+    """Describe a class in a process with another hash seed; None if not importable."""
     process = await asyncio.create_subprocess_exec(
         *(own_python(), "-c", _INSPECT, json.dumps(sys.path), kind.__module__, kind.__qualname__),
         env={**os.environ, "PYTHONHASHSEED": seed},
@@ -450,7 +449,7 @@ async def _close(connection: Any) -> None:
 
 
 def _some(action: Action) -> dict[str, Any]:
-    """Return a value for each required argument, fitting or not."""
+    """Return a value for each required argument, valid or not."""
     return {item.name: "x" for item in action.parameters if item.required}
 
 

@@ -32,9 +32,9 @@ def texts(messages: Sequence[ChatMessage]) -> list[str]:
 
 
 class ConversationContract(Contract):
-    """Give a fixture ``conversations``: a store without any; the suite does not close it.
+    """Tests for a conversation store; needs a fixture ``conversations``, an empty store.
 
-    With ``forgets = True`` the store drops what a summary covers.
+    The suite does not close the store. With ``forgets = True`` the store drops summarised messages.
     """
 
     forgets: ClassVar[bool] = False

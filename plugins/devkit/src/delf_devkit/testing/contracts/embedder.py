@@ -15,14 +15,14 @@ from delf.protocols.embedder import Embedder
 from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing
 
 _CLOSE = 1e-3
-"""The tolerated distance of two computations of one vector: batches change the order of sums."""
+"""The tolerance between two embeddings of one text, because batches change the order of sums."""
 
 
 class EmbedderContract(Contract):
-    """Give a fixture ``embedder``; the suite closes it.
+    """Tests for an embedder; needs a fixture ``embedder``, which the suite closes.
 
-    ``expected`` must be the nearest of ``passages`` to ``query``; the default has words in
-    common with it, so that counting words passes.
+    ``expected`` must be the nearest of ``passages`` to ``query``; the defaults share words, so that
+    word counting passes.
     """
 
     passages: ClassVar[Sequence[str]] = (

@@ -19,10 +19,10 @@ ODD_VALUES = ('a "b"', "it's", "a,b;c", "a\tb", "a\nb", "a=b", "\\n", "ä 🦊",
 
 
 class FormatContract(Contract):
-    """Give fixtures ``format`` and ``path``: the format, and a file that it reads.
+    """Tests for a file format; needs fixtures ``format`` and ``path``, a file of the format.
 
-    ``rows`` are those of the file's first table. With ``writes`` the format makes files, too,
-    and what it made from ``rows`` is read back.
+    ``rows`` are those of the file's first table. With ``writes``, a file is written from ``rows``
+    and read back.
     """
 
     rows: ClassVar[Sequence[dict[str, Any]]] = ()

@@ -1,4 +1,4 @@
-"""Guards of a suite: name what hangs, and what blocks the event loop."""
+"""Guards for suites: timeouts that name the hanging step, and detection of blocking calls."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ import pytest
 _KIT: Final = str(Path(__file__).parent.parent)
 _LOOKS: Final = 8
 _HELD_SECONDS: Final = 5.0
-"""The interval of looks, within the time that something may take."""
+"""The interval of checks in seconds."""
 
 
 def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) -> Callable[..., Any]:
@@ -110,9 +110,9 @@ def _frames(work: object) -> Generator[FrameType]:
 
 
 def _step(work: Any) -> tuple[object, object]:
-    """Return the object that the innermost frame of a suite awaits, and its name.
+    """Return the object that a suite's innermost frame awaits, and its name.
 
-    None if it has a guard of its own.
+    None if that object has its own guard.
     """
     current = work
     while True:
@@ -131,10 +131,10 @@ def _step(work: Any) -> tuple[object, object]:
 
 @contextlib.contextmanager
 def _alarm(seconds: float) -> Generator[Callable[[], None]]:
-    """Fail if the event loop does not turn; the argument proves that it does.
+    """Fail if the event loop blocks; call the yielded function in each turn of the loop.
 
-    This uses a signal, because only signals interrupt a blocked thread. Without signals, or if
-    another tool uses the signal, as pytest-timeout does, nothing is checked.
+    A signal is used, because only signals interrupt a blocked thread. Nothing is checked without
+    signals, or if another tool such as pytest-timeout uses the signal.
     """
     usable = (
         hasattr(signal, "setitimer")
@@ -182,13 +182,13 @@ def _hook(
     arguments: tuple[Any, ...],
     listeners: list[Callable[[str, tuple[Any, ...]], None]] = _listeners,
 ) -> None:
-    """Pass an event on, tolerating calls at interpreter shutdown."""
+    """Pass an audit event to listeners, tolerating calls at interpreter shutdown."""
     for listener in tuple(listeners):
         listener(event, arguments)
 
 
 def listen_for_what_blocks() -> None:
-    """Begin to watch, before the tested plugin opens anything."""
+    """Install the audit hook before the tested plugin opens anything."""
     if _installed.is_set():
         return
     _installed.set()

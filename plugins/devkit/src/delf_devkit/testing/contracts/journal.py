@@ -37,12 +37,11 @@ def finished(task_id: str, seq: int, *, status: bool = True) -> TaskFinished:
 
 
 class JournalContract(Contract):
-    """Give a fixture ``journal``: a fresh, empty one; the suite closes it.
+    """Tests for a journal; needs a fixture ``journal``, a fresh and empty journal.
 
-    With ``durable = True`` also a fixture ``reopen``: a plain or async function without
-    arguments that opens the same journal once more, while others are open. ``fails = True`` asks
-    for a fixture ``failing_journal``: one that cannot keep what it is given, as its disk is full
-    or its service is down.
+    The suite closes the journal. ``durable = True`` needs a fixture ``reopen``, a plain or async
+    function that opens the same journal again while others are open. ``fails = True`` needs a
+    fixture ``failing_journal``, whose disk is full or whose service is down.
     """
 
     durable: ClassVar[bool] = False

@@ -22,7 +22,7 @@ class Secrets:
     """Texts that must not leak, in plain and encoded forms.
 
     Args:
-        secrets: As they were given; of a URL, its password counts.
+        secrets: The secrets in plain text; of a URL only its password is used.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
@@ -31,7 +31,7 @@ class Secrets:
         self._redactor = Redactor(parts)
 
     def hide(self, text: str) -> str:
-        """Return the text without them."""
+        """Redact the secrets in a text."""
         hidden = self._redactor.text(text)
         for secret in self._plain:
             hidden = hidden.replace(secret, _HIDDEN)
@@ -50,7 +50,7 @@ def secrets_of(suite: object, fixtures: Mapping[str, Any]) -> Secrets:
     """Return the secrets that the output of a suite's test must not show.
 
     Args:
-        suite: The suite, or its class, which may name some as ``secrets``.
+        suite: The suite or its class, with further secrets in ``secrets``.
         fixtures: The test's fixtures; their settings declare secrets as ``SecretStr``.
     """
     found = set[str](getattr(suite, "secrets", ()))
@@ -60,7 +60,7 @@ def secrets_of(suite: object, fixtures: Mapping[str, Any]) -> Secrets:
 
 
 def declared_by(settings: object) -> set[str]:
-    """Return the values of the fields that are secret."""
+    """Return the values of secret fields."""
     if not isinstance(settings, PluginSettings):
         return set()
     values = dict(settings).values()

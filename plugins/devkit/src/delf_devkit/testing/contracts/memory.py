@@ -17,13 +17,12 @@ _AT_ONCE = 10
 
 
 class MemoryContract(Contract):
-    """Give a fixture ``store``: a fresh, empty one; the suite closes it.
+    """Tests for a memory store; needs a fixture ``store``, a fresh and empty store.
 
-    ``query`` must find ``expected`` first among ``facts``; the default has words in common,
-    so that a plain text search passes. With ``durable = True`` also a fixture ``reopen``; with
-    ``namespaces = True`` a fixture ``elsewhere``, which opens the same store for a namespace.
-    ``fails = True`` asks for a fixture ``failing_store``: one whose file cannot be opened, or
-    whose service is down.
+    ``query`` must find ``expected`` first among ``facts``; the default has words in common, so that
+    a plain text search passes. The suite closes the store. ``durable = True`` needs a fixture
+    ``reopen``, ``namespaces = True`` a fixture ``elsewhere`` that opens the store for a namespace,
+    and ``fails = True`` a fixture ``failing_store`` whose file or service is unavailable.
     """
 
     facts: ClassVar[Sequence[str]] = (

@@ -48,15 +48,14 @@ _ADD = ModelTool(
 
 
 class ModelContract(Contract):
-    """Give a fixture ``model`` that answers any request, any number of times.
+    """Tests for a model; needs a fixture ``model`` that answers any number of requests.
 
-    ``fails = True`` asks for a fixture ``failing_model`` as well: one whose service says no
-    for good, such as with a key that is refused. ``secrets`` are the keys of both; they must
-    never be shown. ``slow = True`` asks for a fixture ``slow_model`` whose answers take a
-    second or more. ``sends = True`` asks for a fixture ``sent``, a function that gives what the
-    service was sent so far, a text for each request: nothing of another one may be in it.
-    ``calls = True`` asks for a fixture ``calling_model`` that answers each request with one call
-    of the tool ``add`` that it is given.
+    ``fails = True`` needs a fixture ``failing_model`` whose service refuses permanently, for
+    example because of its key. ``secrets`` are the keys of both models, which must never be shown.
+    ``slow = True`` needs a fixture ``slow_model`` whose answers take a second or more. ``sends =
+    True`` needs a fixture ``sent``, a function that returns the text of each request sent so far.
+    ``calls = True`` needs a fixture ``calling_model`` that answers each request with one call of
+    the tool ``add``.
     """
 
     fails: ClassVar[bool] = True
@@ -118,7 +117,7 @@ class ModelContract(Contract):
         self._check(await model.complete(question))
 
     async def test_keeps_nothing_between_requests(self, model: Any, question: ModelRequest) -> None:
-        """Note that a model is shared by the tasks of many users."""
+        """Check that a model keeps nothing between requests, because many users share it."""
         await model.complete(_about(_MARK))
         later = [await model.complete(question) for _ in range(2)]
         assert _MARK not in later[-1].text, "an answer holds what another request asked"

@@ -14,7 +14,7 @@ from delf_devkit.testing.events import every_event
 
 
 class ObserverContract(Contract):
-    """Give a fixture ``observer``: a fresh one; the suite closes it."""
+    """Tests for an observer; needs a fixture ``observer``, which the suite closes."""
 
     @pytest.fixture
     def observer(self) -> Observer:

@@ -32,13 +32,12 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 
 
 class PluginContract(Contract):
-    """Set ``name`` to that of the entry point; the plugin has to be installed.
+    """Tests for a plugin's package; set ``name`` to its entry point.
 
-    ``vendors`` are packages that must not be imported before a capability is used, by the
-    names of their modules. ``offers`` are the specs' names by kind, as
-    ``{"connection": ["tickets"]}``; what is left out is not compared. With
-    ``imports = False`` the capabilities' own modules are not imported: their vendor packages
-    are not installed here.
+    The plugin must be installed. ``vendors`` are modules that must not be imported before a
+    capability is used. ``offers`` are the expected spec names by kind, such as ``{"connection":
+    ["tickets"]}``; other kinds are not compared. With ``imports = False`` the capabilities' modules
+    are not imported, because their vendor packages are missing.
     """
 
     name: ClassVar[str] = ""

@@ -18,11 +18,11 @@ _MARK = "marmalade-7741"
 
 
 class PrefilterContract(Contract):
-    """Give a fixture ``prefilter``.
+    """Tests for a prefilter; needs a fixture ``prefilter``.
 
-    ``wanted`` must be among what is selected from ``catalog`` for ``task``, and ``other_wanted``
-    for ``other_task``. Where the prefilter asks the light model, override :meth:`answer` to say
-    what that would answer, and leave ``asks = True``; set it False where it never does.
+    The selection from ``catalog`` for ``task`` must contain ``wanted``, and for ``other_task``
+    ``other_wanted``. Override :meth:`answer` to script the light model, or set ``asks = False`` if
+    the prefilter never asks it.
     """
 
     asks: ClassVar[bool] = True

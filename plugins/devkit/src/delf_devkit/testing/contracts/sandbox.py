@@ -19,12 +19,12 @@ from delf_devkit.testing.scripts import RecordingScriptHost
 
 
 class SandboxContract(SandboxCalls):
-    """Give a fixture ``backend``: a fresh one; the suite closes it.
+    """Tests for a sandbox backend; needs a fixture ``backend``, which the suite closes.
 
-    Flags: ``cpython`` (any Python runs), ``input_files``, and the sets ``limits`` (which are
-    kept: cpu, memory, output, file, frame, scratch) and ``confines`` (what is out of a script's
-    reach: environment, files, network, processes). ``crash`` is a script that ends its interpreter
-    at once, where one can.
+    Flags: ``cpython`` (full Python is supported), ``input_files``, and the sets ``limits``
+    (enforced limits: cpu, memory, output, file, frame, scratch) and ``confines`` (unreachable
+    resources: environment, files, network, processes). ``crash`` is a script that kills its
+    interpreter, if possible.
     """
 
     async def test_works_here(self, backend: SandboxBackend) -> None:
@@ -142,7 +142,7 @@ match total:
     async def test_wrong_arguments_are_reported_by_the_names_of_the_script(
         self, backend: SandboxBackend
     ) -> None:
-        """Without the name of any code behind, and with what to write."""
+        """Check that argument errors use the script's names and show the usage."""
         wrong = {
             "rerun()": "rerun(context, remaining)",
             "rerun('found')": "rerun(context, remaining)",

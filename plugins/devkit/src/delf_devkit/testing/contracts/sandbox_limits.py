@@ -25,7 +25,7 @@ _LOOPS = ("while True: pass", "import asyncio\nwhile True: await asyncio.sleep(0
 
 
 class SandboxLimits(Contract):
-    """Limits, cancellation, crashes, confinement and leftovers."""
+    """Tests of limits, cancellation, crashes, confinement and leftovers."""
 
     cpython: ClassVar[bool] = True
     input_files: ClassVar[bool] = True
@@ -261,7 +261,7 @@ for number in range(40):
             await self._works(bench)
 
     async def _is_out_of_reach(self, backend: Any, what: str) -> None:
-        """By calls of the system, below every check of Python's."""
+        """Check by system calls, below Python's own checks, that a resource is unreachable."""
         measured = await self._measured(backend)
         if self.cpython:
             assert measured.calls, "delf's attempts find no way to a system call here; tell delf"
@@ -276,7 +276,7 @@ for number in range(40):
         )
 
     async def _measured(self, backend: Any) -> Measured:
-        """Measure the sandbox by calls of the system; once for all tests of a class."""
+        """Measure the sandbox's isolation, once for all tests of a class."""
         kind = type(self)
         if kind not in _FOUND:
             _FOUND[kind] = await self.within(measure(backend, thorough=True), 5 * self.seconds)
@@ -289,7 +289,7 @@ for number in range(40):
         return processes_below()
 
     async def leftovers(self, seen: set[Any]) -> set[Any]:
-        """Return the objects that still exist after a moment."""
+        """Return objects that still exist after a short wait."""
         return await gone(seen, 5.0)
 
     async def test_nothing_is_left(
@@ -347,13 +347,13 @@ for number in range(40):
         await backend.aclose()
 
     async def _works(self, bench: Bench) -> None:
-        """Note that the host and the backend are unharmed."""
+        """Check that host and backend still work."""
         outcome = await bench.run("40 + 2")
         assert isinstance(outcome, Done), outcome
         assert outcome.value == 42
 
     async def _cancel(self, run: Running, code: str, begun: asyncio.Event) -> None:
-        """Cancel a script once it has begun; it must end soon."""
+        """Cancel a running script; fail if it does not end soon."""
         work = asyncio.ensure_future(run(code))
         await begun.wait()
         work.cancel()
@@ -362,7 +362,7 @@ for number in range(40):
 
 
 class _Listening(RecordingScriptHost):
-    """A host that is waited for until something is printed."""
+    """A script host that signals when something is printed."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -43,10 +43,10 @@ def decided(task_id: str, seq: int, request_id: str, **more: Any) -> ApprovalDec
 
 
 class SharedJournalContract(Contract):
-    """Give a fixture ``reopen``: a plain or async function that opens the same journal once more.
+    """Tests for a shared journal; needs a fixture ``reopen``, which opens the same journal again.
 
-    The first is empty, and each stands for a process of its own. With ``upkeep`` it can be copied.
-    What a journal does alone is in :class:`delf.testing.JournalContract`.
+    The journal starts empty, and each opened one stands for a process. ``upkeep`` enables tests of
+    copies. See :class:`delf.testing.JournalContract` for the tests of a single process.
     """
 
     upkeep: ClassVar[bool] = True

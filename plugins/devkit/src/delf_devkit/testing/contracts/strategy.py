@@ -28,12 +28,12 @@ _INSTANT = 0.01
 _LOOKS = 3
 _AT_ONCE = 3
 _TOGETHER_SECONDS = 1.0
-"""The seconds that a first request waits for those of the other tasks."""
+"""The seconds for which a first request waits for those of concurrent tasks."""
 _MARK = "marmalade-7741"
 
 
 def _journal() -> Any:
-    """Return a journal that can be rolled back to the state of a killed process."""
+    """Make a journal that can be rolled back to the state at which a process was killed."""
 
     class Journal(InProcessJournal):
         async def end_after(self, events: Sequence[Event]) -> None:
@@ -45,7 +45,7 @@ def _journal() -> Any:
 
 
 class _World:
-    """The tools, and their changes."""
+    """The tools of the tested tasks, and a record of their changes."""
 
     def __init__(self) -> None:
         self.kept: list[str] = []
@@ -77,7 +77,7 @@ class _World:
         return [add, forget, keep]
 
     def be_after(self, events: Sequence[Event], *, happened: bool) -> None:
-        """Assert the changes at the journal's end; calls without an end happened, or not."""
+        """Assert the changes after a crash; interrupted calls happened or did not."""
         ended = {event.call_id for event in events if isinstance(event, CallFinished)}
         self.kept = [
             event.arguments["name"]
@@ -88,21 +88,21 @@ class _World:
         ]
 
     def decide(self, request: Any) -> Any:
-        """Decide as a person who checks the outcome of an interrupted call."""
+        """Decide like a person who checks the outcome of an interrupted call."""
         name = request.arguments["name"]
         done = request.outcome_unknown and name in self.kept
         return AlreadyDone(result=f"kept {name}") if done else Approved()
 
 
 class StrategyContract(Contract):
-    """Give a fixture ``strategy``: what the spec's factory is; the class, usually.
+    """Tests for a strategy; needs a fixture ``strategy``, the spec's factory.
 
-    The suite runs an agent with the tools ``add(a, b)``, ``forget(name)``, which a person is
-    asked about, and ``keep(name)``. The class attributes are the model's answers:
+    The suite runs an agent with the tools ``add(a, b)``, ``keep(name)``, and ``forget(name)``,
+    which needs approval. The class attributes are the model's answers:
 
-    ``replies``: with which the strategy calls ``add(1, 2)`` and answers with a text that holds 3.
-    ``unapproved``: with which it tries ``forget("Ann")``.
-    ``writing``: with which it calls ``keep("Ann")``, then ``keep("Bob")``, and answers.
+    ``replies`` make the strategy call ``add(1, 2)`` and answer with a text that contains 3.
+    ``unapproved`` make it try ``forget("Ann")``. ``writing`` make it call ``keep("Ann")``, then
+    ``keep("Bob")``, and answer.
     """
 
     replies: ClassVar[Sequence[Answer]] = ()
@@ -257,7 +257,7 @@ class StrategyContract(Contract):
     async def test_a_killed_task_goes_on_from_every_point(
         self, strategy: Any, happened: bool
     ) -> None:
-        """Resume a task from each of its events, with begun calls either made or not."""
+        """Resume a task from each of its events, with interrupted calls either made or not."""
         world, journal = _World(), _journal()
         model, replies = ScriptedModel(), self.writing or missing(self, "`writing`")
         options: dict[str, Any] = {"on_confirm": world.decide, "approval_mode": "interactive"}
@@ -330,7 +330,7 @@ def _costly(answer: Answer) -> Answer:
 
 
 def _stopped(answer: Answer) -> Answer:
-    """Return an answer that a filter stopped."""
+    """Return an answer that a content filter truncated."""
     if isinstance(answer, ModelReply):
         return replace(answer, finish_reason="content_filter")
     if not isinstance(answer, str):
