@@ -1,4 +1,4 @@
-"""Messages and tools as OpenAI's chat completions take them, which most servers speak."""
+"""Messages and tools in the format of OpenAI's chat completions."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from delf.messages import (
 )
 
 SYSTEM_ROLE: Final = "system_role"
-"""The setting for servers that take no message of the role "system"."""
+"""The setting for servers that do not support the role "system"."""
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/yaml")
 
 
 def messages(given: Sequence[Message], *, system_role: Any = None) -> list[dict[str, Any]]:
-    """Return messages as chat completions take them.
+    """Convert messages to the chat completions format.
 
     Args:
         given: The messages.
-        system_role: The role of instructions for models that know no "system", as "developer".
-            With "user" they stand in front of what the user says, as such models take no two
-            messages of one role in a row.
+        system_role: The role for instructions if "system" is not supported, such as "developer".
+            With "user" the instructions are prepended to the user's message, because such models
+            require alternating roles.
     """
     converted = [one for message in given for one in _message(message)]
     if system_role in (None, "system"):
@@ -41,7 +41,7 @@ def messages(given: Sequence[Message], *, system_role: Any = None) -> list[dict[
 
 
 def _without_system(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Put instructions in front of the next message of the user."""
+    """Prepend instructions to the next user message."""
     merged: list[dict[str, Any]] = []
     waiting = ""
     for one in given:
@@ -62,7 +62,7 @@ def _after(first: str, content: Any) -> Any:
 
 
 def _message(message: Message) -> list[dict[str, Any]]:
-    """Return a message; each result of a call becomes a message of its own, ahead of the rest."""
+    """Convert a message; tool results become separate messages before the rest."""
     texts = [part for part in message.parts if not isinstance(part, (ToolCall, ToolResult))]
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
     result: list[dict[str, Any]] = [
@@ -130,7 +130,7 @@ def text_of_file(part: FilePart) -> str | None:
 
 
 def base64_of(data: bytes) -> str:
-    """Return bytes as a text."""
+    """Encode bytes as base64 text."""
     return base64.b64encode(data).decode("ascii")
 
 

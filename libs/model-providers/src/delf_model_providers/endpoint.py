@@ -60,12 +60,12 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """Host and port; empty for the provider's own."""
+        """Host and port of a custom address; empty for the provider's own."""
         return urlsplit(self.base_url or "").netloc
 
     @property
     def label(self) -> str:
-        """Name the endpoint for messages."""
+        """The name of the endpoint, for messages."""
         return f"{self.provider} at {self.address}" if self.custom else self.provider
 
     @property
@@ -107,7 +107,7 @@ def resolve(
     spoken: Providers = SPOKEN,
     others: Providers = NO_OTHERS,
 ) -> Endpoint:
-    """Find out where a model's name leads.
+    """Resolve a model's name to its endpoint.
 
     Args:
         config: The model as the user gave it.
@@ -116,8 +116,8 @@ def resolve(
         others: The providers of litellm.
 
     Raises:
-        ModelConfigurationError: For a name that leads nowhere.
-        KeyAddressError: When a file of the project gives the address, and no key is for it.
+        ModelConfigurationError: For a name without a known provider.
+        KeyAddressError: If a project's file gives the address and no key may be sent there.
     """
     given = config
     config = Providers((*spoken.all, *others.all)).understood(config)
@@ -253,10 +253,11 @@ class _Key:
 
 
 def _fits(key: Source, address: Source | None) -> bool:
-    """Return whether a key may go to an address, None being the provider's own.
+    """Return True if a key may be sent to an address; None is the provider's own address.
 
-    An address of the environment or the command line is the user's, and gets any key. An address of
-    a program gets that program's keys, and an address of a project's file the keys of its files.
+    An address from the environment or the command line is the user's and may get any key. An
+    address from a program may get that program's keys, and one from a project's file only keys from
+    its files.
     """
     return address is None or address in ("environment", "command line") or address == key
 
@@ -268,11 +269,10 @@ def _key(
     variables: tuple[str, ...],
     address: str | None,
 ) -> _Key:
-    """Find the key: of the configuration, for the address, of ``providers``, of the environment.
+    """Find the key in the configuration, by address, in ``providers``, or in the environment.
 
     Raises:
-        KeyAddressError: When a file of the project gives the address, and the only key is not
-            of one.
+        KeyAddressError: If a project's file gives the address, and the only key is from elsewhere.
     """
     given = None if address is None else source_of(address)
     own = _key_for(context, address)
@@ -347,7 +347,7 @@ def _address(
     """Return the address without credentials, and the headers with them.
 
     Raises:
-        KeyAddressError: When headers of the environment would go to an address of a file.
+        KeyAddressError: If headers from the environment would be sent to an address from a file.
     """
     headers = _headers(config)
     for name, value in headers.items():

@@ -40,11 +40,11 @@ _RETRY_DELAY: Final = re.compile(r'"retryDelay":\s*"([\d.]+)s"')
 
 
 class BrokenStreamError(Exception):
-    """A stream stopped without being ended."""
+    """A stream ended without its end marker."""
 
 
 class UnreadableError(Exception):
-    """A stream brought nothing of the protocol."""
+    """A response did not follow the protocol."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ class Failure:
     Args:
         message: One redacted line.
         provider: The provider.
-        status: The HTTP status, where there was one.
+        status: The HTTP status, if any.
         hint: What to do next.
         retry: Whether another attempt may help.
         retry_after: Seconds that the provider asks to wait.
@@ -130,7 +130,7 @@ def retry_after(headers: Mapping[str, str], text: str) -> float | None:
 
 
 def message_in(body: Any) -> str | None:
-    """``error.message`` and its relatives, in the shapes that providers use."""
+    """Return ``error.message`` or its equivalent in the formats of different providers."""
     if not isinstance(body, dict):
         return None
     fields = cast("dict[str, Any]", body)
@@ -286,7 +286,7 @@ def proxy_of(endpoint: Endpoint) -> Proxy | None:
 
 
 def unreadable(endpoint: Endpoint, why: str | None = None) -> Failure:
-    """Return an answer that is none.
+    """Make the failure for an unreadable answer.
 
     Args:
         endpoint: The endpoint.

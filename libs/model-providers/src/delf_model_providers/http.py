@@ -34,9 +34,9 @@ class RefusedError(Exception):
     """An answer has another status than 200.
 
     Args:
-        status: Of HTTP.
-        headers: Of the answer.
-        body: As much of it as was read.
+        status: The HTTP status.
+        headers: The response headers.
+        body: The part of the body that was read.
     """
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
@@ -52,10 +52,10 @@ async def read(response: httpx.Response, most: int, *, cut: bool = False) -> byt
     Args:
         response: The answer.
         most: The most bytes that it may have.
-        cut: Whether a longer one is cut.
+        cut: Whether to truncate a longer body instead of raising.
 
     Raises:
-        UnreadableError: When it is longer, and not to be cut.
+        UnreadableError: If the body is too long and ``cut`` is False.
     """
     found = bytearray()
     try:
@@ -73,7 +73,7 @@ def parsed(body: bytes | str) -> Any:
     """Parse the JSON of an answer or of an event.
 
     Raises:
-        UnreadableError: When it is anything else.
+        UnreadableError: If the text is not JSON.
     """
     try:
         text = body.decode("utf-8") if isinstance(body, bytes) else body

@@ -17,7 +17,7 @@ from delf_model_providers.failures import Failure, UnreadableError
 from delf_model_providers.retry import Attempts, RetryPolicy
 
 _REFUSALS: Final = frozenset({400, 405, 415, 422, 501})
-"""Answers of servers to a request of a kind that they never take."""
+"""HTTP statuses with which servers refuse a kind of request permanently."""
 
 
 class EndpointModel(ABC):
@@ -26,7 +26,7 @@ class EndpointModel(ABC):
     Args:
         config: The model, its address and settings.
         context: Keys and the environment.
-        retry: How often failed calls are made again.
+        retry: The retry policy.
         sleep: Waits between attempts.
 
     Raises:
@@ -65,7 +65,7 @@ class EndpointModel(ABC):
 
     @property
     def takes_tools(self) -> bool:
-        """All providers have them; a server may answer that its model has not."""
+        """True: all providers support tools; a server may still refuse them."""
         return True
 
     @property
@@ -88,15 +88,15 @@ class EndpointModel(ABC):
             request: The request.
 
         Raises:
-            EnvironmentKeyError: When the key is missing; nothing was imported or sent.
-            ModelConfigurationError: When no provider is known for the name.
-            LLMExecutionError: When the call failed for good.
+            EnvironmentKeyError: If the key is missing.
+            ModelConfigurationError: If no provider is known for the name.
+            LLMExecutionError: If the call failed after retries.
         """
         self._endpoint.require_key()
         return await self._attempts(request).whole(lambda: self._asked_for_whole(request))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """Yield the answer in pieces as they come, then once as a whole, with its usage.
+        """Yield the answer in pieces as they arrive, then the complete reply with its usage.
 
         A call that fails before its first piece is retried, as in :meth:`complete`. A later failure
         is an error, because emitted pieces cannot be taken back.
@@ -105,9 +105,9 @@ class EndpointModel(ABC):
             request: The request.
 
         Raises:
-            EnvironmentKeyError: When the key is missing; nothing was imported or sent.
-            ModelConfigurationError: When no provider is known for the name.
-            LLMExecutionError: When the call failed for good.
+            EnvironmentKeyError: If the key is missing.
+            ModelConfigurationError: If no provider is known for the name.
+            LLMExecutionError: If the call failed after retries.
         """
         self._endpoint.require_key()
         attempts = self._attempts(request)

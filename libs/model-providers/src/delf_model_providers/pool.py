@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import httpx
 
 CONNECT_SECONDS: Final = 15.0
-"""To reach a server; part of the request's time."""
+"""The seconds to connect to a server, part of the request's timeout."""
 
 _MAX_ERROR_BYTES: Final = 100_000
 _KEPT: Final = 64
@@ -34,7 +34,7 @@ _import_lock: Final = threading.Lock()
 class Pool:
     """The connections to one endpoint.
 
-    Redirects are not followed, because the key would go along. Proxies are those of the
+    Redirects are not followed, because the key would be sent along. Proxies are those of the
     environment.
 
     Args:
@@ -63,12 +63,12 @@ class Pool:
         """Yield the answer to a request, its own body not yet read.
 
         Args:
-            address: Where it goes.
+            address: The URL.
             headers: Its headers.
             body: The JSON body.
 
         Raises:
-            RefusedError: When it has another status than 200.
+            RefusedError: If the status is not 200.
         """
         client = await self.get()
         content = json.dumps(body, ensure_ascii=False, separators=(",", ":"))

@@ -63,10 +63,9 @@ class Chat(FixedAttributes):
     plain ones wait for the database; in memory they never wait.
 
     Args:
-        keep: Messages that stay as they are; more than these, and the next task has the older
-            ones summarised first. 0 summarises everything. With ``"variables"`` ten messages stay,
-            and scripts find the variables of the last task as well: those that are plain data, in
-            this process.
+        keep: The number of recent messages to keep unsummarised; older ones are summarised before
+            the next task. 0 summarises everything. ``"variables"`` keeps ten messages, and in this
+            process the last task's variables that are plain data.
         summarize: Whether older messages become a summary. Without it they stay.
         persist: Keep it in the journal's database (the plugin ``journal-sql``), with all its
             messages. Otherwise it is kept in memory, and summarised messages are dropped.
@@ -78,10 +77,10 @@ class Chat(FixedAttributes):
             One that is smaller than ``keep`` takes its place.
         history_transform: Given the messages (a list of ``ChatMessage``) that a task would be
             shown, returns those that it is shown. Plain functions are called in a thread.
-        conversation_id: Which conversation of the namespace this is.
+        conversation_id: The id of the conversation within the namespace.
 
     Raises:
-        ConfigurationError: For a value that does not fit.
+        ConfigurationError: For an invalid value.
     """
 
     def __init__(
@@ -127,7 +126,7 @@ class Chat(FixedAttributes):
         self.variables: dict[str, KeptVariables] = {}
         """The variables of the last task of each conversation, where they are kept."""
         self.summarising: set[str] = set()
-        """Conversations that a task of this process summarises now."""
+        """Conversations that are being summarised by a task of this process."""
 
     @classmethod
     def of(cls, given: Any) -> Self:
@@ -137,7 +136,7 @@ class Chat(FixedAttributes):
             given: A chat itself, True for one in memory, or its options.
 
         Raises:
-            ConfigurationError: For anything else, and for an option that there is not.
+            ConfigurationError: For any other value, and for an unknown option.
         """
         if isinstance(given, cls):
             return given
@@ -154,7 +153,7 @@ class Chat(FixedAttributes):
         return cls(**options)
 
     def in_memory(self) -> Chat:
-        """Return the conversation's name in memory; itself if it is not stored."""
+        """Return the conversation in memory; the object itself if it is not stored."""
         return Chat(conversation_id=self._conversation) if self.persist else self
 
     # -- conversations ------------------------------------------------------------------
@@ -165,7 +164,7 @@ class Chat(FixedAttributes):
         return self._conversation
 
     def switch(self, conversation_id: str) -> None:
-        """Go on with another conversation, which is made by its first message.
+        """Switch to another conversation, which is created by its first message.
 
         Tasks that were submitted before stay with theirs.
         """
@@ -176,7 +175,7 @@ class Chat(FixedAttributes):
         return self._wait(self.aconversations(limit))
 
     async def aconversations(self, limit: int = 100) -> Sequence[ConversationRecord]:
-        """Return the conversations of the namespace that have messages, the newest first."""
+        """Async version of :meth:`conversations`."""
         return await self.store().find(limit)
 
     # -- messages -----------------------------------------------------------------------
@@ -194,7 +193,7 @@ class Chat(FixedAttributes):
         self._wait(self.aappend(role, content))
 
     async def aappend(self, role: str, content: str) -> None:
-        """Add a message."""
+        """Async version of :meth:`append`."""
         message = make_message(role, content, at=time.time())
         await self.store().append(self._conversation, [message])
 
@@ -215,18 +214,18 @@ class Chat(FixedAttributes):
 
         Args:
             older_than: Only conversations without a message for so many seconds.
-            keep: How many of the newest stay in any case.
-            dry_run: Only say which.
+            keep: The number of newest conversations to keep in any case.
+            dry_run: Return the conversations without removing them.
 
         Returns:
-            Those that were forgotten, the oldest first.
+            The removed conversations, oldest first.
         """
         return self._wait(self.aprune(older_than, keep, dry_run=dry_run))
 
     async def aprune(
         self, older_than: float | None = None, keep: int = 0, *, dry_run: bool = False
     ) -> Sequence[ConversationRecord]:
-        """Forget old conversations of the namespace."""
+        """Async version of :meth:`prune`."""
         before = None if older_than is None else time.time() - older_than
         return await self.store().prune(before, check_count("keep", keep, 0), dry_run=dry_run)
 
@@ -246,7 +245,7 @@ class Chat(FixedAttributes):
 
     @property
     def summary(self) -> str | None:
-        """Return the summary of earlier messages, if any."""
+        """The summary of earlier messages, if any."""
         return self._state().summary
 
     def __len__(self) -> int:
@@ -275,19 +274,19 @@ class Chat(FixedAttributes):
     # -- the summary --------------------------------------------------------------------
 
     def needs_compression(self) -> bool:
-        """Return whether there are more messages than stay as they are that no summary covers."""
+        """Return True if more than ``keep`` messages are not yet summarised."""
         return self._state().uncovered > self.kept
 
     @property
     def kept(self) -> int:
-        """Return the number of messages that stay: the summary has all others."""
+        """The number of messages that are not summarised."""
         return self.keep if self.history_window is None else min(self.keep, self.history_window)
 
     def compress(self) -> bool:
         """Summarise all but the newest ``keep`` messages now, whatever ``summarize`` says.
 
         Returns:
-            Whether there was anything to summarise.
+            True if messages were summarised.
 
         Raises:
             ConversationCompressionError: When it failed; no message was dropped.
@@ -295,7 +294,7 @@ class Chat(FixedAttributes):
         return call(self.acompress(), self._loop())
 
     async def acompress(self) -> bool:
-        """Summarise all but the newest ``keep`` messages now."""
+        """Async version of :meth:`compress`."""
 
         async def ask(question: str) -> str:
             return await self._attached().ask(self.summarizer_llm, question)
@@ -350,7 +349,7 @@ class Chat(FixedAttributes):
     # -- closing ------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Free the database. Safe to call twice; the chat can be used again."""
+        """Close the database. Idempotent; the chat can be used again."""
         self._wait(self.aclose())
         with self._lock:
             thread, self._thread = self._thread, None
@@ -358,7 +357,7 @@ class Chat(FixedAttributes):
             self._end()
 
     async def aclose(self) -> None:
-        """Free the database. Safe to call twice; the chat can be used again."""
+        """Close the database. Idempotent; the chat can be used again."""
         journal = self._journal
         if journal is not None:
             await journal.aclose()
@@ -386,15 +385,15 @@ class Chat(FixedAttributes):
             return self._thread.loop
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something to its end from synchronous code."""
+        """Run async work to its end from sync code."""
         return call(work, self._loop()) if self.persist else _finish(work)
 
 
 def _finish(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never waits for anything, here and now.
+    """Run a coroutine that never actually waits, without an event loop.
 
     Raises:
-        AgentStateError: When it waits anyway.
+        AgentStateError: If the coroutine waits.
     """
     try:
         coroutine.send(None)
@@ -410,15 +409,15 @@ def chat_of(agent: Agent) -> Chat | None:
 
 
 _LOOKED_AT: Final = 200
-"""Messages among which a resumed task looks for its own."""
+"""The number of messages among which a resumed task looks for its own."""
 
 
 class ChatTurns:
-    """Implements :class:`delf.protocols.conversation.TaskConversation`.
+    """One conversation of a chat. Implements :class:`delf.protocols.conversation.TaskConversation`.
 
     Args:
-        chat: How much of it is shown, and what is summarised.
-        conversation: Which of its conversations.
+        chat: The chat with its settings.
+        conversation: The id of the conversation.
     """
 
     def __init__(self, chat: Chat, conversation: str) -> None:
@@ -495,7 +494,7 @@ class ChatTurns:
         return await chat.store().load(self._conversation, chat.history_window)
 
     async def _summarise(self, summarise: Summarise, warn: Warn) -> bool:
-        """Return whether anything became a part of the summary. A failure is a warning."""
+        """Summarise older messages; return True if any were. A failure becomes a warning."""
         chat, conversation = self._chat, self._conversation
         if conversation in chat.summarising:
             return False  # each of many tasks at once would pay for the same summary

@@ -11,7 +11,7 @@ _LONGEST_NAME: Final = 250
 
 
 def check_count(name: str, value: Any, least: int) -> int:
-    """Return a whole number that is not too small.
+    """Return the value if it is an integer of at least ``least``; raise otherwise.
 
     Raises:
         ConfigurationError: When it is none.

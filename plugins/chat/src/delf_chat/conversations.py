@@ -28,7 +28,7 @@ _ALL: Final = 2**31 - 1
 
 
 def _shared(command: F) -> F:
-    """Return a command the options that all of these have."""
+    """Add the options shared by these commands to a command."""
     command = as_json_option(command)
     return click.option(
         "--namespace",

@@ -1,4 +1,4 @@
-"""Conversion of stored messages to a model's history."""
+"""Conversion of stored messages to the history for a model."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ def _whole(text: str) -> str:
 async def transformed(
     messages: Sequence[ChatMessage], transform: Transform | None
 ) -> Sequence[ChatMessage]:
-    """Return the messages that a task shall see.
+    """Apply the user's transform to the messages of a task's history.
 
     Raises:
-        DelfError: When the user's function fails: what it was to hide must not be shown.
+        DelfError: If the user's function fails, because the messages that it would hide must not be
+            shown.
     """
     if transform is None:
         return messages

@@ -127,7 +127,7 @@ class EditedLines:
 
 
 def _keys() -> KeyBindings:
-    """Enter ends; Alt-Enter, or Enter after a backslash, begins another line."""
+    """Make key bindings: Enter submits; Alt-Enter, or Enter after a backslash, adds a line."""
     from prompt_toolkit.key_binding import KeyBindings
 
     keys = KeyBindings()

@@ -1,4 +1,4 @@
-"""Conversations that live as long as the process."""
+"""In-memory conversations."""
 
 from __future__ import annotations
 

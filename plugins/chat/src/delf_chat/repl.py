@@ -34,13 +34,13 @@ _END_SECONDS: Final = 2.0
 
 @dataclass(frozen=True, kw_only=True)
 class Manner:
-    """The manner of a session.
+    """The options of a chat session.
 
     Args:
         timeout: Seconds for one task; the agent's own when None.
         verbose: Write each step, script and call.
         as_json: Write each response as a line of JSON.
-        setup: What ``delf resume`` needs to set up the same agent again.
+        setup: Data for ``delf resume`` to create the same agent again.
     """
 
     timeout: float | None = None
@@ -53,9 +53,9 @@ class Repl:
     """One session.
 
     Args:
-        agent: Does the tasks; it has a chat.
-        reader: Where they come from.
-        manner: How.
+        agent: The agent, with a chat.
+        reader: The source of tasks.
+        manner: The options.
     """
 
     def __init__(self, agent: Agent, reader: LineReader, manner: Manner) -> None:
@@ -69,7 +69,7 @@ class Repl:
         """Run commands and tasks until ``/exit`` or the end of the input.
 
         Returns:
-            Whether all tasks were done.
+            True if all tasks succeeded.
         """
         if self._reader.interactive:
             self._greet()
@@ -187,7 +187,7 @@ class Repl:
 
     @contextmanager
     def _stopping(self, work: asyncio.Future[Response]) -> Generator[None]:
-        """Let Ctrl-C stop a task rather than the session, where a person types."""
+        """Let Ctrl-C stop the task instead of the session, if a person is typing."""
         loop = asyncio.get_running_loop()
         if not self._reader.interactive:
             yield

@@ -33,7 +33,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 }
 _SAME: Final = {"/quit": "/exit", "/?": "/help"}
 LEAVING: Final = frozenset({"exit", "quit", "exit()", "quit()", "bye", ":q"})
-"""Words that people type to leave, and that are no tasks."""
+"""Words that leave the chat and are not tasks."""
 _COMMAND: Final = re.compile(r"/(?:\?|[a-z]+)(?:\s|$)")
 _KEYS: Final = (
     "Enter sends. Alt-Enter, or \\ and Enter, begins another line. Up brings earlier lines back.\n"
@@ -46,7 +46,7 @@ class Tally:
     """Counts a session's tasks and costs.
 
     Args:
-        agent: What it did before does not count.
+        agent: The agent, whose earlier tasks are not counted.
     """
 
     def __init__(self, agent: Agent) -> None:
@@ -77,7 +77,7 @@ def new_conversation() -> str:
 
 
 def is_command(text: str) -> bool:
-    """Return whether a text is a command rather than a task, such as ``/etc/hosts …``."""
+    """Return True if a text is a command, unlike a task that starts with ``/etc/hosts …``."""
     return _COMMAND.match(text) is not None
 
 
@@ -85,7 +85,7 @@ async def obey(text: str, agent: Agent, screen: Screen, tally: Tally) -> bool:
     """Run a command.
 
     Returns:
-        Whether the session goes on.
+        False to end the session.
     """
     word, _, rest = text.partition(" ")
     name = _SAME.get(word.strip(), word.strip())
@@ -105,7 +105,7 @@ async def obey(text: str, agent: Agent, screen: Screen, tally: Tally) -> bool:
 
 @dataclass(frozen=True)
 class _Session:
-    """The commands, each called with the rest of its line."""
+    """The commands as methods, called with the rest of the line."""
 
     agent: Agent
     screen: Screen

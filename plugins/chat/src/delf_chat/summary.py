@@ -1,4 +1,4 @@
-"""Folds the older messages of a conversation into its summary."""
+"""Summarising the older messages of a conversation."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from delf.protocols.conversation import ChatMessage, ConversationState, Conversa
 from delf.types import Trust
 
 Ask = Callable[[str], Awaitable[str]]
-"""Puts a question to the model that summarises."""
+"""A function that asks the summarising model."""
 
 _MESSAGES: Final = 100
 _CHARACTERS: Final = 60_000
@@ -42,7 +42,7 @@ async def fold(store: ConversationStore, conversation: str, keep: int, ask: Ask)
     """Summarise all but the newest messages. None is dropped before its summary is kept.
 
     Returns:
-        Whether anything was summarised.
+        True if messages were summarised.
 
     Raises:
         ConversationCompressionError: When the model answers with nothing.

@@ -17,7 +17,7 @@ from delf_console.sources import is_installed
 OTHERS: Final = "By others"
 """The heading of other authors' plugins."""
 DIRECTORY: Final = Path(__file__).with_name("directory.json")
-"""The plugins of others, as docs/plugins/directory.md shows them."""
+"""The directory of other authors' plugins, as in docs/plugins/directory.md."""
 
 
 @click.command("available")

@@ -189,10 +189,10 @@ def _origin_of(variable: str, *, is_kept: bool) -> str:
 
 
 def _value(project: Project, key: str) -> Any:
-    """Return the value that applies; None where there is none.
+    """Return the applicable value of a key; None if there is none.
 
     Raises:
-        ConfigurationError: For a key of the agent that there is not.
+        ConfigurationError: For an unknown key of the agent.
     """
     from delf_engine.project.files import SECTIONS, check_agent_key
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 Status = Literal["ok", "note", "problem"]
 _MARKS: Final = {"ok": ("✓", "green"), "note": ("!", "yellow"), "problem": ("✗", "red")}
 _READ_WHOLE: Final = 20_000_000
-"""Bytes of a journal that is read whole: a tenth of a second."""
+"""The most bytes of a journal that is read completely, in about a tenth of a second."""
 _SERVER: Final = "server"
 """The area of models' servers: unlike a missing key, an unreachable server does not prevent a
 start.
@@ -94,7 +94,7 @@ def write_findings(state: State, findings: Iterable[Finding], *, as_json: bool) 
     """Write the findings.
 
     Returns:
-        Whether there is no problem in it.
+        True if no finding is a problem.
     """
     found = [Finding(**state.clean_data(asdict(each))) for each in findings]
     ready = all(finding.status != "problem" for finding in found)
@@ -233,7 +233,7 @@ async def _models(host: PluginHost, project: Project, config: AgentConfig) -> li
 
 
 async def _reached(model: str, address: str | None) -> Finding:
-    """Return whether the server of a model takes a connection; nothing is asked there."""
+    """Check that a model's server accepts a connection, without sending a request."""
     text = f"{model} could be asked"
     parts = urlsplit(address or "")
     if not parts.hostname or proxy_for(address or "") is not None:
@@ -274,7 +274,7 @@ def _as_a_task_finds_it(
 
 
 async def _task(state: State, host: PluginHost, project: Project) -> Finding:
-    """Do what `delf run` does up to the model's first call."""
+    """Do everything that `delf run` does before the model's first call."""
     from delf_cli.session import Options, Setup, log_to_stderr
 
     log_to_stderr(state)
@@ -302,7 +302,7 @@ def _config_file(project: Project) -> Iterator[Finding]:
 
 
 def _plugins(host: PluginHost) -> Iterator[Finding]:
-    """Yield every unusable plugin, and faults for the authors of the others."""
+    """Yield the unusable plugins, and faults of the others for their authors."""
     from delf_console.soundness import is_others, release_warnings
 
     records = host.records()

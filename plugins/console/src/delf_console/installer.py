@@ -25,7 +25,7 @@ from delf_console import uv_tool
 _SHOWN: Final = 40
 _CONSTRAINTS: Final = "constraints.txt"
 _NO_NAMESAKE: Final = f"{NAMESAKE}<0"
-"""A constraint against the namesake package: a plugin that requires ``delf`` is refused."""
+"""A pip constraint that refuses a plugin requiring the unrelated package ``delf``."""
 
 
 def install(arguments: Sequence[str], *, upgrade: bool = False) -> list[str]:
@@ -56,7 +56,7 @@ def agree(lines: Sequence[str], command: Sequence[str], question: str, *, yes: b
 
     Raises:
         ConfigurationError: If nobody can be asked.
-        click.exceptions.Exit: When the answer is no.
+        click.exceptions.Exit: If the person declines.
     """
     for line in (*lines, f"runs: {shlex.join(command)}"):
         click.echo(visible(line), err=True)
@@ -83,8 +83,8 @@ def run(
 
     Args:
         command: The command.
-        doing: The message meanwhile.
-        constraints: Where packages come from that are needed and not named.
+        doing: The message to show while the command runs.
+        constraints: pip constraints with the sources of required packages.
         clean: Redacts the output.
         hint: What to do if it fails.
 

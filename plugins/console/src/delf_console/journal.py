@@ -25,7 +25,7 @@ from delf_console.runs import prune
 
 _FORMAT: Final = {"delf_journal": 1}
 _SQLITE: Final = b"SQLite format 3\x00"
-"""The first bytes of a backup."""
+"""The first bytes of a SQLite file."""
 _AT_ONCE: Final = 32
 
 

@@ -155,16 +155,16 @@ def check(ctx: click.Context, names: tuple[str, ...], release: bool, as_json: bo
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """A plugin that was checked.
+    """The result of checking a plugin.
 
     Args:
         name: Its name.
-        version: That of its distribution.
-        brings: The names of what it offers, by kind.
-        ok: Whether nothing has to be fixed.
-        problems: The reasons for which it, or a part of it, cannot be used.
-        warnings: What its author should fix.
-        notes: What does not work with it, and before a release the effects of its actions.
+        version: The version of the distribution.
+        brings: The names of its capabilities, by kind.
+        ok: Whether the plugin has no problems.
+        problems: The reasons that the plugin or a part of it cannot be used.
+        warnings: Faults that its author should fix.
+        notes: Features that do not work, and before a release the effects of its actions.
     """
 
     name: str

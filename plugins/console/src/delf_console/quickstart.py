@@ -42,8 +42,8 @@ class _Found:
 
     Args:
         model: Its name.
-        base_url: Its server, if that is none of the usual ones.
-        why: Where it was found.
+        base_url: The server's address, if not the provider's default.
+        why: The reason that it is offered.
     """
 
     model: str
@@ -88,7 +88,7 @@ def quickstart(
     offered = list(_offered(base_url, state.discover().providers))
 
     def usable(typed: str) -> _Found:
-        """Return the model of an answer, which answers itself."""
+        """Return the model for a typed name, after checking that it is usable."""
         chosen = _chosen(typed, offered, base_url)
         if not no_call:
             click.echo(f"asking {chosen.model} …", err=True)
@@ -167,10 +167,10 @@ def _ask(what: str, read: Callable[[str], T], default: str | None, **options: An
 
 
 def _new_file(folder: str | Path) -> Path:
-    """Return the configuration that a folder will have.
+    """Return the path of a folder's future delf.toml; raise if the file exists.
 
     Raises:
-        ConfigurationError: When it has one.
+        ConfigurationError: If the folder has a delf.toml.
     """
     from delf.trust.folders import CONFIG_FILE
 
@@ -195,7 +195,7 @@ def _ask_model(usable: Callable[[str], _Found], offered: Sequence[_Found]) -> _F
 
 
 def _chosen(typed: str, offered: Sequence[_Found], base_url: str | None) -> _Found:
-    """Return the model of a number or a name.
+    """Return the offered model of a typed number, or the model of a typed name.
 
     Raises:
         ConfigurationError: For a number that was not offered.
@@ -244,7 +244,7 @@ async def _call(state: State, found: _Found) -> None:
     """Ask the model for one word.
 
     Raises:
-        DelfError: When it does not answer, with what to do about it.
+        DelfError: If the model does not answer, with a hint.
     """
     from delf.llm import LLMConfig
     from delf.messages import ModelRequest, user

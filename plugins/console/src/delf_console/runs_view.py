@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _PATHS_SHOWN: Final = 5
 """The most paths shown for values with the same source."""
 _NOT_SHOWN: Final = ("task_id", "seq", "at", "prompt")
-"""Fields that a line of an event has elsewhere, or ``runs show --prompts`` has."""
+"""Event fields that are shown elsewhere, by the line itself or by ``runs show --prompts``."""
 
 
 def moment(at: float) -> str:
@@ -56,7 +56,7 @@ def money(task: TaskRecord) -> str:
 
 
 class StateChoice(click.Choice[str]):
-    """An option that accepts some states of tasks."""
+    """An option type that accepts names of task states."""
 
     def __init__(self, states: Iterable[TaskState] = TaskState) -> None:
         super().__init__([state.value for state in states])
@@ -71,7 +71,7 @@ class StateChoice(click.Choice[str]):
 def state_text(task: TaskRecord) -> str:
     """Return the words of a task's state in their colour.
 
-    A task that failed and waits to be tried again has the number of the next try, too.
+    A task that waits for a retry has the number of the next attempt, too.
     """
     words = STATE_WORDS[task.state]
     again = task.tries > 0 and task.state is TaskState.QUEUED

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _INDEX_SECONDS: Final = 10.0
 _OF_MODELS: Final = frozenset({"day", "person", "model"})
-"""The groups that have tokens and cost: no call of a tool has a price."""
+"""The groups for which tokens and cost are shown, because tool calls have none."""
 
 
 def _filters(command: CommandT, states: Iterable[TaskState] = TaskState) -> CommandT:

@@ -1,7 +1,7 @@
 """Checks of a plugin before its release, for ``delf plugins check`` and ``delf doctor``.
 
-What keeps a plugin from being used is known by loading it. Here is the rest: what its author
-should fix before others install it.
+Loading a plugin finds what makes it unusable. These checks find what its author should fix before
+others install it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ print(f"\\n{time.perf_counter() - began}")
 
 
 def release_warnings(record: PluginRecord) -> Iterator[str]:
-    """Yield the faults that a plugin's author should fix; nothing slow is tried."""
+    """Yield the faults that a plugin's author should fix, by quick checks only."""
     if record.distribution is None:
         return
     distribution = metadata.distribution(record.distribution)
@@ -95,7 +95,7 @@ def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
 
 
 def _claims(spec: Spec, made: type) -> Iterator[str]:
-    """Yield the claims of a spec that its object has no methods for."""
+    """Yield features that a spec declares but its object does not implement."""
     claims: list[tuple[str, type]] = []
     if isinstance(spec, JournalSpec) and spec.shared:
         claims.append(("shared", shared_journal.SharedJournal))
@@ -111,11 +111,11 @@ def _claims(spec: Spec, made: type) -> Iterator[str]:
 
 
 def what_is_missing(host: PluginHost, spec: Spec) -> Iterator[str]:
-    """Yield the features that do not work, because something optional is missing.
+    """Yield the features that are unavailable because optional methods or packages are missing.
 
     Args:
-        host: Where it is.
-        spec: The spec; for a factory function nothing is known.
+        host: The plugins.
+        spec: The spec; a factory function cannot be examined.
     """
     made = host.resolve(spec)
     if not isinstance(made, type):
@@ -130,7 +130,7 @@ def what_is_missing(host: PluginHost, spec: Spec) -> Iterator[str]:
 
 
 def _holds_nothing(made: type) -> bool:
-    """Return whether a connection keeps no more than its settings, and so has nothing to free."""
+    """Return True if a connection holds only its settings, so that nothing needs closing."""
     from delf.tools.connection import Connection
 
     return issubclass(made, Connection) and made.__init__ is Connection.__init__
@@ -346,5 +346,5 @@ def _kind(made: object) -> str:
 
 
 def is_others(record: PluginRecord) -> bool:
-    """Return whether a plugin is none of delf's own."""
+    """Return True if a plugin is not one of delf's own."""
     return record.distribution is not None and normalise(record.distribution) not in all_packages()

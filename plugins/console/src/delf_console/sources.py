@@ -1,7 +1,7 @@
 """Packages that can be installed, their names, and their sources.
 
-Only known names are taken: those of delf's own packages, and in full those of others that begin
-with ``delf-plugin-``. What a clone or a folder of wheels has is never looked for on an index.
+Only delf's own packages and full names that start with ``delf-plugin-`` are accepted. Packages of a
+clone or a folder of wheels are never looked up on an index.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Package:
     """A package in a folder or a wheel.
 
     Args:
-        name: The distribution's.
+        name: The distribution's name.
         path: The folder, or the wheel.
         requires: Its requirements, as in ``Requires-Dist``.
-        editable: Whether it is used in place.
+        editable: Whether to install it in editable mode.
     """
 
     name: str
@@ -65,9 +65,9 @@ class Item:
     """One package to install.
 
     Args:
-        name: The distribution's.
+        name: The distribution's name.
         origin: The source, for the confirmation.
-        argument: How it is handed to pip.
+        argument: The argument for pip.
     """
 
     name: str
@@ -267,7 +267,7 @@ def _requirement(name: str) -> Requirement:
 
 
 def _known(name: str) -> str:
-    """Return the package that a name means."""
+    """Return the distribution for a typed name."""
     full, ours = canonicalize_name(name), _ours()
     if full == NAMESAKE:
         raise PluginError(

@@ -37,7 +37,7 @@ _MAKING: Final = 0x64656C66
 _AT_ONCE: Final = 10_000
 """The most rows of one statement: SQLite takes 32,766 values."""
 _MOST_WORDS: Final = 48
-"""The number of words of a query that count: the first words find a task of pages as well."""
+"""The most words of a query that are used; the first words of a long task suffice."""
 
 _tables = sa.MetaData()
 _meta = sa.Table(
@@ -124,7 +124,7 @@ class StoredFact(Fact):
 
     Args:
         id: Its number in the store.
-        source: Where it is from: a task, a document, a person.
+        source: The source: a task, a document, a person.
     """
 
     id: int
@@ -136,7 +136,7 @@ class FactDatabase:
 
     Args:
         url: ``sqlite:///path`` or ``postgresql://…``.
-        namespace: Whose facts.
+        namespace: The namespace of the facts.
     """
 
     def __init__(self, url: str, namespace: str) -> None:
@@ -175,8 +175,8 @@ class FactDatabase:
         Args:
             facts: Texts with their sources.
             vectors: A vector for each, or None without an embedder.
-            model: What made them.
-            saved_at: When each was saved first, as Unix time; now when None.
+            model: The embedding model.
+            saved_at: The Unix time at which each was first saved; now when None.
         """
         now = datetime.now(UTC).timestamp()
         rows = {
@@ -233,7 +233,7 @@ class FactDatabase:
                 connection.execute(sa.insert(_vectors), rows)
 
     def altered(self) -> None:
-        """Let all processes look at all vectors again."""
+        """Make all processes reload all vectors."""
         with self._begin() as connection:
             self._count(connection, alterations=1)
 
@@ -259,9 +259,9 @@ class FactDatabase:
         return removed
 
     def _count(self, connection: sa.Connection, *, writes: int = 0, alterations: int = 0) -> None:
-        """Count a change in advance, which serialises the writers of a namespace.
+        """Increase the counters of changes first, which serialises the writers of a namespace.
 
-        Both numbers begin at random: a recreated store has others.
+        The counters start at random numbers, so that a recreated store is recognised.
         """
         more = (self._writes, writes), (self._alterations, alterations)
         values = [{"key": k, "more": n, "start": str(secrets.randbits(48))} for k, n in more]
@@ -281,7 +281,7 @@ class FactDatabase:
             return {row.id: _fact(row) for row in rows if row.namespace == self.namespace}
 
     def with_words(self, query: str, limit: int) -> dict[int, float]:
-        """Return the facts that share most with a query, and how much that counts, best first."""
+        """Return the facts that share most words with a query, with scores, best first."""
         chosen = telling_words(query)[:_MOST_WORDS]
         if not chosen:
             return {}
@@ -293,9 +293,9 @@ class FactDatabase:
             return {row[0]: abs(row[1]) for row in rows}
 
     def state(self) -> tuple[int, int]:
-        """Count the additions of facts, and their other changes, by any process.
+        """Return the counters of additions and of other changes, by any process.
 
-        Both start at a number of chance; 0 before the first change.
+        Both start at random numbers; 0 before the first change.
         """
         keys = self._writes, self._alterations
         wanted = sa.select(_meta.c.key, _meta.c.value).where(_meta.c.key.in_(keys))
@@ -457,7 +457,7 @@ def _message_of(error: SQLAlchemyError, url: sa.URL, doing: str) -> str:
 
 
 def telling_words(query: str) -> list[str]:
-    """Return the words of a query that say something, as an index has them.
+    """Return the significant words of a query, as they are indexed.
 
     Args:
         query: Plain words.
@@ -467,7 +467,7 @@ def telling_words(query: str) -> list[str]:
 
 
 def searched(content: str) -> str:
-    """Return a text for an index, separating words in scripts without blanks.
+    """Prepare a text for an index, separating words in scripts without spaces.
 
     Args:
         content: A fact, or a message.
@@ -478,7 +478,7 @@ def searched(content: str) -> str:
 
 
 def digest_of(content: str) -> str:
-    """Digest the words of a text in order, without endings, so that equal facts are equal."""
+    """Return a digest of a text's words without endings, so that equivalent facts are equal."""
     text = " ".join(words_of(content)) or content.strip()
     return hashlib.sha256(text.encode()).hexdigest()
 

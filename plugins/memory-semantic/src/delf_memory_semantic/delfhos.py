@@ -18,7 +18,7 @@ class OldFact(NamedTuple):
     """A fact of Delfhos.
 
     Args:
-        namespace: Whose it is.
+        namespace: The namespace.
         content: Its text.
         saved_at: When it was saved, as Unix time.
     """
@@ -49,7 +49,7 @@ def facts_of(path: Path) -> list[OldFact]:
     """Return all facts of a memory of Delfhos, the oldest first.
 
     Raises:
-        MemoryRetrievalError: When it is none, or cannot be read.
+        MemoryRetrievalError: If the file is not such a memory or cannot be read.
     """
     try:
         with closing(_opened(path)) as connection:

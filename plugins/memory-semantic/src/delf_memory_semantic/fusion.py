@@ -8,9 +8,9 @@ from typing import Final
 from delf.tools.ranking import is_pair, words_of
 
 LOOKED_AT: Final = 50
-"""The depth of each ranking that counts."""
+"""The number of entries of each ranking that are used."""
 _BY_WORDS: Final = 0.4
-"""The weight of words where vectors have the rest."""
+"""The weight of word matches; vectors have the remaining weight."""
 
 
 def share_of(query: str, text: str) -> float:
@@ -28,14 +28,14 @@ def fused(
 ) -> dict[int, float]:
     """Return the numbers of both rankings, best first, with their scores.
 
-    By places alone (reciprocal rank fusion) the weaker ranking spoils the better one, so what
-    each counts is added, on one scale: a query of which no text has more than a few words is
-    decided by meaning.
+    Scores are added on a common scale: with ranks alone (reciprocal rank fusion) the weaker ranking
+    would spoil the better one. If no text has more than a few of the query's words, meaning
+    decides.
 
     Args:
-        by_words: What words count (BM25 or the like), best first.
-        likeness: Of vectors, from -1 to 1; of what has none, words decide.
-        share: Which part of the query's words the best by words has, from 0 to 1.
+        by_words: Word scores (BM25 or similar), best first.
+        likeness: Vector similarities from -1 to 1; items without a vector are ranked by words.
+        share: The share of the query's words in the best word match, from 0 to 1.
     """
     most = max(by_words.values(), default=0.0) or 1.0
     scores: dict[int, float] = {}

@@ -25,7 +25,7 @@ class Memory(FixedAttributes):
         guidelines: What is worth remembering, for the model that proposes facts.
         path: A file for SQLite, or a ``postgresql://`` URL; a file in the user's data folder
             when None.
-        namespace: Which of the memories in it.
+        namespace: The namespace of memories in the database.
         embedding_model: An embedder's name. Where none of that name is installed, facts are
             found by words alone.
     """
@@ -56,7 +56,7 @@ class Memory(FixedAttributes):
 
     @property
     def guidelines(self) -> str:
-        """Return the guidelines for facts."""
+        """The guidelines for facts worth remembering."""
         return self.store.guidelines
 
     @property
@@ -122,7 +122,7 @@ class Memory(FixedAttributes):
         self._run(self.store.clear())
 
     def backfill_embeddings(self) -> int:
-        """Return vectors to facts that have none of this model; how many they were."""
+        """Add missing vectors of the current model; return their number."""
         return self._run(self.store.fill())
 
     def close(self) -> None:

@@ -56,7 +56,7 @@ class MessageIndex:
 
     Args:
         file: Where vectors are kept; one that is broken is made again.
-        namespace: Whose conversations.
+        namespace: The namespace of the conversations.
     """
 
     def __init__(self, file: Path, namespace: str) -> None:
@@ -70,7 +70,7 @@ class MessageIndex:
         self._model: str | None = None
 
     def put(self, conversation: str, messages: Sequence[ChatMessage]) -> None:
-        """Have these messages, and no others, in a conversation."""
+        """Replace the indexed messages of a conversation."""
         rows = [(conversation, m.role, m.content, m.at, _digest(m.content)) for m in messages]
         with self._lock, self._words as database:
             database.execute(
@@ -123,7 +123,7 @@ class MessageIndex:
 
         Args:
             query: Plain words.
-            vector: Theirs; None for words alone.
+            vector: The vector of the query; None to search by words only.
             since: The earliest time, Unix seconds.
             until: The latest.
             limit: How many at most.

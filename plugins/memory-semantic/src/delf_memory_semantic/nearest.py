@@ -83,9 +83,9 @@ class Nearest:
         """Return the nearest facts with their similarity, including other processes' facts.
 
         Args:
-            vector: What they are to be like.
-            model: What made it.
-            limit: How many at most.
+            vector: The query's vector.
+            model: The embedding model.
+            limit: The most facts to return.
         """
         with self._turn:
             return dict(self._followed(len(vector), model).nearest(vector, limit))
@@ -94,8 +94,8 @@ class Nearest:
         """Return the similarity of the given facts that have vectors.
 
         Args:
-            vector: What they are to be like.
-            model: What made it.
+            vector: The query's vector.
+            model: The embedding model.
             numbers: The facts.
         """
         with self._turn:
@@ -104,7 +104,7 @@ class Nearest:
         return {number: like for number, like in likes.items() if like is not None}
 
     def close(self) -> None:
-        """Free the vectors; used again, they are read again."""
+        """Release the vectors; a later use loads them again."""
         with self._turn:
             self._index = None
 

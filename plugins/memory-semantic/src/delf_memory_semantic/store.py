@@ -1,4 +1,4 @@
-"""``SemanticStore``: facts found by words and by meaning, both rankings fused by their places."""
+"""``SemanticStore``: facts found by words and by meaning, with both rankings fused."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ R = TypeVar("R")
 _BATCH: Final = 256
 _THREADS: Final = 16
 _READ_AT_ONCE: Final = 20
-"""The number of facts that are read to see which of them are alike enough."""
+"""The number of facts loaded to check their similarity."""
 _AWAY_SECONDS: Final = 60.0
-"""The seconds for which an embedder that failed late is not asked again."""
+"""The seconds for which an embedder that timed out is not used."""
 AT_ONCE: Final = 1.0
 FIRST_ANSWER: Final = 5.0
 """Seconds that a save waits for vectors; later they are added in the background."""
@@ -143,8 +143,8 @@ class SemanticStore:
         Args:
             query: Plain words.
             top_k: How many at most.
-            threshold: What a fact must count, from 0 to 1, beside the best one; and nearly that
-                much by itself, as similarity of the vectors or share of the query's words.
+            threshold: The minimum score from 0 to 1, relative to the best fact; a fact's absolute
+                similarity must be nearly as high.
 
         Raises:
             MemoryRetrievalError: When the database cannot be read.
@@ -176,7 +176,7 @@ class SemanticStore:
     def _ranked(
         self, query: str, by_words: dict[int, float], vector: Any, near: dict[int, float]
     ) -> tuple[dict[int, float], dict[int, float]]:
-        """Rank the facts that were found, best first, with the similarity of all of them."""
+        """Rank the found facts, best first; return scores and similarities."""
         if vector is not None:
             others = by_words.keys() - near.keys()
             near = near | self._nearest.likeness(vector, self._model, others)
@@ -194,8 +194,8 @@ class SemanticStore:
     ) -> Sequence[StoredFact]:
         """Return the first of the ranked facts with sufficient scores.
 
-        The rank decides: a word more in a query lowers what every fact counts, and changes little
-        in what they count beside each other. By itself a fact need not be quite as like.
+        The relative score decides, because an additional word in a query lowers the absolute scores
+        of all facts alike.
         """
         least = threshold * max(scores.values(), default=0.0)
         ranked = [number for number, score in scores.items() if score >= least]
@@ -230,7 +230,7 @@ class SemanticStore:
         await self._in_thread(self._database.clear)
 
     async def fill(self) -> int:
-        """Return vectors to the facts that have none of this model; how many they were.
+        """Add missing vectors of the current model; return their number.
 
         Raises:
             DelfError: When the embedder fails.
@@ -309,10 +309,10 @@ class SemanticStore:
         return time.monotonic() < self._away_until
 
     def _tell_away(self, error: BaseException, started: float | None = None) -> None:
-        """Say that words are searched alone: once in the log, and in the trace of each task.
+        """Report that only words are searched: once in the log, and in each task's trace.
 
         Args:
-            error: Why.
+            error: The failure.
             started: When the embedder was asked; one that fails late is not asked for a while.
         """
         now = time.monotonic()

@@ -10,12 +10,12 @@ _VERSION: Final = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?$")
 
 
 def joined(root: str, path: str, *, version: str = "") -> str:
-    """Return an address below a root; the root's own query stays.
+    """Join a root address and a path, keeping the root's query.
 
     Args:
-        root: As the user gave it.
-        path: Below it, without a slash in front; it may end in a query.
-        version: Of the protocol, where the root does not end in one.
+        root: The address given by the user.
+        path: The path without a leading slash, optionally with a query.
+        version: The protocol's version, inserted if the root does not end in a version.
     """
     parts = urlsplit(root)
     base = parts.path.rstrip("/")

@@ -24,7 +24,7 @@ class ReportedError(Exception):
     """The provider reported a failure within an answer.
 
     Args:
-        status: The HTTP status that would say the same.
+        status: The equivalent HTTP status.
         body: The body.
     """
 
@@ -54,7 +54,7 @@ class Tokens:
 
     @property
     def usage(self) -> Usage:
-        """Return the usage in delf's form."""
+        """The token counts in delf's form."""
         return Usage(
             input_tokens=self.input,
             cached_tokens=min(self.cached, self.input),
@@ -80,15 +80,15 @@ class _Call:
 
 @dataclass(slots=True)
 class Answer:
-    """The part of an answer that has come so far.
+    """The part of an answer received so far.
 
     Args:
-        tokens: None until the provider counted them.
+        tokens: The token counts; None until received.
         finish_reason: In the provider's own words.
         ended: Whether the provider marked the answer as whole.
-        last: Whether nothing comes after it any more, such as its usage.
-        searches: How often the provider searched for it.
-        reply_id: The provider's name for it.
+        last: Whether nothing follows any more, such as the usage.
+        searches: The number of searches by the provider.
+        reply_id: The provider's id of the answer.
     """
 
     tokens: Tokens | None = None
@@ -124,23 +124,23 @@ class Answer:
 
     @property
     def is_nothing(self) -> bool:
-        """True if nothing came that a model says: no piece, no thought, no reason to end."""
+        """True if nothing from a model was received: no text, reasoning or finish reason."""
         return self.is_empty and not self._thoughts and self.finish_reason is None
 
     @property
     def last_call(self) -> int:
-        """The place of the latest call; -1 where there is none."""
+        """The index of the latest call; -1 without calls."""
         return len(self._calls) - 1
 
     def say(self, text: Any) -> list[ModelDelta]:
-        """Take a piece of text."""
+        """Add a piece of text; return its deltas."""
         if text is None or text == "":
             return []
         self._texts.append(_text(text))
         return [ModelDelta(text)]
 
     def think(self, text: str | None) -> None:
-        """Take a piece of the model's thinking, which is not part of the answer."""
+        """Add a piece of the model's reasoning, which is not part of the answer."""
         if text:
             self._thoughts.append(text)
 
@@ -150,11 +150,11 @@ class Answer:
         return self.say(thoughts) if self.is_empty and _FENCE in thoughts else []
 
     def place_of(self, index: int) -> int:
-        """Return the place of a call by its provider's number: some count from 1, or leave gaps."""
+        """Return the index of a call by the provider's number, which may have gaps."""
         return self._places.setdefault(index, self.last_call + 1)
 
     def name_call(self, place: int, name: Any) -> list[ModelDelta]:
-        """Take the name of a call that came after its beginning."""
+        """Set the name of a call that arrived after the call's start."""
         if name and 0 <= place < len(self._calls) and not self._calls[place].name:
             self._calls[place].name = _text(name)
         return []
@@ -162,7 +162,7 @@ class Answer:
     def call(
         self, id_: Any, name: Any, arguments: Any = "", token: str | None = None
     ) -> list[ModelDelta]:
-        """Take a call, with its arguments or the first piece of them."""
+        """Add a call with its arguments, or with the first piece of them."""
         if len(self._calls) >= _MOST_CALLS:
             raise UnreadableError(f"more than {_MOST_CALLS} calls")
         known = _text(id_) if id_ else f"{MADE_UP}{uuid4().hex[:12]}"
@@ -179,11 +179,11 @@ class Answer:
         return self._calls[place].is_emitted
 
     def is_another(self, place: int, id_: Any) -> bool:
-        """Return whether a call at an occupied place is a new one.
+        """Return True if a call at an occupied index is a new call.
 
         Args:
-            place: The place.
-            id_: The call's own id; without one it is another where the first is whole.
+            place: The index.
+            id_: The call's id; without an id it is new if the existing call is complete.
         """
         if not 0 <= place < len(self._calls):
             return False
@@ -194,7 +194,8 @@ class Answer:
         """Return the complete calls that were not emitted yet.
 
         Args:
-            is_over: Whether nothing can come of them any more; else they are whole that are JSON.
+            is_over: Whether no more pieces can follow; otherwise calls count as complete if their
+                arguments are valid JSON.
         """
         deltas: list[ModelDelta] = []
         for place, call in enumerate(self._calls):
@@ -206,7 +207,7 @@ class Answer:
         return deltas
 
     def argue(self, place: int, arguments: Any) -> list[ModelDelta]:
-        """Take a piece of a call's arguments."""
+        """Add a piece of a call's arguments."""
         if not 0 <= place < len(self._calls):
             raise UnreadableError("arguments of a call that was not begun")
         if not arguments:
@@ -262,10 +263,10 @@ def listed(value: Any) -> list[Any]:
 
 
 def required(value: Any, name: str) -> Any:
-    """Return a field that an answer cannot be without.
+    """Return a required field of an answer.
 
     Raises:
-        UnreadableError: When it is not there.
+        UnreadableError: If the field is missing.
     """
     found = fields(value).get(name)
     if found is None:

@@ -123,7 +123,7 @@ class Messages:
         return result
 
     def longest(self, facts: Facts) -> int | None:
-        """Return the room of a script or an answer; a request has to name a limit."""
+        """Return the limit of an answer's tokens, which every request must state."""
         return min(_LONGEST, facts.longest) if facts.longest else _LONGEST_OF_ANY
 
     def whole(self, given: Any) -> Answer:
@@ -139,7 +139,7 @@ class Messages:
         return answer
 
     def event(self, given: Any, answer: Answer) -> list[ModelDelta]:
-        """Take a piece of a streamed answer."""
+        """Process a stream event; return its deltas."""
         _check(given)
         piece = fields(given)
         match piece.get("type"):
@@ -207,7 +207,7 @@ def _source(data: bytes, media_type: str) -> dict[str, str]:
 
 
 def _begin(block: Mapping[str, Any], answer: Answer, *, is_whole: bool = True) -> list[ModelDelta]:
-    """Begin a content block; in a stream a call's arguments follow."""
+    """Process the start of a content block; in a stream a call's arguments follow."""
     if block.get("type") == "text":
         return answer.say(block.get("text"))
     if block.get("type") == "tool_use":
@@ -227,7 +227,7 @@ def _searches(used: Any) -> int:
 
 
 def _tokens(used: Any, before: Tokens | None = None) -> Tokens | None:
-    """Return the tokens; a stream has input tokens first, output tokens last."""
+    """Return the token counts; a stream sends input tokens first and output tokens last."""
     if not fields(used):
         return before
     is_known = fields(used).get("input_tokens") is not None

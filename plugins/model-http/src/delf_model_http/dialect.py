@@ -38,7 +38,7 @@ class Dialect(Protocol):
     """A protocol: how a request is written, and how its answer is read.
 
     Attributes:
-        finished: Its reasons to finish, in delf's words where those are others.
+        finished: The protocol's finish reasons, mapped to delf's words.
     """
 
     finished: ClassVar[Mapping[str, str]]
@@ -67,8 +67,8 @@ class Dialect(Protocol):
         """Parse a complete answer.
 
         Raises:
-            ReportedError: When it says that the call failed.
-            UnreadableError: When it is none.
+            ReportedError: If the answer reports a failure.
+            UnreadableError: If the content is not an answer.
         """
         ...
 
@@ -76,7 +76,7 @@ class Dialect(Protocol):
         """Process a stream event; return its deltas.
 
         Raises:
-            ReportedError: When it says that the call failed.
-            UnreadableError: When it is none.
+            ReportedError: If the event reports a failure.
+            UnreadableError: If the content is not an event.
         """
         ...

@@ -38,7 +38,7 @@ class HttpEmbedder:
             None.
         embedding_api_key: The key; from ``providers`` or the environment when None.
         embedding_dimensions: Shorter vectors, of models that offer them.
-        retry: How often failed requests are made again.
+        retry: The maximum number of retries.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class HttpEmbedder:
 
         Raises:
             EnvironmentKeyError: When the key is missing.
-            LLMExecutionError: When the server failed for good.
+            LLMExecutionError: If the request failed after retries.
         """
         self._endpoint.require_key()
         if not texts:

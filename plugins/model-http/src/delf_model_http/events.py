@@ -1,4 +1,4 @@
-"""Server-sent events, out of bytes that may be cut anywhere."""
+"""A parser of server-sent events from arbitrarily split bytes."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Final
 from delf_model_providers.failures import UnreadableError
 
 MAX_BYTES: Final = 8_000_000
-"""More is not an event and no answer: the longest that a model gives has about half a million."""
+"""The most bytes of an event, above the length of any answer."""
 
 MAX_STREAM: Final = 32 * MAX_BYTES
-"""The size limit of a stream: events have some hundred bytes for each of a few letters."""
+"""The most bytes of a stream, in which an event of a few characters takes some hundred bytes."""
 
 _BOM: Final = b"\xef\xbb\xbf"
 
 
 class EventReader:
-    """Takes bytes, gives the data of each event that they complete."""
+    """Parses bytes into the data of server-sent events."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -25,13 +25,13 @@ class EventReader:
         self._begun = False
 
     def feed(self, data: bytes) -> list[str]:
-        """Return the events that are whole now.
+        """Add bytes; return the data of the events that are now complete.
 
         Args:
-            data: What came.
+            data: The next bytes.
 
         Raises:
-            UnreadableError: When it is not UTF-8, or an event has no end.
+            UnreadableError: If the bytes are not UTF-8, or an event is too long.
         """
         text = self._rest + data
         if not self._begun:
@@ -48,7 +48,7 @@ class EventReader:
         return [event for line in lines if (event := self._line(line)) is not None]
 
     def end(self) -> list[str]:
-        """Return the event that only its line's end was missing of, after the last bytes."""
+        """Return the last event if only its final line end was missing."""
         return self.feed(b"\n") if self._rest.endswith(b"\r") else []
 
     def _line(self, line: bytes) -> str | None:

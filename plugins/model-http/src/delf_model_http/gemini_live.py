@@ -34,7 +34,7 @@ class GeminiLive:
 
     @property
     def can_move(self) -> bool:
-        """True if the server gave a handle with which to go on."""
+        """True if the server gave a handle for continuing in another connection."""
         return self._handle is not None
 
     def address(self, endpoint: Endpoint, name: str) -> str:
@@ -92,7 +92,7 @@ class GeminiLive:
         return [{"clientContent": {"turns": turns, "turnComplete": True}}]
 
     def between(self, event: Mapping[str, Any]) -> None:
-        """Note that a handle, a farewell, or calls that are not wanted any more."""
+        """Process an event outside of a turn: a session handle, a farewell, or cancelled calls."""
         if update := fields(event.get("sessionResumptionUpdate")):
             handle = update.get("newHandle")
             self._handle = str(handle) if update.get("resumable") and handle else None
@@ -102,7 +102,7 @@ class GeminiLive:
             self._cancelled |= {str(each) for each in items(cancelled.get("ids"))}
 
     def event(self, event: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
-        """Take a piece of an answer."""
+        """Process a stream event; return its deltas."""
         self.between(event)
         answer.tokens = _tokens(event.get("usageMetadata")) or answer.tokens
         pieces: list[ModelDelta] = []

@@ -44,41 +44,41 @@ class LiveDialect(Protocol):
         ...
 
     def messages_for(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Return the messages that say something new and ask for an answer."""
+        """Return the messages that send new content and request an answer."""
         ...
 
     def between(self, event: Mapping[str, Any]) -> None:
-        """Take an event that came while nothing was asked."""
+        """Process an event that arrived outside of a turn."""
         ...
 
     def event(self, event: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
-        """Take a piece of an answer."""
+        """Process a stream event; return its deltas."""
         ...
 
     @property
     def must_move(self) -> bool:
-        """True if the server wants the conversation to go on in another connection."""
+        """True if the server requires the conversation to continue in another connection."""
         ...
 
     @property
     def can_move(self) -> bool:
-        """True if another connection can go on with the conversation."""
+        """True if another connection can continue the conversation."""
         ...
 
 
 class LiveSession:
     """One session. Implements :class:`delf.protocols.model.ModelSession`.
 
-    A connection that ended between two turns is replaced where the provider can go on with the
-    conversation; otherwise the next request raises, and so does a truncated answer.
+    A connection that closed between two turns is replaced if the provider can continue the
+    conversation; otherwise the next request raises. A truncated answer raises, too.
 
     Args:
         dialect: The protocol.
-        endpoint: Who is asked.
-        address: Where.
-        settings: As of a request.
-        reply: Makes the answer.
-        explain: What a failure means.
+        endpoint: The endpoint.
+        address: The WebSocket address.
+        settings: The generation settings.
+        reply: Builds the reply from an answer.
+        explain: Explains a failure.
         timeout: Seconds for one answer.
     """
 
@@ -108,7 +108,7 @@ class LiveSession:
         """Open the connection.
 
         Raises:
-            DelfError: When it is not available.
+            DelfError: If the connection fails.
         """
         connect = _connector()
         headers = {**self._dialect.headers(self._endpoint), **self._endpoint.headers}
@@ -129,13 +129,13 @@ class LiveSession:
             raise self._explain(error).error() from None
 
     async def send(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """Say something new; the answer in pieces as they come, then once as a whole.
+        """Send new messages; yield the answer in pieces, then the complete reply.
 
         Args:
             request: A request with only the new messages of this session.
 
         Raises:
-            DelfError: When the session is broken.
+            DelfError: If the session broke.
         """
         if self._is_over:
             raise LLMExecutionError("the session is closed", provider=self._endpoint.provider)

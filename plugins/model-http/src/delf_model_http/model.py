@@ -56,7 +56,7 @@ _LIVE_NAME: Final = re.compile(r"realtime|-live|native-audio")
 """Models that answer in sessions only."""
 
 _OWN: Final = frozenset({"timeout", "live_model", SERVER_SIDE_TOOLS})
-"""Settings that no provider is sent."""
+"""Settings of delf that are not sent to providers."""
 
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "delf"}
 _DONE: Final = "[DONE]"
@@ -137,7 +137,7 @@ class HttpModel(EndpointModel):
         return session
 
     async def warm_up(self) -> None:
-        """Import httpx, while something else is being prepared. Fails never, sends nothing."""
+        """Import httpx while other preparation runs; sends nothing and never fails."""
         if self._endpoint.missing is None:
             await self._pool.get()
 
@@ -187,7 +187,7 @@ class HttpModel(EndpointModel):
         return self._reply(answer, request=request)
 
     def _of_events(self, body: bytes) -> Answer:
-        """Return a streamed answer that was not asked for, out of its whole body."""
+        """Parse a whole body that is a stream although none was requested."""
         answer, reader = Answer(), EventReader()
         for data in (*reader.feed(body), *reader.end()):
             if data.strip() == _DONE:
@@ -284,7 +284,7 @@ class HttpModel(EndpointModel):
     def _sent(
         self, request: ModelRequest, *, stream: bool
     ) -> AbstractAsyncContextManager[httpx.Response]:
-        """Return the answer to a request, its body not yet read."""
+        """Send a request; return the response with its body unread."""
         endpoint, dialect = self._endpoint, self._dialect
         settings = {**self._settings, **request.settings}
         given = {n: v for n, v in settings.items() if v is not None and n not in _OWN}
@@ -336,6 +336,6 @@ class HttpModel(EndpointModel):
 
 
 def _is_of_events(begin: bytes) -> bool:
-    """Return whether a body that begins so is a stream, and no page, error or whole answer."""
+    """Return True if the start of a body indicates an event stream."""
     line = begin.lstrip(_BLANK)
     return any(line.startswith(field) or field.startswith(line) for field in _FIELDS)

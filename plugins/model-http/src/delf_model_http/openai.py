@@ -94,7 +94,7 @@ class ChatCompletions:
         return answer
 
     def event(self, given: Any, answer: Answer) -> list[ModelDelta]:
-        """Take a piece of a streamed answer."""
+        """Process a stream event; return its deltas."""
         _check(given)
         answer.tokens = _tokens(given) or answer.tokens
         answer.named(fields(given).get("id"))
@@ -113,7 +113,7 @@ class ChatCompletions:
 
 
 def _call(given: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
-    """Return a piece of a call. Some servers number none, or all alike, and give each an id."""
+    """Process a piece of a call; some servers send no index or the same one, but distinct ids."""
     function = fields(given.get("function"))
     arguments = _arguments(function)
     place, known, name, last = (
@@ -133,7 +133,7 @@ def _call(given: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
 
 
 def _calls_in(message: Any) -> list[Any]:
-    """Return the calls of a message, or the one of the form before there could be several."""
+    """Return the calls of a message, including the legacy form with a single call."""
     given = fields(message)
     one = given.get("function_call")
     return items(given.get("tool_calls")) or ([{"function": one}] if fields(one) else [])
@@ -155,7 +155,7 @@ def _check(given: Any) -> None:
 
 
 def _bare_error(given: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return an error that is sent without a field of its own, as vLLM and FastAPI send it."""
+    """Return an error object without the usual wrapper, as vLLM and FastAPI send it."""
     words = next((given[name] for name in _WORDS if given.get(name)), None)
     is_error = "error" in (given.get("object"), given.get("type")) or isinstance(words, (str, list))
     return given if "choices" not in given and words and is_error else None

@@ -61,7 +61,7 @@ class Realtime:
         return event.get("type") == "session.created"
 
     def messages_for(self, request: ModelRequest, settings: Mapping[str, Any]) -> Sequence[Any]:
-        """Return the rules where they changed, the new items, and that an answer is wanted."""
+        """Return changed instructions, new items, and the request for an answer."""
         self._calls.clear()
         rules = "\n\n".join(m.text for m in request.messages if m.role == "system" and m.text)
         wanted: dict[str, Any] = {"type": "realtime", "output_modalities": ["text"]}
@@ -95,7 +95,7 @@ class Realtime:
         _check(event)
 
     def event(self, event: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
-        """Take a piece of an answer."""
+        """Process a stream event; return its deltas."""
         _check(event)
         kind = event.get("type")
         if kind in _DELTAS:
@@ -125,7 +125,7 @@ def _check(event: Mapping[str, Any]) -> None:
 
 
 def _end(response: Mapping[str, Any], answer: Answer) -> None:
-    """Note that the answer is over, well or not."""
+    """Record the end of the answer, complete or not."""
     status, details = response.get("status"), fields(response.get("status_details"))
     if status in {"failed", "cancelled"}:
         error = fields(details.get("error"))

@@ -175,9 +175,7 @@ class _Flow:
                 return False
 
     def _in_class(self, node: Any) -> bool:
-        """Return True if an assignment is inside a class, where the variable may be an
-        attribute.
-        """
+        """Return True if an assignment is inside a class, where the name may be an attribute."""
         while (node := self._parents.get(id(node))) is not None:
             if isinstance(node, ast.ClassDef):
                 return True

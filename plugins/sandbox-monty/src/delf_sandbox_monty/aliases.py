@@ -1,4 +1,4 @@
-"""delf's exceptions as Monty has them."""
+"""Mapping of delf's exceptions to Monty's built-in ones."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class MontyBackend:
         self._opening = asyncio.Lock()
 
     async def available(self) -> Availability:
-        """Works wherever its package does."""
+        """Check that the package can be imported."""
         try:
             import pydantic_monty
         except ImportError as error:

@@ -1,7 +1,7 @@
-"""Generators in Monty, which evaluates them eagerly, where Python is lazy.
+"""Checks of generators, which Monty evaluates eagerly while Python is lazy.
 
-That is the same where all of it is used. Where less may be used, what changes something is refused:
-it would be changed for every item.
+The result is the same if all items are used. If fewer may be used, generators with write calls are
+refused, because they would run for every item.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TAKES_ALL: Final = frozenset(
     {"list", "tuple", "set", "frozenset", "dict", "sorted", "sum", "max", "min", "Counter", "deque"}
     | {"join", "extend", "update", "mean", "fmean", "median", "gather"}
 )
-"""The functions that go through all that they are given."""
+"""Functions that consume all their items."""
 _INNER: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _ENDS: Final = (ast.Break, ast.Return, ast.Raise, ast.Try)
 
@@ -29,10 +29,10 @@ def check_lazy(tree: ast.Module, functions: Functions) -> None:
 
     Args:
         tree: The script.
-        functions: What its functions do.
+        functions: The analysed functions of the script.
 
     Raises:
-        AmbiguousError: For the first such place.
+        AmbiguousError: If there is such a generator.
     """
     parents = {id(inner): node for node in ast.walk(tree) for inner in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):

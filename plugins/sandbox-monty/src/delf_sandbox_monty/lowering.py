@@ -102,7 +102,7 @@ class MontyRewriting(Rewriting):
             place.put(name(node, method_name(word, node.attr)))
 
     def _write_connection(self, place: CallPlace) -> None:
-        """``shop()`` is shop."""
+        """Rewrite ``shop()`` to ``shop``."""
         match place.node.func:
             case ast.Name(id=word) if self._known.tools.get(word) and not place.scope.find(word):
                 place.put(name(place.node, word))
@@ -125,7 +125,7 @@ class MontyRewriting(Rewriting):
         )
 
     def hand_over_later(self, place: Place) -> None:
-        """Have a tool that is handed over give something to be awaited."""
+        """Make the calls of a passed tool return awaitables."""
         label = label_of(place.node) or ""
         connection, _, method = label.partition(".")
         if place.scope.find(connection) is None and connection in self._known.tools:
@@ -135,7 +135,7 @@ class MontyRewriting(Rewriting):
             place.put(call_of(name(node, LATER), [text, name(node, function)]))
 
     def may_give_coroutines(self) -> bool:
-        """Return whether a call of which nothing is known can give something to be awaited."""
+        """Return True if a call of an unknown function may return an awaitable."""
         words = {*self._known.tools, TOOLS}
         return super().may_give_coroutines() or any(
             place.node.id in words and not is_called for place, is_called in self._seen.loads
@@ -172,10 +172,10 @@ class MontyRewriting(Rewriting):
 
 
 class Lowering(ast.NodeTransformer):
-    """Puts syntax and modules that Monty lacks otherwise, in place.
+    """Rewrites syntax and modules that Monty does not support, in place.
 
     Args:
-        tools: The names of tools that mean nothing else.
+        tools: Names that refer to tools only.
     """
 
     def __init__(self, tools: Collection[str]) -> None:
@@ -234,7 +234,7 @@ class Lowering(ast.NodeTransformer):
 
     @staticmethod
     def _imported(node: ast.ImportFrom, source: str, word: str) -> ast.expr | None:
-        """Return the import in place of a name; None for the name itself."""
+        """Return the replacement for an imported name; None to keep the name."""
         if source in _INSTEAD:
             return attribute(name(node, _INSTEAD[source]), word)
         if (source, word) in _FUNCTIONS:
@@ -256,17 +256,17 @@ class Lowering(ast.NodeTransformer):
     # -- loops, contexts and statements -------------------------------------------------
 
     def visit_FunctionDef(self, node: Any) -> Any:
-        """Return generators are made whole at once."""
+        """Convert a generator function to one that returns a complete iterator."""
         lower_generator(node)
         self.generic_visit(node)
         return node
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> Any:
-        """Asynchronous generators, too."""
+        """Convert an async generator function likewise."""
         return self.visit_FunctionDef(node)
 
     def visit_Assign(self, node: ast.Assign) -> Any:
-        """Keep a value that can be gone through only once."""
+        """Wrap an assigned one-shot iterator, which Monty would let scripts iterate repeatedly."""
         self.generic_visit(node)
         match node.value:
             case (
@@ -354,7 +354,7 @@ class Lowering(ast.NodeTransformer):
         ]
 
     def visit_Delete(self, node: ast.Delete) -> Any:
-        """``del rows[0]`` is ``rows.pop(0)``; a name that is deleted is None."""
+        """Rewrite ``del rows[0]`` to ``rows.pop(0)``; a deleted name becomes None."""
         self.generic_visit(node)
         new: list[ast.stmt] = []
         for target in node.targets:
@@ -370,7 +370,7 @@ class Lowering(ast.NodeTransformer):
         return new
 
     def visit_Raise(self, node: ast.Raise) -> Any:
-        """Leave as ``exit()`` does."""
+        """Rewrite ``raise SystemExit`` to a call of ``exit()``."""
         self.generic_visit(node)
         match node.exc:
             case ast.Name(id="SystemExit"):
@@ -459,7 +459,7 @@ class Lowering(ast.NodeTransformer):
 
     @staticmethod
     def _prints(node: ast.Call) -> bool:
-        """Return whether a print goes where every print goes."""
+        """Return True if a print writes to the standard output."""
         files = [item.value for item in node.keywords if item.arg == "file"]
         return all(isinstance(file, ast.Attribute) for file in files)
 
@@ -504,7 +504,7 @@ class Lowering(ast.NodeTransformer):
 
 
 def _unbound(node: ast.Attribute) -> ast.expr:
-    """Return a method of a type, as ``str.lower``, as a function.
+    """Wrap a method of a type, such as ``str.lower``, in a function, as Monty only calls methods.
 
     Monty has them only where called.
     """
@@ -515,7 +515,7 @@ def _unbound(node: ast.Attribute) -> ast.expr:
 
 
 def _check_methods(node: ast.ClassDef) -> None:
-    """Refuse methods that Monty does not call, where Python would.
+    """Refuse special methods that Python would call but Monty does not.
 
     Raises:
         AmbiguousError: For the first of them.
@@ -562,7 +562,7 @@ def mark_called(tree: ast.AST) -> None:
 
 
 def _is_day(node: Any) -> bool:
-    """Return whether something is the text of a day."""
+    """Return True for the text of a date."""
     match node:
         case ast.Constant(value=str(text)):
             return text[:4].isdigit() and text[4:5] == "-"
@@ -571,7 +571,7 @@ def _is_day(node: Any) -> bool:
 
 
 def _is_template(node: Any) -> bool:
-    """Return whether something is a text for certain."""
+    """Return True if an expression is certainly a text."""
     return isinstance(node, (ast.Constant, ast.JoinedStr, ast.BinOp))
 
 
@@ -599,11 +599,11 @@ def _waits(function: Any) -> bool:
 
 
 def call_of(function: Any, given: list[Any]) -> ast.Call:
-    """Return a call node at a node's position."""
+    """Make a call node at the position of a node."""
     return ast.Call(func=function, args=given, keywords=[], **at(function))
 
 
 def assigned(node: Any, word: str, value: Any) -> ast.stmt:
-    """Return an assignment target at a node's position."""
+    """Make an assignment to a name at the position of a node."""
     target = ast.Name(id=word, ctx=_STORE, **at(node))
     return ast.Assign(targets=[target], value=value, **at(node))

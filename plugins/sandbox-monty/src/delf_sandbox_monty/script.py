@@ -105,7 +105,7 @@ def line_of(source: str, number: int | None) -> str | None:
 
 
 def _keep_value(tree: ast.Module) -> None:
-    """Let the last value be that of the last expression, which Monty gives back."""
+    """Make the last expression's value the value of the script."""
     if not tree.body or isinstance(tree.body[-1], (ast.Expr, ast.Return)):
         return
     last = tree.body[-1]
@@ -118,7 +118,7 @@ def _keep_value(tree: ast.Module) -> None:
 
 
 def _let_main_outlive(tree: ast.Module) -> None:
-    """Keep the variables of ``main()``, which the model takes for the script's."""
+    """Keep the variables of ``main()``, which the model regards as the script's."""
     for main in tree.body:
         if not isinstance(main, (ast.FunctionDef, ast.AsyncFunctionDef)) or main.name != "main":
             continue
@@ -163,7 +163,7 @@ def _format_of(node: ast.JoinedStr, given: list[ast.expr]) -> str:
 
 
 def _lines(tree: ast.Module, written: ast.Module) -> list[int]:
-    """Return the model's line for each line of the text that was written from a tree, from 1."""
+    """Map each line of the generated text to the model's line, from 1."""
     found: dict[int, int] = {}
 
     def follow(one: ast.AST, other: ast.AST) -> None:

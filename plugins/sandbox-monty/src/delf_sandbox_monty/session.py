@@ -101,7 +101,9 @@ class MontySession:
         self._printed = 0
         self._numbers = 0
         self._raised: dict[tuple[str, str], int] = {}
-        """The exceptions by the call that raised them: Monty makes them again, by name and text."""
+        """Exceptions by the call that raised them, because Monty recreates exceptions from name and
+        text.
+        """
         self._budget = Budget(spec.limits)
         # A value that stands in many places is small for Monty, and large once it is copied.
         self._copied_bytes = 2 * spec.limits.frame_bytes
@@ -166,7 +168,7 @@ class MontySession:
         return outcome
 
     async def _give_names_back(self) -> None:
-        """Restore names of tools that earlier scripts rebound."""
+        """Restore tool names that earlier scripts rebound."""
         if self._taken:
             await self._feed("\n".join(f"{n} = __delf_tools__[{n!r}]" for n in self._taken))
             self._taken.clear()
@@ -242,7 +244,7 @@ class MontySession:
         return Crashed(message=f"the interpreter is gone: {error}")
 
     async def _watch_scratch(self, running: asyncio.Task[Any]) -> None:
-        """End the script when its scratch folder, which is on the host's disk, holds too much."""
+        """End the script if its scratch folder, which is on the host's disk, grows too large."""
         most = self._spec.limits.scratch_bytes
         scratch = str(self.folder / "scratch")
         while not running.done():
@@ -403,7 +405,7 @@ class MontySession:
     # -- what scripts say ---------------------------------------------------------------
 
     def _take_print(self, _stream: str, text: str) -> None:
-        """Note that the script printed. Called in a thread of the pool."""
+        """Record printed text. Called in a thread of the pool."""
         host = self._host
         if host is None or self._limit is not None:
             return
@@ -417,7 +419,7 @@ class MontySession:
             self._loop.call_soon_threadsafe(host.printed, clean)
 
     def _add_file(self, name: Any, content: Any = NOT_GIVEN) -> None:
-        """``add_to_output_files``. Called in a thread of the pool."""
+        """Implement ``add_to_output_files``. Called in a thread of the pool."""
         given = () if content is NOT_GIVEN else (plain(_path(content), self._copied_bytes),)
         try:
             self._files(_path(name), *given)
@@ -444,7 +446,7 @@ class MontySession:
         raise KeyboardInterrupt("the script asked for another pass")
 
     def _over(self, limit: str, message: str) -> None:
-        """End the script at a limit, uncatchably."""
+        """End the script because of a limit, in a way that it cannot catch."""
         self._limit = LimitReached(limit=limit, message=message)
         running = self._running
         if running is not None:

@@ -1,7 +1,7 @@
-"""Actions that a script shows in place of calling them, found where its values leave it.
+"""Detection of actions that a script shows instead of calling.
 
-Monty shows a function as a text with its name, where CPython's actions refuse to be shown. So a
-text that holds the name of an action as Monty knows it comes from an action that was not called.
+Monty formats a function as a text with its name, where CPython's actions raise. So a text with an
+action's internal name comes from an action that was not called.
 """
 
 from __future__ import annotations

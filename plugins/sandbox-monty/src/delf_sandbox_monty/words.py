@@ -103,7 +103,7 @@ class Source:
 
 
 def ended_itself(error: Any) -> bool:
-    """Return whether a script came to its end by ``sys.exit()`` or the like."""
+    """Return True if a script ended by ``sys.exit()`` or similar."""
     inner: BaseException = error.exception()
     return isinstance(inner, SystemExit) and str(inner) in ("", "0", "None")
 

@@ -1,4 +1,4 @@
-"""A call as a model wrote it: JSON, repaired if the repair is unambiguous."""
+"""Parsing of a call in a model's text, repairing unambiguous mistakes."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _UNREADABLE: Final = (
 
 
 def read_call(text: str) -> Called | Misread:
-    """Return the call that a text is.
+    """Parse a call written by a model.
 
-    It may have line breaks within texts, a comma too many at the end, or entities for all quotes.
-    It may be a literal of Python that JSON can say, or have arguments that are JSON in a text. A
-    key that stands twice, or a comma that is missing, could mean two things, and is not read.
+    Accepted deviations from JSON are line breaks in strings, trailing commas, quotes as entities,
+    Python literals, and arguments as a JSON string. Duplicate keys and missing commas are ambiguous
+    and are refused.
 
     Args:
         text: ``{"name": …, "args": {…}}``.

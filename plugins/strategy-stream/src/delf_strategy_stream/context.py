@@ -28,12 +28,12 @@ class Turn:
     """One answer of the model, and its results.
 
     Args:
-        thoughts: What it thought.
+        thoughts: The reasoning.
         text: Its text.
-        calls: What it asked to be called, in order.
-        ids: The same as the provider names them, where it has calls of its own.
-        results: What happened to the calls, in their order.
-        problems: What it wrote that could not be read, or counts for nothing.
+        calls: The requested calls in order.
+        ids: The provider's ids of the calls, if it supports calls.
+        results: The results of the calls, in order.
+        problems: Unreadable or ignored parts of the answer.
         is_cut: Whether the answer broke off.
         notices: Further messages to the model.
     """
@@ -65,12 +65,12 @@ def assemble(
     turns: Sequence[Turn],
     notation: Notation,
 ) -> tuple[Message, ...]:
-    """Return the whole conversation.
+    """Assemble the complete conversation.
 
     Args:
         beginning: Rules, history, and the task; the task is last.
-        turns: What happened since.
-        notation: How it is written.
+        turns: The turns so far.
+        notation: The notation.
     """
     messages = list(beginning)
     for turn in turns:
@@ -100,14 +100,14 @@ def problems_text(turn: Turn) -> str:
 
 
 def compact(turns: Sequence[Turn], budget: int, notation: Notation) -> tuple[Turn, ...]:
-    """Turns with shorter results and arguments and no thoughts, the oldest first, until they fit.
+    """Shorten results and arguments and drop reasoning, oldest turns first, to fit a budget.
 
     The last two stay whole.
 
     Args:
-        turns: What happened.
-        budget: Tokens that all of it may take, about.
-        notation: How it is written.
+        turns: The turns.
+        budget: The approximate token limit.
+        notation: The notation.
     """
     shorter = list(turns)
     for place in range(max(0, len(shorter) - _KEPT_WHOLE)):
@@ -122,7 +122,7 @@ def compact(turns: Sequence[Turn], budget: int, notation: Notation) -> tuple[Tur
 
 
 def tokens_of(turns: Sequence[Turn], notation: Notation) -> int:
-    """Count the tokens of turns, about."""
+    """Estimate the tokens of some turns."""
     messages = assemble((user(""),), turns, notation)
     return sum(_length(message) for message in messages) // CHARS_PER_TOKEN
 

@@ -35,7 +35,7 @@ class Misread:
 
     Args:
         text: What was written.
-        why: What is wrong with it, for the model.
+        why: The fault, for the model.
     """
 
     text: str
@@ -44,7 +44,7 @@ class Misread:
 
 @dataclass(frozen=True, slots=True)
 class Invented:
-    """The model's text in place of tools' results, which is ignored."""
+    """Text of the model in place of tool results, which is ignored."""
 
     text: str
 
@@ -56,8 +56,8 @@ class Result:
     Args:
         name: The tool.
         status: ``ok``, ``error``, ``refused`` or ``rejected``.
-        value: Its result as plain data, or why there is none.
-        is_untrusted: Whether strangers may have written it.
+        value: The result as plain data, or the reason that there is none.
+        is_untrusted: Whether others may have written the result.
     """
 
     name: str

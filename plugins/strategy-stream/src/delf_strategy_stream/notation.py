@@ -122,7 +122,7 @@ class FunctionCalls:
         )
 
     def rules(self, tools: Sequence[ToolDescription], more: str = "") -> str:
-        """Write the rules about the work for the model; the tools go apart."""
+        """Write the rules for the model; tools are sent separately."""
         return _RULES.format(how=_TOOLS, more=more)
 
     def reader(self) -> Reader:
@@ -216,7 +216,7 @@ def _safe_names(names: Sequence[str]) -> dict[str, str]:
 
 
 def _without(schema: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return a schema without keys that no model needs, and that some vendors refuse."""
+    """Remove some keys from a schema, which models do not need and some providers refuse."""
     return {key: value for key, value in schema.items() if key not in names}
 
 
@@ -237,5 +237,5 @@ def _shown(number: int, result: Result) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON in which no marker can end."""
+    """Encode JSON in which no end marker can occur."""
     return json.dumps(value, ensure_ascii=False).replace("</", "<\\/")

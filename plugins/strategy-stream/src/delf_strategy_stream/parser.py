@@ -30,13 +30,12 @@ _LONGEST_INVENTION: Final = 10_000
 
 
 class Parser:
-    """The events of one answer.
+    """A parser that turns one answer into events.
 
-    Marks count where the grammar has them, and are words elsewhere. An answer begins with
-    reasoning, or with none; then comes text, and at its end calls. ``<execute>`` begins them
-    where it is neither in a fence nor in quotes, and nothing goes on in its line behind
-    ``</execute>``; a JSON array follows it. After the end only another ``<execute>`` counts.
-    ``</execute>`` within a JSON string ends nothing.
+    An answer is optional reasoning, then text, then calls. Calls start with ``<execute>``, outside
+    of code fences and quotes, followed by a JSON array; nothing may follow ``</execute>`` in its
+    line. After the end only another ``<execute>`` counts. Marks elsewhere, such as within a JSON
+    string, are ordinary text.
 
     Args:
         calls: Whether calls are in the text.
@@ -62,7 +61,7 @@ class Parser:
         """Return the events that a piece completes; texts come in pieces.
 
         Args:
-            text: What came.
+            text: The next piece.
         """
         self._rest += text
         events: list[Event] = []
@@ -98,7 +97,7 @@ class Parser:
     # -- states: each takes what it can of the rest, and says whether to go on ---------------
 
     def _start(self, events: list[Event]) -> bool:
-        """Handle the beginning of an answer."""
+        """Parse the start of an answer; return False if more input is needed."""
         self._opening = reasoning_in(self._rest)
         if self._opening is not None:
             self._thought_mark = self._rest[: self._opening.length].strip()
@@ -165,7 +164,7 @@ class Parser:
         return True
 
     def _quoting(self, events: list[Event]) -> bool:
-        """Return a passage of the text in which no mark counts but its end."""
+        """Parse quoted text, in which only its own end mark counts; return False for more input."""
         text, found, rest = self._rest.partition("</think>")
         if not found:
             return False
@@ -174,7 +173,7 @@ class Parser:
         return True
 
     def _aside(self, events: list[Event]) -> bool:
-        """``<execute>`` in the midst of a line: no mark where the line goes on behind its end."""
+        """Parse ``<execute>`` within a line, which is text if the line continues after its end."""
         while True:
             end = self._rest.find(_CLOSE, self._at)
             if end < 0 and not self._is_over:
@@ -207,7 +206,7 @@ class Parser:
         return True
 
     def _calls(self, events: list[Event]) -> bool:
-        """Between calls."""
+        """Parse the space between calls; return False if more input is needed."""
         self._rest = rest = self._rest.lstrip(_BETWEEN)
         if rest != _CLOSE and (_CLOSE.startswith(rest) or _FENCE.startswith(rest)):
             return False
@@ -225,7 +224,7 @@ class Parser:
         return True
 
     def _element(self, events: list[Event]) -> bool:
-        """Within a call."""
+        """Parse a call; return False if more input is needed."""
         while True:
             found = (_IN_STRING if self._quoted else _OUTSIDE).search(self._rest, self._at)
             if found is None:

@@ -127,7 +127,7 @@ class Profile(Connection):
 
     @property
     def _noted(self) -> Path:
-        """The tasks since something was learned last, which outlive this process."""
+        """The file of tasks since the last update of the description."""
         return self._path.with_name(f"{self._path.name}.noted")
 
     def _note(self, task: str) -> list[str]:

@@ -19,13 +19,13 @@ _SESSIONS: Final = 2
 class Turns:
     """A conversation of several turns.
 
-    A session is an optimisation, not state. Each turn has the whole history: a session that was
-    opened again needs it, and so does a plain request where there is no session any more.
+    A session is an optimisation, not state: each turn keeps the whole history, so that a reopened
+    session or a plain request can continue.
 
     Args:
-        host: Asks the model.
+        host: The strategy's host.
         seconds: The longest silence of a session.
-        is_forced: Whether nothing takes the place of sessions.
+        is_forced: Whether plain requests may not replace sessions.
     """
 
     def __init__(self, host: StrategyHost, seconds: float, *, is_forced: bool = False) -> None:
@@ -44,7 +44,7 @@ class Turns:
         tools: Sequence[ModelTool] = (),
         on_delta: OnDelta | None = None,
     ) -> ModelReply:
-        """Say something new, and wait for the answer.
+        """Send new messages and wait for the answer.
 
         Args:
             new: The new messages.
@@ -54,8 +54,8 @@ class Turns:
 
         Raises:
             BudgetExceededError: Before anything is spent.
-            ModelConfigurationError: When it has no sessions, and nothing else may be used.
-            DelfError: When the model failed for good.
+            ModelConfigurationError: If the model does not support sessions and they are required.
+            DelfError: If the call failed after retries.
         """
         ask = self._host.ask
         while True:
@@ -119,10 +119,10 @@ class Turns:
 
 
 class _Watched:
-    """A session that may not be silent for long. Implements ``ModelSession``.
+    """A model session with a timeout for silence. Implements ``ModelSession``.
 
     Args:
-        session: The model's.
+        session: The model's session.
         seconds: The longest time without a piece.
     """
 
@@ -131,10 +131,10 @@ class _Watched:
         self._seconds = seconds
 
     async def send(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """Say something new.
+        """Send new messages; yield the answer in pieces, then the complete reply.
 
         Raises:
-            LLMExecutionError: When nothing came for too long.
+            LLMExecutionError: If no piece arrives within the timeout.
         """
         pieces = self._session.send(request)
         try:

@@ -33,9 +33,7 @@ Notifications = Callable[[], Awaitable[Sequence[str]]]
 _INSTANCE: Final = "strategy_stream"
 _SOURCE_SECONDS: Final = 10.0
 _CONTEXT_TOKENS: Final = 100_000
-"""The size above which the oldest results and arguments are shortened: models have 128,000 or
-more.
-"""
+"""The tokens above which the oldest results are shortened; models support 128,000 or more."""
 _RESULT_CHARS: Final = 20_000
 
 
@@ -48,7 +46,7 @@ class StreamStrategy:
             is read from ``DELF_STRATEGY_STREAM_…``.
 
     Raises:
-        ConnectionConfigurationError: For a setting that does not fit.
+        ConnectionConfigurationError: For an invalid setting.
     """
 
     calls_only = True
@@ -63,17 +61,18 @@ class StreamStrategy:
         self._notifications = notifications
 
     def own_tools(self, choice: ToolChoice) -> Sequence[ConnectionLike]:
-        """``find_tools``, where the model is not shown every tool."""
+        """Return ``find_tools`` if the prompt omits tools."""
         return own_tools(choice)
 
     async def solve(self, host: StrategyHost) -> str:
         """Let the model call tools until it answers.
 
         Raises:
-            CodeGenerationError: When it does not answer within ``max_turns``, or answers nothing.
-            LLMExecutionError: When its answers break off again and again.
-            ModelConfigurationError: When its own function calls are wanted, and it has none.
-            DelfError: When the model or the budget gave up.
+            CodeGenerationError: If the model does not answer within ``max_turns``, or the answer is
+                empty.
+            LLMExecutionError: If its answers keep breaking off.
+            ModelConfigurationError: If function calls are required but not supported.
+            DelfError: If a model call fails or the budget is exceeded.
         """
         mode, seconds = self._settings.mode, self._settings.session_seconds
         turns = Turns(host, seconds, is_forced=mode == "resume")
@@ -218,8 +217,8 @@ class _Task:
         """Count consecutive answers without a call; raise beyond the limit.
 
         Raises:
-            CodeGenerationError: When there were too many.
-            LLMExecutionError: When they broke off.
+            CodeGenerationError: If the limit is exceeded.
+            LLMExecutionError: If these answers were truncated.
         """
         if turn.calls:
             self._failures = 0
@@ -244,7 +243,7 @@ class _Task:
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    """Return whether this asyncio task is cancelled, not one it waits for."""
+    """Return True if this asyncio task is being cancelled, not one that it awaits."""
     task = asyncio.current_task()
     is_asked = task is not None and task.cancelling() > 0
     return isinstance(error, asyncio.CancelledError) and is_asked

@@ -26,9 +26,9 @@ _STATUS: Final[Mapping[str, str]] = {
 class TurnRunner:
     """Runs the calls of one answer.
 
-    Calls pass the gate in the order in which they stand. One that only reads, and that nobody is
-    asked about, starts while the model still writes if all before it did. The others start when the
-    answer is whole.
+    Calls pass the gate in written order. A read call without approval starts while the model is
+    still writing, if all calls before it have started. Other calls start when the answer is
+    complete.
 
     Args:
         host: Makes the calls.
@@ -49,10 +49,10 @@ class TurnRunner:
         self._is_held = False
 
     async def run(self, ask: Callable[[OnDelta], Awaitable[ModelReply]]) -> Turn:
-        """Have the model asked, and make its calls.
+        """Ask the model and run the calls of its answer.
 
         Args:
-            ask: Asks it, with a function that sees the pieces.
+            ask: Asks the model, given a callback for the pieces.
 
         Returns:
             The turn, with raw results.
@@ -77,7 +77,7 @@ class TurnRunner:
     def _made(self, turn: Turn) -> list[tuple[Called, asyncio.Future[CallAnswer]]]:
         """Return the calls of the whole answer, starting the rest; none of a truncated one.
 
-        What was started, and is in the whole answer as a draft only, is given up.
+        Started calls that are not part of the complete answer are abandoned.
         """
         # The pieces may be a draft that a retry replaced: only what the whole answer holds counts.
         early = list(self._started)

@@ -31,7 +31,7 @@ def plain(value: Any) -> Any:
 
 
 def within(value: Any, most: int) -> Any:
-    """Return a plain value, or the beginning of its JSON where that is longer.
+    """Return a plain value, or the beginning of its JSON if too long.
 
     Args:
         value: As :func:`plain` gives it.

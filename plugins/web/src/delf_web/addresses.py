@@ -1,4 +1,4 @@
-"""The reachable addresses: the public internet only."""
+"""Restriction to public internet addresses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from delf.network.addresses import Address, is_public
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a host's name, as text."""
+"""A function that returns a host's addresses as text."""
 
 
 async def system_resolve(host: str, port: int) -> list[str]:
@@ -31,11 +31,11 @@ class Guard:
     """Resolves hosts, and refuses private addresses.
 
     Args:
-        private: What may be reached anyway: names of hosts, addresses, networks.
-        resolve: Finds the addresses of a name.
+        private: Private hosts, addresses and networks that are allowed.
+        resolve: Resolves a host name.
 
     Raises:
-        ConnectionConfigurationError: For a network that is none.
+        ConnectionConfigurationError: For an invalid network.
     """
 
     def __init__(self, private: Sequence[str] = (), resolve: Resolve = system_resolve) -> None:
@@ -54,16 +54,16 @@ class Guard:
                 self._names.add(item.lower())
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a host, all of them public.
+        """Resolve a host; raise unless all its addresses are public.
 
         The caller must connect to one of them without resolving again.
 
         Args:
-            host: As it is in the URL.
+            host: The host as written in the URL.
             port: The port.
 
         Raises:
-            ToolRefusedError: When any of them is not of the public internet.
+            ToolRefusedError: If any address is not public.
             ToolExecutionError: When the name is unknown.
         """
         try:

@@ -34,10 +34,10 @@ class Web(Connection):
     """Pages of the web as readable text, with their links, tables and feeds.
 
     Args:
-        hosts: Patterns of the hosts that may be asked; all of the public internet when left out.
-        others: What happens to other hosts: ``allow``, ``ask``, ``refuse``.
-        private: What of private networks may be reached.
-        resolve: Finds the addresses of a host's name; the system does, when left out.
+        hosts: Patterns of allowed hosts; all public hosts when omitted.
+        others: The treatment of other hosts: ``allow``, ``ask`` or ``refuse``.
+        private: Private hosts and networks that are allowed.
+        resolve: Resolves a host name; the system's resolver when omitted.
     """
 
     Settings = WebSettings

@@ -1,7 +1,7 @@
-"""The date of publication that a page states, and no other: never a guess.
+"""The publication date that a page states explicitly.
 
-Images, style sheets, names of models, versions and a copyright have numbers that look like dates,
-too; and a page that lists articles has the dates of all of them.
+Dates are not guessed: names of images, versions and copyright notices look like dates, too, and a
+list of articles has the dates of all of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PARTS: Final = ("@graph", "mainEntity", "mainEntityOfPage")
 _NO_PAGES: Final = re.compile(
     "image|video|audio|comment|review|event|organization|person|list|website|rating", re.IGNORECASE
 )
-"""Kinds of things that a page tells of, beside itself."""
+"""Types of structured data that describe other things than the page."""
 _NOT_BESIDE: Final = (
     "[not(ancestor::aside or ancestor::footer or ancestor::nav)]"
     '[not(ancestor::*[contains(@class, "comment") or contains(@id, "comment")])]'
@@ -100,7 +100,7 @@ def _of_json(text: str) -> Iterator[str]:
 
 
 def _nodes(data: Any, depth: int = 0) -> Iterator[Mapping[str, Any]]:
-    """Yield what data tells of the page itself, and of nothing else on it."""
+    """Yield the structured data about the page itself."""
     if isinstance(data, list) and depth < len(_PARTS):
         for item in cast("list[Any]", data):
             yield from _nodes(item, depth + 1)
@@ -128,7 +128,7 @@ def _of_element(element: Any) -> str | None:
 
 
 def _date(written: str) -> str | None:
-    """Read a date in any form; one that could have two meanings has none."""
+    """Parse a date in any format; None for an ambiguous one."""
     if not written.strip() or _is_of_either_order(written):
         return None
     if (found := _WITH_SLASHES.match(written)) is not None and int(found[2]) > _MONTHS:
@@ -140,7 +140,7 @@ def _date(written: str) -> str | None:
 
 
 def _is_of_either_order(written: str) -> bool:
-    """Return whether a day and a month may have changed places."""
+    """Return True if day and month of a date may be swapped."""
     found = _WITH_SLASHES.match(written)
     return (
         found is not None and found[1] != found[2] and max(map(int, found.groups()[:2])) <= _MONTHS

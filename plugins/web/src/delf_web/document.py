@@ -30,9 +30,9 @@ class Document:
 
     @property
     def text(self) -> str:
-        """The text, by its mark, its declared charset, as UTF-8, or by detection.
+        """The text, decoded by byte order mark, declared charset, UTF-8 or detection.
 
-        What is guessed or cannot be read is noted.
+        Guesses and undecodable bytes are noted.
         """
         if has_mark(self.content):
             return decode(self.content, about=self.url)

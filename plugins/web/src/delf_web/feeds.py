@@ -54,7 +54,7 @@ def read_feed(document: Document) -> list[Entry]:
 
 
 def _harmless() -> tuple[type[Exception], ...]:
-    """Return the remarks of feedparser after which all entries are there."""
+    """Return the warnings of feedparser after which all entries are still complete."""
     import feedparser
 
     library: Any = feedparser
@@ -73,7 +73,7 @@ def _entry(item: Any) -> Entry:
 
 
 def _date(text: str, moment: time.struct_time) -> str:
-    """Write a date with no more than its text has; feedparser adds midnight and UTC."""
+    """Format a date without the midnight and UTC that feedparser adds."""
     if ":" not in text:
         return time.strftime("%Y-%m-%d", moment)
     return time.strftime("%Y-%m-%dT%H:%M:%S", moment) + ("Z" if _ZONED.search(text) else "")

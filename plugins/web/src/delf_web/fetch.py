@@ -1,4 +1,4 @@
-"""Has pages: checked addresses, redirects, limits, a pace."""
+"""Fetching of pages: address checks, redirects, limits and rate."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Fetcher:
 
         Args:
             url: The address.
-            named_by: The page that named it, where no script did: its host is the one that
-                somebody was asked about.
+            named_by: The page with the link, if the address is not from a script; approval was
+                given for that page's host.
 
         Raises:
-            ToolRefusedError: When it may not be reached.
-            ToolExecutionError: When there is nothing, or too much.
+            ToolRefusedError: If the address is not allowed.
+            ToolExecutionError: If the request fails or the document is too large.
         """
         first = checked_url(url, self._settings).copy_with(fragment=None)
         if named_by is not None:

@@ -24,7 +24,7 @@ _TEXTS: Final = {
     name: re.compile(b"</" + name, re.IGNORECASE)
     for name in (b"script", b"style", b"textarea", b"title", b"xmp")
 }
-"""Elements that hold no tags, with how they end."""
+"""Elements whose content is raw text, with their end tags."""
 _LEFT_OPEN: Final = frozenset(
     b"area base body br col colgroup dd dt embed head hr html img input li link meta optgroup "
     b"option p param rb rp rt rtc source tbody td tfoot th thead tr track wbr".split()
@@ -32,7 +32,7 @@ _LEFT_OPEN: Final = frozenset(
 
 
 def check_markup(content: bytes, url: str) -> None:
-    """Refuse a page with more of something than any page has.
+    """Refuse a page whose structure would be slow to parse.
 
     Args:
         content: The page.

@@ -204,7 +204,7 @@ def feeds_of(document: Document) -> list[str]:
 
 
 def plain(markup: str) -> str:
-    """Return the words of a piece of HTML."""
+    """Return the plain text of an HTML fragment."""
     html = lxml_html()
     try:
         return _words(html.fromstring(f"<div>{markup}</div>"))
@@ -250,7 +250,7 @@ def _rows(table: Any) -> list[list[str]]:
 
 
 def _take(below: dict[int, tuple[str, int]], row: list[str]) -> None:
-    """Fill the places that cells of earlier rows reach down to."""
+    """Insert cells that span down from earlier rows."""
     while len(row) in below and len(row) < _MAX_SPAN:
         row.append(below[len(row)][0])
 

@@ -1,4 +1,4 @@
-"""The text of PDF documents, with the package pypdf."""
+"""The text of PDF documents, extracted by pypdf."""
 
 from __future__ import annotations
 

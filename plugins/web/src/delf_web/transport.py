@@ -34,7 +34,7 @@ class PinnedNetwork(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        """Return a connection to the first of the host's addresses that answers."""
+        """Connect to the first responding address of the host."""
         failed: Exception | None = None
         for address in await self._guard.addresses(host, port):
             try:
@@ -68,7 +68,7 @@ class PinnedTransport:
     Args:
         guard: Finds and checks addresses.
         timeout: Seconds that any one step may take.
-        tls: How servers are known.
+        tls: The TLS context.
     """
 
     def __init__(self, guard: Guard, timeout: float, tls: ssl.SSLContext) -> None:
@@ -81,14 +81,14 @@ class PinnedTransport:
         )
 
     async def get(self, url: httpx.URL, headers: dict[str, str]) -> httpx.Response:
-        """Ask for a page. The answer's body is still to be read, and the answer to be closed.
+        """Send a GET request; the caller reads the body and closes the response.
 
         Args:
-            url: Where it is.
-            headers: What is sent beside the host.
+            url: The URL.
+            headers: The headers in addition to Host.
 
         Raises:
-            httpcore.NetworkError: And its relatives, when nothing answers.
+            httpcore.NetworkError: If the server cannot be reached.
         """
         request = httpx.Request("GET", url, headers=headers)
         response = await self._pool.handle_async_request(

@@ -1,4 +1,4 @@
-"""The files that a worker is given: found, looked at, copied."""
+"""Files passed to a worker: found, checked and copied."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from delf_workers.definition import WorkerDefinition
 
 @dataclass(frozen=True, kw_only=True)
 class ReadableFile:
-    """A file that can be given to a worker.
+    """A file that can be passed to a worker.
 
     Args:
         name: Its own name, without folders.
         size: Bytes.
-        read: Gives its content; called in a thread.
-        asks: Why a person is to be asked before it is read; None where nobody is.
+        read: Returns the content; called in a thread.
+        asks: The reason that reading needs approval; None if it does not.
     """
 
     name: str
@@ -34,7 +34,7 @@ class ReadableFile:
 
 @runtime_checkable
 class SupportsFiles(Protocol):
-    """A connection with files, which scripts name by path when they give them to a worker."""
+    """A connection with files that scripts can pass to a worker by path."""
 
     def readable(self, path: str) -> ReadableFile | None:
         """Return a file; called in a thread.
@@ -43,12 +43,12 @@ class SupportsFiles(Protocol):
             path: As the connection's own actions take it.
 
         Returns:
-            What has the attributes of a :class:`ReadableFile`; None where the path is none of
-            this connection's.
+            An object like :class:`ReadableFile`; None if the path does not belong to this
+            connection.
 
         Raises:
-            ToolRefusedError: When it must not be read.
-            ToolExecutionError: When it cannot be.
+            ToolRefusedError: If reading is not allowed.
+            ToolExecutionError: If reading fails.
         """
         ...
 
@@ -98,7 +98,7 @@ def check(worker: WorkerDefinition, files: Sequence[Attached]) -> None:
     """Raise for files outside of the worker's policy.
 
     Raises:
-        ToolRefusedError: Saying what it takes.
+        ToolRefusedError: With the allowed files.
     """
     policy = worker.attachments
     total = sum(item.file.size for item in files)
@@ -139,13 +139,13 @@ def copy_to(folder: Path, files: Sequence[Attached], most: int, context: CallCon
     """Copy files for the worker's scripts, keeping copies of an interrupted call.
 
     Args:
-        folder: Where; it is made, for the user alone.
+        folder: The target folder, created for the user only.
         files: The files.
-        most: Bytes of all of them together.
+        most: The most bytes of all files together.
         context: The call, which has read them before where a person was asked.
 
     Raises:
-        ToolRefusedError: When they have grown.
+        ToolRefusedError: If the files have grown beyond the limit.
     """
     if folder.is_dir():
         return sorted(folder.iterdir())

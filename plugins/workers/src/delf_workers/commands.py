@@ -186,7 +186,7 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
     options = Options(flags=flags, **rest)
 
     async def do(agent: Agent, seen: Mapping[str, Any]) -> Response:
-        """Run the worker; report its work instead of the ordering task's."""
+        """Run the worker; return its own response instead of the outer task's."""
         events: list[Event] = []
         more = {"setup": options.to_record(state), "child_listeners": [events.append]}
         response = await agent.arun(text, **more, **seen)

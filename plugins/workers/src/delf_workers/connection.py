@@ -76,13 +76,13 @@ class Workers(Connection):
         root = current_folder()
         self.registry = Registry(folders or [root / FOLDER], None if own else root, current_trust())
         self.patterns: tuple[tuple[str, ...], ...] = (self.settings.allow_workers,)
-        """Each pattern list must match a worker's name for it to be callable."""
+        """Lists of patterns, in each of which a worker's name must match to be callable."""
         self.caller: WorkerDefinition | None = None
         """The calling worker; None for the agent itself."""
         self.agent: Workers = self
         """The agent's own connection."""
         self.workshop: Workshop | None = None
-        """The maker of workers' connections, from the agent's first call on."""
+        """Creates workers' connections; set at the agent's first call."""
         self.around: PluginContext | None = None
         """The agent's context, once started."""
 
@@ -95,7 +95,7 @@ class Workers(Connection):
 
         Args:
             worker: The worker.
-            patterns: Which workers it may call: those that fit one of each.
+            patterns: Patterns of callable workers; a name must match one of each list.
         """
         made = Workers(name="workers", folders=[str(f) for f in self.registry.folders])
         made.registry = self.registry
@@ -259,11 +259,11 @@ class Workers(Connection):
         return spec["name"]
 
     def _text_of(self, spec: Mapping[str, Any], context: CallContext | None) -> str:
-        """Return the file of a worker to be made, checked.
+        """Return the checked file content for a new worker.
 
         Raises:
-            ConfigurationError: When it would be none.
-            ToolRefusedError: When it would have more than its maker.
+            ConfigurationError: If the worker would be invalid.
+            ToolRefusedError: If the worker would have more rights than its maker.
         """
         check_name(str(spec["name"]), "name")
         if not self._may_call(str(spec["name"])):
@@ -293,7 +293,7 @@ class Workers(Connection):
 
 
 def _strategy(context: CallContext, trust: Trust) -> str | None:
-    """Return the strategy of a worker that is its whole task: the project's choice."""
+    """Return the configured strategy for a worker that is the whole task."""
     if context.strategy != STRATEGY:
         return None
     project = Agent.from_project(context.folder, connections=(), llm=context.llm, trust=trust)

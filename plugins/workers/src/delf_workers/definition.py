@@ -44,7 +44,7 @@ _HIDDEN: Final = ("instructions", "front", "generated", "read")
 _GIVEN_BY_MAKER: Final = ("model", "server_side_tools", "sandbox", "limits")
 _ALIASES: Final = {"filesystem": "filesystem", "shell": "shell", "delegation": "workers"}
 TOOLS: Final = "custom"
-"""The alias of the ``tools.py`` beside a worker."""
+"""The alias for the ``tools.py`` next to a worker."""
 
 
 class _Part(BaseModel):
@@ -127,11 +127,11 @@ class WorkerDefinition(_Part):
 
     @property
     def file(self) -> Path:
-        """Return its file."""
+        """The worker's file."""
         return self.front.path
 
     def place(self, *keys: str) -> str:
-        """Return the place of a value in its file: file, line, keys."""
+        """Return file, line and keys of a value, for messages."""
         return self.front.place(keys)
 
     def kind_of(self, name: str) -> str | None:
@@ -197,7 +197,7 @@ class WorkerDefinition(_Part):
             raise ToolRefusedError(f"the instructions of worker {self.name!r}: {error}") from None
 
     def _beside(self, name: str) -> str:
-        """Return a text in the worker's own folder, as it was when the project was trusted."""
+        """Read a text file in the worker's folder, with the content that was trusted."""
         path = self.file.parent / name
         if Path(name).name != name or self.read is None:
             raise ToolRefusedError(f"worker {self.name!r}: {name[:80]!r} is not a file beside it")
@@ -395,7 +395,7 @@ def check_name(name: str, where: str) -> None:
     """Raise for an invalid worker name.
 
     Raises:
-        ConfigurationError: Saying what is one.
+        ConfigurationError: With the rules for names.
     """
     if not _NAME.fullmatch(name):
         raise ConfigurationError(

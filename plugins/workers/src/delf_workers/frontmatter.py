@@ -26,8 +26,8 @@ class FrontMatter:
     Args:
         path: The file.
         table: Its table.
-        text: What comes after that.
-        text_line: The line where that begins, from 1.
+        text: The text below the table.
+        text_line: The first line of that text, from 1.
         lines: The line of each value by the keys that lead to it.
     """
 
@@ -74,10 +74,10 @@ def content(path: Path) -> bytes:
 
 
 def of_bytes(path: Path, content: bytes) -> FrontMatter:
-    """Take the bytes of a file apart.
+    """Parse the bytes of a file.
 
     Raises:
-        ConfigurationError: Naming file, line and key.
+        ConfigurationError: For invalid content, with file, line and key.
     """
     try:
         return parse(path, content.decode("utf-8-sig"))
@@ -86,10 +86,10 @@ def of_bytes(path: Path, content: bytes) -> FrontMatter:
 
 
 def parse(path: Path, text: str) -> FrontMatter:
-    """Take a text apart.
+    """Parse a text.
 
     Raises:
-        ConfigurationError: Naming file, line and key.
+        ConfigurationError: For invalid content, with file, line and key.
     """
     lines = text.splitlines(keepends=True)
     marks = [number for number, line in enumerate(lines) if line.rstrip() == _MARK]

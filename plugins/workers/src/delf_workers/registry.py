@@ -26,11 +26,11 @@ class Registry:
     ``main.worker`` may lie in the project's folder.
 
     Args:
-        folders: Looked through in order; the first worker of a name counts. In each the folder
-            ``generated`` comes after all of them.
-        root: The project's folder, whose files count as they were when it was trusted; None
-            where a program names folders of its own.
-        trust: Whose word counts that it is trusted.
+        folders: The folders in search order; the first worker of a name is used. Their subfolders
+            ``generated`` are searched last.
+        root: The project's folder, whose files must be trusted; None for folders named by a
+            program.
+        trust: The trust decisions.
     """
 
     def __init__(
@@ -41,10 +41,10 @@ class Registry:
         self.trust = trust or Trust.here()
 
     def read(self, path: Path) -> bytes:
-        """Return a file of a worker's, a worker or its tools.
+        """Return the trusted content of a worker's file or of its tools.
 
         Raises:
-            FolderNotTrustedError: When it is another one than the person trusted.
+            FolderNotTrustedError: If the content is not trusted.
             ConfigurationError: When it cannot be read.
         """
         content = frontmatter.content(path)
@@ -55,7 +55,7 @@ class Registry:
 
     @property
     def generated(self) -> Path:
-        """Return the folder of workers that models made."""
+        """The folder of workers made by models."""
         return self.folders[0] / GENERATED
 
     def files(self) -> dict[str, Path]:
@@ -72,7 +72,7 @@ class Registry:
         """Return the worker of a name.
 
         Raises:
-            ConfigurationError: When there is none, or its file is wrong: file, line and key.
+            ConfigurationError: If the worker is missing or its file invalid, with line and key.
         """
         files = self.files()
         path = files.get(name)
@@ -86,7 +86,7 @@ class Registry:
         return from_front_matter(front, name, generated=self.is_generated(path), read=self.read)
 
     def tools_file(self, worker: WorkerDefinition) -> Path:
-        """Return the functions of a worker: from ``tools.py`` beside it, else of the project."""
+        """Return the worker's ``tools.py``: the one next to it, else the project's."""
         beside = worker.file.parent / TOOLS_FILE
         if self._root is None or beside.is_file():
             return beside
@@ -94,7 +94,7 @@ class Registry:
         return of_project if of_project.is_file() else beside
 
     def is_generated(self, path: Path) -> bool:
-        """Return whether a worker's file lies where workers are kept that models made."""
+        """Return True if a worker's file is in the folder of workers made by models."""
         kept = [folder / GENERATED for folder in self.folders]
         return any(path.is_relative_to(folder) for folder in kept)
 
@@ -102,7 +102,7 @@ class Registry:
         """Return the file of a generated worker.
 
         Raises:
-            ConfigurationError: When that would be no worker.
+            ConfigurationError: If the worker would be invalid.
         """
         name = str(table["name"])
         head = yaml.safe_dump(table, sort_keys=False, allow_unicode=True)
@@ -115,10 +115,10 @@ class Registry:
         return self.generated / name / INSIDE
 
     def check_free(self, name: str) -> None:
-        """Refuse the name of a worker that there is.
+        """Raise if a worker with this name exists.
 
         Raises:
-            ConfigurationError: Naming it.
+            ConfigurationError: If the name is taken.
         """
         if name in self.files():
             raise ConfigurationError(

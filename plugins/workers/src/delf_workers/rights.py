@@ -55,7 +55,7 @@ class Workshop:
 
         Args:
             worker: The worker.
-            own: The agent's own connection to workers, of which it may get one for itself.
+            own: The agent's connection to workers, from which the worker's own is derived.
 
         Raises:
             ConfigurationError: Naming file, line and key.

@@ -30,11 +30,11 @@ _ORDER: Final = re.compile(r"(?P<worker>[^\s:]+)(?::\s*(?P<task>.*))?", re.DOTAL
 def order(
     worker: str, task: str | None, inputs: Mapping[str, Any], attachments: Sequence[str]
 ) -> str:
-    """Return a task's text that passes everything to a worker.
+    """Word a task that passes everything to a worker.
 
     Args:
         worker: Its name.
-        task: What to do; what its instructions say when omitted.
+        task: The task; when omitted, the worker follows its instructions.
         inputs: Values by name.
         attachments: Names of the task's files.
     """
@@ -44,7 +44,7 @@ def order(
 
 
 class WorkerStrategy:
-    """Gives a task ``NAME: TASK`` to the worker NAME, and takes its answer.
+    """A strategy that passes a task ``NAME: TASK`` to the worker NAME.
 
     Implements :class:`delf.protocols.strategy.Strategy`.
     """
@@ -53,7 +53,7 @@ class WorkerStrategy:
         """Return the worker's answer.
 
         Raises:
-            ToolExecutionError: When it failed, or the task names none.
+            ToolExecutionError: If the worker failed, or the task names none.
         """
         text, _, given = host.task.partition(_GIVEN)
         named = _ORDER.fullmatch(text.strip())
@@ -91,16 +91,16 @@ async def arun_worker(
     message_callback: MessageCallback | None = None,
     **options: Any,
 ) -> Response:
-    """Have a worker do a task.
+    """Run a worker's task.
 
     Args:
         worker: Its name.
-        task: What to do; what its instructions say when omitted.
+        task: The task; when omitted, the worker follows its instructions.
         project: The folder of the project.
-        inputs: Values that it asks for, by name.
-        attachments: Paths of files that it may read.
+        inputs: Values for its inputs, by name.
+        attachments: Paths of files for the worker.
         timeout: Seconds.
-        listeners: Called with each event of the worker, and of workers that it calls.
+        listeners: Called with each event of the worker and of workers it calls.
         message_callback: Called with the worker's name and each model call, once it is answered.
         options: Parameters of :class:`delf.Agent`, as ``llm`` and ``on_confirm``.
 
@@ -109,7 +109,7 @@ async def arun_worker(
         ``events``. ``value`` is its answer as data, where it declares a shape.
 
     Raises:
-        ConfigurationError: When there is no such worker, or it cannot work.
+        ConfigurationError: If the worker is missing or invalid.
     """
     from delf import Agent
 
@@ -137,7 +137,7 @@ async def arun_worker(
 
 
 class _Messages:
-    """Makes model calls of events."""
+    """An event listener that reports model calls."""
 
     def __init__(self, names: Mapping[str, str], callback: MessageCallback) -> None:
         self._names = names

@@ -10,12 +10,12 @@ from jinja2.meta import find_undeclared_variables
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 FILE: Final = "file"
-"""The function of templates that takes a text of the worker's folder in."""
+"""The template function that includes a text from the worker's folder."""
 _VALUES_ONLY: Final = (nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name)
 
 
 class InstructionsError(ValueError):
-    """Instructions that cannot be used."""
+    """The instructions are invalid."""
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
@@ -23,14 +23,14 @@ class InstructionsError(ValueError):
 
 
 class Instructions:
-    """Instructions, read once.
+    """Parsed instructions.
 
     Args:
         text: The template.
-        values_only: Whether it may have ``{{ input }}`` and nothing else.
+        values_only: Whether only ``{{ input }}`` is allowed.
 
     Raises:
-        InstructionsError: When it cannot be read.
+        InstructionsError: If the template is invalid.
     """
 
     def __init__(self, text: str, *, values_only: bool = False) -> None:
@@ -61,7 +61,7 @@ class Instructions:
         """Return the instructions with inputs filled in.
 
         Raises:
-            InstructionsError: When they cannot be: an attribute that a value lacks, and the like.
+            InstructionsError: If rendering fails, for example for a missing attribute.
         """
         template = self._environment.from_string(self._tree, {FILE: read})
         try:

@@ -78,7 +78,7 @@ class WebSearch(Connection):
             )
 
     def use_context(self, context: PluginContext) -> None:
-        """Take the keys that were given to the agent: ``providers`` and ``api_key_for``.
+        """Use the agent's keys: ``providers`` and ``api_key_for``.
 
         Implements :class:`delf.protocols.connection.SupportsPluginContext`.
         """

@@ -65,10 +65,10 @@ class Engine(Protocol):
         """Parse the response.
 
         Returns:
-            What is to be sent next, where the answer goes on.
+            The next request body if the answer continues; None at the end.
 
         Raises:
-            ToolExecutionError: When it says that the search failed.
+            ToolExecutionError: If the response reports a failure.
         """
         ...
 
@@ -108,7 +108,7 @@ class OpenAI:
         }
 
     def read(self, data: Any, findings: Findings) -> dict[str, Any] | None:
-        """Cited pages with the words that cite them, then the other sources."""
+        """Collect cited pages with the citing sentences, then the other sources."""
         if data.get("error"):
             raise ToolExecutionError(_ERROR.format(data["error"].get("message")))
         findings.is_cut = data.get("status") == "incomplete"
@@ -128,7 +128,7 @@ class OpenAI:
 
 
 def _cited(part: Any, findings: Findings) -> None:
-    """Note the pages that a text of OpenAI's cites, each with the line that does."""
+    """Collect the pages that a text cites, each with the citing line."""
     text: str = part["text"]
     for note in _list(part, "annotations"):
         if note.get("type") == "url_citation":
@@ -168,7 +168,7 @@ class Anthropic:
         return self._sent
 
     def read(self, data: Any, findings: Findings) -> dict[str, Any] | None:
-        """Found pages, with the words of theirs that are cited."""
+        """Collect found pages with their cited passages."""
         failed = ""
         for block in _list(data, "content"):
             if block["type"] == "web_search_tool_result":
@@ -209,7 +209,7 @@ class Google:
         }
 
     def read(self, data: Any, findings: Findings) -> dict[str, Any] | None:
-        """Return pages that the answer rests on, with the sentences that do."""
+        """Collect pages that support the answer, with the supported sentences."""
         candidates = _list(data, "candidates")
         if not candidates:
             why = _table(data, "promptFeedback").get("blockReason", "no answer")
@@ -234,7 +234,7 @@ class SearXNG:
     """A SearXNG server that gives JSON."""
 
     def query(self, query: Query) -> str:
-        """Return the end of the address."""
+        """Return the query string of the URL."""
         sites = " OR ".join(f"site:{name}" for name in query.domains)
         fields = {"q": f"{query.text} {sites}".strip(), "format": "json"}
         if query.language:

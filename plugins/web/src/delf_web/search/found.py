@@ -24,12 +24,12 @@ class Found(TypedDict):
 
 @dataclass(slots=True)
 class Findings:
-    """The results of an engine.
+    """The results collected from an engine.
 
     Args:
-        answer: What it says itself.
+        answer: The engine's own answer.
         results: Pages by their address, in the order in which they were first named.
-        is_cut: Whether that broke off before its end.
+        is_cut: Whether that answer was truncated.
     """
 
     answer: str = ""
