@@ -50,12 +50,12 @@ _IN_A_WORD: Final = re.compile(rb"[A-Za-z][\x80-\xff]|[\x80-\xff][A-Za-z]")
 
 
 def is_rare(name: str) -> bool:
-    """Return whether an encoding is one that hardly anybody has written for decades."""
+    """Return True if an encoding has hardly been used for decades."""
     return _RARE.match(name) is not None
 
 
 def latin_encodings(data: bytes) -> Iterator[str]:
-    """Find the encodings in which all letters are of one language that is written with Latin ones.
+    """Yield the encodings in which all letters belong to one language with Latin script.
 
     Args:
         data: Lines of a text with more than ASCII.
@@ -73,7 +73,7 @@ def latin_encodings(data: bytes) -> Iterator[str]:
 
 
 def script_encoding(data: bytes) -> str | None:
-    """Find the encoding in which all that is beyond ASCII is of one other script."""
+    """Return the encoding in which all non-ASCII characters belong to one other script."""
     for encoding, ranges in _SCRIPTS:
         found = _decoded(data, encoding)
         if found is None or _MIXED.search(found):

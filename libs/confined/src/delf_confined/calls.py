@@ -1,14 +1,14 @@
 """The system calls that a confined process may make, by name; all others are refused.
 
-Each is followed by its number on x86_64 and on aarch64, from the kernel's tables; ``-`` where
-that processor has none. None of these reaches another process, makes one, changes what is not
-open, or opens a socket. Calls that could, depending on an argument, are in :mod:`seccomp`.
+Each name is followed by its numbers on x86_64 and aarch64, or ``-`` if that processor has none.
+These calls cannot reach or create processes, change files that are not open, or open sockets. Calls
+that could, depending on an argument, are in :mod:`seccomp`.
 
-Left out on purpose, though harmless at first sight: everything that changes a file by its path
-alone (chmod, chown, utime, truncate, setxattr, link, symlink), for Landlock does not watch these;
-memory that no limit counts (memfd_create, shmget); sendmsg, which carries descriptors; flock, by
-which others would wait; mincore and membarrier, which tell of others or trouble them; setrlimit, by
-which a guest could end as if it had been killed; wait4 and waitid, as there is nobody to wait for.
+Deliberately omitted: calls that change a file by path (chmod, chown, utime, truncate, setxattr,
+link, symlink), which Landlock does not restrict; memory outside of limits (memfd_create, shmget);
+sendmsg, which passes descriptors; flock, which blocks other processes; mincore and membarrier,
+which observe or disturb other processes; setrlimit, which lets a guest fake being killed; wait4 and
+waitid, because a guest has no children.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _PARTS: Final = 5
 _HIGH: Final = re.compile(rb"[\x80-\xff]")
 _RUN: Final = re.compile(rb"[\x80-\xff]+")
 _FAR: Final = re.compile(rb"(?<=[\x00-\x7f]{60})[\x00-\x7f]+(?=[\x00-\x7f]{60})")
-"""ASCII far from other letters, such as a page's scripts; statistics drown in it."""
+"""The distance in characters from other letters at which ASCII is ignored for detection."""
 _RELATED: Final = re.compile(
     r"(windows-(1250|1254|1257|1258)|iso-?8859-(2|3|4|9|10|13|14|15|16)|mac-?roman)", re.IGNORECASE
 )
@@ -90,7 +90,7 @@ def guess(data: bytes) -> tuple[str, str]:
 
 
 def _detected(sample: bytes) -> tuple[str, float]:
-    """Name the encoding of most parts of a text: a stray byte in one does not decide."""
+    """Detect the encoding of most parts of a text, so that stray bytes do not decide."""
     import chardet
 
     lines = sample.splitlines(keepends=True)

@@ -14,11 +14,11 @@ from delf_confined.wire import receive, send
 
 
 def serve(wire: socket.socket, function: str, most: int) -> None:
-    """Take the arguments, call, and answer.
+    """Receive arguments, call a function, and send the result.
 
     Args:
         wire: The socket to the program.
-        function: As ``module:name``.
+        function: The function as ``module:name``.
         most: The most bytes of the answer.
     """
     with notes_of_call() as notes:

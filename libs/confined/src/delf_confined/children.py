@@ -51,8 +51,8 @@ class Child:
         """Send the arguments, and wait for the answer.
 
         Raises:
-            EOFError: When it ended before it answered.
-            ValueError: When the answer is too long.
+            EOFError: If the child ended before it answered.
+            ValueError: If the answer is too long.
         """
         try:
             send(self.wire, arguments)
@@ -70,7 +70,7 @@ class Child:
         """Kill the child, and wait for it.
 
         Returns:
-            Its exit status; a negative one is a signal's number.
+            The exit status; negative for a signal.
         """
         self.kill()
         self.wire.close()
@@ -93,16 +93,16 @@ class Template:
     def fork(
         self, function: str, limits: Limits, readable: Sequence[str], preload: Sequence[str] = ()
     ) -> Child:
-        """Return a fresh child that waits for the arguments of a function.
+        """Fork a child that waits for the arguments of a function.
 
         Args:
-            function: As ``module:name``.
+            function: The function as ``module:name``.
             limits: The limits of the call.
-            readable: Files that it may read.
+            readable: Files that the child may read.
             preload: Modules that are imported once for all calls.
 
         Raises:
-            ToolExecutionError: When no process can be started.
+            ToolExecutionError: If no process can be started.
         """
         request = {
             "function": function,

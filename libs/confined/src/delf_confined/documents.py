@@ -28,17 +28,17 @@ _MARKS: Final = {
     f"{_WORD}noBreakHyphen": "-",
 }
 _NO_TEXT: Final = (_OTHER_FORM, *(f"{_WORD}{tag}" for tag in ("p", "tabs", "del", "moveFrom")))
-"""Elements in a paragraph whose text is not of it: stops, what was deleted, or stands elsewhere."""
+"""Elements of a paragraph without text of its own: tab stops, deletions, references."""
 _NOTES: Final = ("footnotes", "endnotes", "comments")
 _DAMAGE: Final = (ValueError, TypeError, LookupError, AttributeError, RecursionError, OSError)
-"""Exceptions of pypdf for a damaged document, beside its own errors."""
+"""Exceptions of pypdf for damaged documents, besides its own error classes."""
 _GLYPH: Final = re.compile(
     r"/(?:[A-Za-z]{1,2}|uni|cid|glyph|index)[0-9A-Fa-f]{2,5}|\(cid:\d+\)|/[a-z]+\.[a-z]+"
 )
 _NAMED_SHARE: Final = 0.3
 _STRANGE_SHARE: Final = 0.02
 _OF_FONTS: Final = re.compile("encoding|broken line|cmap|font", re.IGNORECASE)
-"""Remarks of pypdf about letters that it does not know."""
+"""Warnings of pypdf about unknown glyphs."""
 _DEEPEST_FORM: Final = 8
 _DEEPEST_FIELD: Final = 20
 _LARGEST: Final = 256_000_000
@@ -49,7 +49,7 @@ class Pages(NamedTuple):
     """The text of a PDF.
 
     Args:
-        title: As its author wrote it; often empty.
+        title: The title in the metadata; often empty.
         total: The number of its pages.
         texts: The text of each page, or of the first ones.
     """
@@ -286,7 +286,7 @@ def _tell_left_out(archive: zipfile.ZipFile, name: str) -> None:
 
 
 def _paragraphs(block: ET.Element) -> Iterator[str]:
-    """Yield the text of each paragraph; that of boxes in it, such as captions, comes below."""
+    """Yield the text of each paragraph, followed by that of text boxes in it."""
     if block.tag == f"{_WORD}p":
         yield "".join(_pieces(block)).strip()
     for part in block:
@@ -295,7 +295,7 @@ def _paragraphs(block: ET.Element) -> Iterator[str]:
 
 
 def _pieces(block: ET.Element) -> Iterator[str]:
-    """Yield the text of a paragraph piece by piece, without that of paragraphs within it."""
+    """Yield the parts of a paragraph's text, without nested paragraphs."""
     for part in block:
         if part.tag == f"{_WORD}t":
             yield part.text or ""

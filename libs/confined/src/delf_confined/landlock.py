@@ -45,7 +45,7 @@ _EVERY_SCOPE: Final = 0b11
 
 @cache
 def version() -> int:
-    """Return the kernel's version of Landlock; 0 where there is none."""
+    """Return the kernel's version of Landlock; 0 if unsupported."""
     if sys.platform != "linux":
         return 0
     found = _syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)
@@ -72,7 +72,7 @@ def prepare() -> None:
 
 
 def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
-    """Take every other file, every TCP port and other processes' signals from this process.
+    """Revoke this process's access to other files, TCP ports and other processes' signals.
 
     Args:
         readable: Readable files and folders; missing ones are ignored.

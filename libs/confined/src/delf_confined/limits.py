@@ -11,14 +11,13 @@ class Limits:
     """The resources of one call.
 
     Args:
-        seconds: The most time that it runs.
-        memory: The most bytes that it allocates.
+        seconds: The most seconds of the call.
+        memory: The most bytes of memory.
         answer: The most bytes of its result.
-        scratch: A folder that it may write in; without one it writes nothing.
+        scratch: A writable folder, if any.
         file_bytes: The most bytes of each file in that folder.
-        writable: Folders of the user's in which it may write, as for a database; ``scratch``
-            and these are all that it can change.
-        hint: What to do about a call that exceeds them, for people.
+        writable: The user's folders in which the call may write, such as for a database.
+        hint: A hint for people if the limits are exceeded.
     """
 
     seconds: float = 30.0

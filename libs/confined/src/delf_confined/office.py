@@ -1,8 +1,7 @@
-"""Archives of Office as Office reads them. To be called in a confined child.
+"""Normalisation of Office archives for libraries; call in a confined child.
 
-Office takes names of parts in any case and with backslashes, and the strict form of its formats.
-Libraries look for exact names and for the namespaces of the usual form: for them the archive is
-written again, in memory.
+Office accepts part names in any case and with backslashes, and the strict variant of its formats.
+Libraries expect exact names and transitional namespaces, so the archive is rewritten in memory.
 """
 
 from __future__ import annotations
@@ -42,8 +41,8 @@ def usual_form(source: str | IO[bytes]) -> str | IO[bytes]:
         source: Its path, or its content.
 
     Raises:
-        ToolExecutionError: When it is too large to be written again.
-        zipfile.BadZipFile: When it is no archive.
+        ToolExecutionError: If the document is too large to rewrite.
+        zipfile.BadZipFile: If the document is not a zip archive.
     """
     with zipfile.ZipFile(source) as archive:
         names = archive.namelist()
@@ -88,7 +87,7 @@ def _usual_names(archive: zipfile.ZipFile) -> dict[str, str]:
 
 
 def _key(name: str) -> str:
-    """Return what names of the same part have in common."""
+    """Return a key that is equal for all spellings of a part's name."""
     return unquote(name).lower()
 
 

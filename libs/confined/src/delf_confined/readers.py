@@ -55,19 +55,19 @@ class Readers:
         """Call a function in a child.
 
         Args:
-            function: As ``module:name``; the result may be awaitable.
-            arguments: Its keywords: plain data.
+            function: The function as ``module:name``; may be async.
+            arguments: The keyword arguments, as plain data.
             about: The work, for messages, as ``reading a.csv``.
-            key: The caller. Calls of one key share its fair part.
-            readable: Files that it may read.
+            key: The caller; calls of one key share a fair part of the children.
+            readable: Files that the child may read.
             limits: The limits of the call.
-            preload: Modules to import once for all calls, beside the function's own; functions to
-                call once, as ``module:name``, which see nothing of a stranger's.
+            preload: Modules to import, or functions (``module:name``) to call, once for all calls,
+                before any untrusted data.
 
         Raises:
-            ToolExecutionError: When the function raised, or the call went over a limit.
-            ToolRefusedError: When the function raised it.
-            OptionalDependencyError: When the function raised it.
+            ToolExecutionError: If the function raises, or a limit is exceeded.
+            ToolRefusedError: If the function raises it.
+            OptionalDependencyError: If the function raises it.
         """
         payload = await apart(dumps, arguments) if is_large(arguments) else dumps(arguments)
         turn, turns = Turn(key), Turns.of_loop(self._at_once)
@@ -91,7 +91,7 @@ class Readers:
         limits: Limits,
         preload: Sequence[str],
     ) -> bytes | None:
-        """Run a call once; return its answer, or None if it gave way to another call."""
+        """Run a call in a child; return its result, or None if it was preempted by another call."""
         forking = self._thread.submit(self._template.fork, function, limits, readable, preload)
         try:
             child = await asyncio.shield(asyncio.wrap_future(forking))
@@ -162,7 +162,7 @@ def result_of(answer: dict[str, Any], about: str, limits: Limits) -> Any:
     """Return the value of an answer, adding its notes to this call.
 
     Raises:
-        DelfError: The function's.
+        DelfError: The error that the function raised.
     """
     for warning in answer["notes"]:
         note(str(warning))
@@ -190,7 +190,7 @@ def over_limit(limit: str, about: str, limits: Limits) -> ToolExecutionError:
 
 
 def died(status: int, about: str) -> ToolExecutionError:
-    """Return the error for a child that ended before it answered."""
+    """Make the error for a child that died before it answered."""
     if -status == signal.SIGXCPU:
         how = "it used more processor time than it may"
     elif status < 0:

@@ -70,11 +70,9 @@ _SPECIAL: Final = {
 _COLUMN: Final = {"x86_64": 0, "aarch64": 1}
 
 _IOCTLS: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
-"""TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: none names an owner or a process."""
+"""Allowed ioctl requests: none names an owner or a process."""
 _FCNTLS: Final = (0, 1, 2, 3, 4, 1030)
-"""Copies and flags; not F_SETOWN and F_SETSIG, which let the kernel signal other processes, and
-no locks: every process sees the locks of others on a file, and waits for them.
-"""
+"""Allowed fcntl commands: copies and flags, but no signals to other processes and no locks."""
 _FILE_LOCKS: Final = (5, 6, 7, 36, 37, 38)
 """Locks of a process and of an open file, which databases take to read a whole state."""
 _PRCTLS: Final = (15, 16, 0x53564D41)
@@ -90,14 +88,14 @@ use. Shared waits are allowed, because the C library waits so for the end of a t
 wakes are refused, so that no other process is signalled.
 """
 _MMAP_REFUSED: Final = 0x42100
-"""Memory that is locked, of huge pages, or grows downwards: the host has little of it."""
+"""Refused mmap flags: locked memory, huge pages, and stacks that grow downwards."""
 _MADVICE_REFUSED: Final = (12, 100, 101)
 """MADV_MERGEABLE, by which a guest learns other processes' pages; poisoned pages."""
 _ACCESS_MODE: Final = 0o3
 _TRUNCATE: Final = 0o1000
 _MAKE: Final = 0o100
 _OPEN_FLAGS: Final = 0o27777703 & ~0o20000
-"""All but O_PATH, which Landlock does not watch, and O_ASYNC, for signals; alike on both kinds."""
+"""Allowed open flags: all but O_PATH, which Landlock does not restrict, and O_ASYNC."""
 _CLOCK_OF_A_PROCESS: Final = 0x80000000
 """Negative clocks are the clocks of processes, by their numbers, and of devices."""
 _RENAME_FLAGS: Final = 1
@@ -127,7 +125,7 @@ class _Program(ctypes.Structure):
 
 
 def supported() -> bool:
-    """Return whether a filter for this processor is known."""
+    """Return True if there is a filter for this processor."""
     return platform.system() == "Linux" and platform.machine() in _ARCH
 
 
@@ -178,9 +176,9 @@ def prepared(machine: str, *, threads: bool, writes: bool = True, locks: bool = 
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
-        threads: As of :func:`build`, as are the next.
-        writes: See there.
-        locks: See there.
+        threads: As for :func:`build`.
+        writes: As for :func:`build`.
+        locks: As for :func:`build`.
     """
     return build(machine, _SOME_PID, threads=threads, writes=writes, locks=locks)
 
@@ -189,9 +187,9 @@ def install(*, threads: bool, writes: bool = True, locks: bool = False) -> None:
     """Confine this process and all its threads to come, for good.
 
     Args:
-        threads: As of :func:`build`, as are the next.
-        writes: See there.
-        locks: See there.
+        threads: As for :func:`build`.
+        writes: As for :func:`build`.
+        locks: As for :func:`build`.
 
     Raises:
         OSError: When the kernel refuses.

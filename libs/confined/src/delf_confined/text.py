@@ -36,7 +36,7 @@ def decode(
 ) -> str:
     """Decode text of any common encoding: by its BOM, as UTF-8, else by detection.
 
-    Guesses, and bytes that are not text, are noted.
+    Guesses and undecodable bytes are noted.
 
     Args:
         data: The text.
@@ -45,7 +45,7 @@ def decode(
         remedy: The end of the note of a guess: what to do if it is wrong.
 
     Raises:
-        ValueError: When it is not text in that encoding, or the encoding is unknown.
+        ValueError: If the data cannot be decoded, or the encoding is unknown.
     """
     if encoding is not None:
         try:
@@ -92,7 +92,7 @@ def encoding_of_file(path: str, about: str) -> str:
 
 
 def encoding_of(data: bytes, about: str, first_line: int = 1, remedy: str = _REMEDY) -> str:
-    """Find the encoding of a text; what was guessed is noted.
+    """Find the encoding of a text; a guess is noted.
 
     Args:
         data: The text.
@@ -127,7 +127,7 @@ def _marked(data: bytes) -> str | None:
 
 
 def _whole(data: bytes, encoding: str, about: str) -> str:
-    """Return text with a mark in place of each byte that is none, which is noted."""
+    """Decode text with a mark for each undecodable byte, which is noted."""
     try:
         return data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -147,14 +147,14 @@ def _line(data: bytes, place: int) -> int:
 
 
 def _is_utf8_but_for_few(data: bytes) -> bool:
-    """Return whether most of what is beyond ASCII is UTF-8, so that the rest are stray bytes."""
+    """Return True if most non-ASCII bytes are valid UTF-8, so that the rest are stray bytes."""
     text = data.decode("utf-8", "replace")
     stray = text.count("\ufffd")
     return sum(map(str.isascii, text)) + stray < len(text) - stray
 
 
 def decode_if_text(data: bytes) -> str | None:
-    """Return text, if the bytes are surely that."""
+    """Decode bytes if they are certainly text; return None otherwise."""
     marked = _marked(data)
     if marked is None and b"\0" in data:
         return None
@@ -165,7 +165,7 @@ def decode_if_text(data: bytes) -> str | None:
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Return whether it is text except for zeros: UTF-16 has zeros between its letters."""
+    """Return True if bytes without their zeros are UTF-8; UTF-16 has zeros between letters."""
     try:
         return not _CONTROLS.search(data.decode("utf-8").replace("\0", ""))
     except UnicodeDecodeError:
@@ -173,7 +173,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _by_zeros(data: bytes, about: str) -> str | None:
-    """UTF-16 that lacks its mark, which is noted."""
+    """Decode UTF-16 without a byte order mark, which is noted; None if it is not."""
     encoding = _without_mark(data)
     if encoding is not None:
         note(f"{about} has no mark of its encoding, and was read as {encoding.upper()}")
@@ -181,7 +181,7 @@ def _by_zeros(data: bytes, about: str) -> str | None:
 
 
 def _without_mark(data: bytes) -> str | None:
-    """UTF-16 that lacks its mark: its zero bytes are all on one side, and what it says is text."""
+    """Return the UTF-16 variant if zeros are all on one side and the result is text."""
     sample = data[: _SAMPLE - _SAMPLE % 2]
     zeros = sample.count(0)
     if not zeros:

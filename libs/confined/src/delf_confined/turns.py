@@ -24,7 +24,7 @@ class Turn:
 
     Args:
         key: The caller; calls of one key share its part.
-        can_restart: Whether it may be ended and made again.
+        can_restart: Whether the call may be interrupted and repeated.
     """
 
     def __init__(self, key: Hashable, *, can_restart: bool = True) -> None:
@@ -35,20 +35,20 @@ class Turn:
         self.began: float | None = None
         self.place: asyncio.Future[None] | None = None
         self.gives_way: asyncio.Future[None] | None = None
-        """Done when the call must give its place up and wait again."""
+        """A future that is done when the call must release its place and wait again."""
 
 
 class Turns:
-    """The places of one event loop.
+    """The places for concurrent calls of one event loop.
 
     Args:
-        most: The number of places.
+        most: The number of concurrent calls.
     """
 
     _of_loops: ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, Turns]]] = (
         WeakKeyDictionary()
     )
-    """One object per event loop: an agent has one loop, and its connections are independent."""
+    """The instances by event loop."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -119,7 +119,7 @@ class Turns:
         return used + self._past.get(key, 0.0)
 
     def _look(self) -> None:
-        """Make the longest call of another caller give way, once its slice is over."""
+        """Make the longest call of another caller release its place after its time slice."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -20,11 +20,11 @@ def receive(wire: socket.socket, most: int | None = None) -> bytes:
 
     Args:
         wire: The socket.
-        most: The most bytes that are taken; any when None, from a side that is trusted.
+        most: The most bytes; None for a trusted sender.
 
     Raises:
-        EOFError: When the other side has ended.
-        ValueError: When the frame is longer.
+        EOFError: If the other side closed the connection.
+        ValueError: If the frame is longer.
     """
     (length,) = LENGTH.unpack(_exactly(wire, LENGTH.size))
     check(length, most)
@@ -35,7 +35,7 @@ def check(length: int, most: int | None) -> None:
     """Raise for an invalid frame header before reading the frame.
 
     Raises:
-        ValueError: When it is longer than it may be.
+        ValueError: If the frame is too long.
     """
     if most is not None and length > most:
         raise ValueError(f"a frame of {length:,} bytes")

@@ -13,7 +13,7 @@ _PATH: Final = re.compile(r"""(?<=["'])/[^"'\n]+(?=["'])|(?<![\w./])/[^\s"':,;)]
 
 
 def shortened(text: str, most: int = _MOST) -> str:
-    """Return a message without stack traces, pointers into a statement, and folders of the host.
+    """Remove stack traces, statement pointers and host folders from an error message.
 
     Args:
         text: The library's message.

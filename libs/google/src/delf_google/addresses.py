@@ -17,7 +17,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def parse(given: str | Sequence[str]) -> list[Address]:
-    """Return the people that a text, or several, name as a mail server reads them.
+    """Parse the addresses in one or several texts, like a mail server does.
 
     Args:
         given: As ``Ada <ada@example.com>, bob@example.com``.
@@ -63,6 +63,6 @@ def address(given: str) -> str:
 
 
 People = Annotated[str | list[str], AfterValidator(people)]
-"""A parameter that names people; the action gets a list with each of them by itself."""
+"""A parameter type for addressees; the action gets a list of single addresses."""
 Addresses = Annotated[list[str], AfterValidator(addresses)]
 """A parameter with addresses; the action gets a list of addresses alone."""

@@ -51,7 +51,7 @@ class Login:
     broad: Mapping[str, frozenset[str]]
 
     def covered(self, granted: Iterable[str]) -> set[str]:
-        """Scopes that others hold, as that for a whole drive holds that for its own files."""
+        """Return granted scopes and those they include, such as files under a whole drive."""
         return {small for scope in granted for small in self.broad.get(scope, ())}
 
     @property

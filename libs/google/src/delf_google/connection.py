@@ -43,7 +43,7 @@ class GoogleConnection(Connection):
     scopes: ClassVar[Mapping[str, str]]
     """The least scope for each unit of permission, without the common prefix."""
     broad: ClassVar[Mapping[str, frozenset[str]]] = {}
-    """Scopes that hold others."""
+    """Scopes that include other scopes, with the included ones."""
 
     def __init__(self, *first: Any, **options: Unpack[GoogleOptions]) -> None:
         super().__init__(*first, **options)
@@ -95,8 +95,8 @@ class GoogleConnection(Connection):
             call: A call that a person is asked about.
 
         Returns:
-            What is shown, with its basis where that can change without a change of what is shown,
-            as a revision does. None where the arguments show it all.
+            The preview, with a basis such as a revision if the target can change while the preview
+            stays the same. None if the arguments show everything.
         """
         return None
 

@@ -65,13 +65,13 @@ class Tokens:
         return getattr(self._made, "quota_project_id", None)
 
     async def get(self, instead_of: str | None = None) -> str:
-        """Return a token that is good now.
+        """Return a valid token, renewed if needed.
 
         Args:
-            instead_of: A token that a service did not accept.
+            instead_of: A token that the service rejected.
 
         Raises:
-            LoginError: When there is no login, or it is over for good.
+            LoginError: If there is no login, or it has been revoked.
             ConnectionUnavailableError: If the token server is unreachable.
         """
         if self._settings.token is not None:
@@ -121,7 +121,7 @@ class Tokens:
         return LoginError(f"{self._name}: the login is expired or revoked ({message})", hint=hint)
 
     def _keep(self, made: Any) -> None:
-        """Let other processes use the new token, too."""
+        """Store a renewed token for other processes."""
         old = self._login
         if old is None:
             return
@@ -218,8 +218,8 @@ def read_json(path: str, name: str) -> dict[str, Any]:
     """Return a file of credentials.
 
     Raises:
-        ConnectionFileNotFoundError: When it cannot be read.
-        ConnectionConfigurationError: When it is not a JSON object.
+        ConnectionFileNotFoundError: If the file cannot be read.
+        ConnectionConfigurationError: If the content is not a JSON object.
     """
     try:
         found: Any = json.loads(Path(path).expanduser().read_text(encoding="utf-8"))
@@ -236,7 +236,7 @@ def read_json(path: str, name: str) -> dict[str, Any]:
 
 
 def is_login(info: Mapping[str, Any]) -> bool:
-    """Return whether a file is the login of a user, from gcloud or from google-auth."""
+    """Return True if credentials are a user's login, from gcloud or google-auth."""
     own = {"refresh_token", "client_id", "client_secret"} <= info.keys()
     return info.get("type") == "authorized_user" or own
 
@@ -245,7 +245,7 @@ def client_of(info: Mapping[str, Any], path: str, name: str) -> dict[str, Any]:
     """Return the OAuth client in a file from Google's console.
 
     Raises:
-        ConnectionConfigurationError: When there is none.
+        ConnectionConfigurationError: If there is none.
     """
     client: Any = info.get("installed") or info.get("web")
     if not isinstance(client, dict) or "client_id" not in client:

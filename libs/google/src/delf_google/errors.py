@@ -103,7 +103,7 @@ class Problem:
         return self.status == 403 and bool(self.reasons & _MISSING_SCOPE)
 
     def _is_of_others(self, scopes: Sequence[str]) -> bool:
-        """Return whether the error may be about a file out of reach of the ``drive.file`` scope."""
+        """Return True if the error may concern a file outside of the ``drive.file`` scope."""
         given = {scope.rpartition("/")[2] for scope in scopes}
         if "drive.file" not in given or "drive" in given:
             return False

@@ -17,7 +17,7 @@ def file_id(given: str) -> str:
     """Return the id in an address of the editors or of Drive; an id is unchanged.
 
     Raises:
-        ToolRefusedError: When it is neither.
+        ToolRefusedError: If the text is neither.
     """
     found = _ADDRESS.match(given.strip())
     if found:
@@ -36,7 +36,7 @@ def read_task_file(context: CallContext | None, name: str, most: int) -> tuple[s
         most: Bytes; a larger file is refused.
 
     Raises:
-        ToolRefusedError: When there is none, or it is too large.
+        ToolRefusedError: If the file is missing or too large.
     """
     if context is None:
         raise ToolRefusedError(f"there is no task, and so no file {name[:200]!r}")

@@ -1,4 +1,4 @@
-"""Logging in: a person agrees in a browser, and the login is kept."""
+"""Login: a person agrees in a browser, and the login is stored."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def sign_in(
         client: The OAuth client, as in the file from Google's console.
         scopes: The scopes of the login.
         show: Shows a text to the person.
-        ask: Asks for the address that a browser elsewhere ends at; None to use a browser here.
+        ask: Asks for the final URL of a browser on another machine; None to use a browser here.
 
     Raises:
-        LoginError: When the person does not agree, or Google does not.
+        LoginError: If the person or Google refuses.
     """
     from google_auth_oauthlib.flow import InstalledAppFlow, WSGITimeoutError
     from oauthlib.oauth2 import OAuth2Error

@@ -28,9 +28,9 @@ class Mailbox(NamedTuple):
     """One person in an address header.
 
     Args:
-        name: As it stands, without quotes; encoded words are still encoded.
-        address: As it stands, without blanks and comments.
-        text: All of its text, to be shown if it is not valid.
+        name: The display name without quotes, not decoded.
+        address: The address without blanks and comments.
+        text: The original text, to show if the address is invalid.
     """
 
     name: str
@@ -93,7 +93,7 @@ class _Person:
         return bool(self.angles) or "@" in "".join(self.bare)
 
     def add(self, kind: str, piece: str) -> None:
-        """Take a piece of the header."""
+        """Add a token of the header."""
         self.texts.append(piece)
         if kind == "comment":
             self.comments.append(piece[1:-1].strip())
@@ -106,7 +106,7 @@ class _Person:
             self.words.append(_ESCAPED.sub(r"\1", piece[1:-1] if kind == "quoted" else piece))
 
     def made(self) -> Iterator[Mailbox]:
-        """Return the person; None for blanks and comments only."""
+        """Yield the collected person, or nothing for blanks and comments."""
         text = _BLANKS.sub(" ", "".join(self.texts)).strip()
         bare = "".join(self.bare).strip()
         if not self.is_broken and not bare and not "".join(self.angles).strip():

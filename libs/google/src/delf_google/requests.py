@@ -28,8 +28,8 @@ class Request:
         headers: More headers.
         once: Whether the request must not be repeated after a lost answer, because the service
             would do it twice.
-        harmless: Whether it changes nothing, although it is not a GET.
-        most: The answer's bytes; a larger one is an error. None for the connection's limit.
+        harmless: Whether the request changes nothing although it is not a GET.
+        most: The most bytes of the response; None for the connection's limit.
     """
 
     what: str
@@ -60,10 +60,10 @@ class Request:
         return pairs
 
     def payload(self) -> tuple[bytes | None, dict[str, str]]:
-        """Body and headers.
+        """Return the encoded body, and the headers for it.
 
         Raises:
-            ToolRefusedError: When a text cannot be written as UTF-8.
+            ToolRefusedError: If a text cannot be encoded as UTF-8.
         """
         headers = dict(self.headers)
         if self.body is None:
@@ -83,8 +83,8 @@ class Answer:
         status: The HTTP status.
         headers: Its headers.
         content: Its body.
-        in_doubt: An attempt before this one may have been done; its answer was lost.
-        waited: Seconds that were waited for a quota.
+        in_doubt: Whether an earlier attempt, whose response was lost, may have taken effect.
+        waited: Seconds waited for a quota.
     """
 
     status: int
@@ -97,7 +97,7 @@ class Answer:
         """Return the body as a JSON object; an empty body is an empty object.
 
         Raises:
-            ValueError: When it is none.
+            ValueError: If the body is not a JSON object.
         """
         found: Any = json.loads(self.content) if self.content.strip() else {}
         if not isinstance(found, dict):

@@ -66,9 +66,9 @@ class Transport:
         """Send a request; return its JSON object.
 
         Raises:
-            GoogleError: When the service refuses it.
-            LoginError: When there is no good login.
-            ConnectionUnavailableError: When nothing answers.
+            GoogleError: If the service refuses the request.
+            LoginError: If there is no valid login.
+            ConnectionUnavailableError: If the service does not respond.
         """
         answer = await self.send(request)
         try:
@@ -85,9 +85,9 @@ class Transport:
         """Yield the items of all pages, fetching each page lazily.
 
         Args:
-            request: The first page's.
-            items: The field that holds them.
-            look: Gets each page, for what else it says.
+            request: The request for the first page.
+            items: The field with the items.
+            look: Called with each page, for its other fields.
         """
         token: str | None = None
         while True:
@@ -103,13 +103,13 @@ class Transport:
             token = str(following)
 
     async def send(self, request: Request) -> Answer:
-        """Send a request, again where that is safe and may help.
+        """Send a request, with retries where they are safe and may help.
 
         Raises:
-            GoogleError: When the service refuses it.
-            LostAnswerError: When it may have been done, and is not to be done twice.
-            LoginError: When there is no good login.
-            ConnectionUnavailableError: When nothing answers.
+            GoogleError: If the service refuses the request.
+            LostAnswerError: If the request may have taken effect and must not be repeated.
+            LoginError: If there is no valid login.
+            ConnectionUnavailableError: If the service does not respond.
         """
         answer = await self.attempts(request)
         if answer.status >= 400:
@@ -158,9 +158,9 @@ class Transport:
         return problem.error(f"{self._label(request)}{waited}", self._scopes)
 
     def _again(self, answer: Answer, request: Request, course: Course) -> Again | None:
-        """Decide whether to send a request again; None where its answer stands.
+        """Decide whether to retry after a response; None to accept the response.
 
-        Most quotas are of a minute: whoever came too fast is let in again after it.
+        Most quotas are per minute, so a retry waits that long.
         """
         if answer.status < 400:
             return None

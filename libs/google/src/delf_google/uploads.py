@@ -22,14 +22,14 @@ async def upload(
     After a lost answer Google is asked how many bytes have arrived, so nothing is made twice.
 
     Args:
-        transport: Where it is sent.
+        transport: The transport.
         request: Opens the upload; its body is the metadata.
         content: The content.
-        kind: Its media type.
+        kind: The media type.
 
     Raises:
-        LostAnswerError: When it cannot be found out what happened to it.
-        GoogleError: When the service refuses it.
+        LostAnswerError: If the outcome cannot be determined.
+        GoogleError: If the service refuses the upload.
     """
     address, size, position = await _begin(transport, request, content, kind), len(content), 0
     for attempt in range(RETRIES + 1):

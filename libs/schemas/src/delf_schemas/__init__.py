@@ -1,4 +1,4 @@
-"""JSON schemas as Python: actions made from them, types as text, names."""
+"""JSON schemas in Python: actions, type texts and names."""
 
 from delf_schemas.actions import action_from_schema
 

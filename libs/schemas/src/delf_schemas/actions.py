@@ -83,23 +83,23 @@ def action_from_schema(
     seen: Callable[[], Seen] | None = None,
     unknown: str = "Any",
 ) -> Action:
-    """Return an action with the parameters of a JSON schema.
+    """Make an action whose parameters are the properties of a JSON schema.
 
     The schema's properties become keywords, renamed if they are not Python names. Arguments are
     checked before the call is made; results are passed on unchanged.
 
     Args:
         name: The service's name of the action, from which the action's name is made.
-        send: Makes the call.
+        send: Sends the call to the service.
         arguments: The schema of the arguments, as an object. ``$ref`` stay within it.
         description: The description; its first sentences are shown to the model.
         result: The schema of the result, if known.
         effect: The effect of a call.
-        seen: Gives what its results have shown.
+        seen: Returns what earlier results have shown.
         unknown: The type of results without a schema before any was seen.
 
     Raises:
-        ToolDefinitionError: When the schema cannot be used.
+        ToolDefinitionError: If the schema cannot be used.
     """
     if effect not in EFFECTS:
         raise ToolDefinitionError(f"unknown effect {effect!r}; one of: {', '.join(EFFECTS)}")
@@ -142,7 +142,7 @@ def result_text(schema: Mapping[str, Any], extent: Extent = FULL, limit: int = F
     """Return the type of an action's result.
 
     Args:
-        schema: Of its results.
+        schema: The schema of the result.
         extent: The parts of the schema to show.
         limit: The most characters.
     """
@@ -222,10 +222,10 @@ class _Arguments:
         }
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as plain data.
+        """Validate arguments and return them as plain data.
 
         Raises:
-            ToolRefusedError: When they do not fit.
+            ToolRefusedError: If the arguments are invalid.
         """
         unknown = [name for name in arguments if name not in self._names]
         if unknown and not self._more:

@@ -1,4 +1,4 @@
-"""Limits that a type does not tell, such as patterns, for the line about a parameter."""
+"""Constraints of a schema that a type does not express, such as patterns, as text."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _BEYOND: Final = 2**31 - 1
 
 
 def hints_of(document: Document, schema: Any, most: int, depth: int) -> str:
-    """Return the limits of a value and of what is in it: ``≤ 200``, ``address.zip.
+    """Return the constraints of a value and its parts: ``≤ 200``, ``address.zip matches ^[0-9]+$``.
 
     Matches ^[0-9]+$``.
 
     Args:
-        document: Follows references.
-        schema: Of a value that scripts give.
+        document: The document, for resolving references.
+        schema: The schema of a parameter.
         most: The most characters; whole hints are left out.
-        depth: The records within each other that are looked into.
+        depth: The number of nested record levels to include.
     """
     hints: list[str] = []
     size = 0

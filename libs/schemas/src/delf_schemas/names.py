@@ -58,7 +58,7 @@ def _callable(name: str, prefix: str) -> str:
 
 
 def mark_of(text: str) -> str:
-    """Return a short stable mark of a text."""
+    """Return a short stable hash of a text, to make names unique."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
 
 

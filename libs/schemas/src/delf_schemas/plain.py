@@ -23,7 +23,7 @@ class Misfit(Exception):  # noqa: N818 - a finding
     """A value does not fit its schema.
 
     Args:
-        path: Where in the value.
+        path: The path within the value.
         reason: The fault, without the value.
     """
 
@@ -67,16 +67,16 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
 def with_decimals(
     value: Any, schema: Any, resolve: Callable[[Any], Mapping[str, Any]], depth: int = 0
 ) -> Any:
-    """Write numbers as text where a schema asks for text, as services do with amounts of money.
+    """Convert numbers to text where a schema expects text, as for amounts of money.
 
-    A ``Decimal`` becomes text wherever the schema takes no number; any number does where the
-    schema's format is ``decimal``. Digits stay as they are.
+    A ``Decimal`` becomes text if the schema does not accept numbers; any number becomes text if the
+    schema's format is ``decimal``. Digits are preserved.
 
     Args:
-        value: A script's value; it is not changed.
+        value: The value, which is not modified.
         schema: Its schema.
-        resolve: Follows the references of a schema.
-        depth: The number of values around it.
+        resolve: Resolves references.
+        depth: The nesting depth.
     """
     if depth > _DEEPEST or isinstance(value, (str, bytes, bool)):
         return value

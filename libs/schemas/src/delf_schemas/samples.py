@@ -29,7 +29,7 @@ _JSON: Final = "contentSchema"
 _MAX_LINES: Final = 1_000
 _MAX_LITERAL: Final = 20_000
 WRITTEN: Final = "x-written"
-"""Tells how a text is written data, where that is not one value of JSON."""
+"""A function that returns how a text encodes data other than as a single JSON value."""
 LINES: Final = "lines"
 LITERAL: Final = "literal"
 MIXED: Final = "mixed"
@@ -70,7 +70,7 @@ class Samples:
         self._dirty = False
 
     def type_of(self, name: str) -> str | None:
-        """Return the type of an action's results as they were seen; None before the first."""
+        """Return the type of an action's results as seen so far; None before the first."""
         schema = self._shapes.get(name)
         if not isinstance(schema, dict):
             return None
@@ -94,7 +94,7 @@ class Samples:
             self._changed()
 
     def note_nulls(self, name: str, places: Iterable[Place]) -> frozenset[Place]:
-        """Learn where a result of an action held None; the places that are new."""
+        """Record where a result of an action was None; return the new places."""
         known = self._nulls.setdefault(name, {})
         new = frozenset(places).difference(known)
         if not new or len(known) >= _MAX_NULLS:
@@ -204,7 +204,7 @@ def _content(text: str) -> Mapping[str, Any]:
 
 
 def _lines(text: str) -> list[Any]:
-    """Values of JSON, one on each line."""
+    """Parse JSON lines."""
     lines = text.strip().splitlines()
     if not 1 < len(lines) <= _MAX_LINES:
         raise ValueError("one line, or many")
@@ -212,7 +212,7 @@ def _lines(text: str) -> list[Any]:
 
 
 def _literal(text: str) -> Any:
-    """Return a value parsed as Python prints it, for servers that answer with ``str(result)``."""
+    """Parse a value printed by Python, for servers that answer with ``str(result)``."""
     if len(text) > _MAX_LITERAL:
         raise ValueError("too long")
     value = ast.literal_eval(text.strip())
@@ -227,7 +227,7 @@ _READERS: Final[Sequence[tuple[str, Callable[[str], Any]]]] = (
 
 
 def _is_by_id(shapes: list[dict[str, Any]]) -> bool:
-    """Return whether several objects of one shape are keyed by id, as people by name."""
+    """Return True if several objects of one shape are keyed by id, such as people by name."""
     first = shapes[0] if len(shapes) >= _ALIKE else {}
     return bool(first.get("properties")) and all(shape == first for shape in shapes)
 

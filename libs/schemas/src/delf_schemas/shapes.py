@@ -35,9 +35,9 @@ class Extent(NamedTuple):
     """The parts of a schema that its type shows.
 
     Args:
-        properties: The most of an object, by its depth.
+        properties: The most properties of an object, by depth.
         literals: The most values of an enumeration.
-        literal_chars: Their characters.
+        literal_chars: The most characters of these values.
         choices: The most alternatives.
     """
 
@@ -75,18 +75,18 @@ class Document(Protocol):
         """Return a schema with its references followed: a mapping without ``$ref``.
 
         Raises:
-            DelfError: When a reference leads nowhere.
+            DelfError: If a reference cannot be resolved.
         """
         ...
 
 
 class Shapes:
-    """Writes the types of one document.
+    """Formats the types of one document.
 
     Args:
-        document: Follows references.
-        budget: How many schemas are looked at in all; what comes after them is ``Any``.
-        dates: Whether what comes back has dates where the schema says so, rather than text.
+        document: The document, for resolving references.
+        budget: The most schemas to visit; the rest becomes ``Any``.
+        dates: Whether results have dates where the schema says so, instead of text.
         extent: The parts of a schema to show.
     """
 
@@ -117,7 +117,7 @@ class Shapes:
             limit: The most characters.
 
         Raises:
-            DelfError: When a reference leads nowhere.
+            DelfError: If a reference cannot be resolved.
         """
         found = ""
         for depth in range(self._extent.depth, -1, -1):
@@ -184,7 +184,7 @@ class Shapes:
         return _union([text], self._extent.choices, nullable=nullable)
 
     def _special(self, found: dict[str, Any], depth: int, mode: Mode) -> str | None:
-        """Return values, choices and combinations; None for a plain type."""
+        """Format enumerations, alternatives and combinations; None for a plain type."""
         if "const" in found:
             return _literals([found["const"]], self._extent)
         values = found.get("enum")
@@ -284,7 +284,7 @@ class Shapes:
 
 
 def _says_something(choice: dict[str, Any]) -> bool:
-    """Return whether an alternative is more than a note of which properties are required."""
+    """Return True if an alternative does more than require some properties."""
     return "$ref" in choice or bool(_STRUCTURE & set(choice)) or "oneOf" in choice
 
 
@@ -403,7 +403,7 @@ def merge_object(
     """Return a schema as one object; None for another type, or a choice of objects.
 
     Raises:
-        DelfError: When a reference leads nowhere.
+        DelfError: If a reference cannot be resolved.
     """
     # Schemas may hold themselves, or double with each level.
     visits = [0] if visits is None else visits
@@ -457,7 +457,7 @@ def object_choices(
     """Return the objects that a schema chooses among, with what they share.
 
     Args:
-        document: Follows references.
+        document: The document, for resolving references.
         schema: The schema.
         visits: How many schemas were visited.
 
@@ -465,7 +465,7 @@ def object_choices(
         None for another type, or for too many objects.
 
     Raises:
-        DelfError: When a reference leads nowhere.
+        DelfError: If a reference cannot be resolved.
     """
     visits = [0] if visits is None else visits
     visits[0] += 1

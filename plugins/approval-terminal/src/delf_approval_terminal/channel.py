@@ -66,7 +66,7 @@ class _Question:
         self._is_call = request.code is None and not request.outcome_unknown
 
     async def ask(self) -> Decision:
-        """Return the person's decision. Ctrl-C rejects; a second one is the program's."""
+        """Return the person's decision. Ctrl-C rejects; a second Ctrl-C interrupts the program."""
         # Keys for what stood there before would approve a call that nobody has read.
         self._terminal.forget_typed()
         self._show()
@@ -88,7 +88,7 @@ class _Question:
         return await self._take("r" if answer is None else answer, ended=answer is None)
 
     async def _take(self, answer: str, *, ended: bool) -> Decision | None:
-        """Return the decision that an answer means, or None to ask on."""
+        """Return the decision for an answer; None to ask again."""
         edited = self._editor.edited
         if self._is_call and not edited:
             match answer:
@@ -118,7 +118,7 @@ class _Question:
         return None
 
     async def _approve_action(self, remember: Remember) -> Approved | None:
-        """Return a yes to every call of the action; None to ask on."""
+        """Return an approval of all calls of the action; None to ask again."""
         when = "in this task" if remember == "task" else "from now on, until it is revoked"
         name = escape(self._request.action)
         sure = f"approve every {name} {when}, whatever its arguments? y/n: "

@@ -24,8 +24,8 @@ class Editor:
     An invalid value is reported and not applied, so the arguments always fit the call.
 
     Args:
-        terminal: Where it asks.
-        request: Whose arguments they are; it says whether new ones fit.
+        terminal: The terminal.
+        request: The request, which validates new arguments.
     """
 
     def __init__(self, terminal: Terminal, request: ApprovalRequest) -> None:

@@ -35,8 +35,8 @@ class Terminal:
     """A terminal to ask on.
 
     Args:
-        descriptor: Where lines are read.
-        output: Where prompts are written.
+        descriptor: The descriptor for input.
+        output: The stream for output.
     """
 
     def __init__(self, descriptor: int, output: TextIO) -> None:
@@ -46,7 +46,7 @@ class Terminal:
     @classmethod
     @contextmanager
     def standard(cls) -> Generator[Self | None]:
-        """Standard input and error if both are terminals, else None."""
+        """Yield a terminal on standard input and error; None if these are not terminals."""
         if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
             yield None
             return
@@ -89,24 +89,24 @@ class Terminal:
     async def ask(self, prompt: str) -> str | None:
         """Return the line that is typed after a prompt, stripped; None at Ctrl-D.
 
-        A line that the system could not take whole is asked for again.
+        A line that exceeds the terminal's input limit is asked for again.
 
         Raises:
-            CtrlCError: When that was typed.
+            CtrlCError: If Ctrl-C is typed.
         """
         while len(typed := await self._line(prompt)) > _LONGEST:
             self.complain(_CUT)
         return typed.decode("utf-8", "replace").strip() if typed else None
 
     async def edit(self, prompt: str, text: str) -> str | None:
-        """Return the text as the person changes it in a line that holds it; None at Ctrl-D.
+        """Let the person edit a text in a line editor; return the text, None at Ctrl-D.
 
         Args:
-            prompt: What stands before it.
+            prompt: The prompt.
             text: The text to begin with; it may have several lines.
 
         Raises:
-            CtrlCError: When that was typed.
+            CtrlCError: If Ctrl-C is typed.
         """
         from prompt_toolkit import PromptSession
         from prompt_toolkit.input import create_input
@@ -160,7 +160,7 @@ class Terminal:
 
 @contextmanager
 def _ctrl_c_typed(descriptor: int) -> Generator[None]:
-    """Let Ctrl-C end a line, where this process has the terminal."""
+    """Let Ctrl-C end the line being read, if this process controls the terminal."""
     try:
         before = termios.tcgetattr(descriptor)
     except termios.error:
@@ -182,7 +182,7 @@ def _ctrl_c_typed(descriptor: int) -> Generator[None]:
 
 
 def _is_in_background(descriptor: int) -> bool:
-    """Return whether this is a background job, which changing the terminal's mode would stop."""
+    """Return True for a background job, which would be stopped if it changed terminal modes."""
     try:
         return os.tcgetpgrp(descriptor) != os.getpgrp()
     except OSError:  # not the terminal of this session: there is no shell to mind

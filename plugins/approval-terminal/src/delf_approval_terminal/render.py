@@ -107,8 +107,8 @@ class Part:
 
     Args:
         lines: The lines.
-        unseen: How many characters of it are not among them.
-        is_script: Whether they are lines of a script, where a line that goes on has a mark.
+        unseen: The number of omitted characters.
+        is_script: Whether the lines are a script, in which wrapped lines are marked.
     """
 
     lines: Sequence[str]
@@ -121,8 +121,8 @@ def value_part(value: Any, *, whole: bool, width: int = 80) -> Part:
 
     Args:
         value: A validated argument.
-        whole: All of it, or a beginning that says how much is left.
-        width: Where containers are broken into lines.
+        whole: Whether to show all of the value instead of its beginning.
+        width: The width for wrapping containers.
     """
     if isinstance(value, str) and "\n" in value:
         return _text_part(value, whole=whole)

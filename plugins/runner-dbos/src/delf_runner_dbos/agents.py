@@ -25,12 +25,12 @@ _OPTIONS: Final = ("folder", "config", "flags", "connections", "tool_files", "ov
 
 
 class Agents:
-    """Makes agents as they are needed, and keeps the last of them.
+    """Creates agents on demand and caches the most recent ones.
 
     Args:
         state: The program's flags.
         more: Parameters of every agent.
-        former: Folders that the project had before, whose tasks are done here.
+        former: Former folders of the project, whose tasks are accepted, too.
     """
 
     def __init__(self, state: State, more: Mapping[str, Any], former: Collection[str] = ()) -> None:
@@ -48,8 +48,8 @@ class Agents:
             setup: The options of ``delf run``; the project's agent when empty.
 
         Raises:
-            ConfigurationError: When the task is of another folder than the runner's.
-            DelfError: When the agent cannot be made.
+            ConfigurationError: If the task belongs to another folder.
+            DelfError: If the agent cannot be created.
         """
         setup = {name: setup[name] for name in _OPTIONS if name in setup}
         key = json.dumps(setup, sort_keys=True, default=str)

@@ -32,7 +32,7 @@ _LOOKS: Final[Mapping[str, Any]] = {
     "approval_mode": "strict",
     "approvals": [],
 }
-"""The agent that makes watched calls: nobody is asked, and nothing is kept of the calls."""
+"""Options of the agent for watched calls, without approvals and journal."""
 
 
 @click.command()
@@ -89,8 +89,8 @@ def _journal(state: State, project: Project, lease: float) -> SharedJournal:
     """Return the project's journal.
 
     Raises:
-        ConfigurationError: When runners cannot share it.
-        OptionalDependencyError: When none is installed that lasts.
+        ConfigurationError: If the journal is not shared.
+        OptionalDependencyError: If no durable journal is installed.
     """
     host = state.discover(project.environ)
     need_durable_journal(host, "a runner")

@@ -48,8 +48,8 @@ class Workflows:
     """DBOS in this process, as a singleton.
 
     Args:
-        url: Where it keeps its workflows.
-        work: Does a task.
+        url: The database of workflows.
+        work: Runs a task.
         fire: Starts the tasks of a schedule.
     """
 
@@ -86,10 +86,10 @@ class Workflows:
         _ = task, scheduled  # DBOS finds them by their names
 
     async def stop(self, seconds: float) -> None:
-        """Get nothing more, and let go of the database.
+        """Stop receiving workflows, and disconnect from the database.
 
         Args:
-            seconds: How long workflows may take that were begun.
+            seconds: The timeout for workflows that were begun.
         """
         await asyncio.to_thread(
             lambda: DBOS.destroy(

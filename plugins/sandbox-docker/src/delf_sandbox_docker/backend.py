@@ -45,9 +45,9 @@ class DockerBackend:
     """Implements :class:`delf.protocols.sandbox.SandboxBackend`.
 
     Args:
-        base_image: What the sandbox's image is built from; it has Python 3.11 or newer.
+        base_image: The image to build on, with Python 3.11 or newer.
         engine: The engine's URL; by default that of ``DOCKER_HOST`` or the usual socket.
-        pool_size: How many containers wait, started, for sessions.
+        pool_size: The number of idle containers to keep started.
         cpu_limit: Processors of a container: ``0.5`` or ``"50%"``.
         pids_limit: Processes and threads of a container.
         runtime: Another runtime of the engine, as ``runsc`` for gVisor.
@@ -113,10 +113,10 @@ class DockerBackend:
         """Build the image, which the engine keeps; a failure is remembered for two minutes.
 
         Args:
-            libraries: What is installed in it.
+            libraries: The packages to install in the image.
 
         Raises:
-            SandboxUnavailableError: When it cannot be built, as without a base image.
+            SandboxUnavailableError: If the build fails, for example without a base image.
         """
         self.pool.follow_loop()
         await self._prepare(libraries)
@@ -156,7 +156,7 @@ class DockerBackend:
             self._folder = None
 
     def _abandon(self, sessions: Collection[ContainerSession]) -> None:
-        """Let go of the containers of a loop that is closed, which ends them."""
+        """Release the containers of a closed loop, which ends them."""
         for session in sessions:
             session.container.abandon()
         self._preparing = asyncio.Lock()
@@ -255,7 +255,7 @@ class DockerBackend:
     # -- files --------------------------------------------------------------------------
 
     def _make_folder(self) -> Path | None:
-        """Return a folder shared with a container; none with an engine elsewhere."""
+        """Make a folder shared with a container; None with a remote engine."""
         if not self.engine.local:
             return None
         if self._folder is None:

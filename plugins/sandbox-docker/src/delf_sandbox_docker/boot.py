@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> NoReturn:
     """Serve one session.
 
     Args:
-        arguments: As above.
+        arguments: The command line arguments, see above.
     """
     if arguments[:1] == ["--compile"]:
         _load_guest()
@@ -62,8 +62,8 @@ class _Time:
     """The remaining processor time; the limit of a process applies to each one separately.
 
     Args:
-        seconds: How much all processes of the container may use from now on.
-        processors: How much they can use in a second.
+        seconds: The remaining processor seconds of all processes together.
+        processors: The processors of the container.
     """
 
     def __init__(self, seconds: float, processors: float) -> None:
@@ -105,8 +105,8 @@ def _hide() -> None:
 def _filter_calls() -> None:
     """Refuse what engines before Docker 25 let pass: io_uring, and sockets to the hypervisor.
 
-    What io_uring does is seen by no filter, and AF_VSOCK knows no namespaces. Families of sockets
-    are Unix's and the internet's; programs of other processors' modes are not run. In classic BPF.
+    Operations of io_uring bypass seccomp filters, and AF_VSOCK ignores namespaces. Only Unix and
+    internet sockets are allowed, and no calls of other processor modes. The filter is classic BPF.
     """
     import ctypes
     import struct
@@ -215,7 +215,7 @@ def _reap(child: int, time: _Time) -> None:
 
 
 def _offer_to_be_killed_first() -> None:
-    """Let the kernel end the guest, and not process 1, when memory runs out."""
+    """Make the kernel kill the guest, not process 1, when memory runs out."""
     try:
         descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         os.write(descriptor, b"1000")
@@ -225,7 +225,7 @@ def _offer_to_be_killed_first() -> None:
 
 
 def _out_of_memory() -> bool:
-    """Return whether the kernel killed something here for want of memory."""
+    """Return True if the kernel killed a process of the container because of memory."""
     for name in _OOM_COUNTERS:
         lines = _read(name).splitlines()
         counts = dict(line.split(maxsplit=1) for line in lines if " " in line)

@@ -38,7 +38,7 @@ _MEMORY_RESERVE = 16 * _MB
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """The confinement of every container of a backend, beside a session's limits.
+    """The confinement of all containers of a backend, besides a session's limits.
 
     Args:
         cpu_limit: Processors, as ``0.5``.
@@ -57,10 +57,10 @@ class Confinement:
 
         Args:
             client: The SDK's client.
-            limits: Of the session.
-            folder: The host's folder with ``workspace``, where there is one.
-            volumes: Folders that the image wants to be volumes, which are written to the
-                engine's disk without limit. Each is an empty one instead.
+            limits: The limits of the session.
+            folder: The host's folder with ``workspace``, if any.
+            volumes: Folders declared as volumes by the image, whose size would be unlimited. Each
+                is replaced by an empty folder.
         """
         from docker.types import LogConfig
 
@@ -136,7 +136,7 @@ def create(
 
 
 def _some_user(engine: Engine) -> str:
-    """Return a user that no other container has: the kernel counts some things for each user."""
+    """Return a user id of no other container, because some limits are counted per user."""
     first, last = _USERS_OF_FEW if engine.maps_users() else _USERS
     number = first + secrets.randbelow(last - first + 1)
     return f"{number}:{number}"
@@ -146,11 +146,11 @@ class ContainerProcess:
     """Implements :class:`delf_sandbox.process.GuestProcess`.
 
     Args:
-        engine: Where it runs.
+        engine: The engine.
         container: Its id.
-        stream: Its standard streams; letting go of them ends it.
+        stream: The standard streams; closing them ends the container.
         folder: The host's folder that belongs to it, removed with it.
-        limits: For words about how it ended.
+        limits: The limits, for messages about its end.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class ContainerProcess:
         self._removed: asyncio.Task[None] | None = None
 
     def say(self, words: bytes) -> None:
-        """Note that the container wrote to standard error."""
+        """Record standard error of the container."""
         self._words = (self._words + words)[-_MAX_WORDS:]
 
     @property
@@ -181,7 +181,7 @@ class ContainerProcess:
         return float(used) if isinstance(used, (int, float)) else 0.0
 
     def kill(self) -> None:
-        """Let go: process 1 sees the end of its input, and the kernel ends all others."""
+        """Close the streams: process 1 then exits, and the kernel kills all others."""
         if self._killed:
             return
         self._killed = True
@@ -191,7 +191,7 @@ class ContainerProcess:
             return  # it is gone already
 
     async def how_it_ended(self) -> Outcome:
-        """Return the last words of process 1, put into a sentence."""
+        """Return the outcome by the last message of process 1."""
         reason = self._last_words()
         status = reason.get("exit")
         if reason.get("oom") is True:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 8
-"""Requests that are made at once; the others wait."""
+"""The most concurrent requests."""
 _SILENCE: Final = 2.0
 _SILENT_SECONDS: Final = 10.0
 _REMOVE_SECONDS = 15
@@ -39,8 +39,8 @@ class Engine:
     Args:
         url: Where it is: ``unix://…``, ``tcp://…``, ``ssh://…``; by default as ``DOCKER_HOST``
             and the Docker context's socket say.
-        seconds: How long one request may take; building an image has no limit.
-        silence_seconds: Seconds in which an engine that works answers a question about nothing.
+        seconds: The timeout of a request; image builds have none.
+        silence_seconds: Seconds in which a working engine answers a ping.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Engine:
         """Return the SDK's low-level client. Blocks on its first use.
 
         Raises:
-            SandboxUnavailableError: When there is no engine, or it does not answer.
+            SandboxUnavailableError: If there is no engine, or it does not respond.
         """
         if self._client is None:
             try:
@@ -97,10 +97,10 @@ class Engine:
         return self._info
 
     async def run(self, function: Callable[..., T], *args: Any, **options: Any) -> T:
-        """Call a blocking function in a thread, which keeps nothing from ending.
+        """Run a blocking function in a daemon thread.
 
         Raises:
-            SandboxUnavailableError: When the engine cannot be reached, or refuses.
+            SandboxUnavailableError: If the engine cannot be reached or refuses the request.
         """
         places = self._places_here()
         await places.acquire()
@@ -129,7 +129,7 @@ class Engine:
         return self._places[1]
 
     async def finish(self, work: Collection[asyncio.Future[Any]]) -> bool:
-        """Wait for requests as long as the engine answers at all; whether they are over."""
+        """Wait for requests as long as the engine responds; return True if all are done."""
         while True:
             _, left = await asyncio.wait(
                 work, timeout=0 if self._is_silent() else self._silence_seconds
@@ -153,7 +153,7 @@ class Engine:
         return False
 
     def silence(self) -> SandboxUnavailableError:
-        """Return the error of an engine that takes requests and answers none."""
+        """Make the error for an engine that accepts requests but does not answer."""
         return SandboxUnavailableError(
             f"the Docker engine at {self.url} does not answer", hint="docker info says more"
         )
@@ -308,7 +308,7 @@ def is_owner_alive(name: str) -> bool:
     """Return whether the process of that name still runs.
 
     Args:
-        name: As :func:`owner` gave it.
+        name: The result of :func:`owner`.
     """
     number = name.partition("-")[0]
     if not number.isdigit():

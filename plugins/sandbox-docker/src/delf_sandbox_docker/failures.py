@@ -1,4 +1,4 @@
-"""Builds that failed: remembered for two minutes, so that not every task pays for them again."""
+"""Cache of failed builds, so that not every task waits for the same failure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FailedBuilds:
     """The builds that failed lately, for all processes of this user.
 
     Args:
-        folder: Where they are kept; in the user's cache when omitted.
+        folder: The cache folder; in the user's cache when omitted.
         clock: Seconds since 1970.
     """
 
@@ -52,11 +52,11 @@ class FailedBuilds:
         raise SandboxUnavailableError(message, hint=f"{hint}; {again}" if hint else again)
 
     def keep(self, about: Sequence[str], error: SandboxUnavailableError) -> None:
-        """Remember a failure; where nothing can be written, the next task builds again.
+        """Store a failure; if that is impossible, the next task builds again.
 
         Args:
-            about: As of :meth:`check`.
-            error: Why.
+            about: As for :meth:`check`.
+            error: The failure.
         """
         stored = {"at": self._clock(), "message": error.message, "hint": error.hint or ""}
         with suppress(OSError):

@@ -134,15 +134,15 @@ def built_from(engine: Engine, recipe: Recipe) -> tuple[str, ...]:
 
 
 def volumes(engine: Engine, tag: str, mounted: Collection[str] = ()) -> tuple[str, ...]:
-    """Return the folders that an image wants to be volumes, and that nothing is mounted on. Blocks.
+    """Return the volumes that an image declares and that nothing is mounted on. Blocking.
 
     Args:
-        engine: Where it is.
-        tag: Which image.
-        mounted: Where something is mounted in any case.
+        engine: The engine.
+        tag: The image.
+        mounted: Paths with mounts.
 
     Raises:
-        ConfigurationError: When one of them would hide the guest's program.
+        ConfigurationError: If a volume would hide the guest's program.
     """
     about: Mapping[str, Any] = engine.client().inspect_image(tag)
     wanted = [posixpath.normpath(name) for name in about.get("Config", {}).get("Volumes") or ()]
@@ -159,11 +159,11 @@ def build(engine: Engine, recipe: Recipe) -> None:
     """Build the image. Blocks.
 
     Args:
-        engine: Where to.
-        recipe: What of.
+        engine: The engine.
+        recipe: The recipe.
 
     Raises:
-        SandboxUnavailableError: When it cannot be built, and why.
+        SandboxUnavailableError: If the build fails, with the reason.
     """
     steps: Iterator[Mapping[str, Any]] = engine.client().build(
         fileobj=io.BytesIO(recipe.context()),

@@ -39,11 +39,11 @@ class Block(NamedTuple):
     """A piece of code.
 
     Args:
-        language: What its fence says; empty where that says nothing.
-        code: The code, as it was meant.
-        before: The text between it and the block before it.
-        start: Where it begins in the answer.
-        end: Where it ends.
+        language: The language of the fence; empty if none is stated.
+        code: The cleaned code.
+        before: The text between the previous block and this one.
+        start: The start position in the answer.
+        end: The end position.
     """
 
     language: str
@@ -54,7 +54,7 @@ class Block(NamedTuple):
 
     @property
     def is_python(self) -> bool:
-        """True if it says that it is Python, or says something unknown and is."""
+        """True if the block is labelled as Python, or has an unknown label and parses as Python."""
         known = self.language in PYTHON
         return known or bool(self.language and self.language not in _KNOWN and is_script(self.code))
 
@@ -119,7 +119,7 @@ class _Blocks:
         return self._block(opened)
 
     def _block(self, opened: _Open) -> int:
-        """Take a block; the next line."""
+        """Record a block; return the number of the next line."""
         first: tuple[int, int] | None = None
         number = opened.line + 1
         while number < len(self._lines):

@@ -66,10 +66,10 @@ class Reading(NamedTuple):
 
 
 def chosen(blocks: Sequence[Block]) -> Reading:
-    """Return the only script of some blocks.
+    """Choose the only script among blocks.
 
     Args:
-        blocks: Those that could be Python, in order; at least one.
+        blocks: The blocks that could be Python, in order; at least one.
     """
     parts = _without_quotations([b for b in blocks if b.code])
     scripts = [part for part in parts if is_script(part.code)]
@@ -131,7 +131,7 @@ def _unreadable(parts: Sequence[Block]) -> Reading:
 
 
 def _without_quotations(blocks: Sequence[Block]) -> list[Block]:
-    """Return the blocks that are not part of another; of equal ones the last."""
+    """Drop blocks that are part of another one; of equal blocks the last is kept."""
     lines = [{line.strip() for line in b.code.split("\n") if line.strip()} for b in blocks]
     kept: list[Block] = []
     for number, own in enumerate(lines[:_MOST_COMPARED]):

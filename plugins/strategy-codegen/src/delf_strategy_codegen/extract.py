@@ -1,4 +1,4 @@
-"""Takes the script out of a model's answer, however it was wrapped."""
+"""Extraction of the script from a model's answer."""
 
 from __future__ import annotations
 

@@ -55,10 +55,10 @@ def script_rules(
 
     Args:
         stubs: The tools.
-        libraries: Packages that scripts may import, too.
+        libraries: Importable packages.
         language: The Python that runs them.
-        unsupported: What of Python the sandbox lacks.
-        in_tool: Whether the model hands its script to a tool of its own, ``run``.
+        unsupported: The unsupported features of Python.
+        in_tool: Whether the model passes scripts to the tool ``run``.
     """
     extra = f" and {', '.join(libraries)}" if libraries else ""
     answer = _IN_TOOL if in_tool else _IN_FENCE
@@ -77,8 +77,8 @@ def no_code_messages(reply: str, why: str = "", *, in_tool: bool = False) -> tup
 
     Args:
         reply: The answer's text.
-        why: What stood there instead.
-        in_tool: Whether the next one can be a call of ``run``.
+        why: The fault of the answer.
+        in_tool: Whether the model can call ``run`` next.
     """
     how = _IN_TOOL if in_tool else "Answer with one ```python block."
     message = why or _NO_SCRIPT
@@ -97,10 +97,10 @@ def retry_messages(
 
     Args:
         code: The script.
-        outcome: How it failed.
-        printed: What it had printed, which the user will not see.
-        fresh: Whether the next script starts without its variables.
-        done: Its calls that changed something, in order.
+        outcome: The failure.
+        printed: Its output, which the user will not see.
+        fresh: Whether variables were lost.
+        done: Its write calls, in order.
     """
     kind = outcome.kind if isinstance(outcome, Failed) else f"{outcome.limit} limit"
     lines = [f"The script failed: {kind}: {outcome.message}"]
@@ -126,12 +126,12 @@ def retry_messages(
 def silent_messages(
     code: str, returned: Sequence[str], variables: Mapping[str, str]
 ) -> tuple[Message, Message]:
-    """Return the follow-up to a script that showed nothing.
+    """Return the follow-up to a script without any output.
 
     Args:
         code: The script.
         returned: The results of its calls, a line each.
-        variables: Those that are alive, with their types.
+        variables: The variables with their types.
     """
     lines = [f"The script ran, and there is no answer: {SILENT}."]
     if returned:
@@ -147,8 +147,8 @@ def unfit_messages(code: str, text: str, problem: str) -> tuple[Message, Message
 
     Args:
         code: The script.
-        text: What it printed, which the user will not see.
-        problem: What is wrong with that.
+        text: Its output, which the user will not see.
+        problem: The fault of the answer.
     """
     printed = f"It had printed (the user will not see this):\n{_cap(text)}\n" if text else ""
     message = (

@@ -74,12 +74,12 @@ def stops_in_string(code: str) -> bool:
 def cleaned(code: str, indent: int = 0) -> str | None:
     """Return code repaired to valid Python if possible; otherwise unchanged.
 
-    Empty lines around it go, and what no script has: an indentation of the whole, the prompts of
-    a console, fences and marks at its end, entities in place of signs.
+    Removed are surrounding empty lines, common indentation, console prompts, stray fences and
+    marks, and HTML entities.
 
     Args:
-        code: What is in an answer.
-        indent: How far the block is indented that it stands in.
+        code: The code in the answer.
+        indent: The indentation of the enclosing block.
     """
     code = code.strip("\n")
     if not code.strip():

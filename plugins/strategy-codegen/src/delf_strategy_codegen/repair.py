@@ -37,7 +37,7 @@ _SIGNS: Final = {
     "\ufeff": "",
 }
 _LONGEST: Final = 2**17
-"""The most characters of a script that are scanned one by one."""
+"""The most characters of a script that is scanned character by character."""
 
 
 def repaired(code: str) -> str:
@@ -108,9 +108,9 @@ class _Text:
     """A string of a script.
 
     Args:
-        prefix: What stands ahead of its quotes.
-        quotes: Its quotes, straight.
-        parts: Text as it stands; fields of an f-string between.
+        prefix: The string's prefix, such as ``f``.
+        quotes: The quotes, normalised to straight ones.
+        parts: The raw text, with fields of an f-string in between.
     """
 
     prefix: str
@@ -145,10 +145,10 @@ class _Field:
     """A replacement field of an f-string.
 
     Args:
-        code: Its expression, as pieces.
-        shown: What stands ahead of the value, with ``=``.
-        conversion: As ``!r``.
-        spec: After a colon; fields between.
+        code: The pieces of the expression.
+        shown: The text shown before the value, for ``=``.
+        conversion: The conversion, such as ``!r``.
+        spec: The format spec, with nested fields.
     """
 
     code: list[str | _Text]
@@ -160,7 +160,7 @@ class _Field:
         return "".join(_written(self.code))
 
     def is_new_for(self, quotes: str) -> bool:
-        """Return whether only Python 3.12 and later parse the field within such quotes."""
+        """Return True if only Python 3.12 and later can parse the field within such quotes."""
         text = "".join(part.plainly() if isinstance(part, _Text) else part for part in self.code)
         lines = "\n" in text and len(quotes) == 1
         inner = [part for part in self.spec or () if isinstance(part, _Field)]
@@ -193,11 +193,11 @@ class _Field:
 
 
 class _Reader:
-    """Takes a script apart into its code and its strings.
+    """Splits a script into code and strings.
 
     Args:
         text: The script.
-        by_kind: Whether a string that a typographic quote opens ends at one of these only.
+        by_kind: Whether strings opened by a typographic quote only end at such a quote.
     """
 
     def __init__(self, text: str, *, by_kind: bool) -> None:

@@ -76,24 +76,24 @@ class CodegenStrategy:
     """Scripts that the model writes. Implements :class:`delf.protocols.strategy.Strategy`.
 
     Args:
-        code_in: Where the model writes a script: in a ``fence`` of its answer, or in the argument
-            of a ``tool``. With ``auto`` it is offered the tool after an answer without a script.
+        code_in: How the model passes scripts: in a ``fence``, or as argument of a ``tool``; with
+            ``auto`` the tool is offered after an answer without a script.
     """
 
     def __init__(self, *, code_in: CodeIn = "auto") -> None:
         self._code_in: CodeIn = code_in
 
     def own_tools(self, choice: ToolChoice) -> Sequence[ConnectionLike]:
-        """``find_tools``, where the model is not shown all of every tool."""
+        """Return ``find_tools`` if the prompt omits or shortens tools."""
         return own_tools(choice)
 
     async def solve(self, host: StrategyHost) -> str:
         """Write and run scripts until one succeeds.
 
         Raises:
-            SandboxExecutionError: When the last allowed script failed, too.
-            CodeGenerationError: When the model wrote none.
-            DelfError: When the model, the budget or the sandbox gave up.
+            SandboxExecutionError: If the last allowed script fails, too.
+            CodeGenerationError: If the model writes no script.
+            DelfError: If the model, budget or sandbox fails.
         """
         in_tool = self._code_in == "tool"
         stubs = stubs_of(host.choice, host.task)
@@ -150,7 +150,7 @@ class _Written(NamedTuple):
     Args:
         code: A script; None where the answer is prose.
         text: The answer's text.
-        calls: Those that the script came in, where a tool was offered.
+        calls: The tool calls with the script, if a tool was offered.
     """
 
     code: str | None
@@ -161,15 +161,14 @@ class _Written(NamedTuple):
 async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: CodeIn) -> _Written:
     """Ask the main model until there is a script, as often as retries are allowed.
 
-    A model that takes tools is given one for its script where that is wanted, and by itself after
-    an answer without one. Where its server refuses that tool, it is asked for a fence again.
-    Prose is the task's answer where no tool was used: at once in a conversation, else the second
-    time.
+    If configured, or after an answer without a script, a model that supports tools gets the tool
+    ``run`` for its script; if its server refuses tools, a fence is requested again. Prose is
+    accepted as the answer if no tool was used: at once in a conversation, else the second time.
 
     Raises:
-        CodeGenerationError: When no answer held a script.
-        ModelConfigurationError: When a tool is wanted that the model cannot be given.
-        DelfError: When the model failed, or the budget is used up.
+        CodeGenerationError: If no answer contains a script.
+        ModelConfigurationError: If a tool is required but not supported.
+        DelfError: If the model fails or the budget is exhausted.
     """
     async with host.step("generate"):
         has_called = any(
@@ -286,7 +285,7 @@ class _Passes:
         """Count a pass.
 
         Raises:
-            SandboxExecutionError: When there are no more.
+            SandboxExecutionError: If no passes are left.
         """
         if self.has_changed:
             used, most = self._used, self._most

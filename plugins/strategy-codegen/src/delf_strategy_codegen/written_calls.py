@@ -45,7 +45,7 @@ def from_arguments(arguments: str, extract: Callable[[str], Reading]) -> Reading
 
     Args:
         arguments: JSON, or the script itself.
-        extract: Takes the script out of a text.
+        extract: Extracts a script from a text.
     """
     if not arguments.lstrip().startswith(("{", "[", '"')):
         return extract(arguments)
@@ -63,7 +63,7 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
 
     Args:
         text: An answer, or a block of it.
-        extract: Takes the script out of a text.
+        extract: Extracts a script from a text.
     """
     if _SAYS_CODE.search(text) is None:
         return None
