@@ -59,7 +59,7 @@ def story_of(request: ApprovalRequest, page_url: str | None) -> list[Block]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaidOut:
-    """The facts of a request as Slack shows them.
+    """The facts of a request as Slack messages.
 
     Args:
         blocks: The facts, without buttons.
@@ -103,8 +103,8 @@ def question_of(
 
     Args:
         request: The request.
-        offers_yes: Whether everything that a person has to know is in Slack; else the message says
-            where to decide, and has no button but to reject.
+        offers_yes: Whether all required facts are in Slack; otherwise the message says where to
+            decide and only offers rejection.
         page_url: The page of delf.
         so_far: The votes about it.
     """
@@ -221,7 +221,7 @@ def edited(request: ApprovalRequest, fields: Mapping[str, str | None]) -> dict[s
     """Return the arguments of a form; unchanged fields keep their values.
 
     Raises:
-        ValueError: With the field's name, where a value is not JSON and was none of text.
+        ValueError: With the field's name, if a value of a non-text argument is not JSON.
     """
     found: dict[str, Any] = {}
     for name, value in request.arguments.items():

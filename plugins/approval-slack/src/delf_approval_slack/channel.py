@@ -66,7 +66,7 @@ _THREAD: Final = "thread"
 _FILES: Final = " files"
 _LOOK_SECONDS: Final = 0.25
 _END_SECONDS: Final = 10.0
-"""The time limit for reading a question's end from the journal after the wait is over."""
+"""The timeout in seconds for reading how a request ended from the journal."""
 _DECISIONS: Final = {
     "approved": "Approved",
     "edited": "Approved with other arguments",
@@ -94,8 +94,8 @@ class _Found:
     """A pending request of any process.
 
     Args:
-        request: The request; of another process, as its event has it.
-        waiting: Where its answer is awaited here, if it is.
+        request: The request; for another process's task, from its event.
+        waiting: The pending request, if it waits in this process.
         record: Its record in the journal; None without a journal that processes share.
     """
 
@@ -127,7 +127,7 @@ class SlackChannel:
         self._waiting: dict[str, _Waiting] = {}
         self._threads: dict[str, str] = {}
         self._unshown: set[str] = set()
-        """The requests that could not be shown completely and take no approval from here."""
+        """Requests that could not be shown completely and therefore accept no approval here."""
         self._people = People(self._settings)
         self._client: Any = None
         """Slack's client, whose methods are untyped."""
@@ -223,9 +223,9 @@ class SlackChannel:
         return str(posted["ts"])
 
     async def _show_long(self, client: Any, thread: str, request: ApprovalRequest) -> bool:
-        """Upload long values; return whether all of a request is in Slack.
+        """Upload long values as files; return True if all of the request is then in Slack.
 
-        They come before the question: nobody can approve what has not arrived.
+        The files are sent before the question, so that nobody can approve without them.
         """
         laid, what = laid_out(request), f"{request.request_id}{_FILES}"
         self._unshown.discard(request.request_id)
@@ -263,7 +263,7 @@ class SlackChannel:
             return known
 
     async def _place(self, task_id: str, what: str) -> str | None:
-        """Return the noted message of a request, or the first message of its thread."""
+        """Return the recorded Slack message of a request or of a task's thread."""
         if self._journal is None:
             return None
         try:
@@ -295,7 +295,7 @@ class SlackChannel:
     async def _close(
         self, client: Any, request: ApprovalRequest, posting: asyncio.Task[str], how: str | None
     ) -> None:
-        """Edit the decision into a question, even one decided before it was posted."""
+        """Edit a question to show its decision, also if it was decided before it was posted."""
         await asyncio.wait({posting})
         if posting.cancelled() or posting.exception() is not None:
             return  # the asker got an error
@@ -311,7 +311,7 @@ class SlackChannel:
             )
 
     async def _became(self, request: ApprovalRequest) -> str | None:
-        """Describe the outcome of a request that was not decided here; None if pending."""
+        """Describe how a request ended elsewhere; None if it is pending."""
         journal = self._journal
         if journal is None:
             return "Decided elsewhere, or nobody waits for it any more."
@@ -522,7 +522,7 @@ def _needs_others(request: ApprovalRequest) -> bool:
 
 
 def _how(record: RequestRecord | None) -> str:
-    """Return the end of a request, in words."""
+    """Describe how a request ended."""
     decided = None if record is None else record.decided
     if record is None or decided is None:
         return "Nobody waits for it any more."

@@ -23,7 +23,7 @@ class People:
     """Resolves people in Slack.
 
     Args:
-        settings: Who may decide, and the names that people have in delf.
+        settings: The settings with approvers and their names in delf.
     """
 
     def __init__(self, settings: SlackSettings) -> None:
@@ -32,7 +32,7 @@ class People:
         self._members: tuple[float, Mapping[str, frozenset[str]]] | None = None
 
     def use_journal(self, journal: Journal) -> None:
-        """Look up rights and teams there from now on."""
+        """Use a journal for rights and teams from now on."""
         self._journal = journal if isinstance(journal, SharedJournal) else None
 
     async def may(self, client: Any, user: str) -> bool:

@@ -41,7 +41,7 @@ class SocketMode:
         self._client.socket_mode_request_listeners.append(self._receive)
 
     async def open(self) -> None:
-        """Begin to listen."""
+        """Start listening."""
         await self._client.connect()
 
     async def aclose(self) -> None:
@@ -80,7 +80,7 @@ class Http:
         """Begin to listen.
 
         Raises:
-            OSError: When the port is taken.
+            OSError: If the port is in use.
         """
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self.port)

@@ -191,7 +191,7 @@ def _decision(event: ApprovalDecided) -> dict[str, Any]:
 
 
 def _bounded(arguments: Mapping[str, Any]) -> Any:
-    """Encode arguments as JSON; long ones as the beginning of their text, with its length."""
+    """Encode arguments as JSON; long ones as a prefix with the length."""
     text = json.dumps(dict(arguments), default=str, ensure_ascii=False)
     if len(text) <= _LONGEST:
         return json.loads(text)

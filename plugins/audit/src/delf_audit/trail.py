@@ -1,8 +1,8 @@
 """The file: a record per line, each with the digest of the line before it.
 
-A line that was changed, taken out or put in breaks the chain at the line after it. Two things need
-an earlier digest that somebody noted elsewhere, or the key: lines taken off the end, and a file
-that was written again as a whole. With a key, each record has a code that nobody makes without it.
+A changed, removed or inserted line breaks the chain at the next line. Removal of the last lines and
+replacement of the whole file are detected only with an earlier digest stored elsewhere, or with the
+key, by which each record has an authentication code.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class AuditTrailError(DelfError):
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
-    """The facts about a file that is in order.
+    """The result of verifying a valid file.
 
     Args:
-        records: How many records it has.
-        head: The digest of its last line: noted elsewhere, it shows later that none is missing.
+        records: The number of records.
+        head: The digest of the last line, to be stored elsewhere.
         cut: Numbers of lines that were cut off while they were written, from 1.
-        after: How many records come after the digest that was noted; all without one.
-        missing: What is not proven, as nobody gave what proves it.
+        after: The number of records after the known digest; all without one.
+        missing: The properties that could not be verified without a digest or key.
     """
 
     records: int
@@ -70,7 +70,7 @@ class AuditTrail:
         """Write a record at the end.
 
         Raises:
-            OSError: When it cannot be written; then nothing of it is in the file.
+            OSError: If the record cannot be written completely; the file is then unchanged.
         """
         make_private_folder(self.path.parent)
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -99,10 +99,10 @@ class AuditTrail:
         """Verify the chain of records.
 
         Args:
-            known: A digest that was noted earlier, and has to be there.
+            known: An earlier digest that must occur in the file.
 
         Raises:
-            AuditTrailError: When it is not; the message names the line.
+            AuditTrailError: If the chain is broken, with the line.
             ConfigurationError: When there is no such file.
         """
         head, count, cut, number = FIRST, 0, list[int](), 0

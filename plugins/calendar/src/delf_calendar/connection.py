@@ -483,7 +483,7 @@ def _each(given: Sequence[str]) -> list[str]:
 def _changed(
     people: Sequence[Mapping[str, Any]], add: Sequence[str], remove: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return attendees with some more and without others; answers that were given stay."""
+    """Return attendees with additions and removals; existing responses are kept."""
     known = {str(person.get("email", "")).lower(): dict(person) for person in people}
     for person in _each(remove):
         if known.pop(person.lower(), None) is None:

@@ -91,7 +91,7 @@ def event_of(resource: Mapping[str, Any]) -> Event:
 
 
 def _meeting(conference: Any) -> str | None:
-    """Return the address of a meeting that is none of Google's: of its picture, else the first."""
+    """Return the URL of a conference other than Google Meet."""
     data = cast("Mapping[str, Any]", conference or {})
     points: Sequence[Mapping[str, Any]] = data.get("entryPoints") or ()
     ways = sorted(points, key=lambda point: point.get("entryPointType") != "video")
@@ -118,7 +118,7 @@ def _moment(place: Mapping[str, Any]) -> When | None:
 
 
 def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -> dict[str, Any]:
-    """Start and end as the service takes them; without an end, an hour or a day.
+    """Return start and end in the service's format; the default duration is an hour or a day.
 
     Args:
         start: The beginning.
@@ -128,7 +128,7 @@ def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -
             a series repeats by its clocks.
 
     Raises:
-        ToolRefusedError: When they do not fit each other.
+        ToolRefusedError: If start and end do not match.
     """
     whole_day = not isinstance(start, dt.datetime)
     if end is not None and whole_day == isinstance(end, dt.datetime):
@@ -156,14 +156,14 @@ def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -
 def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str]:
     """Return the lines of a series as the service takes them.
 
-    Single dates without a zone or a time get those of the series: else they are none of its times.
+    Dates without zone or time get those of the series, as otherwise they match none of its events.
 
     Args:
         lines: As ``RRULE:FREQ=WEEKLY;COUNT=4``.
         start: The place of its start, in the service's form.
 
     Raises:
-        ToolRefusedError: When a line is none of a recurrence.
+        ToolRefusedError: If a line is not a recurrence rule.
     """
     found: list[str] = []
     for line in lines:
@@ -255,7 +255,7 @@ def zone_named(name: str) -> ZoneInfo:
     """Return a time zone by its name.
 
     Raises:
-        ToolRefusedError: When there is none.
+        ToolRefusedError: If there is no such zone.
     """
     try:
         return ZoneInfo(name)

@@ -268,8 +268,8 @@ class Docs(GoogleConnection):
     ) -> Edit:
         """Change a document by requests computed from its current state.
 
-        Changes from here are made one after another. Of others' changes, whoever comes first
-        wins: the indexes would be wrong, so the document is looked at again.
+        Changes of this process are serialised. If someone else changed the document first, indexes
+        are wrong, so the document is read again.
         """
         async with self._turns.setdefault(file_id(document), asyncio.Lock()):
             return await self._edit_alone(what, document, requests_for, context)

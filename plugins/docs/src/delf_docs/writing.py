@@ -1,7 +1,7 @@
 """Converts blocks to requests of one batch.
 
-They are written from the last to the first, each at the same place: what is in front of it does
-not move, so no request has to know how long another one's text became.
+Blocks are inserted from last to first at the same index, so that no request depends on the length
+of another block.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def insert_blocks(blocks: Sequence[Block], index: int, *, spare: bool) -> list[R
     """Return requests that insert blocks at the start of a paragraph.
 
     Args:
-        blocks: What is inserted.
-        index: Where.
+        blocks: The blocks.
+        index: The index.
         spare: Whether the paragraph there is empty and may become the last block.
     """
     requests: list[Request] = []

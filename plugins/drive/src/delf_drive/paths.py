@@ -30,7 +30,7 @@ class Places:
     """Finds files by id, address or path.
 
     Args:
-        transport: Where the drive is.
+        transport: The transport to Drive.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -41,10 +41,10 @@ class Places:
 
         Args:
             given: Its id, address or path.
-            follow: Whether of a shortcut that is meant to which it leads.
+            follow: Whether to return the target of a shortcut.
 
         Raises:
-            ToolRefusedError: When there is none, or several are meant.
+            ToolRefusedError: If no file or several files match.
         """
         found = await self._find(given)
         return await self.target(found) if follow else found
@@ -53,7 +53,7 @@ class Places:
         """Return the target of a shortcut; other files unchanged.
 
         Raises:
-            ToolRefusedError: When it leads nowhere.
+            ToolRefusedError: If the target is missing.
         """
         if found["mimeType"] != SHORTCUT:
             return found
@@ -98,7 +98,7 @@ class Places:
         """Return the id of a folder.
 
         Raises:
-            ToolRefusedError: When there is none, or it is a file.
+            ToolRefusedError: If there is no such folder, or it is a file.
         """
         found = await self.find(given)
         if found["mimeType"] != FOLDER:

@@ -23,9 +23,8 @@ _DEFAULT: Final = "all-MiniLM-L6-v2"
 class _Loaded:
     """A model in memory, with the one thread in which it is loaded and computes.
 
-    More would not make it quicker: torch uses all processors for one batch. Where several threads
-    use torch, each has helpers of its own, which then sleep rather than wait for the next step:
-    a vector took twice as long.
+    More threads would not help, because torch uses all processors for one batch; with several
+    threads a vector took twice as long.
     """
 
     def __init__(self, name: str, device: str | None, download: bool) -> None:
@@ -149,7 +148,7 @@ class SentenceTransformersEmbedder:
         """Return a vector of length 1 for each text, with the prefix that the model's family needs.
 
         Raises:
-            ConfigurationError: When the model is not there, or is none.
+            ConfigurationError: If the model is missing or invalid.
         """
         await self.load()
         loaded = self._model
@@ -184,10 +183,10 @@ class SentenceTransformersEmbedder:
         self._model = await asyncio.shield(asyncio.wrap_future(load))
 
     async def check(self) -> None:
-        """Return whether the model is available, without loading it.
+        """Check that the model is available without loading it; raise otherwise.
 
         Raises:
-            ConfigurationError: When it is not, and is not to be fetched.
+            ConfigurationError: If the model is missing and may not be downloaded.
         """
         if not self._download:
             await asyncio.to_thread(_check, self._name)

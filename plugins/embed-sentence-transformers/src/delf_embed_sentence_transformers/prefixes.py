@@ -27,8 +27,8 @@ def prefix_of(model: str, kind: EmbeddingKind, own: Mapping[str, str]) -> str:
 
     Args:
         model: The model's name or path.
-        kind: What the text is.
-        own: The prompts that the model itself brings, by name; they win.
+        kind: The kind of text.
+        own: The model's own prompts by name, which take precedence.
     """
     for name in (kind, "document" if kind == "passage" else "query"):
         if own.get(name):

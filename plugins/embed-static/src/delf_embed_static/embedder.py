@@ -50,7 +50,7 @@ class StaticEmbedder:
         """Return a vector of length 1 for each text; queries and passages are alike.
 
         Raises:
-            ConfigurationError: When the model is not there, or is none.
+            ConfigurationError: If the model is missing or invalid.
         """
         async with self._loading:
             if self._model is None:
@@ -58,10 +58,10 @@ class StaticEmbedder:
         return await asyncio.to_thread(self._model.encode, list(texts))
 
     async def check(self) -> None:
-        """Return whether the model is available, without loading it.
+        """Check that the model is available without loading it; raise otherwise.
 
         Raises:
-            ConfigurationError: When it is not, and is not to be fetched.
+            ConfigurationError: If the model is missing and may not be downloaded.
         """
         if not self._download:
             await asyncio.to_thread(self._folder)

@@ -1,4 +1,4 @@
-"""Opens files under a folder, so that no path can lead out of it.
+"""Opening of files under a folder, so that no path can lead out of it.
 
 Where the kernel has ``openat2`` (Linux 5.6), it resolves the whole path itself with
 ``RESOLVE_BENEATH``, ``RESOLVE_NO_SYMLINKS``, ``RESOLVE_NO_MAGICLINKS`` and ``RESOLVE_NO_XDEV``.
@@ -69,7 +69,7 @@ def open_beneath(folder: int, parts: tuple[str, ...], flags: int, mode: int = 0o
         mode: The permissions of a file that is made.
 
     Returns:
-        Its descriptor.
+        The descriptor.
 
     Raises:
         OSError: ELOOP for a link, EXDEV for another file system, and what ``open`` raises.

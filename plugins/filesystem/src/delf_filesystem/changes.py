@@ -12,7 +12,7 @@ from delf_filesystem.roots import Place, replacing
 
 _SHOWN_LINES: Final = 5000
 _COMPARED: Final = 200_000
-"""Larger texts are described by size: comparing them is too slow for a person."""
+"""The size above which texts are described instead of compared, which would be slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,9 @@ class Change:
     """A file before and after.
 
     Args:
-        place: Which.
-        before: What it holds, of a large one perhaps a part; None for a new one.
-        parts: What it will hold, in pieces.
+        place: The file.
+        before: The old content, of a large file possibly a part; None for a new file.
+        parts: The new content in pieces.
     """
 
     place: Place

@@ -41,10 +41,10 @@ class ReadableFile:
     """A file under a root.
 
     Args:
-        name: Its own name.
+        name: The file's name.
         size: Bytes.
         read: Gives its content.
-        asks: Why a person is to be asked before; None where nobody is.
+        asks: The reason that reading needs approval; None if it does not.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Filesystem(Connection):
         roots: Folders by name: a path, to read from, or ``{"root": …, "mode": "rw", …}``.
 
     Raises:
-        ConnectionFileNotFoundError: When one of them is not there.
+        ConnectionFileNotFoundError: If a folder does not exist.
     """
 
     Settings = FilesystemSettings
@@ -154,7 +154,7 @@ class Filesystem(Connection):
         return Allowed(preview=preview, basis=basis)
 
     def _may_ask(self) -> bool:
-        """Return whether a person could be asked about a write; else no preview is made."""
+        """Return True if a write may need approval; otherwise no preview is made."""
         writable = (place.settings for place in self._roots if place.settings.mode == "rw")
         return self.confirm is not False or any(root.write_approval for root in writable)
 
@@ -323,7 +323,7 @@ class Filesystem(Connection):
         """Return the changes of a call, if they equal the approved ones.
 
         Raises:
-            ToolExecutionError: When a file is another one by now.
+            ToolExecutionError: If a file has changed since.
         """
         changes = list(self._changes(name, arguments))
         seen = None if context is None else context.basis
@@ -389,7 +389,7 @@ class Filesystem(Connection):
             return _whole(place, file, "edit")
 
     def _before(self, place: Place) -> bytes | None:
-        """Return the content of a file that will be replaced; None where there is none to show."""
+        """Return the content of a file to be replaced; None if there is none to show."""
         try:
             with reading(place) as file:
                 return file.read(place.settings.max_file_bytes)
@@ -426,7 +426,7 @@ def _whole(place: Place, file: BinaryIO, doing: str = "read") -> bytes:
 
 
 def _some_lines(place: Place, file: BinaryIO, start: int, lines: int | None) -> bytes:
-    """Return some lines of a file, without the rest in memory, however long a line is."""
+    """Return some lines of a file with bounded memory, even for long lines."""
     most, kept, size = place.settings.max_file_bytes, list[bytes](), 0
     number, end = 1, None if lines is None else start + lines
     while (end is None or number < end) and (piece := file.readline(_PIECE)):
@@ -467,7 +467,7 @@ def _pattern(text: bytes) -> re.Pattern[bytes]:
 
 
 class _Ends:
-    """Gives a new text the ends of lines of the text that it replaces, or of its file.
+    """Adapts the line ends of a new text to those of the text that it replaces.
 
     Args:
         text: The new text.

@@ -25,13 +25,13 @@ async def as_markdown(readers: Readers, place: Place, content: bytes, key: str) 
     """Return a document's text as Markdown.
 
     Args:
-        readers: Have it read.
-        place: Where it is; its suffix says what it is.
+        readers: The readers.
+        place: The document, whose suffix gives its type.
         content: Its bytes.
         key: The task that asks.
 
     Raises:
-        OptionalDependencyError: When markitdown is not installed.
+        OptionalDependencyError: If markitdown is not installed.
         ToolExecutionError: When the document cannot be read, or not within its limits.
     """
     if find_spec("markitdown") is None:

@@ -42,7 +42,7 @@ class Place:
 
 
 class Roots:
-    """The folders that scripts know by name. Nothing outside of them can be reached.
+    """The folders that scripts know by name, outside of which nothing can be reached.
 
     Args:
         roots: Settings by name.
@@ -61,7 +61,7 @@ class Roots:
             path: ``root/folder/file``.
 
         Raises:
-            ToolRefusedError: When it is under no root, or of a name that is kept from scripts.
+            ToolRefusedError: If the path is under no root, or its name is forbidden.
         """
         parts = [part for part in path.split("/") if part not in ("", ".")]
         known = ", ".join(self._roots)
@@ -85,7 +85,7 @@ class Roots:
         """Return the place of a file that is to be read or written.
 
         Raises:
-            ToolRefusedError: When its name or its root does not allow that.
+            ToolRefusedError: If the name or the root does not allow the access.
         """
         place = self.place(path)
         settings = place.settings
@@ -106,7 +106,7 @@ class Roots:
 
 
 def _is_name(path: str) -> bool:
-    """Return whether the system can have files of this name at all."""
+    """Return True if a file name is possible on this system."""
     try:
         return b"\0" not in os.fsencode(path)
     except UnicodeEncodeError:
@@ -114,7 +114,7 @@ def _is_name(path: str) -> bool:
 
 
 def suits(place: Place, name: str) -> bool:
-    """Return whether a file of this name may be used in a root, and is seen there."""
+    """Return True if a file name is allowed and visible in a root."""
     settings = place.settings
     if name.startswith(".") and not settings.hidden:
         return False
@@ -169,7 +169,7 @@ def reading(place: Place) -> Generator[BinaryIO]:
     """Yield a file, open to be read.
 
     Raises:
-        ToolExecutionError: When it is not there, or is not a plain file with this one name.
+        ToolExecutionError: If the file is missing, not a regular file, or has further hard links.
     """
     with telling(place, "read"), root_of(place) as root:
         descriptor = open_beneath(root, place.parts, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
@@ -219,7 +219,7 @@ def replacing(place: Place) -> Generator[BinaryIO]:
 
 
 def _mode_of(place: Place, folder: int, name: str) -> int | None:
-    """Return the permissions of the file that will be replaced; None where there is none."""
+    """Return the permissions of the file to be replaced; None if there is none."""
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:

@@ -55,7 +55,7 @@ class FilesystemSettings(PluginSettings):
     @field_validator("roots", mode="before")
     @classmethod
     def _from_paths(cls, value: Any) -> Any:
-        """Return a path alone is a folder to read from."""
+        """Convert a plain path to settings of a read-only folder."""
         if not isinstance(value, dict):
             return value
         given = cast("dict[str, Any]", value)

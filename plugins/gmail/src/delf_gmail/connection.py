@@ -427,7 +427,7 @@ class Gmail(GoogleConnection):
         *,
         everyone: bool = False,
     ) -> tuple[bytes, str]:
-        """Return a reply, and its conversation."""
+        """Build a reply; return it with its conversation."""
         old, headers, to, cc = await self._correspondents(message, everyone=everyone)
         subject = headers.get("subject", "")
         own_id = headers.get("message-id", "")

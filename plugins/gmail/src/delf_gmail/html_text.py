@@ -65,7 +65,7 @@ def text_of(source: str) -> str:
 
 
 def _pieces(source: str) -> Iterator[str]:
-    """Yield tags and the text between them; comments are left out."""
+    """Yield tags and the text between them, without comments."""
     position, size = 0, len(source)
     while position < size:
         begin = source.find("<", position)
@@ -107,7 +107,7 @@ def _opening(tag: str, piece: str) -> str:
 
 
 def _target(link: str, shown: str) -> str:
-    """Return the words for a link's address."""
+    """Return the text to show for a link's address."""
     if not link.startswith(("http://", "https://", "mailto:")) or link == shown:
         return ""
     return f" ({link})" if shown else link

@@ -148,10 +148,10 @@ def _shown(text: str) -> str:
 
 
 def verified_sender(payload: Resource) -> str | None:
-    """Return the sender's address if Gmail verified its domain (DMARC).
+    """Return the sender's address if Gmail verified its domain by DMARC.
 
-    Google's own finding stands above all that a message brings along. What it quotes there, such
-    as an envelope's address, is the sender's to write.
+    Google adds its own finding above all headers of the message itself. Quoted parts of that
+    finding, such as the envelope address, are controlled by the sender.
     """
     senders = [person.address for _, person in _people(payload, "From")]
     found = headers_of(payload).get("authentication-results", "").strip().lower()
@@ -289,7 +289,7 @@ def _best(texts: Sequence[tuple[Resource, str]]) -> str:
 
 
 def _stands_in(plain: str, rich: str) -> bool:
-    """Return whether a plain text is a placeholder, such as "your program has no HTML"."""
+    """Return True if a plain text is a placeholder, such as "your program has no HTML"."""
     if len(plain) > _LONGEST_STAND_IN:
         return False
     if _HTML.search(plain) and not _HTML.search(rich):
@@ -375,6 +375,6 @@ def _charset(payload: Resource) -> str | None:
 
 
 def _text(data: bytes, charset: str | None) -> str:
-    """Decode bytes: Gmail's UTF-8, the declared charset, or the one of Western Europe."""
+    """Decode bytes as Gmail's UTF-8, by the declared charset, or as Western European."""
     text = charsets.decoded(data, charset if charsets.codec_of(charset) else "windows-1252")
     return data.decode("utf-8", "replace") if text is None else text

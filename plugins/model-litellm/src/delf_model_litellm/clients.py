@@ -31,9 +31,9 @@ async def _note_request(request: Any) -> None:
 async def cancellable(call: Coroutine[Any, Any, Any]) -> Any:
     """Await a litellm call so that it is cancellable at any moment.
 
-    litellm prepares in a thread what it then awaits. A call that is cancelled meanwhile would
-    leave that coroutine behind, which Python complains about; so it gets the few milliseconds
-    until its request leaves.
+    litellm creates a coroutine in a thread and then awaits it. A cancellation in between would
+    leave that coroutine unawaited, so the call first gets the few milliseconds until its request is
+    sent.
 
     Args:
         call: The call, not yet started.
@@ -61,7 +61,7 @@ async def _close(response: Any) -> None:
 
 
 class Clients:
-    """The connections of one model. Redirects are not followed: headers would go along.
+    """The HTTP connections of one model, without redirects, which would forward headers.
 
     Args:
         endpoint: Where they lead.

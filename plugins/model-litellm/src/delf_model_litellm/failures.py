@@ -34,11 +34,11 @@ _NO_COMPLETION: Final = re.compile(
 
 
 def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure:
-    """Find out what went wrong.
+    """Convert a litellm exception to a failure.
 
     Args:
-        error: What litellm raised.
-        endpoint: Who was asked.
+        error: The exception.
+        endpoint: The endpoint.
         timeout: The seconds that the call was given.
     """
     errors = list(chain(error))
@@ -86,7 +86,7 @@ def _unanswered(
 def _answered(
     errors: Sequence[BaseException], *, readable: bool
 ) -> tuple[int | None, Mapping[str, str]]:
-    """Status and headers of the provider's answer. litellm's own exceptions make them up."""
+    """Return status and headers of the provider's response; litellm's exceptions invent them."""
     for error in errors:
         if type(error).__module__.partition(".")[0] in ("httpx", "openai"):
             response: Any = getattr(error, "response", None)

@@ -1,4 +1,4 @@
-"""The model: one call to litellm for one request, made again where that can help."""
+"""The model: calls litellm, with retries."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Call:
 
 @dataclass
 class _Collected:
-    """The part of a stream that has come so far."""
+    """The part of a stream received so far."""
 
     texts: list[str] = field(default_factory=list[str])
     calls: list[_Call] = field(default_factory=list[_Call])
@@ -61,7 +61,7 @@ class _Collected:
         return bool(self.texts or self.calls)
 
     def place_of(self, part: Any) -> int:
-        """Return the place of a piece of a call. Some servers number all of them alike.
+        """Return the index of a call's piece, as some servers number all calls alike.
 
         Args:
             part: The piece, with the number that its server gave it.

@@ -8,7 +8,7 @@ from typing import Final
 from delf_model_providers.failures import UnreadableError
 
 wants_stream: Final[ContextVar[bool | None]] = ContextVar("wants_stream", default=None)
-"""True for a request that asks for a stream, False for any other; None outside of requests."""
+"""A context variable: True in a streaming request, False in others, None outside."""
 
 
 class StreamedError(UnreadableError):

@@ -83,7 +83,7 @@ async def watch(response: httpx.Response) -> None:
 
 
 def ended(stream: Any) -> bool:
-    """Return whether a stream of litellm's was ended by its server.
+    """Return True if the server ended a stream of litellm properly.
 
     Args:
         stream: litellm's stream, read to its end.

@@ -17,8 +17,8 @@ def explain(entry: Entry, asked: Mapping[str, Any]) -> str:
     """Show the differences between an entry and a request, both in the file's form.
 
     Args:
-        entry: What was recorded; what it leaves out may be anything.
-        asked: What was asked.
+        entry: The recorded entry; omitted fields match anything.
+        asked: The request in the file's form.
     """
     compared = {name: asked.get(name) for name in entry.request}
     if entry.contains is not None:

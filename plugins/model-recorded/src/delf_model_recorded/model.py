@@ -20,7 +20,7 @@ _DELTAS: Final = 4
 
 
 class RecordingMismatch(DelfError):  # noqa: N818 - a finding, not a fault
-    """A recorded model was asked something that its recording does not hold."""
+    """A recorded model got a request that its recording does not contain."""
 
     code = "ERR-LLM-005"
     default_hint = "record again with --record FILE, or use a real model, such as --llm gpt-4o-mini"

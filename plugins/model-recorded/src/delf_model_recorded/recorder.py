@@ -19,13 +19,13 @@ from delf_model_recorded import recording
 class RecordingModel:
     """Another model, with a record of every answer that it gave.
 
-    The file is appended to, a line an exchange, in one write each: several models, tasks and
-    processes may share it. Failed calls, and streams that nobody read to the end, leave none.
+    Each exchange is appended as a line in one write, so several models, tasks and processes may
+    share the file. Failed calls and unfinished streams are not recorded.
 
     Args:
         inner: The model that answers.
         path: The file. It is created, readable by its owner alone: prompts are private.
-        clean: Takes secrets out of what is written there.
+        clean: Redacts recorded texts.
 
     Raises:
         ModelConfigurationError: When the file cannot be written, before anything is asked.
@@ -44,7 +44,7 @@ class RecordingModel:
 
     @property
     def takes_tools(self) -> bool:
-        """True if the inner model does."""
+        """True if the inner model supports tools."""
         return isinstance(self._inner, SupportsTools) and self._inner.takes_tools
 
     async def warm_up(self) -> None:

@@ -44,9 +44,9 @@ class Entry:
     """One exchange of a recording.
 
     Args:
-        line: Its line in the file.
-        request: What is expected, in the file's form.
-        reply: What is answered, in the file's form.
+        line: The line number in the file.
+        request: The expected request in the file's form.
+        reply: The reply in the file's form.
     """
 
     line: int
@@ -139,7 +139,7 @@ def read(path: Path) -> list[Entry]:
     """Return the entries of a file.
 
     Raises:
-        ModelConfigurationError: When it cannot be read, naming the file and the line.
+        ModelConfigurationError: If the file is invalid, with the line.
     """
     try:
         text = path.read_text(encoding="utf-8")

@@ -23,7 +23,7 @@ _BATCH_CLOSE_SECONDS: Final = 4.0
 class OtelObserver:
     """Implements :class:`delf.protocols.observer.Observer`.
 
-    Where to send is OpenTelemetry's own configuration: ``OTEL_EXPORTER_OTLP_ENDPOINT`` and its
+    The destination is OpenTelemetry's own configuration: ``OTEL_EXPORTER_OTLP_ENDPOINT`` and its
     kin of the process's environment, else a collector at ``http://localhost:4318``.
 
     Args:

@@ -86,7 +86,7 @@ class FinishedSpan:
 
 @dataclass(kw_only=True)
 class _Task:
-    """A task that goes on."""
+    """A running task and its open spans."""
 
     trace_id: int
     span_id: int
@@ -108,9 +108,9 @@ class _Task:
 
 
 class Spans:
-    """Takes events of any tasks, in each task's order, and gives the spans that they end.
+    """Converts events of any tasks, in each task's order, to finished spans.
 
-    A task whose beginning was not seen is left out, so that no span is without its parent.
+    Tasks whose start was missed are skipped, so that no span is without its parent.
 
     Args:
         content: Put contents into spans: tasks, answers, arguments, results, errors.
@@ -122,10 +122,10 @@ class Spans:
         self._children: dict[str, int] = {}
 
     def take(self, event: Event) -> FinishedSpan | None:
-        """Take note of an event.
+        """Process an event.
 
         Returns:
-            The span that it ends, if it ends one.
+            The span that the event ends, if any.
         """
         if isinstance(event, TaskStarted | TaskResumed):
             self._begin(event)

@@ -1,4 +1,4 @@
-"""``FilterPrefilter``: every action in one question."""
+"""``FilterPrefilter``: selects actions by one question with all of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FilterPrefilter:
         """Return the actions that the model names.
 
         Raises:
-            PrefilterError: When it fails, or names none that there is.
+            PrefilterError: If the model fails or names no existing action.
         """
         if not catalog:
             return Selection(names=())

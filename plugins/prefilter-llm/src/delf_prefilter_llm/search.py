@@ -31,7 +31,7 @@ class SearchPrefilter:
     """Rounds of ``SEARCH:`` and ``DONE:``. Implements :class:`delf.protocols.prefilter.Prefilter`.
 
     Args:
-        rounds: The most questions; when they are used up, all that surfaced is kept.
+        rounds: The most questions, after which all found actions are selected.
     """
 
     def __init__(self, rounds: int = _ROUNDS) -> None:
@@ -41,7 +41,7 @@ class SearchPrefilter:
         """Return the actions that the model names in the end.
 
         Raises:
-            PrefilterError: When it fails, or finds none.
+            PrefilterError: If the model fails or finds no action.
         """
         if not catalog:
             return Selection(names=())

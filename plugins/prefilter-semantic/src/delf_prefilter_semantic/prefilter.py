@@ -21,7 +21,7 @@ from delf_prefilter_semantic.vectors import CatalogVectors
 _log = logging.getLogger(__name__)
 
 _LOOKED_AT: Final = 50
-"""The depth of each ranking that counts, where words and vectors are fused."""
+"""The number of entries of each ranking that are fused."""
 _BY_WORDS: Final = 0.6
 """The weight of words where vectors have the rest; both are from 0 to 1."""
 
@@ -29,17 +29,17 @@ _BY_WORDS: Final = 0.6
 class SemanticPrefilter:
     """Ranks actions for each step of a task, and takes the best of each in turn.
 
-    Words count for each step by BM25 over names, summaries, parameters and tags. With an embedder
-    what words count, as a share of a perfect fit, and the similarity of vectors are added: fused by
-    their places alone, the weaker of the two makes the other worse. Of a task only the whole is
-    embedded: vectors of its steps would take several times as long, and find no more.
+    Words are scored for each step by BM25 over names, summaries, parameters and tags. With an
+    embedder, normalised word scores and vector similarities are added, because rank fusion would
+    let the weaker ranking spoil the other. Only the whole task is embedded: vectors of its steps
+    would take several times as long without better results.
 
-    The vectors of a catalog are made once, beside the first task, and kept on disk; until they
-    are there words decide alone.
+    A catalog's vectors are computed once in the background and cached on disk; until then only
+    words count.
 
     Args:
-        context: Where vectors are kept, and the embedder.
-        limit: The most actions that are kept.
+        context: The cache folder and the embedder.
+        limit: The most actions to select.
         embedding_model: The embedder's name; the agent's own when None; ``"off"`` for words alone.
         wait_seconds: Seconds that a task waits for the vectors of a new catalog.
     """

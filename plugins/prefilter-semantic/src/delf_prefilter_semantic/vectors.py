@@ -24,7 +24,7 @@ class CatalogVectors:
 
     Args:
         matrix: A row of length 1 for each action.
-        embedder: What made them.
+        embedder: The embedding model.
     """
 
     def __init__(self, matrix: Any, embedder: Embedder) -> None:
@@ -37,8 +37,8 @@ class CatalogVectors:
 
         Args:
             catalog: The actions, one at least.
-            embedder: Makes what is missing.
-            folder: Where they are kept.
+            embedder: The embedder for missing vectors.
+            folder: The cache folder.
         """
         texts = [_text(entry) for entry in catalog]
         digest = hashlib.sha256("\0".join((embedder.model, *texts)).encode()).hexdigest()[:32]
@@ -65,7 +65,7 @@ def _text(entry: CatalogEntry) -> str:
 
 
 def _read(path: Path, rows: int) -> Any:
-    """Read the kept vectors; None where there are none, or where they belong elsewhere."""
+    """Read cached vectors; None if they are missing or belong to another catalog."""
     try:
         matrix = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError):
@@ -74,7 +74,7 @@ def _read(path: Path, rows: int) -> Any:
 
 
 def _write(path: Path, matrix: Any) -> None:
-    """Keep vectors, whole or not at all; a folder that cannot be written to keeps none."""
+    """Write vectors to the cache atomically; a no-op if the folder is not writable."""
     try:
         make_private_folder(path.parent)
         temporary = path.with_suffix(f".{secrets.token_hex(4)}.tmp")

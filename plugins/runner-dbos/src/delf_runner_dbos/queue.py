@@ -42,9 +42,9 @@ class Ticket:
     Args:
         task_id: The task.
         queue: Its queue.
-        key: On whose behalf it is done.
+        key: The owner of the task.
         priority: The lowest comes first.
-        rests: How often it was begun and could not be done there and then.
+        rests: The number of times that the task was started and put back.
     """
 
     task_id: str
@@ -79,16 +79,16 @@ def keyed(queue: str) -> str:
 
 
 def task_id_of(workflow_id: str) -> str:
-    """Return the task that a workflow does."""
+    """Return the task id in a workflow id."""
     return workflow_id.partition(":")[0]
 
 
 def is_here(setup: Mapping[str, Any], former: Collection[str]) -> bool:
-    """Return whether a task belongs to this folder, to none, or to an earlier one of the project.
+    """Return True if a task belongs to this folder, to no folder, or to a former one.
 
     Args:
-        setup: Of the task.
-        former: Those folders.
+        setup: The setup of the task.
+        former: The former folders of the project.
     """
     folder = str(setup.get("folder", ""))
     return folder in former or Path(folder).resolve() == Path.cwd().resolve()
@@ -97,11 +97,11 @@ def is_here(setup: Mapping[str, Any], former: Collection[str]) -> bool:
 class DbosQueue:
     """Implements :class:`delf.protocols.queues.TaskQueue`; runners use it, too.
 
-    Its calls block in threads. A lost connection is an error at once: whoever calls knows
-    better whether to wait for it.
+    Calls run in threads. A lost connection raises at once, because the caller knows better whether
+    to wait.
 
     Args:
-        url: Where DBOS keeps its workflows. It is opened when first needed.
+        url: The database of DBOS, opened on first use.
     """
 
     def __init__(self, url: str) -> None:
@@ -119,7 +119,7 @@ class DbosQueue:
         await self._enqueue(Ticket.of(task), task.task_id, _delay(task))
 
     async def restore(self, task: TaskQueued) -> None:
-        """Enqueue a task without a live workflow, whatever the first one did."""
+        """Enqueue a task that has no live workflow, even if its first workflow failed."""
         await self.enqueue(task)
         if await self.left_out([task.task_id]):
             await self.again(Ticket.of(task), _delay(task))
@@ -192,10 +192,10 @@ class DbosQueue:
         )
 
     async def hand_on(self, workflows: Mapping[str, str]) -> None:
-        """Let other runners go on with workflows, by DBOS's own resume.
+        """Let other runners continue workflows, by DBOS's resume.
 
         Args:
-            workflows: Their queues, by their ids.
+            workflows: The queue of each workflow, by id.
         """
         for workflow_id, queue in workflows.items():
             await self.call(lambda c, w=workflow_id, q=queue: c.resume_workflow(w, queue_name=q))
@@ -254,12 +254,12 @@ class DbosQueue:
         before: float,
         is_unknown: Callable[[str], Awaitable[bool]],
     ) -> None:
-        """Remove workflows of tasks that are not there any more.
+        """Remove workflows whose tasks no longer exist.
 
         Args:
             queues: Only those of these queues.
             before: Only those that were submitted before this Unix time.
-            is_unknown: Tells whether a task is not there.
+            is_unknown: Returns True if the journal does not have a task.
         """
         names = [name for queue in queues for name in (queue, keyed(queue))]
         rows = await self.call(
@@ -280,7 +280,7 @@ class DbosQueue:
             await self.call(lambda client, some=some: client.delete_workflows(some))
 
     async def call(self, work: Callable[[DBOSClient], T]) -> T:
-        """Do something with DBOS's client, in a thread.
+        """Call a function with DBOS's client in a thread.
 
         Raises:
             ConnectionUnavailableError: When that fails.
@@ -288,7 +288,7 @@ class DbosQueue:
         return await asyncio.to_thread(self.call_here, work)
 
     def call_here(self, work: Callable[[DBOSClient], T]) -> T:
-        """Do something with DBOS's client.
+        """Call a function with DBOS's client in this thread.
 
         Raises:
             ConnectionUnavailableError: When that fails.
@@ -320,7 +320,7 @@ class DbosQueue:
             return self._client
 
     async def aclose(self) -> None:
-        """Let go of the database. Safe to call twice."""
+        """Disconnect from the database. Idempotent."""
         with self._lock:
             client, self._client = self._client, None
         if client is not None:

@@ -50,10 +50,10 @@ class RunnerOptions:
     """The options of a runner.
 
     Args:
-        queues: The queues whose tasks it does, and what holds for them.
-        concurrency: How many at once.
-        lease: Seconds of silence after which another one takes its tasks.
-        grace: Seconds that begun tasks have when it is to end.
+        queues: The queues to serve, with their settings.
+        concurrency: The most concurrent tasks.
+        lease: Seconds of silence after which another runner claims its tasks.
+        grace: Seconds for running tasks to finish at shutdown.
         former: Folders that the project had before.
     """
 
@@ -69,8 +69,8 @@ class _Seen:
     """A running workflow in a sweep's view.
 
     Args:
-        begun: When it was begun, as DBOS says it.
-        since: Since when this runner knows that.
+        begun: The start time by DBOS.
+        since: The time since which this runner has seen that start.
     """
 
     begun: int | None
@@ -81,11 +81,11 @@ class Runner:
     """Runs tasks until it is stopped.
 
     Args:
-        journal: Says what happened to each task, and who works on it.
-        queue: Where tasks wait.
-        agents: Who does them.
-        looks: Who makes the calls that schedules watch.
-        options: How.
+        journal: The journal with the tasks.
+        queue: The queue.
+        agents: The agents that run the tasks.
+        looks: The agents for calls that schedules watch.
+        options: The options.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Runner:
         self._away = Outage(_log, "tasks wait for their queue")
 
     def end(self) -> None:
-        """Take no more tasks, and end in order."""
+        """Stop taking tasks, and shut down gracefully."""
         self._end.set()
 
     async def run(self, workflows: Workflows) -> None:
@@ -264,7 +264,7 @@ class Runner:
         return await self._journal.task(task_id)
 
     async def _failed(self, ticket: Ticket, error: Exception) -> str:
-        """Leave a task that cannot be done here and now to this or another runner, later."""
+        """Put a task that cannot run now back into the queue, for this or another runner."""
         if not self._leaving:
             _log.log(
                 logging.DEBUG if ticket.rests else logging.WARNING,
@@ -275,13 +275,13 @@ class Runner:
         return await self._rest(ticket.rested(), 0.0)
 
     async def _rest(self, ticket: Ticket, seconds: float) -> str:
-        """Enqueue a task once more, as its workflow is over when this returns."""
+        """Enqueue a task again with a delay, because its workflow ends now."""
         # Longer each time: a task that fails at once must not keep every runner busy.
         seconds = max(seconds, min(2.0**ticket.rests, _LONGEST_REST) if ticket.rests else 0.0)
         return await self._until_done(lambda: self._queue.again(ticket, seconds))
 
     async def _until_done(self, work: Callable[[], Awaitable[None]]) -> str:
-        """Do something with the queue as soon as its database answers."""
+        """Repeat an operation of the queue until its database responds."""
         while not self._leaving:
             with self._away.noted(DelfError):
                 await work()
@@ -299,10 +299,10 @@ class Runner:
     # -- schedules ----------------------------------------------------------------------
 
     async def fire(self, workflow_id: str, context: Mapping[str, Any]) -> dict[str, Any]:
-        """Start the tasks of a schedule, each once, however often a workflow is begun.
+        """Start the tasks of a schedule exactly once, even if the workflow is repeated.
 
         Args:
-            workflow_id: Of the firing.
+            workflow_id: The id of the firing.
             context: The schedule as DBOS keeps it; ``test`` if its task may only read.
 
         Returns:
@@ -344,10 +344,10 @@ class Runner:
     async def _hand_in(
         self, source: str, context: Mapping[str, Any], variables: Mapping[str, Any] | None = None
     ) -> str:
-        """Hand in a task of a schedule; return its id.
+        """Submit a task of a schedule; return its id.
 
         Args:
-            source: What the task is for: the same source gives the same task.
+            source: An idempotency key for the task.
             context: The schedule.
             variables: The variables for scripts.
         """
@@ -457,7 +457,7 @@ class Runner:
         await self._queue.abandon(self._options.queues, before, self._is_unknown)
 
     async def _is_unknown(self, task_id: str) -> bool:
-        """Return whether the journal does not have a task, or not any more."""
+        """Return True if the journal does not have a task."""
         try:
             await self._journal.task(task_id)
         except UnknownTaskError:

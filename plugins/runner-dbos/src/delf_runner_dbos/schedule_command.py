@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _SETUP: Final = frozenset({"connections", "tool_files", "strategy"})
-"""Options of `delf run` that a schedule keeps: none of them holds a secret."""
+"""Options of `delf run` that a schedule stores, none of which holds a secret."""
 _LOOK_SECONDS: Final = 0.5
 _TEST_SECONDS: Final = 5.0
 """Seconds that a test waits for a runner."""

@@ -70,10 +70,10 @@ class DbosSchedules:
         return _schedule(row)
 
     async def add(self, schedule: Schedule) -> None:
-        """Keep a new schedule.
+        """Store a new schedule.
 
         Raises:
-            ConfigurationError: When its name is taken, or its times, zone or call are invalid.
+            ConfigurationError: If the name is taken, or times, zone or call are invalid.
         """
         name = schedule.name
         if not name or not name.isprintable() or name != name.strip():
@@ -117,14 +117,14 @@ class DbosSchedules:
         await self._queue.call(delete)
 
     async def pause(self, name: str, *, paused: bool) -> None:
-        """Pause a schedule, or resume it; after a pause it continues where it looked last."""
+        """Pause or resume a schedule; a resumed one continues from its last look."""
         await self.find(name)
         await self._queue.call(
             lambda c: c.pause_schedule(name) if paused else c.resume_schedule(name)
         )
 
     async def test(self, name: str) -> str:
-        """Let a runner start the task once, now, so that it changes nothing."""
+        """Let a runner run the task once now, without any change."""
         schedule = await self.find(name)
         test = f"{_test_prefix(name)}{secrets.token_hex(8)}"
         options: EnqueueOptions = {

@@ -14,9 +14,9 @@ from delf_cli.output import counted
 from delf_engine.one_call import LIST, call_task, read_call
 
 _MOST_SEEN: Final = 1_000
-"""Digests that are kept of items that were seen; an item that returns later is a new one."""
+"""The most digests of seen items; an item that returns after more than these counts as new."""
 _MOST_NEW: Final = 100
-"""Tasks that one look starts; the next look starts tasks for further items."""
+"""The most tasks started by one look; further items wait for the next look."""
 _LONGEST: Final = 40_000
 """Characters of an item that a task gets; longer texts in the item are cut."""
 _SHORT: Final = 1_000
@@ -28,8 +28,8 @@ class Look:
 
     Args:
         new: The new items with their digests, the newest last.
-        seen: The digests of the items that are known now.
-        note: What a person should know.
+        seen: The digests of known items.
+        note: A note for people.
     """
 
     new: Sequence[tuple[str, Any]]
@@ -87,7 +87,7 @@ def look_at(items: Sequence[Any], id_field: str | None, before: Sequence[str] | 
             everything is known.
 
     Raises:
-        ConfigurationError: When an item has no such field.
+        ConfigurationError: If an item does not have the field.
     """
     digests = [_digest(item, id_field) for item in items]
     if before is None:
@@ -123,7 +123,7 @@ def _digest(item: object, id_field: str | None) -> str:
 
 
 def shortened(item: Any) -> Any:
-    """Return an item with its longest texts cut, if the item is too long for a task."""
+    """Truncate the longest texts of an item that is too long for a task."""
     if len(repr(item)) <= _LONGEST:
         return item
     cut = _with_short_texts(item)

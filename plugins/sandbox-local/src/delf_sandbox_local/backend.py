@@ -67,13 +67,12 @@ class _Guest(WireSession):
 class LocalBackend:
     """Implements :class:`delf.protocols.sandbox.SandboxBackend`.
 
-    Every session has its own process, used once. It is forked from a template that has
-    imported what scripts need; a few are forked ahead, so that a task need not wait.
+    Every session has its own process, forked from a template process that has imported the common
+    modules. A few are forked ahead, so that tasks need not wait.
 
     Args:
-        scratch: Where scripts keep files: in ``memory``, within ``scratch_bytes``; or on the
-            ``disk``, without a limit of all together, where the system has no mounts of one's own.
-            Nothing else works on macOS, where little else of this sandbox does.
+        scratch: The place of scripts' files: in ``memory``, limited by ``scratch_bytes``, or on the
+            ``disk`` without a total limit, for systems without mount namespaces such as macOS.
         pool_size: How many processes to keep ready.
         python: The interpreter of scripts, CPython 3.11 or newer; this program's own when omitted.
     """
@@ -104,7 +103,7 @@ class LocalBackend:
         return None if self._server is None else self._server.pid
 
     async def available(self) -> Availability:
-        """Check whether mount namespaces work here, or the user accepts running without.
+        """Check that mount namespaces work here, unless the user accepts running without them.
 
         If the system's settings allow them, the first session finds out for sure.
         """
@@ -128,7 +127,7 @@ class LocalBackend:
         """Return a suitable template, or none if sessions need little.
 
         Raises:
-            SandboxUnavailableError: When they would lack mounts of their own.
+            SandboxUnavailableError: If sessions would have no mount namespace.
         """
         if self._on_disk:
             return None
@@ -216,7 +215,7 @@ def _kind(spec: SessionSpec) -> Kind:
 
 
 def _is_ours(path: Path) -> bool:
-    """Return whether only this user can write there, because the template runs programs from it."""
+    """Return True if only this user can write to a path, from which the template runs programs."""
     about = path.lstat()
     kind = stat.S_IFMT(about.st_mode)
     ours = about.st_uid == os.getuid() and not about.st_mode & 0o022

@@ -62,7 +62,7 @@ class ForkServer:
         python: The interpreter; this process's own when None.
 
     Raises:
-        SandboxUnavailableError: When there is none, or it does not start.
+        SandboxUnavailableError: If the interpreter is missing or does not start.
     """
 
     def __init__(self, zipapp: Path, python: str | None = None) -> None:
@@ -114,10 +114,10 @@ class ForkServer:
         return self._control.fileno() >= 0
 
     async def ready(self) -> None:
-        """Wait until it has started and its namespaces are known.
+        """Wait until the template has started and has reported its namespaces.
 
         Raises:
-            SandboxUnavailableError: When it did not start.
+            SandboxUnavailableError: If the template did not start.
         """
         try:
             async with asyncio.timeout(START_SECONDS):
@@ -130,18 +130,18 @@ class ForkServer:
     async def fork(
         self, limits: Limits, *, libraries: bool, files: tuple[str, ...] = ()
     ) -> tuple[LocalProcess, socket.socket]:
-        """Return a fresh guest.
+        """Fork a fresh guest.
 
         Args:
-            limits: What it may use.
+            limits: The limits of the guest.
             libraries: Whether it can see the installed packages.
             files: Input files that it may read.
 
         Returns:
-            Its process and the host's end of its wire.
+            The process, and the host's end of its wire.
 
         Raises:
-            SandboxUnavailableError: When it is not available.
+            SandboxUnavailableError: If no guest can be forked.
         """
         await self.ready()
         shared = "mounts" in self.namespaces
@@ -281,7 +281,7 @@ class ForkServer:
             guest.kill()
 
     def abandon(self) -> None:
-        """Free everything where the event loop is closed already and nothing can be awaited."""
+        """Release everything after the event loop was closed, without awaiting."""
         self._process.kill()
         self._process.wait()
         self._control.close()

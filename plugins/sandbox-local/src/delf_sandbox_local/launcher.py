@@ -36,7 +36,7 @@ _SYSTEM_FILES = (
 
 
 def die_with_parent(parent: int) -> None:
-    """Die with the parent, even if it is already dead.
+    """Let the kernel kill this process when its parent dies, or exit if it is already dead.
 
     Args:
         parent: Its process id.
@@ -69,13 +69,13 @@ def prepare() -> None:
 
 
 def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, tasks: int) -> None:
-    """Limit and confine this process for good.
+    """Limit and confine this process permanently.
 
     Args:
         limits: The fields of :class:`delf.protocols.sandbox.Limits`.
         readable: Input files; the interpreter's own are added.
         scratch: The folder that it may write in.
-        tasks: How many processes and threads its user may have; 0 where it may start no thread.
+        tasks: The most processes and threads of its user; 0 to forbid threads.
 
     Raises:
         OSError: When the system refuses.

@@ -78,7 +78,7 @@ class LocalProcess:
             self._kill_leader()
 
     def _kill_leader(self) -> None:
-        """Kill the process itself: just after the fork it leads no group yet."""
+        """Kill the process itself, which is not yet a group leader just after the fork."""
         try:
             if self._handle is not None:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
@@ -89,7 +89,7 @@ class LocalProcess:
             return
 
     async def how_it_ended(self) -> Outcome:
-        """Return the exit status in words; a process that only closed the wire is ended."""
+        """Return the exit status as an outcome; kill a process that only closed its wire."""
         try:
             async with asyncio.timeout(_GRACE_SECONDS):
                 status = await asyncio.shield(self._ended)

@@ -1,4 +1,4 @@
-"""Working folders of guests, below one folder that is always removed."""
+"""Working folders of guests, inside one folder that is always removed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ScratchFolders:
         return self._place
 
     def remove(self) -> None:
-        """Remove all of them. Safe to call twice."""
+        """Remove all folders. Idempotent."""
         self._finalizer()
 
 

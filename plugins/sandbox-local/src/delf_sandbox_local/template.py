@@ -1,6 +1,6 @@
-"""The template process: has imported what guests need, and forks one for each request.
+"""The template process, which has imported what guests need and forks one per request.
 
-Standard library only. It runs no script itself and stays single-threaded, so that forking
+Standard library only. The template runs no script itself and stays single-threaded, so that forking
 is safe. A request is a four-byte length and JSON, with the guest's end of a wire as passed
 descriptor; answers are lines of JSON: ``{"pid": …}`` or ``{"error": …}`` for a request, and
 ``{"exit": [pid, status, cpu_seconds]}`` when a guest ended.
@@ -44,13 +44,13 @@ def main(zipapp: str, descriptor: int, parent: int) -> None:
 
 
 def make_ready(zipapp: str) -> tuple[list[str], Server]:
-    """Confine this process, and do all that guests need that can be done ahead.
+    """Confine this process, and do all preparation that guests share.
 
     Args:
         zipapp: Path of the guest's archive.
 
     Returns:
-        The namespaces that it has of its own, and what each guest serves with.
+        The names of its own namespaces, and the server that each guest uses.
     """
     os.umask(0o077)  # whatever the host has: a script reads what it wrote
     own = namespaces.enter()
@@ -82,8 +82,8 @@ def serve(descriptor: int, parent: int, own: list[str], server: Server) -> None:
     Args:
         descriptor: The control socket.
         parent: The host's process id.
-        own: As of :func:`make_ready`, as is the next.
-        server: What each guest serves with.
+        own: The first result of :func:`make_ready`.
+        server: The server for guests.
     """
     die_with_parent(parent)  # after the rest: a change of credentials would forget it
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -98,7 +98,7 @@ class _Template:
     Args:
         control: The socket to the host.
         own: The namespaces that this process has of its own.
-        server: What each guest serves with.
+        server: The server for guests.
     """
 
     def __init__(self, control: socket.socket, own: list[str], server: Server) -> None:
@@ -211,4 +211,4 @@ def _see_libraries(folders: list[str]) -> None:
 
 
 def _nothing(_number: int, _frame: object) -> None:
-    """Handle a handler, so that SIGCHLD wakes the loop."""
+    """Do nothing; a signal handler, so that SIGCHLD wakes the loop."""

@@ -284,7 +284,7 @@ class Sheets(GoogleConnection):
         return {item.name: item for item in actions_of(type(self), self, self.name)}
 
     def _refusal(self, steps: list[dict[str, Any]]) -> str | None:
-        """Return the reason for which a batch is not done, or None."""
+        """Return the reason that a batch is refused, or None."""
         if not steps:
             return "there are no steps"
         known = self._steps()
@@ -323,7 +323,7 @@ class Sheets(GoogleConnection):
             plan.add_sheet(**given)
 
     async def _header(self, book: Book, title: str, rows: list[Any]) -> list[Any]:
-        """Return the names in a sheet's first row, where dicts are to be put under them."""
+        """Return the header row of a sheet, if dicts are to be written under it."""
         if not any(isinstance(row, Mapping) for row in rows):
             return []
         quoted = title.replace("'", "''")

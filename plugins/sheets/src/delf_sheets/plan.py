@@ -45,7 +45,7 @@ class Plan:
         self.requests: list[dict[str, Any]] = []
         self._once = False
         self.made: set[int] = set()
-        """Ids of created objects. A batch that creates an existing one is refused as a whole."""
+        """Ids of created objects; a batch that creates an existing object is refused as a whole."""
 
     @property
     def once(self) -> bool:
@@ -53,7 +53,7 @@ class Plan:
         return self._once and not self.made
 
     def _grow(self, area: Area, height: int, width: int) -> None:
-        """Make a sheet large enough; a sheet grows again where that is done again."""
+        """Enlarge a sheet if needed; repeated in a repeated batch."""
         needed = growth(area, height, width)
         self.requests += needed
         self._once = self._once or bool(needed)

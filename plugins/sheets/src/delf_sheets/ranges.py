@@ -99,7 +99,7 @@ class Book:
         """Return a sheet by title; the first when empty.
 
         Raises:
-            ToolRefusedError: When there is none.
+            ToolRefusedError: If there is no such sheet.
         """
         if not title and self.sheets:
             return self.sheets[0]
@@ -115,7 +115,7 @@ class Book:
         """Return a range: ``Sheet1!A1:C9``, ``A:C``, ``Sheet1``, or a name.
 
         Raises:
-            ToolRefusedError: When it is none.
+            ToolRefusedError: If the text is not a range.
         """
         text = text.strip()
         if text in self.names:

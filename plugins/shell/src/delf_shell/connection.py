@@ -1,4 +1,4 @@
-"""``Shell``: commands of this machine, as far as rules let them through."""
+"""``Shell``: commands of this machine, as far as rules allow them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Shell(Connection):
     """Commands by rules, each part of a command judged by its words, run without a shell.
 
     Args:
-        rules: Patterns, the first that fits counts: ``{"pattern": "git status",
+        rules: Patterns, of which the first match decides: ``{"pattern": "git status",
             "approval_required": False}``.
-        default: For commands that no rule names; they are blocked when it is left out.
-        folder: Where commands run.
+        default: The treatment of commands without a matching rule; blocked when omitted.
+        folder: The working directory.
     """
 
     Settings = ShellSettings

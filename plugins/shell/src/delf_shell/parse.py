@@ -1,9 +1,8 @@
-"""Parses a command line: words, quotes, ``|``, ``&&``, ``||`` and ``;``. All else is refused.
+"""Parsing of a command line: words, quotes, ``|``, ``&&``, ``||`` and ``;``, nothing else.
 
-What a shell would expand (variables, substitutions, wildcards, redirections, here-documents,
-braces, assignments, reserved words) is not understood here, and so it is not run. The grammar is
-a subset of POSIX.1-2024, Shell Command Language, 2.2 (quoting) and 2.9 (commands), on which every
-shell agrees.
+Anything that a shell would expand (variables, substitutions, wildcards, redirections,
+here-documents, braces, assignments, reserved words) is refused. The grammar is a subset of
+POSIX.1-2024, Shell Command Language, 2.2 (quoting) and 2.9 (commands), on which every shell agrees.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ class Pipeline:
     """Programs connected by pipes.
 
     Args:
-        joint: What stands before it: empty for the first.
+        joint: The operator before the pipeline; empty for the first.
         commands: The words of each program.
     """
 
@@ -61,7 +60,7 @@ def parse(text: str) -> tuple[Pipeline, ...]:
     """Return a command line in its parts.
 
     Args:
-        text: As a person would type it.
+        text: The command line.
 
     Raises:
         ToolRefusedError: For anything but words and ``| && || ;``.
@@ -131,7 +130,7 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _word(text: str, at: int) -> tuple[str, int]:
-    """Return the word that begins here, unquoted, and its end."""
+    """Return the unquoted word that starts at a position, and its end."""
     if text[at] in "#~":
         raise _not_understood(text[at], "comments" if text[at] == "#" else "home folders")
     word: list[str] = []
@@ -179,7 +178,7 @@ def _double_quoted(text: str, at: int) -> tuple[str, int]:
 
 
 def _plain(sign: str, *, quoted: bool = False) -> str:
-    """Return an unambiguous character."""
+    """Return a character if it has no special meaning in any shell; raise otherwise."""
     if quoted and sign in "\n\t":
         return sign
     kind = unicodedata.category(sign)

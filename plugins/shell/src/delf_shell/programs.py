@@ -1,7 +1,7 @@
-"""Programs that only read their words, so that a wildcard may stand for those.
+"""Programs that only read their arguments, so that rules may use wildcards for those.
 
-Many others run a word, write to it, or send it somewhere: for them rules name the words, or say
-``**``.
+Other programs may run an argument, write to it or send it somewhere; rules must name such arguments
+or use ``**``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from delf_shell.parse import Words
 
 Covers = Callable[[Words, Collection[int]], bool]
-"""The places of words that wildcards may match."""
+"""The positions of words that wildcards match."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -27,7 +27,7 @@ _GIT_READS: Final = _words(
     "verify-commit verify-tag whatchanged"
 )
 _GIT_CHANGES: Final = frozenset({"add", "commit"})
-"""Named by a rule, their words are only read."""
+"""git commands that change the repository: wildcards match their words, not the command itself."""
 _GIT_VALUES: Final = frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace"})
 _NONE_ACTS: Final = re.compile(r"(?!)")
 _READERS: Final[dict[str, re.Pattern[str]]] = {
@@ -47,11 +47,11 @@ _READERS: Final[dict[str, re.Pattern[str]]] = {
 
 
 def may_cover(command: Words, covered: Collection[int]) -> bool:
-    """Return whether wildcards may match these words: whether the program only reads them.
+    """Return True if wildcards may match some words, because the program only reads them.
 
     Args:
         command: All words of a command.
-        covered: The places of those that wildcards stand for.
+        covered: The positions of the matched words.
     """
     own = _OWN.get(command[0])
     if not covered or own is None:
@@ -60,18 +60,18 @@ def may_cover(command: Words, covered: Collection[int]) -> bool:
 
 
 def only_reads(command: Words, options: Sequence[str]) -> bool:
-    """Return whether a program's options keep it read-only; unknown programs' do not.
+    """Return True if a program stays read-only with some options; False for unknown programs.
 
     Args:
         command: All words of a command.
-        options: Those of its words that begin with ``-``.
+        options: The words that begin with ``-``.
     """
     acts = _READERS.get(command[0])
     return not options or (acts is not None and not any(map(acts.match, options)))
 
 
 def _git(command: Words, covered: Collection[int]) -> bool:
-    """Return words of commands that read; none that names another way of transport."""
+    """Return True if a git command only reads the words and uses no other transport."""
     at = 1
     while at < len(command) and command[at].startswith("-"):
         at += 2 if command[at] in _GIT_VALUES else 1
@@ -82,7 +82,7 @@ def _git(command: Words, covered: Collection[int]) -> bool:
 
 
 def _uniq(command: Words, covered: Collection[int]) -> bool:
-    """Return the second word without a dash is where the result is written to."""
+    """Return True unless a wildcard matches the second argument, which names the output file."""
     plain = [place for place, word in enumerate(command) if place and not word.startswith("-")]
     return not set(plain[1:]) & set(covered)
 

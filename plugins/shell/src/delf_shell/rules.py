@@ -1,14 +1,13 @@
 """Rules over the words of commands.
 
-A pattern is a row of words. ``*`` and ``?`` in a word stand for characters of that word; ``*``
-alone at the end stands for any further words. A wildcard stands only for what is read. It never
-stands for an option (a word that begins with ``-``), or for a path that leads out of the folder.
-Only programs that are known to read their words have such (:mod:`delf_shell.programs`). Others
-are how a harmless command is made to do something else: ``git -c core.pager=…``,
-``find -exec``, ``sed '1e …'``, ``tar --checkpoint-action=…``, ``cat /etc/passwd``. In an option
-that a pattern names, a wildcard stands for its value. ``**`` at the end stands for any further
-words at all, and so does a rule with ``match="prefix"``. With ``match="reading"`` a person is
-asked about further words that may do more than read what is in the folder.
+A pattern is a sequence of words. ``*`` and ``?`` in a word match characters of that word; ``*``
+alone at the end matches any further words. Wildcards match only words that the program merely reads
+(:mod:`delf_shell.programs`), never an option or a path that leads out of the folder. Otherwise a
+harmless command could be turned into another one: ``git -c core.pager=…``, ``find -exec``, ``sed
+'1e …'``, ``tar --checkpoint-action=…``, ``cat /etc/passwd``. In an option that a pattern names, a
+wildcard matches its value. ``**`` at the end, or ``match="prefix"``, matches any further words.
+With ``match="reading"`` a person is asked about further words that may do more than read files in
+the folder.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Rule:
     reading: bool = False
 
     def asks(self, command: Words) -> bool:
-        """Return whether a person is asked about a command that fits."""
+        """Return True if a matching command needs approval."""
         if self.ask or not self.reading:
             return self.ask
         further = range(len(self.words) - 1, len(command))
@@ -55,7 +54,7 @@ class Rule:
         return not (inside and may_cover(command, plain) and only_reads(command, options))
 
     def fits(self, command: Words) -> bool:
-        """Return whether a command is of this pattern."""
+        """Return True if a command matches the pattern."""
         wanted, covered = self.words, list[int]()
         if wanted[-1] in ("*", "**") and len(wanted) > 1:
             if len(command) < len(wanted) - 1:
@@ -88,7 +87,7 @@ def _is_of(pattern: str, word: str) -> bool:
 
 
 def _is_value(option: str, rest: str) -> bool:
-    """Return whether an option is followed by its value, and by no other option.
+    """Return True if an option is followed by its value and by no other option.
 
     A short option's value may only be a number: letters would be further options.
     """
@@ -98,15 +97,15 @@ def _is_value(option: str, rest: str) -> bool:
 
 
 def _stays(word: str) -> bool:
-    """Return whether a word is neither an option nor a path that leads out of the folder."""
+    """Return True if a word is neither an option nor a path out of the folder."""
     return not word.startswith("-") and not _LEADS_OUT.search(word)
 
 
 def read_rules(rules: Sequence[RuleSettings], name: str) -> tuple[Rule, ...]:
-    """Return rules as they were written, in words.
+    """Parse rules into words.
 
     Args:
-        rules: Those that are not for a shell.
+        rules: The rules of commands.
         name: The connection's name, for messages.
 
     Raises:

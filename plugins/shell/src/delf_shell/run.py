@@ -33,7 +33,7 @@ class ShellResult(TypedDict):
 
 
 def _nobody(_text: str) -> None:
-    """Do nothing."""
+    """Discard output."""
 
 
 class _Telling:
@@ -50,13 +50,13 @@ class _Telling:
         self._soon: asyncio.TimerHandle | None = None
 
     def add(self, piece: bytes) -> None:
-        """Take a piece of the output."""
+        """Add a piece of output."""
         self._waiting.append(self._decoder.decode(piece))
         if self._soon is None:
             self._soon = asyncio.get_running_loop().call_later(_PROGRESS_SECONDS, self._flush)
 
     def end(self) -> None:
-        """Note that there is no more."""
+        """Report the remaining output."""
         self._waiting.append(self._decoder.decode(b"", final=True))
         self._flush()
 
@@ -72,7 +72,7 @@ class _Telling:
 
 @dataclass
 class _Kept:
-    """The kept part of an output; the rest is read and forgotten."""
+    """The beginning of an output up to a limit; the rest is read and discarded."""
 
     left: int
     parts: dict[str, bytearray] = field(
@@ -100,11 +100,11 @@ class Runner:
     """A runner of commands.
 
     Args:
-        folder: Where.
-        environment: All their variables.
-        timeout: Seconds for all of them together.
-        max_output_bytes: The most that is kept of what they write.
-        tell: Sees what they write, as it comes.
+        folder: The working directory.
+        environment: The environment variables.
+        timeout: The timeout of all programs together.
+        max_output_bytes: The most bytes of output to keep.
+        tell: Called with output as it arrives.
     """
 
     folder: Path
@@ -117,7 +117,7 @@ class Runner:
         """Run pipelines one after another, by their operators.
 
         Raises:
-            ToolExecutionError: When a program is not there, or the time is over.
+            ToolExecutionError: If a program is missing, or the timeout is exceeded.
         """
         kept, status = _Kept(self.max_output_bytes, tell=self.tell), 0
         try:

@@ -58,7 +58,7 @@ class ShellSettings(PluginSettings):
     @field_validator("rules", mode="before")
     @classmethod
     def _from_patterns(cls, value: Any) -> Any:
-        """Return a pattern alone is a rule that asks."""
+        """Convert a plain pattern to a rule that requires approval."""
         if not isinstance(value, (list, tuple)):
             return value
         given = cast("list[Any]", value)
