@@ -52,6 +52,23 @@ async def test_security_schemes(need, settings, place, value, open_api, invoke, 
     assert server.last.header(place) == value
 
 
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("/x/<invoice_id>/y", "/x/a%2Fb/y"),
+        ("/x/<string:invoice_id>", "/x/a%2Fb"),
+        ("/x/:invoice_id", "/x/a%2Fb"),
+        ("/x/:other/{invoice_id}:cancel", "/x/:other/a%2Fb:cancel"),
+    ],
+)
+async def test_parameters_in_a_path_are_those_of_web_frameworks_too(
+    path, asked, open_api, invoke, server: RawServer
+):
+    operation = {"parameters": [param("invoice_id", "path", required=True)]}
+    await invoke(open_api(one(operation, path)), "call", invoice_id="a/b")
+    assert server.last.path == asked
+
+
 async def test_a_key_in_the_query(open_api, invoke, server: RawServer):
     await invoke(open_api(secured({"query": []}), api_key="k &1"), "call")
     assert server.last.query == "key=k%20%261"

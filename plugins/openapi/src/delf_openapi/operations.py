@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -22,6 +23,8 @@ _IGNORED_HEADERS_MORE: Final = frozenset({"content-length", "transfer-encoding",
 _DEFAULT_STYLES: Final = {"path": "simple", "header": "simple", "query": "form", "cookie": "form"}
 
 _NO_WORD: Final = re.compile(r"\W")
+_OF_FRAMEWORKS: Final = re.compile(r"<(?:\w+:)?([^<>/]+)>|(?<=/):([\w-]+)")
+"""A parameter in a path as ``<int:id>`` or ``:id``."""
 
 Place = Literal["path", "query", "header", "cookie"]
 
@@ -162,7 +165,28 @@ def _walk(
             if not isinstance(operation, dict):
                 warnings.append(f"{place}/{method}: a {type(operation).__name__}, not an operation")
                 continue
-            yield method, path, ("paths", path, method), cast("dict[str, Any]", operation)
+            found = cast("dict[str, Any]", operation)
+            yield method, _template(document, path, item, found), ("paths", path, method), found
+
+
+def _template(
+    document: Document, path: str, item: Mapping[str, Any], operation: Mapping[str, Any]
+) -> str:
+    """Return a path with its parameters in braces; some write them as web frameworks do."""
+    if "<" not in path and "/:" not in path:
+        return path
+    declared: set[Any] = set()
+    for listed in (item.get("parameters"), operation.get("parameters")):
+        for entry in cast("list[Any]", listed) if isinstance(listed, list) else ():
+            with contextlib.suppress(SpecError):
+                found = document.reference(entry)
+                declared |= {found.get("name")} if found.get("in") == "path" else set()
+
+    def put(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        return f"{{{name}}}" if name in declared else found[0]
+
+    return _OF_FRAMEWORKS.sub(put, path)
 
 
 def _words(operation_id: str | None, method: str, path: str) -> str:
