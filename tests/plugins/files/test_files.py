@@ -50,6 +50,12 @@ def test_namesakes_get_numbers_and_a_file_given_twice_counts_once(tmp_path):
     assert found == dict(zip(paths, ["data.csv", "data-2.csv", "DATA-3.csv"], strict=True))
 
 
+async def test_locked_document_says_so(reading):
+    data = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + "EncryptedPackage".encode("utf-16-le")
+    with pytest.raises(ToolExecutionError, match=r"^a\.docx has a password"):
+        await reading("a.docx", data)
+
+
 async def test_names_that_look_the_same_get_numbers_and_are_found_in_either_form(tmp_path):
     composed, decomposed = "caf\u00e9.txt", "cafe\u0301.txt"
     for folder, name in (("a", decomposed), ("b", composed)):

@@ -20,6 +20,7 @@ from delf.testing import TestHost
 from delf_engine.formats import Formats
 from delf_engine.inputs import find_inputs, input_files
 from delf_files import large
+from delf_files.arrow_schema import lengths_in
 from delf_files.connection import Files
 
 HOST = TestHost.discover(environ={})
@@ -63,6 +64,26 @@ def files_of(*paths):
     return Files(
         input_files(found, lambda path: f"/workspace/{os.path.basename(path)}"), Formats(HOST)
     )
+
+
+async def test_lengths_of_time_in_parquet_are_reported_with_their_units(tmp_path):
+    path = tmp_path / "a[1].parquet"
+    columns = {
+        "n": pa.array([1]),
+        "größe": pa.array([dt.timedelta(hours=30)], pa.duration("us")),
+        "when": pa.array([1], pa.timestamp("us")),
+        "run": pa.array([5], pa.duration("s")),
+    }
+    pyarrow.parquet.write_table(pa.table(columns), path)
+    with notes_of_call() as notes:
+        (row,) = await files_of(path).query("SELECT n, größe, run FROM 'a[1].parquet'")
+    assert row == {"n": 1, "größe": 108_000_000_000, "run": 5}
+    assert list(notes) == [
+        "a[1].parquet: column 'größe' holds lengths of time, as whole microseconds",
+        "a[1].parquet: column 'run' holds lengths of time, as whole seconds",
+    ]
+    for text in (b"", b"no base64 \xff", b"A" * 400, b"/" * 400, b"QQ" * 300):
+        assert lengths_in(text) == []
 
 
 async def test_name_and_folder_of_a_file_say_nothing_about_its_rows(tmp_path):
@@ -414,6 +435,7 @@ from delf_engine.inputs import find_inputs, input_files
 from delf_engine.formats import Formats
 from delf.testing import TestHost
 from delf_files import query
+from delf_files.arrow_schema import lengths_in
 from delf_files.connection import Files
 files = Files(input_files(find_inputs([{str(tmp_path / "big.parquet")!r}]), str), Formats(TestHost.discover(environ={{}})))
 print(asyncio.run(files.query("SELECT count(*) AS n, sum(c1) AS s FROM 'big.parquet' WHERE c0 % 2 = 0")))

@@ -19,6 +19,7 @@ from typing import Any, Final
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.notes import note
 from delf_confined.words import shortened
+from delf_files.arrow_schema import tell_lengths
 from delf_files.dialects import unique_folded
 from delf_files.forms import LOOKED_AT, check_form
 from delf_files.large import Folding, utf8_of, write_lines, write_table, write_values
@@ -244,6 +245,8 @@ def _make_view(connection: Any, table: dict[str, Any]) -> None:
     if table["kind"] != "json":
         described = connection.sql(f"DESCRIBE {_name(first)}").fetchall()
         _tell_renamed([str(row[0]) for row in described], first)
+    if table["kind"] == "parquet":
+        tell_lengths(connection, table["path"], first)
     for name in others:
         connection.execute(f"CREATE VIEW {_name(name)} AS FROM {_name(first)}")
 

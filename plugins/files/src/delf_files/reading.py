@@ -18,6 +18,7 @@ from delf.errors import OptionalDependencyError, ToolExecutionError, ToolRefused
 from delf.notes import note
 from delf.protocols.formats import SupportsPeek
 from delf_confined.documents import docx_lines, pdf_pages
+from delf_confined.office import is_locked
 from delf_confined.text import decode, decode_if_text
 from delf_files.forms import LOOKED_AT, check_form, form_of
 from delf_files.json_text import read_json, read_json_lines
@@ -63,6 +64,8 @@ def read_content(
     try:
         if kind in DOCUMENTS and is_document(data, kind):
             return {"content": read_document(path, name, kind)}
+        if kind in DOCUMENTS and is_locked(path):
+            raise ToolExecutionError(f"{name} has a password; save it without one")
         if kind in DOCUMENTS:
             _tell_other_form(data, name, kind)
         return {"content": _parsed(data, name, ending, kind, encoding, most, header)}

@@ -1,0 +1,84 @@
+"""Types of Arrow that Parquet lacks, by the schema that programs keep in the file for themselves.
+
+DuckDB does not read that schema: a length of time is a whole number for it, without its unit.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Iterator
+from typing import Any, Final
+
+from delf.notes import note
+
+_KEY: Final = b"ARROW:schema"
+_UNITS: Final = ("seconds", "milliseconds", "microseconds", "nanoseconds")
+_DURATION: Final = 18
+_HEAD: Final = 8
+_MOST: Final = 1000
+"""The fields of a table in the file that are looked at."""
+
+# The numbers of the fields in the tables of Arrow's format.
+_HEADER, _FIELDS = 2, 1
+_NAME, _TYPE_KIND, _TYPE = 0, 2, 3
+_UNIT: Final = 0
+
+
+def tell_lengths(connection: Any, path: str, name: str) -> None:
+    """Note the columns of a Parquet file that are lengths of time, with their units.
+
+    Args:
+        connection: Of DuckDB.
+        path: The file, as DuckDB takes it.
+        name: The file, as notes call it.
+    """
+    rows: list[tuple[bytes]] = connection.execute(
+        "SELECT value FROM parquet_kv_metadata(?) WHERE key = ?", [path, _KEY]
+    ).fetchall()
+    for (value,) in rows:
+        for column, unit in lengths_in(value):
+            note(f"{name}: column {column!r} holds lengths of time, as whole {unit}")
+
+
+def lengths_in(text: bytes) -> list[tuple[str, str]]:
+    """Return the columns of an encoded schema that are lengths of time, with their units."""
+    try:
+        data = base64.b64decode(text, validate=False)[_HEAD:]
+        return list(_lengths(data))
+    except (binascii.Error, struct.error, UnicodeDecodeError, IndexError):
+        return []  # of a program that keeps something else there
+
+
+def _lengths(data: bytes) -> Iterator[tuple[str, str]]:
+    schema = _follow(data, _place(data, _follow(data, 0), _HEADER))
+    fields = _follow(data, _place(data, schema, _FIELDS))
+    (count,) = struct.unpack_from("<I", data, fields)
+    for number in range(min(count, _MOST)):
+        field = _follow(data, fields + 4 * (number + 1))
+        kind = _place(data, field, _TYPE_KIND)
+        if not kind or data[kind] != _DURATION:
+            continue
+        start = _follow(data, _place(data, field, _NAME))
+        (length,) = struct.unpack_from("<I", data, start)
+        unit = _place(data, _follow(data, _place(data, field, _TYPE)), _UNIT)
+        (known,) = struct.unpack_from("<h", data, unit) if unit else (1,)
+        yield data[start + 4 : start + 4 + length].decode(), _UNITS[known]
+
+
+def _follow(data: bytes, place: int) -> int:
+    """Return where an offset at a place leads to."""
+    (offset,) = struct.unpack_from("<I", data, place)
+    return place + offset
+
+
+def _place(data: bytes, table: int, number: int) -> int:
+    """Return where a field of a table is; 0 for one that is left out."""
+    (back,) = struct.unpack_from("<i", data, table)
+    (size,) = struct.unpack_from("<H", data, table - back)
+    at = 4 + 2 * number
+    if at >= size:
+        return 0
+    (offset,) = struct.unpack_from("<H", data, table - back + at)
+    return table + offset if offset else 0
