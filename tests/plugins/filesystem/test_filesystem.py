@@ -16,10 +16,12 @@ from delf.errors import (
     ToolExecutionError,
     ToolRefusedError,
 )
+from delf.notes import notes_of_call
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall
 from delf.tools.action import actions_of
 from delf.tools.permissions import is_allowed
 from delf_filesystem import Filesystem
+from delf_filesystem.documents import convert
 
 
 def test_a_file_is_read_whole_or_in_lines(files: Filesystem) -> None:
@@ -248,6 +250,32 @@ async def test_documents_are_read_as_markdown(files: Filesystem, notes: Path) ->
     text = await files.read_document("notes/page.html")
     assert text.strip() == "# Lamps\n\nTwo."
     await files.aclose()
+
+
+@pytest.mark.parametrize(
+    ("suffix", "declared", "encoding", "noted"),
+    [
+        (".html", "", "utf-8", ""),
+        (".html", "<meta charset='iso-8859-1'>", "cp1252", ""),
+        (".html", "<meta charset='iso-8859-1'>", "utf-8", ""),
+        (".html", "", "cp1252", "Windows-1252"),
+        (".htm", "", "utf-16", ""),
+        (".txt", "", "cp1252", "Windows-1252"),
+    ],
+)
+def test_letters_of_a_document_are_those_it_was_written_with(
+    suffix: str, declared: str, encoding: str, noted: str
+) -> None:
+    words = "Grüße für 5 € aus Köln"
+    with notes_of_call() as notes:
+        found = convert(f"{declared}<p>{words}</p>".encode(encoding), "a", suffix)
+    assert words in found
+    assert noted in " ".join(notes)
+    assert bool(notes) == bool(noted)
+
+
+def test_table_of_text_is_shown_as_it_is() -> None:
+    assert convert(b"a;b\nx,y;1,5\n", "a", ".csv") == "a;b\nx,y;1,5\n"
 
 
 @pytest.mark.slow

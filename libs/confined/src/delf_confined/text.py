@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from delf.network import charsets
 from delf.notes import note
 from delf_confined.charsets import LATIN, guess
 
@@ -59,6 +60,31 @@ def decode(
         except UnicodeDecodeError:
             return data.decode("latin-1")
     return _whole(data, found, about).removeprefix("\ufeff")
+
+
+def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bool) -> str:
+    """Decode text by its mark, its declared charset, as UTF-8, or by detection.
+
+    Guesses, and bytes that are not text, are noted.
+
+    Args:
+        data: The text.
+        label: Its charset, if it was declared outside of it.
+        about: The text, as notes call it.
+        is_markup: Whether it may declare a charset itself, as pages do.
+    """
+    if _marked(data) is not None:
+        return decode(data, about=about)
+    in_page = charsets.label_in_page(data) if is_markup else None
+    label = label if charsets.codec_of(label) else in_page
+    codec = charsets.codec_of(label)
+    text = None if codec is None else charsets.decoded(data, label)
+    if text is not None:
+        return text
+    if codec is None or codec == "utf-8":
+        return decode(data, about=about, remedy=": its letters may be wrong")
+    note(f"{about} has bytes that are not {label}: each was read as \ufffd")
+    return data.decode(codec, errors="replace")
 
 
 def encoding_of_file(path: str, about: str) -> str:
@@ -115,11 +141,6 @@ def encoding_of(data: bytes, about: str, first_line: int = 1, remedy: str = _REM
     place = f"byte 0x{data[found.start]:02x} on line {_line(data, found.start) + first_line - 1}"
     note(f"{about} is not UTF-8 ({place}) and was read as {name}{remedy}")
     return encoding
-
-
-def has_mark(data: bytes) -> bool:
-    """Return whether a text begins with a mark of its encoding."""
-    return _marked(data) is not None
 
 
 def _marked(data: bytes) -> str | None:

@@ -14,9 +14,12 @@ from delf.notes import note
 from delf_confined.limits import Limits
 from delf_confined.office import usual_form
 from delf_confined.readers import Readers
+from delf_confined.text import decode_declared
 from delf_filesystem.roots import Place
 
 _ARCHIVE: Final = b"PK"
+_MARKUP: Final = (".html", ".htm", ".xhtml", ".xml", ".rss", ".atom")
+_PLAIN: Final = (".csv", ".tsv", ".txt", ".text", ".md", ".markdown", ".json", ".jsonl")
 _LOCKED: Final = "EncryptedPackage".encode("utf-16-le")
 _LIMITS: Final = Limits(seconds=30.0, memory=1_000_000_000)
 
@@ -64,12 +67,19 @@ def convert(content: bytes, name: str, suffix: str) -> str:
     from markitdown import MarkItDown, MarkItDownException, StreamInfo
 
     stream: Any = io.BytesIO(content)
+    charset: str | None = None
+    # Of text markitdown guesses the charset, and the separator of tables, and does not say so.
+    if suffix in _PLAIN:
+        return decode_declared(content, None, name, is_markup=False)
+    if suffix in _MARKUP:
+        text = decode_declared(content, None, name, is_markup=True)
+        stream, charset = io.BytesIO(text.encode("utf-8", "replace")), "utf-8"
     if content.startswith(_ARCHIVE):
         with contextlib.suppress(zipfile.BadZipFile, OSError):
             stream = usual_form(stream)
     try:
         converted = MarkItDown(enable_plugins=False).convert_stream(
-            stream, stream_info=StreamInfo(extension=suffix)
+            stream, stream_info=StreamInfo(extension=suffix, charset=charset)
         )
     except MarkItDownException as error:
         if "MemoryError" in str(error):

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from delf.network.charsets import codec_of, decoded, label_in_page
-from delf.notes import note
-from delf_confined.text import decode, has_mark
+from delf_confined.text import decode_declared
 
 _MARKUP: Final = ("html", "xml")
 
@@ -34,18 +32,8 @@ class Document:
 
         Guesses and undecodable bytes are noted.
         """
-        if has_mark(self.content):
-            return decode(self.content, about=self.url)
-        in_page = label_in_page(self.content) if self.kind.endswith(_MARKUP) else None
-        label = self.charset if codec_of(self.charset) else in_page
-        codec = codec_of(label)
-        text = None if codec is None else decoded(self.content, label)
-        if text is not None:
-            return text
-        if codec is None or codec == "utf-8":
-            return decode(self.content, about=self.url, remedy=": its letters may be wrong")
-        note(f"{self.url} has bytes that are not {label}: each was read as \ufffd")
-        return self.content.decode(codec, errors="replace")
+        is_markup = self.kind.endswith(_MARKUP)
+        return decode_declared(self.content, self.charset, self.url, is_markup=is_markup)
 
 
 def lxml_html() -> Any:
