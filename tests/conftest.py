@@ -87,7 +87,7 @@ THOROUGH: Final = frozenset(
 )
 """Words in the names of modules that try much, start processes, or read all of the repository."""
 THOROUGH_CASES: Final = frozenset(
-    {"test_a_killed_task_goes_on_from_every_point", "test_says_the_same_of_itself_each_time"}
+    {"test_killed_task_goes_on_from_every_point", "test_says_the_same_of_itself_each_time"}
 )
 """Cases of the contract suites that start processes or kill much, for each plugin of the kind."""
 SERVICE_SECONDS: Final = 120

@@ -137,11 +137,11 @@ HALF = "Here:\n```python\nrows = find(1)\nfor row in rows:\n    ref"
         ("```python\na = 1\nrefund(1)\n", "refund(1)\nrefund(2)\n```", None),
     ],
 )
-def test_an_answer_that_goes_on_is_put_together_where_there_is_one_way(first, second, whole):
+def test_answer_that_goes_on_is_put_together_where_there_is_one_way(first, second, whole):
     assert joined(first, second) == whole
 
 
-def test_a_reply_with_calls_keeps_them():
+def test_reply_with_calls_keeps_them():
     call = ToolCall(id="1", name="run", arguments="{}")
     reply = spoken(ModelReply(text="<think>hm", model="m", calls=(call,)))
     assert (reply.calls, reply.broken_by) == ((call,), None)

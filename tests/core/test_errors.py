@@ -41,14 +41,14 @@ def test_every_public_error_can_be_imported_from_delf():
     assert delf.ConversationCompressionError is ConversationCompressionError
 
 
-def test_an_error_carries_message_hint_and_code():
+def test_error_carries_message_hint_and_code():
     error = errors.ConfigurationError("timeout is negative", hint="use seconds")
     assert str(error) == error.message == error.for_model() == "timeout is negative"
     assert error.describe() == "ERR-CONFIG-001: timeout is negative (hint: use seconds)"
     assert errors.DelfError("x").describe() == "ERR-DELF-001: x"
 
 
-def test_a_class_may_have_a_hint_of_its_own():
+def test_class_may_have_a_hint_of_its_own():
     assert "delf plugins" in (errors.PluginError("x").hint or "")
     assert errors.PluginError("x", hint="other").hint == "other"
     assert errors.PluginError("x", hint="").describe() == "ERR-PLUGIN-001: x"
@@ -105,7 +105,7 @@ def test_every_error_survives_pickling_and_copying():
             assert other.describe() == error.describe()
 
 
-def test_a_process_pool_raises_the_error_of_its_child():
+def test_process_pool_raises_the_error_of_its_child():
     pool = ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork"))
     with pool, pytest.raises(OptionalDependencyError) as info:
         pool.submit(raise_one).result(30)

@@ -62,7 +62,7 @@ def test_events_are_frozen(cls):
         sample(cls).seq = 9
 
 
-def test_the_union_is_closed():
+def test_union_is_closed():
     defined = {
         cls
         for cls in vars(events).values()
@@ -72,7 +72,7 @@ def test_the_union_is_closed():
     assert {cls for cls in defined if not cls.__name__.startswith("_")} == set(get_args(Event))
 
 
-def test_the_form_is_stable():
+def test_form_is_stable():
     event = CallStarted(
         **HEAD,
         call_id=1,
@@ -99,7 +99,7 @@ def test_the_form_is_stable():
     }
 
 
-def test_a_reader_forgives_fields_that_it_does_not_know_or_that_are_new():
+def test_reader_forgives_fields_that_it_does_not_know_or_that_are_new():
     record = encode(TaskStarted(**HEAD, task="do"))
     record["data"]["later"] = 1
     del record["data"]["origin"]
@@ -122,7 +122,7 @@ def test_usage_comes_back_as_usage():
     assert decode(json.loads(json.dumps(encode(event)))).usage.total_tokens == 5
 
 
-def test_a_reply_of_an_older_delf_has_no_calls():
+def test_reply_of_an_older_delf_has_no_calls():
     record = encode(sample(ModelReplied))
     del record["data"]["calls"]
     assert decode(record).calls == ()

@@ -66,7 +66,7 @@ OTHER = {
 }
 
 
-def test_a_new_field_of_a_request_is_a_fact_or_says_nothing_to_a_person():
+def test_new_field_of_a_request_is_a_fact_or_says_nothing_to_a_person():
     fields = {item.name for item in dataclasses.fields(ApprovalRequest)}
     assert fields == {*OTHER, *IDENTITY}, "declare it with labelled(…), or word it in facts"
 
@@ -185,7 +185,7 @@ def test_no_text_looks_like_another_fact_in_plain_lines():
     assert not unseen_facts(request, "\n".join(lines))
 
 
-def test_an_edited_request_says_nothing_about_values_that_are_gone():
+def test_edited_request_says_nothing_about_values_that_are_gone():
     origin = {"kind": "result", "trust": "outside", "text": "from web.read"}
     request = dataclasses.replace(
         ASKED, flow="to: from web.read", origins={"to": origin}, preview="pays Ann",

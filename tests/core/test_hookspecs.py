@@ -39,7 +39,7 @@ def test_kinds_are_distinct():
 
 
 @pytest.mark.parametrize("name", HOOK_NAMES)
-def test_the_example_in_the_docstring_runs(name):
+def test_example_in_the_docstring_runs(name):
     doc = inspect.getdoc(getattr(hookspecs, name)) or ""
     found = re.search(r"Example::\n\n((?:    .*\n|\n)+)", doc)
     assert found, f"{name} has no example"

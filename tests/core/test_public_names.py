@@ -51,7 +51,7 @@ def test_every_name_of_the_core_is_there(name: str) -> None:
     assert getattr(delf, name) is not None
 
 
-def test_a_plugin_gives_names(tmp_path: Path) -> None:
+def test_plugin_gives_names(tmp_path: Path) -> None:
     site = site_with(tmp_path, "one")
     code = "from delf import Desk, Ticket; print(Desk.origin, Ticket.__module__)"
     assert run(code, site).stdout == "one delf_one.desk\n"
@@ -79,7 +79,7 @@ def test_first_party_names() -> None:
         ("Recall", "delf-plugin-memory-semantic"),
     ],
 )
-def test_a_name_whose_package_is_missing(name: str, package: str) -> None:
+def test_name_whose_package_is_missing(name: str, package: str) -> None:
     host = PluginHost.discover(no_plugins=True)
     with pytest.raises(OptionalDependencyError, match=name) as caught:
         host.exported(name)
@@ -87,14 +87,14 @@ def test_a_name_whose_package_is_missing(name: str, package: str) -> None:
     assert isinstance(caught.value, ImportError)
 
 
-def test_the_import_says_which_package() -> None:
+def test_import_says_which_package() -> None:
     code = "from delf import Gmail"
     result = run(code, DELF_DISABLE_PLUGINS="all")
     assert "OptionalDependencyError" in result.stderr
     assert "delf-plugin-gmail" in result.stderr
 
 
-def test_a_name_that_nobody_gives() -> None:
+def test_name_that_nobody_gives() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Agnet'; did you mean 'Agent'"):
         _ = delf.Agnet  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
@@ -135,7 +135,7 @@ def _plugin(spec: ConnectionSpec) -> object:
     return Plugin()
 
 
-def test_the_preferred_plugin_wins_a_name() -> None:
+def test_preferred_plugin_wins_a_name() -> None:
     host = two()
     assert host.spec(ConnectionSpec, "desk").summary == "Another."
     assert [spec.summary for spec in host.specs(ConnectionSpec)] == ["Another."]

@@ -123,7 +123,7 @@ def test_frozen():
     assert opened == Open(count=3)
 
 
-def test_a_subclass_of_its_own_and_of_the_standard_library():
+def test_subclass_of_its_own_and_of_the_standard_library():
     assert repr(Place(x=1)) == "Place(x=1, tags=[], name='here')"
     assert Place(x=1) != Point(x=1)
 

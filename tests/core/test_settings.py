@@ -64,7 +64,7 @@ def test_none_and_empty_mean_not_given(monkeypatch):
     assert Shop.for_instance("shop", {"url": "u", "limit": None}).limit == 10
 
 
-def test_an_environment_of_ones_own(somewhere, monkeypatch):
+def test_environment_of_ones_own(somewhere, monkeypatch):
     (somewhere / ".env").write_text("DELF_SHOP_LIMIT=1\n")
     monkeypatch.setenv("DELF_SHOP_LIMIT", "2")
     with using_environ({"DELF_SHOP_URL": "given"}):
@@ -125,20 +125,20 @@ class Papers(PluginSettings):
         ("", ""),
     ],
 )
-def test_a_path_of_a_file_counts_from_its_folder_and_any_other_from_here(written, path):
+def test_path_of_a_file_counts_from_its_folder_and_any_other_from_here(written, path):
     of_file = FileText(written, Path("/p"))
     made = Papers.for_instance("x", {"folder": of_file, "others": [of_file, "here"]})
     assert (made.folder, made.others) == (path, (path, "here"))
     assert Papers.for_instance("x", {"folder": written}).folder == written
 
 
-def test_a_home_folder_is_one_in_a_file_too(monkeypatch):
+def test_home_folder_is_one_in_a_file_too(monkeypatch):
     monkeypatch.setenv("HOME", "/home/ada")
     made = Papers.for_instance("x", {"folder": FileText("~/papers", Path("/p"))})
     assert made.folder == "/home/ada/papers"
 
 
-def test_a_text_of_a_file_is_a_text_like_any_other():
+def test_text_of_a_file_is_a_text_like_any_other():
     text = FileText("a", Path("/p"))
     assert (text, repr(text), pickle.loads(pickle.dumps(text)).folder) == ("a", "'a'", Path("/p"))
 
@@ -152,7 +152,7 @@ def read(path, text, **environ):
     return file.variables(environ), [*file.warnings]
 
 
-def test_a_dotenv_file(somewhere):
+def test_dotenv_file(somewhere):
     values, warnings = read(
         somewhere / ".env",
         "# comment\nA=1\nexport B='two words'\nC=\"${A}-${OUTSIDE}-${NOPE:-no}\"\nEMPTY=\nD\nE=a#b\n",
@@ -162,14 +162,14 @@ def test_a_dotenv_file(somewhere):
     assert warnings == []
 
 
-def test_a_line_that_is_no_assignment_is_a_warning(somewhere):
+def test_line_that_is_no_assignment_is_a_warning(somewhere):
     path = somewhere / ".env"
     values, warnings = read(path, "A=1\nsome secret words\nB=2\n")
     assert values == {"A": "1", "B": "2"}
     assert warnings == [f"{path}:2: this line is not NAME=VALUE"]
 
 
-def test_a_dotenv_file_that_is_not_there_or_not_readable(somewhere):
+def test_dotenv_file_that_is_not_there_or_not_readable(somewhere):
     assert EnvFile.read(somewhere / "none").variables({}) == {}
     (somewhere / ".env").write_bytes(b"A=\xff")
     with pytest.raises(ConfigurationError, match=r"\.env is not UTF-8 text"):
@@ -208,7 +208,7 @@ FILE = Path("/p")
         ),
     ],
 )
-def test_a_secret_of_the_environment_goes_to_no_address_of_a_file(variables, given):
+def test_secret_of_the_environment_goes_to_no_address_of_a_file(variables, given):
     with using_environ(variables), pytest.raises(KeyAddressError) as caught:
         Service.for_instance("s", given)
     assert "of the environment (DELF_S_" in caught.value.message
@@ -229,7 +229,7 @@ def test_a_secret_of_the_environment_goes_to_no_address_of_a_file(variables, giv
         ({"DELF_S_TOKEN": "k"}, {"limit": FileText("3", FILE)}),
     ],
 )
-def test_an_address_and_a_secret_of_one_source_go_together(variables, given):
+def test_address_and_a_secret_of_one_source_go_together(variables, given):
     with using_environ(variables):
         made = Service.for_instance("s", given)
     got = {name: getattr(made, name) for name in given}

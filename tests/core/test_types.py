@@ -15,7 +15,7 @@ def test_effect_stricter_than_write_is_marked(effect: str, can_be: bool) -> None
     assert can_be_undone(effect) is can_be
 
 
-def test_a_new_level_counts_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_level_counts_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     levels = Literal["read", "note", "write", "costly", "irreversible"]
     monkeypatch.setattr("delf.types.Effect", levels)
     assert can_be_undone("note")

@@ -181,7 +181,7 @@ def rest() -> None:
 '''
 
 
-def test_an_answer_to_a_request_that_expired_is_refused(here):
+def test_answer_to_a_request_that_expired_is_refused(here):
     script = f"try:\n    {SEND}\nexcept ApprovalRejected as no:\n    print(no)"
     with running(here, script, flags=("--set", "approval_timeout=0.5")) as run:
         name = run.request()
@@ -191,7 +191,7 @@ def test_an_answer_to_a_request_that_expired_is_refused(here):
     assert "is not pending any more: it expired" in late.stderr
 
 
-def test_the_same_request_is_answered_once_its_task_was_resumed(here, journal, monkeypatch):
+def test_same_request_is_answered_once_its_task_was_resumed(here, journal, monkeypatch):
     with running(here, SEND, env=journal) as run:
         name = run.request()
         run.process.send_signal(signal.SIGKILL)
@@ -218,7 +218,7 @@ def test_the_same_request_is_answered_once_its_task_was_resumed(here, journal, m
     assert sent(here) == ["ada 2"]
 
 
-def test_a_process_that_does_not_take_the_answer(here, monkeypatch):
+def test_process_that_does_not_take_the_answer(here, monkeypatch):
     monkeypatch.setattr(answering, "SECONDS", 0.2)
     with running(here, SEND) as run:
         name = run.request()
@@ -233,14 +233,14 @@ def test_a_process_that_does_not_take_the_answer(here, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["nope", "req_nope", ""])
-def test_an_id_that_is_unknown(here, text):
+def test_id_that_is_unknown(here, text):
     done = approvals("approve", text)
     assert done.returncode == 1
     assert "no request" in done.stderr or "is empty" in done.stderr
 
 
 @pytest.mark.parametrize("what", [("approve",), ("reject",), ("edit", "to=eve")])
-def test_a_few_letters_are_enough_to_look_and_not_to_decide(here, what):
+def test_few_letters_are_enough_to_look_and_not_to_decide(here, what):
     with running(here, SEND) as run:
         name = run.request()
         command, *rest = what
@@ -315,7 +315,7 @@ def test_another_process_answers_before_the_terminal(here):
     assert sent(here) == ["ada 2"]
 
 
-def test_the_terminal_answers_before_another_process(here):
+def test_terminal_answers_before_another_process(here):
     with on_terminal(here, SEND) as terminal:
         terminal.expect("? help\n> ")
         name = waiting()
@@ -326,7 +326,7 @@ def test_the_terminal_answers_before_another_process(here):
     assert "it was approved by terminal" in late.stderr
 
 
-def test_a_whole_script_on_a_terminal(here):
+def test_whole_script_on_a_terminal(here):
     script = "for n in (1, 2):\n    await desk.close(n)\nprint(await desk.send('ada'))"
     with on_terminal(here, script, flags=("--confirm-mode", "plan")) as terminal:
         shown = terminal.expect("r reject · v view all · ? help\n> ")
@@ -342,7 +342,7 @@ def test_a_whole_script_on_a_terminal(here):
     assert sent(here) == ["closed 1", "closed 2", "ada 1"]
 
 
-def test_a_whole_script_from_another_process(here):
+def test_whole_script_from_another_process(here):
     scripts = ("await desk.close(1)", "await desk.close(2)")
     with running(here, *scripts, flags=("--confirm-mode", "plan")) as run:
         name = run.request()

@@ -43,7 +43,7 @@ def always(_: Request) -> Reply:
     return PRICED
 
 
-def test_the_call_that_would_pass_the_limit_is_not_made(
+def test_call_that_would_pass_the_limit_is_not_made(
     openai_server: StartServer, make_agent: MakeAgent
 ) -> None:
     server = openai_server(always)
@@ -126,7 +126,7 @@ def test_unreported_tokens_are_priced_by_list(
         assert agent.status()["unpriced_calls"] == 0
 
 
-def test_a_set_length_is_reserved_before_the_first_call(
+def test_set_length_is_reserved_before_the_first_call(
     openai_server: StartServer, make_agent: MakeAgent
 ) -> None:
     server = openai_server(always)
@@ -162,7 +162,7 @@ for number in range(10):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_an_unknown_price_stops_before_anything_is_used(
+def test_unknown_price_stops_before_anything_is_used(
     openai_server: StartServer, make_agent: MakeAgent, stream: bool
 ) -> None:
     server = openai_server(always)

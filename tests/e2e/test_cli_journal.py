@@ -42,7 +42,7 @@ def test_journal_none_writes_no_database(run, tmp_path):
     assert kept(tmp_path, DELF_JOURNAL="sql") == ["done"]
 
 
-def test_the_default_one_that_cannot_be_written_is_a_warning(run, tmp_path):
+def test_default_one_that_cannot_be_written_is_a_warning(run, tmp_path):
     (tmp_path / "file").write_text("")
     done = run(XDG_DATA_HOME=str(tmp_path / "file"))
     assert (done.returncode, done.stdout) == (0, "done\n")
@@ -61,7 +61,7 @@ def test_chosen_journal_that_is_unreachable_is_an_error(run, tmp_path, url):
 
 
 @pytest.mark.parametrize("how", ["flag", "file", "variable"])
-def test_a_chosen_one_that_cannot_be_written_is_an_error(run, tmp_path, how):
+def test_chosen_one_that_cannot_be_written_is_an_error(run, tmp_path, how):
     (tmp_path / "file").write_text("")
     if how == "file":
         (tmp_path / "delf.toml").write_text('[agent]\njournal = "sql"\n')

@@ -59,7 +59,7 @@ def long_answer(here: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
-def test_a_reader_that_has_seen_enough(tmp_path, unbuffered):
+def test_reader_that_has_seen_enough(tmp_path, unbuffered):
     """As in ``delf run … | head -1``: a part was read, more was written, and the rest is lost."""
     with start(
         [DELF, *long_answer(tmp_path)],
@@ -79,7 +79,7 @@ def test_a_reader_that_has_seen_enough(tmp_path, unbuffered):
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
-def test_a_reader_that_reads_all_gets_all(tmp_path, unbuffered):
+def test_reader_that_reads_all_gets_all(tmp_path, unbuffered):
     done = delf(*long_answer(tmp_path), cwd=tmp_path, env={"PYTHONUNBUFFERED": unbuffered})
     assert done.returncode == 0
     assert done.stdout.split() == [str(n) for n in range(LINES)]

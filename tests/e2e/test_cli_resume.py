@@ -72,7 +72,7 @@ def test_options_that_are_given_come_first(here: Path) -> None:
     assert sent(here) == ["closed 7"]
 
 
-def test_a_secret_option_is_given_again(here: Path) -> None:
+def test_secret_option_is_given_again(here: Path) -> None:
     key = "providers.openai=sk-planted-0123456789"
     task, _ = killed_while_it_waits(here, "--set", key)
     kept = delf("runs", "events", task, "--json", cwd=here).stdout
@@ -84,7 +84,7 @@ def test_a_secret_option_is_given_again(here: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "closed\nsent to ada\n")
 
 
-def test_a_secret_in_another_option_is_given_again(here: Path) -> None:
+def test_secret_in_another_option_is_given_again(here: Path) -> None:
     flags = ("--base-url", "http://ada:planted-0123456789@127.0.0.1:9/v1")
     task, _ = killed_while_it_waits(here, *flags)
     failed = delf("resume", task, cwd=here)
@@ -115,7 +115,7 @@ def test_unresumable_tasks_are_refused(here: Path) -> None:
     assert re.search(r"is being worked on by process \d+", busy.stderr)
 
 
-def test_a_folder_that_is_gone(here: Path, tmp_path: Path) -> None:
+def test_folder_that_is_gone(here: Path, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     (gone / "tools.py").write_text((here / "tools.py").read_text())
@@ -129,7 +129,7 @@ def test_a_folder_that_is_gone(here: Path, tmp_path: Path) -> None:
     assert moved.returncode == 0, moved.stderr
 
 
-def test_a_child_task_goes_on_with_the_task_that_started_it(tmp_path: Path) -> None:
+def test_child_task_goes_on_with_the_task_that_started_it(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(
         "from delf import CallContext, tool\n\n\n@tool(effect='read', confirm=False)\n"
         "async def ask(context: CallContext) -> str:\n    'Ask.'\n"

@@ -38,7 +38,7 @@ def model(here: Path, *scripts: str, **reply: object) -> str:
     return write_recording(here / "answers.jsonl", *scripts, **reply)
 
 
-def test_the_answer_alone_is_on_stdout(here):
+def test_answer_alone_is_on_stdout(here):
     llm = model(here, "print('| sum |\\n|---|\\n|', await add(2, 3), '|')", cost_usd=0.001)
     result = delf("run", "add up", "--tools", "tools.py", "--llm", llm, cwd=here)
     assert result.returncode == 0
@@ -137,7 +137,7 @@ def test_verbose_tells_each_step_and_sums_up(here, how):
     assert lines.index("→ 1 add: sum") < lines.index("calls     1 ok")
 
 
-def test_the_task_can_come_from_stdin(here):
+def test_task_can_come_from_stdin(here):
     llm = model(here, "print('ok')")
     result = delf("run", "-", "--llm", llm, "--json", cwd=here, stdin="\ufeffSag «hallo»\n")
     assert json.loads(result.stdout)["trace"]["task"] == "Sag «hallo»"
@@ -145,7 +145,7 @@ def test_the_task_can_come_from_stdin(here):
     assert delf("run", "-", "--llm", llm, cwd=here).returncode == 2
 
 
-def test_an_answer_is_data_of_a_schema(here):
+def test_answer_is_data_of_a_schema(here):
     schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
     (here / "sum.json").write_text(json.dumps(schema))
     llm = model(here, *["print('so')\nawait answer({'sum': await add(2, 3)})"] * 2)
@@ -228,7 +228,7 @@ def test_approval_without_a_terminal(here, flags, sent, words):
     assert (here / "sent.txt").exists() is sent
 
 
-def test_a_tool_that_cannot_be_stopped_does_not_hold_the_program(here):
+def test_tool_that_cannot_be_stopped_does_not_hold_the_program(here):
     (here / "tools.py").write_text(
         "import time\nfrom delf import tool\n\n@tool(effect='read', confirm=False)\n"
         "def slow() -> None:\n    '''Slow.'''\n    time.sleep(600)\n"

@@ -78,7 +78,7 @@ def test_cli_settle_is_asked_about_even_where_all_is_approved(here):
     assert sent(here) == ["closed 7"]
 
 
-def test_a_call_that_was_not_begun_cannot_have_happened(here):
+def test_call_that_was_not_begun_cannot_have_happened(here):
     with running(here, "print(await desk.send('ada'))") as run:
         name = run.request()
         refused = approvals(here, "settle", name)

@@ -77,7 +77,7 @@ def children(process: subprocess.Popen[str]) -> list[int]:
 
 @pytest.mark.parametrize("script", list(SCRIPTS))
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_stops_everything(tmp_path, script, number, status):
+def test_signal_stops_everything(tmp_path, script, number, status):
     with running(tmp_path, script) as process:
         sandboxes = children(process)
         assert sandboxes
@@ -93,7 +93,7 @@ def test_a_signal_stops_everything(tmp_path, script, number, status):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_task_is_left_where_nobody_meant_to_stop_it(tmp_path, number):
+def test_task_is_left_where_nobody_meant_to_stop_it(tmp_path, number):
     """A closed terminal and a machine that goes down end a process, and no task."""
     (tmp_path / "tools.py").write_text(
         TOOLS.replace("await asyncio.sleep(600)", "await asyncio.sleep(0 if os.path.exists('go') else 600)")
@@ -146,7 +146,7 @@ def test_even_a_kill_leaves_no_sandbox(tmp_path):
             os.close(descriptor)
 
 
-def test_an_ignored_hangup_stays_ignored(tmp_path):
+def test_ignored_hangup_stays_ignored(tmp_path):
     (tmp_path / "tools.py").write_text(TOOLS)
     llm = write_recording(tmp_path / "answers.jsonl", SCRIPTS["sleeps"])
     command = ["nohup", DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--events"]
@@ -168,7 +168,7 @@ def test_an_ignored_hangup_stays_ignored(tmp_path):
     assert process.returncode == 143
 
 
-def test_a_person_reads_that_it_was_stopped_and_what_it_had_changed(tmp_path):
+def test_person_reads_that_it_was_stopped_and_what_it_had_changed(tmp_path):
     (tmp_path / "tools.py").write_text(
         TOOLS.replace('read", confirm=False)\ndef started', 'write", confirm=False)\ndef started')
     )

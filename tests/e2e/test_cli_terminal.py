@@ -90,7 +90,7 @@ def test_lines_end_between_words_now_and_later(here, columns, fails):
         assert "longer_value_of_column_11" in words
 
 
-def test_an_answer_cannot_steer_the_terminal(here):
+def test_answer_cannot_steer_the_terminal(here):
     script = "print('a' + chr(27) + ']0;owned' + chr(7) + 'b' + chr(0x9b) + '2J')"
     with start(here, script) as terminal:
         assert terminal.wait() == 0
@@ -182,7 +182,7 @@ def test_ctrl_c_interrupts_what_runs(here):
     assert sent(here) == []
 
 
-def test_a_request_that_expires_gives_the_terminal_back(here):
+def test_request_that_expires_gives_the_terminal_back(here):
     script = (
         "try:\n    await send('ada')\nexcept ApprovalRejected as no:\n    print('told:', no)\n"
         "print(await send('bob'))"

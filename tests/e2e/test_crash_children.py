@@ -14,7 +14,7 @@ VICTIMS = os.environ.get("DELF_TEST_CHILD_VICTIMS", "host")  # or host,sandbox
 WORKER = Path(__file__).with_name("children_kills.py")
 
 
-def test_a_parent_with_ten_children_survives_kills(tmp_path: Path) -> None:
+def test_parent_with_ten_children_survives_kills(tmp_path: Path) -> None:
     done = run([WORKER, str(tmp_path), str(KILLS), SEED, VICTIMS], text=True)
     assert done.returncode == 0, done.stderr
     message = json.loads(done.stdout.splitlines()[-1])

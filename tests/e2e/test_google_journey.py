@@ -134,7 +134,7 @@ print(f"{doc['title']}: {event['start']:%d.%m.%Y %H:%M}")
 """
 
 
-def test_a_first_script_looks_and_the_next_one_acts(
+def test_first_script_looks_and_the_next_one_acts(
     google: GoogleServer, connect: Any, office: str, scripted_model: ScriptedModel, delf_host: Any
 ) -> None:
     scripted_model.writes(LOOK, ACT)
@@ -250,7 +250,7 @@ def test_killed_in_an_upload_it_becomes_one_file(
     assert [f.content for f in stored] == [b"x" * 4 * 1024 * 1024]
 
 
-def test_a_mail_whose_process_was_killed_is_not_sent_again_by_itself(
+def test_mail_whose_process_was_killed_is_not_sent_again_by_itself(
     google: GoogleServer, project: DelfProject
 ) -> None:
     script = 'sent = await gmail.send("bob@example.com", "Once", "Once.")\nprint("sent")'

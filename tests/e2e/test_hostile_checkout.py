@@ -187,7 +187,7 @@ AS_TYPED = (
 @pytest.mark.slow
 @pytest.mark.parametrize("trick", ["plugins in the folder", "modules in the folder", "a command"])
 @pytest.mark.parametrize("line", AS_TYPED, ids=" ".join)
-def test_the_program_as_it_is_typed_imports_nothing_of_the_folder(line, trick, tmp_path, recorder):
+def test_program_as_it_is_typed_imports_nothing_of_the_folder(line, trick, tmp_path, recorder):
     victim = victim_of(trick, tmp_path, recorder)
     (victim.checkout.root / ".git").mkdir()
     address = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}  # nobody listens: nothing leaves
@@ -213,7 +213,7 @@ def test_the_program_as_it_is_typed_imports_nothing_of_the_folder(line, trick, t
         ("a specification at an address", ("inspect", "x")),
     ],
 )
-def test_a_trick_has_its_effect_on_whoever_trusts_the_folder(trick, line, tmp_path, recorder):
+def test_trick_has_its_effect_on_whoever_trusts_the_folder(trick, line, tmp_path, recorder):
     """Else the tests above would show nothing."""
     victim = victim_of(trick, tmp_path, recorder)
     trusting = {**victim.environ, "DELF_TRUST": str(tmp_path), "DELF_X_TOKEN": ""}

@@ -85,7 +85,7 @@ async def test_pieces_come_as_they_are_written_and_usage_is_counted(address: str
     assert all(reply.usage.input_tokens > 100 for reply in replies)
 
 
-async def test_a_task_that_is_cancelled_frees_the_server(address: str) -> None:
+async def test_task_that_is_cancelled_frees_the_server(address: str) -> None:
     async with agent_of(address, most=4000) as agent:
         story = agent.stream("Tell a very long story.", granularity="token")
         async with contextlib.aclosing(story) as events:

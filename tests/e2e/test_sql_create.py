@@ -29,7 +29,7 @@ def run(folder: Path, script: str, *flags: str):
     return delf("run", "keep seven", "--llm", llm, *flags, cwd=folder)
 
 
-def test_a_task_creates_the_file_and_the_next_reads_it(kind, tmp_path):
+def test_task_creates_the_file_and_the_next_reads_it(kind, tmp_path):
     write_project(tmp_path, kind)
     done = run(tmp_path, SCRIPT)
     assert (done.returncode, done.stdout) == (0, "[{'a': 7}]\n"), done.stderr
@@ -37,13 +37,13 @@ def test_a_task_creates_the_file_and_the_next_reads_it(kind, tmp_path):
     assert again.stdout == "[{'n': 1}]\n", again.stderr
 
 
-def test_a_script_that_only_reads_finds_no_tables(kind, tmp_path):
+def test_script_that_only_reads_finds_no_tables(kind, tmp_path):
     write_project(tmp_path, kind)
     done = run(tmp_path, "print(await db.schema())")
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
 
 
-def test_a_program_creates_the_file(kind, tmp_path, scripted_model, delf_host):
+def test_program_creates_the_file(kind, tmp_path, scripted_model, delf_host):
     scripted_model.writes(SCRIPT)
     db = SQL(f"{kind}:///{tmp_path / 'shop.db'}", name="db", create=True, confirm=False)
     options = {"llm": "scripted", "sandbox": "local", "host": delf_host, "retry_count": 0}
@@ -62,7 +62,7 @@ def test_without_create_the_file_is_missing(kind, tmp_path):
     assert not (tmp_path / "shop.db").exists()
 
 
-def test_a_folder_that_does_not_exist_is_an_error(kind, tmp_path):
+def test_folder_that_does_not_exist_is_an_error(kind, tmp_path):
     write_project(tmp_path, kind, "data/shop.db")
     done = run(tmp_path, SCRIPT)
     assert done.returncode == 2

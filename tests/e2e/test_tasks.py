@@ -50,7 +50,7 @@ def prices(shop: Database) -> str:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_a_question(shop: Database, openai_server: SneakyServer, stream: bool) -> None:
+def test_question(shop: Database, openai_server: SneakyServer, stream: bool) -> None:
     server = openai_server([f"```python\n{QUESTION}```"])
     llm = LLMConfig("shop-model", base_url=server.base_url, api_key="sk-secret-key")
     with Agent(tools=[SQL(url=shop.url)], llm=llm, sandbox="local", stream=stream) as agent:
@@ -72,7 +72,7 @@ def password(url: str) -> str | None:
     return urlsplit(url).password
 
 
-def test_a_change_that_is_approved(shop: Database, openai_server: SneakyServer) -> None:
+def test_change_that_is_approved(shop: Database, openai_server: SneakyServer) -> None:
     asked: list[Any] = []
 
     def on_confirm(request: Any) -> bool:
@@ -104,7 +104,7 @@ def test_forbidden_action_is_neither_shown_nor_called(
     assert prices(shop) == "20"
 
 
-def test_a_query_that_would_change_something_fails_in_the_database(
+def test_query_that_would_change_something_fails_in_the_database(
     shop: Database, openai_server: SneakyServer
 ) -> None:
     script = "await sql.query(\"DELETE FROM products WHERE name = 'lamp'\")"

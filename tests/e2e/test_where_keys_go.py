@@ -67,9 +67,7 @@ WAYS: dict[str, tuple[dict[str, str], Callable[[Callable[[str], str], Path], Any
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_login_of_the_environment_goes_to_an_address_of_a_program_only(
-    way, tmp_path, monkeypatch
-):
+def test_login_of_the_environment_goes_to_an_address_of_a_program_only(way, tmp_path, monkeypatch):
     variables, make = WAYS[way]
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -104,7 +102,7 @@ SETTINGS: dict[str, tuple[dict[str, str], Callable[[], Any]]] = {
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
-def test_a_key_of_the_environment_goes_to_no_address_of_a_file(kind):
+def test_key_of_the_environment_goes_to_no_address_of_a_file(kind):
     variables, make = SETTINGS[kind]
     with using_environ(variables), pytest.raises(KeyAddressError, match="a file of the project"):
         make()
@@ -117,7 +115,7 @@ def test_nor_does_that_of_an_embedder(tmp_path):
     HttpEmbedder(context, embedding_base_url=of_file(ADDRESS), embedding_api_key=of_file("own"))
 
 
-def test_a_server_that_an_mcp_file_names_is_at_an_address_of_a_file(tmp_path):
+def test_server_that_an_mcp_file_names_is_at_an_address_of_a_file(tmp_path):
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"x": {"url": "http://host.test/mcp"}}}')
     variables = {"DELF_X_HEADERS": '{"Authorization": "Bearer k3y-of-the-person"}'}
     config = str(tmp_path / "mcp.json")

@@ -93,9 +93,7 @@ def test_dist_have_what_an_index_wants(dist: Path) -> None:
         assert {"LICENSE", "README.md", "pyproject.toml"} <= set(names), sdist.name
 
 
-def test_a_fresh_environment_has_what_is_named_and_loses_it_again(
-    dist: Path, tmp_path: Path
-) -> None:
+def test_fresh_environment_has_what_is_named_and_loses_it_again(dist: Path, tmp_path: Path) -> None:
     uv, venv = BIN / "uv", tmp_path / "venv"
     python = venv / "bin/python"
     run(uv, "venv", "--quiet", "--python", sys.executable, venv, cwd=tmp_path)

@@ -142,7 +142,7 @@ HELLO = "<!-- model answers\nprint('hello')\n-->\n"
     ],
     ids=["error", "output", "command", "unanswered", "unasked", "test", "package", "plugin"],
 )
-def test_a_page_that_lies_is_found(
+def test_page_that_lies_is_found(
     text: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "ROOT", tmp_path)
@@ -153,31 +153,31 @@ def test_a_page_that_lies_is_found(
 
 
 @pytest.mark.timeout(60)
-def test_a_real_model_is_asked_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_model_is_asked_over_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     page = tmp_path / "page.md"
     page.write_text(f"{HELLO}```python{AGENT}```\n\n```text\nhello\n```\n")
     run_page(page, tmp_path / "folder")
 
 
-def test_the_fields_of_the_agent_are_those_of_the_code() -> None:
+def test_fields_of_the_agent_are_those_of_the_code() -> None:
     text = CONFIGURATION.read_text(encoding="utf-8")
     assert with_tables(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
 
 
-def test_the_directory_has_the_plugins_of_others_that_the_command_lists() -> None:
+def test_directory_has_the_plugins_of_others_that_the_command_lists() -> None:
     text = DIRECTORY.read_text(encoding="utf-8")
     assert with_others(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
 
 
 @pytest.mark.parametrize("kind", WITH_OPTIONAL)
-def test_the_page_of_a_hook_has_each_optional_method_with_types(kind: str) -> None:
+def test_page_of_a_hook_has_each_optional_method_with_types(kind: str) -> None:
     text = hook_page(kind).read_text(encoding="utf-8")
     assert "<!-- optional members" in text
     assert with_optional(text, kind) == text, "cd tests && ../.venv/bin/python -m support.tables"
 
 
-def test_the_page_of_approval_channels_has_the_fields_of_requests() -> None:
+def test_page_of_approval_channels_has_the_fields_of_requests() -> None:
     text = hook_page("approval").read_text(encoding="utf-8")
     assert "| `origins` |" in text
     assert with_fields(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
@@ -189,7 +189,7 @@ def test_lists_of_words_and_rows_are_those_of_the_code(page: Path) -> None:
     assert words.made(page, text) == text, "cd tests && ../.venv/bin/python -m support.tables"
 
 
-def test_the_page_of_models_has_the_fields_of_a_provider() -> None:
+def test_page_of_models_has_the_fields_of_a_provider() -> None:
     text = hook_page("model").read_text(encoding="utf-8")
     assert "| `login` |" in text
     assert with_fields(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
@@ -204,7 +204,7 @@ def test_every_error_has_a_paragraph() -> None:
     assert not short
 
 
-def test_the_frames_are_those_of_the_code() -> None:
+def test_frames_are_those_of_the_code() -> None:
     page = (ROOT / "docs/wire.md").read_text(encoding="utf-8")
     doc = inspect.getdoc(frames) or ""
     for direction in ("host to guest", "guest to host"):
@@ -216,7 +216,7 @@ def test_the_frames_are_those_of_the_code() -> None:
         assert shown[1].strip() == inspect.cleandoc(coded).strip()
 
 
-def test_the_tags_are_those_of_the_code() -> None:
+def test_tags_are_those_of_the_code() -> None:
     page = (ROOT / "docs/wire.md").read_text(encoding="utf-8")
     table = page.partition("<!-- tags -->")[2].partition("\n\n")[0]
     named: set[str] = set()
@@ -225,7 +225,7 @@ def test_the_tags_are_those_of_the_code() -> None:
     assert named == set(values.DECODERS)
 
 
-def test_the_index_names_every_page() -> None:
+def test_index_names_every_page() -> None:
     """The table of kinds has the pages of hooks."""
     docs = ROOT / "docs"
     index = (docs / "index.md").read_text(encoding="utf-8")

@@ -37,14 +37,14 @@ def test_flows_declared_are_found():
 
 
 @pytest.mark.parametrize("name", ACTIONS)
-def test_an_action_that_changes_or_sends_something_says_what_decides_where(name):
+def test_action_that_changes_or_sends_something_says_what_decides_where(name):
     action = ACTIONS[name]
     if action.effect != "read" or action.egress:
         assert action.sinks is not None, "declare sinks=[…]; an empty list for none"
 
 
 @pytest.mark.parametrize("name", ACTIONS)
-def test_an_action_says_whose_words_it_returns_or_they_are_all_others(name):
+def test_action_says_whose_words_it_returns_or_they_are_all_others(name):
     is_outside = ACTIONS[name].trust == "outside"
     assert is_outside == (name in OUTSIDE), "declare trust=…, or add it to those of others"
 

@@ -58,12 +58,12 @@ def test_import_delf_is_bare() -> None:
     assert not _roots(imported_by("import delf")) & heavy
 
 
-def test_the_agent_needs_no_terminal_and_no_settings() -> None:
+def test_agent_needs_no_terminal_and_no_settings() -> None:
     heavy = {"rich", "click", "pydantic", "pydantic_settings"}
     assert not _roots(imported_by("from delf import Agent, tool")) & heavy
 
 
-def test_the_version_loads_no_plugin() -> None:
+def test_version_loads_no_plugin() -> None:
     modules = _modules_after(COMMAND.format(argument="--version"))
     assert {name for name in _roots(modules) if name.startswith("delf_")} <= {"delf_cli"}
     assert not _roots(modules) & {"pydantic", "pydantic_settings", "rich"}
@@ -94,6 +94,6 @@ def _needless(path: Path) -> Iterator[str]:
                     yield place(path, node)
 
 
-def test_a_function_imports_nothing_that_its_module_has_imported() -> None:
+def test_function_imports_nothing_that_its_module_has_imported() -> None:
     """An import in a function says that the module is loaded late, which would not be true."""
     assert [found for path in modules() for found in _needless(path)] == []

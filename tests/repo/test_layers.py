@@ -15,7 +15,7 @@ ENGINE = "delf-plugin-engine"
 """The one plugin that others may import, if their ``pyproject.toml`` requires it."""
 
 
-def test_the_contracts_of_import_linter_hold() -> None:
+def test_contracts_of_import_linter_hold() -> None:
     command = [Path(sys.executable).with_name("lint-imports"), "--no-logo", "--no-cache"]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
@@ -49,7 +49,7 @@ def _needs(package: Library) -> set[str]:
     return {re.split(r"[\[<>=~! ;]", line, maxsplit=1)[0] for line in lines}
 
 
-def test_the_core_imports_no_plugin() -> None:
+def test_core_imports_no_plugin() -> None:
     found = [
         f"{place(path, node)} imports {name}"
         for path in sorted((CORE / "src").rglob("*.py"))
@@ -59,7 +59,7 @@ def test_the_core_imports_no_plugin() -> None:
     assert not found, "\n".join(found)
 
 
-def test_the_core_imports_by_name_only_what_somebody_else_named() -> None:
+def test_core_imports_by_name_only_what_somebody_else_named() -> None:
     """A spec's factory, names of ``delf``, and the program.
 
     The program is the library delf-cli: to look up its name among the entry points of all
@@ -74,7 +74,7 @@ def test_the_core_imports_by_name_only_what_somebody_else_named() -> None:
     assert found == named
 
 
-def test_the_guest_needs_the_standard_library_only() -> None:
+def test_guest_needs_the_standard_library_only() -> None:
     guest = ROOT / "libs/sandbox/src/delf_sandbox/guest"
     names = ("values/conversion", "machine/filenames", "values/encoding")
     shared = [CORE / f"src/delf/{name}.py" for name in names]
@@ -96,7 +96,7 @@ def test_the_guest_needs_the_standard_library_only() -> None:
 
 
 @pytest.mark.parametrize("plugin", [*LIBRARIES, *PLUGINS], ids=lambda plugin: plugin.module)
-def test_a_plugin_imports_the_core_libraries_and_what_it_requires(plugin: Library) -> None:
+def test_plugin_imports_the_core_libraries_and_what_it_requires(plugin: Library) -> None:
     found = [
         f"{place(path, node)} imports {name}"
         for path in sorted((plugin.folder / "src").rglob("*.py"))

@@ -74,7 +74,7 @@ def wrong_in(text: str) -> list[str]:
         "uv pip install --find-links dist delf",
     ],
 )
-def test_a_wrong_name_is_seen(text: str) -> None:
+def test_wrong_name_is_seen(text: str) -> None:
     assert wrong_in(text)
 
 
@@ -87,7 +87,7 @@ def test_a_wrong_name_is_seen(text: str) -> None:
         "pip install delf-plugin-tickets, then `delf inspect tickets`",
     ],
 )
-def test_a_right_name_is_not(text: str) -> None:
+def test_right_name_is_not(text: str) -> None:
     assert not wrong_in(text)
 
 

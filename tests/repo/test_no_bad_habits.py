@@ -102,6 +102,6 @@ def test_swallowing_is_recognised(code: str, bad: bool) -> None:
     assert any(_swallows(node) for node in ast.walk(ast.parse(code))) is bad
 
 
-def test_the_modules_are_found() -> None:
+def test_modules_are_found() -> None:
     assert CORE / "src/delf/errors.py" in set(modules())
     assert all(path.is_relative_to(ROOT) for path in modules())

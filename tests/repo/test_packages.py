@@ -34,7 +34,7 @@ every_package = pytest.mark.parametrize(
 
 
 @every_package
-def test_a_package_says_what_it_is(folder: Path) -> None:
+def test_package_says_what_it_is(folder: Path) -> None:
     metadata = tomllib.loads((folder / "pyproject.toml").read_text())
     project = metadata["project"]
     assert metadata["build-system"]["build-backend"] == "hatchling.build"
@@ -45,7 +45,7 @@ def test_a_package_says_what_it_is(folder: Path) -> None:
 
 
 @every_package
-def test_a_package_has_its_files(folder: Path) -> None:
+def test_package_has_its_files(folder: Path) -> None:
     (module,) = (path for path in (folder / "src").iterdir() if (path / "__init__.py").exists())
     assert (module / "py.typed").exists()
     assert (folder / "README.md").read_text().startswith("# ")
@@ -70,7 +70,7 @@ def test_bundles_bring_every_plugin_once() -> None:
     assert set(brought) >= OURS, "add it to a bundle"
 
 
-def test_the_bundle_of_the_memory_brings_the_embedder_of_its_default() -> None:
+def test_bundle_of_the_memory_brings_the_embedder_of_its_default() -> None:
     extras = tomllib.loads((CORE / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
@@ -89,7 +89,7 @@ def _names() -> list[str]:
 
 
 @every_plugin
-def test_a_plugin_is_named_after_its_folder(plugin: Plugin) -> None:
+def test_plugin_is_named_after_its_folder(plugin: Plugin) -> None:
     project = plugin.metadata["project"]
     assert project["name"] == f"delf-plugin-{plugin.name}"
     assert project["entry-points"][ENTRY_POINT_GROUP] == {plugin.name: f"{plugin.module}.plugin"}
@@ -97,7 +97,7 @@ def test_a_plugin_is_named_after_its_folder(plugin: Plugin) -> None:
 
 
 @every_plugin
-def test_a_plugin_states_what_it_was_written_for(plugin: Plugin) -> None:
+def test_plugin_states_what_it_was_written_for(plugin: Plugin) -> None:
     project = plugin.metadata["project"]
     core = [line for line in project["dependencies"] if re.match(r"delf-core(?![\w.-])", line)]
     assert len(core) == 1
@@ -107,7 +107,7 @@ def test_a_plugin_states_what_it_was_written_for(plugin: Plugin) -> None:
 
 
 @every_plugin
-def test_the_hooks_of_a_plugin_only_name_things(plugin: Plugin) -> None:
+def test_hooks_of_a_plugin_only_name_things(plugin: Plugin) -> None:
     """Providers of models are data, too, and may stand in a module of their own."""
     path = plugin.source / "plugin.py"
     assert len(path.read_text().splitlines()) <= PLUGIN_LINES
@@ -119,7 +119,7 @@ def test_the_hooks_of_a_plugin_only_name_things(plugin: Plugin) -> None:
     assert not other, "\n".join(other)
 
 
-def test_the_table_of_official_packages_is_what_their_specs_say() -> None:
+def test_table_of_official_packages_is_what_their_specs_say() -> None:
     assert OFFICIAL.read_text() == official(), "cd tests && ../.venv/bin/python -m support.tables"
     assert all_packages() == {*_names()} - {DISTRIBUTION}
 

@@ -91,6 +91,6 @@ def test_code_counts_as_one_word_and_signs_as_none() -> None:
     assert words("Call `run(a, b, c)` – and wait.") == 4
 
 
-def test_the_sentences_are_found() -> None:
+def test_sentences_are_found() -> None:
     assert sum(1 for page in PAGES for _ in of_page(page)) > 5000
     assert sum(1 for path in SOURCES for _ in of_messages(path)) > 1500

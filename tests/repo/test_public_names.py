@@ -24,7 +24,7 @@ def test_no_name_is_gone_and_no_signature_is_another() -> None:
     assert api == PLUGIN_API
 
 
-def test_a_protocol_gains_no_member_without_another_plugin_api() -> None:
+def test_protocol_gains_no_member_without_another_plugin_api() -> None:
     _, before = kept()
     assert len(required_members(before)) > 40
     assert unannounced(PLUGIN_API, before, [*before, GAINS]) == [GAINS.partition("(")[0]]

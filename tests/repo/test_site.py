@@ -77,7 +77,7 @@ def test_every_option_of_every_command_is_looked_up(site: Path) -> None:
         ("reference/settings", ["statement_timeout", "oauth_credentials", "webhook_secret"]),
     ],
 )
-def test_a_page_that_is_made_has_everything(site: Path, page: str, names: list[str]) -> None:
+def test_page_that_is_made_has_everything(site: Path, page: str, names: list[str]) -> None:
     text = text_of(site, page)
     missing = [name for name in names if name not in text]
     assert not missing

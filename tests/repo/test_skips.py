@@ -53,11 +53,11 @@ def summary(suite: Path, ci: str, *arguments: str) -> str:
     return result.stdout.splitlines()[-1]
 
 
-def test_a_missing_service_fails_in_ci(suite: Path) -> None:
+def test_missing_service_fails_in_ci(suite: Path) -> None:
     assert summary(suite, "true").startswith("1 failed, 1 skipped, 1 xfailed")
 
 
-def test_a_module_that_skips_itself_fails_in_ci(suite: Path) -> None:
+def test_module_that_skips_itself_fails_in_ci(suite: Path) -> None:
     (suite / "test_b.py").write_text(MODULE)
     assert "1 error" in summary(suite, "true")
 
@@ -67,7 +67,7 @@ def test_elsewhere_a_skip_is_a_skip(suite: Path) -> None:
     assert summary(suite, "").startswith("3 skipped, 1 xfailed")
 
 
-def test_the_quick_tests_start_no_service(suite: Path) -> None:
+def test_quick_tests_start_no_service(suite: Path) -> None:
     (suite / "test_a.py").write_text(SERVICES)
     quick = summary(suite, "true", "-m", "not services")
     assert quick.startswith("1 failed, 1 passed, 2 deselected")

@@ -23,7 +23,7 @@ def methods_of(spec: ConnectionSpec) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-def test_a_connection_says_what_it_is_and_not_what_can_be_changed(spec: ConnectionSpec) -> None:
+def test_connection_says_what_it_is_and_not_what_can_be_changed(spec: ConnectionSpec) -> None:
     cls = HOST.resolve(spec)
     about = cls.summary or (cls.__doc__ or "").strip().partition("\n")[0]
     assert about
@@ -33,7 +33,7 @@ def test_a_connection_says_what_it_is_and_not_what_can_be_changed(spec: Connecti
 @pytest.mark.parametrize(
     "spec", [s for s in SPECS if s.name != "openapi"], ids=lambda spec: spec.name
 )
-def test_an_action_that_reads_names_none_that_changes(spec: ConnectionSpec) -> None:
+def test_action_that_reads_names_none_that_changes(spec: ConnectionSpec) -> None:
     methods = methods_of(spec)
     changing = [str(m["name"]) for m in methods if m["effect"] != "read"]
     for method in methods:

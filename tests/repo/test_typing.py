@@ -10,7 +10,7 @@ from support.workspace import ROOT
 
 
 @pytest.mark.timeout(180)
-def test_an_answers_type_is_inferred():
+def test_answers_type_is_inferred():
     file = Path(__file__).with_name("typed_answers.py")
     command = [sys.executable, "-m", "pyright", str(file)]
     message = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)

@@ -132,7 +132,7 @@ class ModelCalls:
         assert {name: sent.get(name) for name in expected} == expected
         assert "timeout" not in sent
 
-    async def test_the_key_reaches_each_provider_and_no_other(self, openai_server, make_model):
+    async def test_key_reaches_each_provider_and_no_other(self, openai_server, make_model):
         server = openai_server(lambda _: "ok")
         keys = {provider: f"key-{provider}" for provider in PROVIDERS}
         variables = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY")
@@ -147,7 +147,7 @@ class ModelCalls:
             assert [key for key in held if key in sent] == [f"key-{provider}"]
 
     @pytest.mark.parametrize("stream", [False, True])
-    async def test_an_unknown_model_has_no_price(self, stream, openai_server, make_model):
+    async def test_unknown_model_has_no_price(self, stream, openai_server, make_model):
         server = openai_server(["a", "b"])
         model = make_model("nobody-knows-me", base_url=server.base_url)
         for _ in range(2):
@@ -155,7 +155,7 @@ class ModelCalls:
             assert reply.cost_usd is None
             assert reply.usage.total_tokens == 18
 
-    async def test_the_price_is_of_the_model_that_was_asked(self, openai_server, make_model):
+    async def test_price_is_of_the_model_that_was_asked(self, openai_server, make_model):
         usage = (1_000_000, 1_000_000)
         server = openai_server([Reply(text="a", model="surprise", usage=usage)])
         reply = await make_model(**at(server, "openai")).complete(ask())
@@ -172,20 +172,20 @@ class ModelCalls:
         reply = await make_model(**at(server, "openai")).complete(ask())
         assert (reply.usage, reply.cost_usd) == (Usage(), None)
 
-    async def test_an_empty_answer_is_an_answer(self, openai_server, make_model):
+    async def test_empty_answer_is_an_answer(self, openai_server, make_model):
         server = openai_server([Reply(text=""), Reply(text="")])
         model = make_model(base_url=server.base_url)
         assert (await model.complete(ask())).text == ""
         assert (await read_stream(model, ask()))[1].text == ""
 
-    async def test_a_cut_answer_says_so(self, openai_server, make_model):
+    async def test_cut_answer_says_so(self, openai_server, make_model):
         cut = Reply(text="half an", finish_reason="length")
         server = openai_server([cut, cut])
         model = make_model(base_url=server.base_url)
         assert (await model.complete(ask())).finish_reason == "length"
         assert (await read_stream(model, ask()))[1].finish_reason == "length"
 
-    async def test_a_server_that_gives_no_finish_reason_but_ends_its_stream(
+    async def test_server_that_gives_no_finish_reason_but_ends_its_stream(
         self, openai_server, make_model
     ):
         server = openai_server([Reply(text="a b", finish_reason=None)])
@@ -234,7 +234,7 @@ class ModelCalls:
 
     @pytest.mark.parametrize("refuses", [False, True])
     @pytest.mark.parametrize("streams", ["always", "never"])
-    async def test_a_server_that_always_or_never_streams(
+    async def test_server_that_always_or_never_streams(
         self, streams, refuses, openai_server, make_model
     ):
         def answer(request):
@@ -257,7 +257,7 @@ class ModelCalls:
 
     @pytest.mark.parametrize("stream", [False, True])
     @pytest.mark.parametrize("provider", PROVIDERS)
-    async def test_the_providers_own_search_of_the_web(
+    async def test_providers_own_search_of_the_web(
         self, provider, stream, openai_server, make_model
     ):
         server = openai_server(["found", "found", "summed up"])
@@ -280,7 +280,7 @@ class ModelCalls:
                 assert asked["tools"] == [{"googleSearch": {}}]
         assert not {"tools", "web_search_options", "server_side_tools"} & set(server.json[2])
 
-    async def test_a_search_that_cannot_be_as_it_should_is_refused(self, openai_server, make_model):
+    async def test_search_that_cannot_be_as_it_should_is_refused(self, openai_server, make_model):
         server = openai_server(["never"])
         limited = [{"tool_type": "web_search", "allowed_domains": ["example.org"]}]
         for provider in ("openai", "google"):

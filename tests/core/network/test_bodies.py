@@ -72,13 +72,13 @@ TEXT = bytes(range(256)) * 3000
     ],
 )
 @pytest.mark.parametrize("cut", [0, 1000])
-async def test_a_body_is_what_was_sent(
+async def test_body_is_what_was_sent(
     encoding: str | None, pack: Callable[[bytes], bytes], cut: int
 ) -> None:
     assert await read_body(answer(pack(TEXT), encoding, cut), MOST) == TEXT
 
 
-async def test_a_body_as_long_as_it_may_be_is_read() -> None:
+async def test_body_as_long_as_it_may_be_is_read() -> None:
     assert await read_body(answer(gzip.compress(TEXT), "gzip"), len(TEXT)) == TEXT
     with pytest.raises(BodyTooLargeError):
         await read_body(answer(gzip.compress(TEXT), "gzip"), len(TEXT) - 1)
@@ -86,7 +86,7 @@ async def test_a_body_as_long_as_it_may_be_is_read() -> None:
 
 @pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("deflate", raw)])
 @pytest.mark.slow
-async def test_a_bomb_never_takes_more_than_its_limit(
+async def test_bomb_never_takes_more_than_its_limit(
     encoding: str, pack: Callable[[bytes], bytes]
 ) -> None:
     body = pack(ZEROS)

@@ -15,7 +15,7 @@ def test_tls_is_what_httpx_trusts_and_made_once(monkeypatch):
     assert (trusted().verify_mode, trusted().check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
-def test_an_authority_of_the_environment_counts_at_once(monkeypatch, tmp_path):
+def test_authority_of_the_environment_counts_at_once(monkeypatch, tmp_path):
     one = tmp_path / "one.pem"
     with open(certifi.where()) as file:
         text = file.read()

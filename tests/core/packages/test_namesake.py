@@ -33,13 +33,13 @@ def test_delfs_own_packages_are_not_warned_of(beside):
 
 
 @pytest.mark.parametrize("name", ["delf-0.1.4.dist-info", "delf-2.egg-info"])
-def test_the_other_is_warned_of_with_what_to_type(beside, name):
+def test_other_is_warned_of_with_what_to_type(beside, name):
     message = beside(name)
     assert namesake.WARNING in message
     assert "pip uninstall delf" in message
     assert message.count("UserWarning") == 1
 
 
-def test_the_look_is_no_burden_and_cannot_fail():
+def test_look_is_no_burden_and_cannot_fail():
     assert namesake.is_beside("/no/such/archive.zip/delf/__init__.py") is False
     assert namesake.is_beside(delf.__file__) is False

@@ -7,7 +7,7 @@ import pytest
 from delf.packages.official import all_packages, how_to_install, package_of, usual, usual_model
 
 
-def test_a_missing_package_is_installed_by_what_is_there(monkeypatch):
+def test_missing_package_is_installed_by_what_is_there(monkeypatch):
     assert how_to_install("delf-plugin-sql") == "delf plugins install sql"
     assert how_to_install("pandas") == "pip install pandas"
     monkeypatch.setitem(sys.modules, "delf_console", None)  # as where it is not installed
@@ -40,6 +40,6 @@ def test_default_packages_by_kind():
     assert "delf" not in all_packages()
 
 
-def test_a_library_that_brings_a_command_is_installed_as_plugins_are():
+def test_library_that_brings_a_command_is_installed_as_plugins_are():
     assert how_to_install("delf-google") == "delf plugins install delf-google"
     assert how_to_install("jsonschema-rs") == "pip install jsonschema-rs"

@@ -63,7 +63,7 @@ def test_metadata_that_is_no_text_is_a_problem_of_one_plugin(site):
     assert found.problem is not None
 
 
-def test_a_plugin_that_is_installed_or_removed_later_is_seen(site):
+def test_plugin_that_is_installed_or_removed_later_is_seen(site):
     _of_an_hour_ago(site)
     assert discovery.installed() == discovery.installed()
     assert discovery.discover() == ()
@@ -93,7 +93,7 @@ def test_order_does_not_depend_on_the_file_system(site):
     assert [item.name for item in discovery.discover()] == ["apple", "mango", "zebra"]
 
 
-def test_an_older_copy_further_down_the_path_is_not_seen(site, tmp_path, monkeypatch):
+def test_older_copy_further_down_the_path_is_not_seen(site, tmp_path, monkeypatch):
     site.add("delf-plugin-tickets", version="2.0")
     other = type(site)(tmp_path / "other")
     other.add("Delf_Plugin.Tickets", version="1.0", name="tickets")

@@ -48,7 +48,7 @@ def test_options_become_what_the_factory_declares():
     assert made({"path": 7}).given[-1] == "7"
 
 
-def test_a_path_counts_from_the_file_in_which_it_stands(tmp_path):
+def test_path_counts_from_the_file_in_which_it_stands(tmp_path):
     (tmp_path / "delf.toml").write_text(f'[plugins.{PLUGIN}]\npath = "words.txt"\n')
     options = load_project(tmp_path, environ={}).plugin_options[PLUGIN]
     assert made(options).given[-1] == str(tmp_path / "words.txt")
@@ -78,7 +78,7 @@ def test_missing_member_is_reported():
         made({}, lambda url: Words("words"))
 
 
-def test_a_type_that_only_checkers_import_is_not_looked_at():
+def test_type_that_only_checkers_import_is_not_looked_at():
     def late(most: "Decimal") -> object:
         return Words("words", most=most)  # pyright: ignore[reportArgumentType]
 
@@ -107,9 +107,7 @@ class Silent:
         ({"memory": Half()}, "memory, a Half, has no search, list, delete, clear"),
     ],
 )
-def test_an_object_that_cannot_be_one_is_refused_at_the_start(
-    given, says, scripted_model, delf_host
-):
+def test_object_that_cannot_be_one_is_refused_at_the_start(given, says, scripted_model, delf_host):
     with pytest.raises(ConfigurationError) as caught:
         Agent(llm="scripted", host=delf_host, **given).start()
     assert caught.value.message == says
@@ -122,7 +120,7 @@ def test_object_made_by_plugin_is_checked():
         made({}, lambda: Path())
 
 
-def test_a_strategy_answers_with_text(scripted_model, delf_host):
+def test_strategy_answers_with_text(scripted_model, delf_host):
     with (
         Agent(llm="scripted", host=delf_host, strategy=Silent()) as agent,
         pytest.raises(PluginError, match="strategy Silent answered with NoneType in place of text"),

@@ -46,7 +46,7 @@ def names(host, kind=ConnectionSpec):
 # What is there
 
 
-def test_the_core_brings_nothing_itself(site):
+def test_core_brings_nothing_itself(site):
     host = site.host()
     assert host.names == ()
     with pytest.raises(PluginError, match="no journal 'sql' is installed") as caught:
@@ -54,7 +54,7 @@ def test_the_core_brings_nothing_itself(site):
     assert "journal-sql" in (caught.value.hint or "")
 
 
-def test_a_plugin_is_imported_when_a_spec_is_asked_for_and_not_before(site):
+def test_plugin_is_imported_when_a_spec_is_asked_for_and_not_before(site):
     module = site.add("delf-plugin-tickets")
     host = site.host()
     assert host.names == ("tickets",)
@@ -63,7 +63,7 @@ def test_a_plugin_is_imported_when_a_spec_is_asked_for_and_not_before(site):
     assert module in sys.modules
 
 
-def test_the_order_of_plugins_never_matters(site):
+def test_order_of_plugins_never_matters(site):
     for name in ("zebra", "apple", "mango"):
         site.add(name)
     host = site.host()
@@ -103,7 +103,7 @@ class Greets(Protocol):
 
 
 @pytest.mark.parametrize("name", ["greeter", "plain"])
-def test_a_service_is_looked_up_by_its_type(site, name):
+def test_service_is_looked_up_by_its_type(site, name):
     exported = "greeter = made_greeter:greeter\nplain = made_greeter:plain\n"
     site.add(
         "delf-plugin-greeter",
@@ -134,7 +134,7 @@ def test_a_service_is_looked_up_by_its_type(site, name):
         ("import asyncio\nraise asyncio.CancelledError", "CancelledError"),
     ],
 )
-def test_a_broken_plugin_stops_nothing(site, record, source, reason):
+def test_broken_plugin_stops_nothing(site, record, source, reason):
     site.add("aaa-broken", source)
     site.add("delf-plugin-tickets")
     host = site.host()
@@ -147,7 +147,7 @@ def test_a_broken_plugin_stops_nothing(site, record, source, reason):
     assert record(host, "tickets").state == "loaded"
 
 
-def test_a_module_that_is_not_there(site, record):
+def test_module_that_is_not_there(site, record):
     site.add("delf-plugin-ghost", entry_points="[delf]\nghost = made_no_such_module:plugin\n")
     assert "made_no_such_module" in (record(site.host(), "ghost").reason or "")
 
@@ -203,7 +203,7 @@ def test_two_plugins_with_one_name(site, record):
     assert names(host) == ["rival", "tickets"]
 
 
-def test_a_name_given_twice_cannot_be_used_and_nothing_else_is_disturbed(site, record):
+def test_name_given_twice_cannot_be_used_and_nothing_else_is_disturbed(site, record):
     both = """
         from delf.hookspecs import hookimpl
         from delf.specs import ConnectionSpec
@@ -246,13 +246,13 @@ def test_blocking_one_ends_a_dispute(site, record):
         (StrategySpec, "codegen", "delf-plugin-strategy-codegen"),
     ],
 )
-def test_a_known_name_says_what_to_install(site, kind, name, package):
+def test_known_name_says_what_to_install(site, kind, name, package):
     with pytest.raises(PluginError, match=f"no {kind.kind} '{name}' is installed") as caught:
         site.host().spec(kind, name)
     assert caught.value.hint == f"delf plugins install {package.removeprefix('delf-plugin-')}"
 
 
-def test_an_unknown_name_gets_a_suggestion_and_the_list(site):
+def test_unknown_name_gets_a_suggestion_and_the_list(site):
     site.add("delf-plugin-tickets")
     with pytest.raises(PluginError) as caught:
         site.host().spec(ConnectionSpec, "tickts")
@@ -267,7 +267,7 @@ def test_no_package_is_recommended_for_a_name_that_is_not_known(site):
     assert caught.value.hint == "no connection is installed"
 
 
-def test_a_plugin_that_could_not_be_used_is_named_with_its_reason(site):
+def test_plugin_that_could_not_be_used_is_named_with_its_reason(site):
     site.add("delf-plugin-sandbox-docker", "raise RuntimeError('no socket')")
     site.add("delf-plugin-gmail", keywords="delf-plugin-api-99")
     host = site.host(disabled=["drive"])
@@ -284,7 +284,7 @@ def test_a_plugin_that_could_not_be_used_is_named_with_its_reason(site):
 # Models
 
 
-def test_the_longest_pattern_that_fits_serves_a_model(site):
+def test_longest_pattern_that_fits_serves_a_model(site):
     site.add("general", model("*"))
     site.add("gpt", model("gpt-*", "o?"))
     site.add("mini", model("gpt-*-mini"))
@@ -304,7 +304,7 @@ def test_two_plugins_that_fit_equally_well(site):
         host.model_spec("gpt-4")
 
 
-def test_a_model_that_nothing_serves(site):
+def test_model_that_nothing_serves(site):
     host = site.host()
     with pytest.raises(
         PluginError, match="no installed plugin serves the model 'gpt-4o'"
@@ -341,7 +341,7 @@ def test_address_and_provider_decide_where_a_plugin_speaks_a_protocol(site):
 
 
 @pytest.mark.parametrize("at", ["", "http://localhost:1/v1"])
-def test_an_address_in_the_environment_is_for_names_without_a_provider(site, at):
+def test_address_in_the_environment_is_for_names_without_a_provider(site, at):
     site.add("any", model(providers=(DEEP,), fallback=True))
     site.add("wire", model(providers=(WIRE,)))
     host = site.host(environ={"WIRE_URL": at})
@@ -350,7 +350,7 @@ def test_an_address_in_the_environment_is_for_names_without_a_provider(site, at)
         assert host.model_spec(config).name == "any"
 
 
-def test_a_plugin_that_speaks_a_protocol_has_the_names_that_nobody_else_has(site):
+def test_plugin_that_speaks_a_protocol_has_the_names_that_nobody_else_has(site):
     site.add("wire", model(providers=(WIRE,)))
     assert site.host().model_spec("llama3.2").name == "wire"
 
@@ -375,7 +375,7 @@ def test_provider_before_colon_is_understood_by_its_plugins_declaration(site, na
     assert (found.model, found.provider, found.api_key) == (*expected, "k")
 
 
-def test_a_provider_of_a_plugin_is_known_to_whoever_asks(site):
+def test_provider_of_a_plugin_is_known_to_whoever_asks(site):
     site.add("any", model(providers=(WIRE, DEEP), fallback=True))
     site.add("mine", model(providers=(DEEP,)))
     providers = site.host().providers
@@ -386,7 +386,7 @@ def test_a_provider_of_a_plugin_is_known_to_whoever_asks(site):
     assert "wire/gpt-4" in providers.spellings("gpt-4")
 
 
-def test_an_unknown_provider_lists_those_that_are_known(site):
+def test_unknown_provider_lists_those_that_are_known(site):
     site.add("mine", model("*", providers=(DEEP,)))
     site.add("any", model(providers=(WIRE, DEEP), fallback=True))
     host = site.host()
@@ -399,7 +399,7 @@ def test_an_unknown_provider_lists_those_that_are_known(site):
     assert caught.value.hint == "delf plugins install model-http"
 
 
-def test_a_model_whose_plugin_failed(site):
+def test_model_whose_plugin_failed(site):
     site.add("delf-plugin-model-litellm", "import litellm_that_is_missing")
     with pytest.raises(PluginError, match="No module named 'litellm_that_is_missing'"):
         site.host().model_spec("gpt-4o")
@@ -408,7 +408,7 @@ def test_a_model_whose_plugin_failed(site):
 # Factories
 
 
-def test_a_factory_is_imported_on_the_first_use_only(site):
+def test_factory_is_imported_on_the_first_use_only(site):
     module = site.add("delf-plugin-tickets")
     site.module(f"{module}_vendor", "COUNT = []\nclass Thing: pass\n")
     host = site.host()
@@ -426,7 +426,7 @@ def test_a_factory_is_imported_on_the_first_use_only(site):
         ("raise SystemExit(2)", "SystemExit: 2"),
     ],
 )
-def test_a_factory_that_cannot_be_imported_names_its_plugin(site, source, reason):
+def test_factory_that_cannot_be_imported_names_its_plugin(site, source, reason):
     module = site.add("delf-plugin-tickets")
     site.module(f"{module}_vendor", source)
     host = site.host()
@@ -450,7 +450,7 @@ def test_plugin_error_is_passed_on(site):
     assert caught.value.message == "needs the SDK"
 
 
-def test_a_host_is_shared_between_threads(site):
+def test_host_is_shared_between_threads(site):
     site.add("delf-plugin-tickets", "import time\ntime.sleep(0.05)\n")
     host = site.host()
     seen = []
@@ -466,7 +466,7 @@ def test_a_host_is_shared_between_threads(site):
 # The report
 
 
-def test_the_report_is_json_ready(site):
+def test_report_is_json_ready(site):
     import json
 
     site.add("delf-plugin-tickets")

@@ -64,25 +64,25 @@ def test_specs_are_collected():
         ),
     ],
 )
-def test_a_bad_hook_is_a_problem_not_an_exception(body, problem):
+def test_bad_hook_is_a_problem_not_an_exception(body, problem):
     loaded = load(hook(body))
     assert loaded.reason is not None
     assert problem in loaded.reason
     assert loaded.specs == ()
 
 
-def test_an_async_hook_is_refused_without_a_warning():
+def test_async_hook_is_refused_without_a_warning():
     loaded = load(hook("return []").replace("def delf", "async def delf"))
     assert loaded.reason == "delf_connections is async; hooks are plain functions"
 
 
-def test_a_hook_with_arguments_is_refused():
+def test_hook_with_arguments_is_refused():
     loaded = load(hook("return []").replace("connections()", "connections(config)"))
     assert loaded.reason is not None
     assert "config" in loaded.reason
 
 
-def test_a_wrapper_is_refused():
+def test_wrapper_is_refused():
     source = hook("yield").replace("@hookimpl", "@hookimpl(wrapper=True)")
     assert "is a wrapper" in (load(source).reason or "")
 
@@ -115,7 +115,7 @@ def test_ctrl_c_is_not_swallowed():
         load(hook("raise KeyboardInterrupt"))
 
 
-def test_an_unknown_hook_is_a_warning_and_the_rest_works():
+def test_unknown_hook_is_a_warning_and_the_rest_works():
     loaded = load(
         GOOD
         + """
@@ -151,7 +151,7 @@ def test_an_unknown_hook_is_a_warning_and_the_rest_works():
     ]
 
 
-def test_an_object_can_be_a_plugin():
+def test_object_can_be_a_plugin():
     from delf.hookspecs import hookimpl
     from delf.specs import ConnectionSpec
 

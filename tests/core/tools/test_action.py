@@ -51,7 +51,7 @@ def test_marked_methods_are_actions_in_order_of_definition():
     ]
 
 
-def test_a_subclass_adds_and_overrides():
+def test_subclass_adds_and_overrides():
     found = by_name(Child, Child())
     assert list(found) == ["find", "close", "reopen", "wipe", "extra"]
     assert found["find"].call(status="x") == "child x"
@@ -67,7 +67,7 @@ def test_signature_summary_and_kind_of_call():
     assert found["reopen"].summary == "reopen"
 
 
-async def test_an_action_calls_its_instance():
+async def test_action_calls_its_instance():
     assert await by_name(Base, Base())["find"].call(status="x", limit=2) == ["x", "x"]
 
 
@@ -97,7 +97,7 @@ def test_static_and_class_methods_keep_all_their_parameters():
     assert found["name"].call(suffix="!") == "Desk!"
 
 
-def test_an_action_as_data():
+def test_action_as_data():
     found = by_name(Base)
     assert found["find"].describe() == {"name": "find", "effect": "read"}
     assert found["close"].describe()["permission"] == "edit"
@@ -117,12 +117,12 @@ def test_names_of_permissions():
     assert permission_names(actions_of(Base)) == ("find", "edit", "close", "reopen", "wipe")
 
 
-def test_an_unknown_effect():
+def test_unknown_effect():
     with pytest.raises(ToolDefinitionError, match="unknown effect 'maybe'; one of: read, write"):
         action(effect="maybe")
 
 
-def test_a_method_that_no_script_could_call():
+def test_method_that_no_script_could_call():
     class Desk:
         @action(effect="read")
         def find(self, *words: str) -> None: ...
@@ -131,7 +131,7 @@ def test_a_method_that_no_script_could_call():
         actions_of(Desk)
 
 
-def test_a_private_method_is_no_action():
+def test_private_method_is_no_action():
     class Desk:
         @action(effect="read")
         def _find(self) -> None: ...
@@ -140,7 +140,7 @@ def test_a_private_method_is_no_action():
         actions_of(Desk)
 
 
-def test_an_action_made_by_hand():
+def test_action_made_by_hand():
     made = action_from_function(lambda x: x, name="echo", summary="Says it again.", effect="read")
     assert isinstance(made, Action)
     assert (made.name, made.permission, made.summary) == ("echo", "echo", "Says it again.")
@@ -148,7 +148,7 @@ def test_an_action_made_by_hand():
         action_from_function(lambda x: x)
 
 
-def test_a_parameter_without_a_type_hint_is_refused_at_once():
+def test_parameter_without_a_type_hint_is_refused_at_once():
     with pytest.raises(ToolDefinitionError) as caught:
 
         class Desk:

@@ -75,7 +75,7 @@ def test_names():
         desk(name="my-desk")
 
 
-def test_the_summary_is_the_docstrings_first_line():
+def test_summary_is_the_docstrings_first_line():
     assert desk().summary == "The support desk."
     assert Plain().summary == ""
 
@@ -86,7 +86,7 @@ def test_secrets_are_not_shown():
     assert repr(made) == "<Desk 'desk'>"
 
 
-def test_a_connection_without_settings_takes_none():
+def test_connection_without_settings_takes_none():
     assert Plain().settings is None
     with pytest.raises(ConnectionConfigurationError, match="connection 'plain' has no setting 'a'"):
         Plain(b=1, a=2)
@@ -104,7 +104,7 @@ def test_allow_and_confirm_are_checked_against_the_actions():
         desk(confirm=3)
 
 
-def test_an_action_cannot_have_the_name_of_what_delf_calls():
+def test_action_cannot_have_the_name_of_what_delf_calls():
     class Bank(Connection):
         """A bank."""
 
@@ -117,7 +117,7 @@ def test_an_action_cannot_have_the_name_of_what_delf_calls():
         Bank()
 
 
-def test_a_connection_without_actions_is_refused_where_it_is_made():
+def test_connection_without_actions_is_refused_where_it_is_made():
     class Forgotten(Connection):
         async def find(self) -> None:
             """Without a mark."""
@@ -188,7 +188,7 @@ def test_inspect_needs_no_credentials():
     assert verbose[0]["signature"] == "find(status: str) -> list[str]"
 
 
-async def test_a_dynamic_connection_makes_its_actions_itself():
+async def test_dynamic_connection_makes_its_actions_itself():
     class Dynamic(Connection):
         async def actions(self):
             return [
@@ -238,7 +238,7 @@ def test_what_it_keeps_collides_with_no_name_of_a_subclass_and_can_be_copied():
     assert learned[-1] == ("v", ("token-1", "token-2"))
 
 
-def test_a_group_cannot_have_the_name_of_an_action():
+def test_group_cannot_have_the_name_of_an_action():
     class Box(Connection):
         """A mailbox."""
 

@@ -84,7 +84,7 @@ def test_every_style_is_read(doc):
         ("", ""),
     ],
 )
-def test_the_description_of_the_result(doc, returns):
+def test_description_of_the_result(doc, returns):
     assert read_docstring(doc).returns == returns
 
 

@@ -93,7 +93,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-async def test_a_tool_of_another_framework_is_called(shape, scripted_model, delf_host):
+async def test_tool_of_another_framework_is_called(shape, scripted_model, delf_host):
     (tool,) = as_connections([SHAPES[shape]])
     (action,) = await tool.actions()
     assert (action.name, action.effect) == ("weather", "irreversible")
@@ -127,7 +127,7 @@ LIMITS = {
 @pytest.mark.parametrize(
     "wrong", [{"count": 0}, {"count": 10}, {"share": 0}, {"word": "a"}, {"list": [1, 2, 3]}]
 )
-async def test_the_limits_of_a_schema_hold(wrong):
+async def test_limits_of_a_schema_hold(wrong):
     schema = {"name": "f", "parameters": {"properties": LIMITS, "required": []}}
     (tool,) = as_connections([(lambda **given: given, schema)])
     (action,) = await tool.actions()
@@ -199,7 +199,7 @@ async def test_all_that_a_schema_says_holds(kind, wrong):
         action.validate(wrong)
 
 
-def test_a_schema_that_is_none_is_reported_where_the_agent_is_made():
+def test_schema_that_is_none_is_reported_where_the_agent_is_made():
     schema = {"name": "f", "parameters": {"properties": {"x": {"pattern": "("}}}}
     with pytest.raises(ToolDefinitionError, match="'f': its schema cannot be used"):
         as_connections([(weather, schema)])
@@ -212,7 +212,7 @@ def test_names_that_python_has_not():
     assert tool.function(from_=1, x_y=2) == {"from": 1, "x-y": 2}
 
 
-def test_a_tool_that_needs_its_own_framework_says_so():
+def test_tool_that_needs_its_own_framework_says_so():
     with pytest.raises(ToolDefinitionError, match="takes a RunContext"):
         as_connections([pydantic_ai(takes_ctx=True)])
 

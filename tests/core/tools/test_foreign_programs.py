@@ -194,7 +194,7 @@ async def test_llm(run):
 
 
 @pytest.mark.parametrize("page", ["langchain", "smolagents", "pydantic-ai"])
-async def test_the_program_of_a_page_on_migrating_runs_as_it_is_printed(page, tmp_path):
+async def test_program_of_a_page_on_migrating_runs_as_it_is_printed(page, tmp_path):
     """With the real package; its own rule is all that lets the call pass."""
     text = (ROOT / f"docs/migrating/{page}.md").read_text()
     (code,) = re.findall(r"```py\n(.*?)```", text, re.DOTALL)

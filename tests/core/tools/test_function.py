@@ -24,7 +24,7 @@ async def search(query: str) -> str:
     return query
 
 
-def test_a_tool_is_still_the_function():
+def test_tool_is_still_the_function():
     assert add(1, b=2) == 3
     assert add.__name__ == "add"
     assert add.__doc__ is not None
@@ -32,11 +32,11 @@ def test_a_tool_is_still_the_function():
     assert inspect.signature(add) == inspect.signature(add.function)
 
 
-async def test_an_async_tool_is_still_awaited():
+async def test_async_tool_is_still_awaited():
     assert await search("x") == "x"
 
 
-async def test_a_tool_is_a_connection_with_one_action():
+async def test_tool_is_a_connection_with_one_action():
     assert isinstance(add, ConnectionLike)
     (action,) = await add.actions()
     assert (add.name, action.name, add.is_function) == ("add", "add", True)

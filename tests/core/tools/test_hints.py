@@ -159,7 +159,7 @@ def test_descriptions_and_limits_of_types(hint, doc, notes):
     assert notes_of(hint, given=True) == notes
 
 
-async def test_a_stub_has_the_descriptions_of_all_that_its_function_says():
+async def test_stub_has_the_descriptions_of_all_that_its_function_says():
     def search(
         query: Annotated[str, pydantic.Field(description="words or a phrase")],
         where: Row,

@@ -75,7 +75,7 @@ def test_no_address_is_asked(listener, place):
 
 
 @pytest.mark.parametrize("word", ["$ref", "items", "properties", "anyOf", "not", "then"])
-def test_an_address_is_noticed_wherever_it_stands(listener, word):
+def test_address_is_noticed_wherever_it_stands(listener, word):
     address, came = listener
     outside = {"$ref": address}
     inside = {"properties": {"p": outside}, "anyOf": [outside], "$ref": address}.get(word, outside)
@@ -92,12 +92,12 @@ def test_references_stay_within(ref):
         Checker({"properties": {"a": {"$ref": ref}}}, "x")
 
 
-def test_a_reference_that_leads_nowhere_is_reported():
+def test_reference_that_leads_nowhere_is_reported():
     with pytest.raises(ToolDefinitionError, match=r"x: .*'#/\$defs/none' leads nowhere"):
         Checker({"properties": {"a": {"$ref": "#/$defs/none"}}}, "x")
 
 
-def test_a_schema_within_has_no_address_of_its_own():
+def test_schema_within_has_no_address_of_its_own():
     inner = {"$id": "http://x.example/", "$ref": "#/$defs/a"}
     with pytest.raises(ToolDefinitionError, match="address of its own"):
         Checker({"properties": {"a": inner}, "$defs": {"a": {}}}, "x")

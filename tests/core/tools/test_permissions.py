@@ -74,7 +74,7 @@ def test_confirm(confirm, asked):
     assert names(needs_confirmation, check_permission(confirm, "confirm", "desk")) == asked
 
 
-def test_the_canonical_form():
+def test_canonical_form():
     assert check_permission("find", "allow", "desk") == ("find",)
     assert check_permission({"b", "a"}, "allow", "desk") == ("a", "b")
     assert check_permission(["b", "a"], "allow", "desk") == ("b", "a")
@@ -102,7 +102,7 @@ def test_names_that_no_action_has():
         check_permission_names("fnd", "confirm", "desk", ALL)
 
 
-def test_a_group_has_no_name_of_an_action():
+def test_group_has_no_name_of_an_action():
     check_groups(ALL, "desk")
     with pytest.raises(ToolDefinitionError, match="'archive' is in the group 'find'") as caught:
         check_groups([FIND, act("archive", "find")], "desk")

@@ -53,11 +53,11 @@ def test_equals_keep_their_order_and_the_limit_holds() -> None:
     assert search(catalog, "cages", limit=0) == ()
 
 
-def test_an_empty_catalog_finds_nothing() -> None:
+def test_empty_catalog_finds_nothing() -> None:
     assert search(Catalog(), "anything") == ()
 
 
-def test_a_catalog_is_a_sequence() -> None:
+def test_catalog_is_a_sequence() -> None:
     assert (len(CATALOG), CATALOG[3].name, len(CATALOG[1:])) == (4, "zoo.feed", 3)
     assert CATALOG[0] in CATALOG
 

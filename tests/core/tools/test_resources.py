@@ -24,7 +24,7 @@ from delf.tools.resources import (
         ("desk.search_and_delete", False),
     ],
 )
-def test_a_name_says_that_an_action_only_reads(name, only):
+def test_name_says_that_an_action_only_reads(name, only):
     assert looks_only(name) is only
 
 
@@ -60,13 +60,13 @@ def catalog(*names, reads=()):
         ("api.tickets_close_create", ["api.tickets_list", "api.customers_list"], {0}),
     ],
 )
-def test_an_action_is_followed_by_those_that_read_its_resource(chosen, names, after):
+def test_action_is_followed_by_those_that_read_its_resource(chosen, names, after):
     found = list(with_readers([chosen], catalog(chosen, *names)))
     assert found[0] == chosen
     assert set(found[1:]) == {names[place] for place in after}
 
 
-def test_an_effect_says_that_an_action_reads_where_its_name_does_not():
+def test_effect_says_that_an_action_reads_where_its_name_does_not():
     names = catalog("desk.close_ticket", "desk.ticket_history", reads=["desk.ticket"])
     assert list(with_readers(["desk.close_ticket"], names)) == ["desk.close_ticket", "desk.ticket"]
 

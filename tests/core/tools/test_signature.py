@@ -124,7 +124,7 @@ def test_records_are_written_as_deep_as_there_is_room():
     assert type_text(wide(2, wide(40, wide(40, int)))).count('"k0"') == 3
 
 
-def test_a_record_within_itself_is_written_once():
+def test_record_within_itself_is_written_once():
     assert type_text(Node) == '{"value": int, "children": list[dict]}'
 
 
@@ -134,7 +134,7 @@ def test_parameter_with_default_is_optional_in_stub():
     assert type_text(Model, given=True) == '{"x": int, ?"when": date | None}'
 
 
-def test_a_signature_is_read_with_its_docstring():
+def test_signature_is_read_with_its_docstring():
     async def find(
         status: Literal["open", "closed"], limit: int = 50, *, since: dt.date | None = None
     ) -> list[Ticket]:
@@ -270,7 +270,7 @@ def test_richer_types_arrive_as_such():
         ({"status": "open", "row": {}}, "argument 'row.id': Field required"),
     ],
 )
-def test_a_refusal_names_the_argument_and_the_signature(arguments, problem):
+def test_refusal_names_the_argument_and_the_signature(arguments, problem):
     with pytest.raises(ToolRefusedError) as caught:
         validator(find)(arguments)
     message = caught.value.for_model()
@@ -294,7 +294,7 @@ def test_parameters_may_have_any_name():
     assert validator(act)(dict.fromkeys(names, 1)) == dict.fromkeys(names, 1)
 
 
-def test_the_json_schema_has_the_real_names():
+def test_json_schema_has_the_real_names():
     schema = validator(find).json_schema()
     assert schema["required"] == ["status"]
     assert set(schema["properties"]) == {"status", "limit", "since", "row"}
@@ -309,7 +309,7 @@ def test_the_json_schema_has_the_real_names():
     ],
     ids=["pattern", "discriminator"],
 )
-def test_a_type_that_cannot_be_validated_is_the_authors_error(hint):
+def test_type_that_cannot_be_validated_is_the_authors_error(hint):
     def act(x: hint) -> None: ...
 
     with pytest.raises(ToolDefinitionError, match=r"^desk\.find: "):

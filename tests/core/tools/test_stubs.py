@@ -91,7 +91,7 @@ async def choice_of(connections, budget=21_000):
 
 
 @pytest.mark.parametrize(("count", "least"), [(200, 20_000), (1_000, 20_000), (5_000, 18_000)])
-async def test_the_stubs_and_the_names_of_many_tools_use_the_budget(count, least):
+async def test_stubs_and_the_names_of_many_tools_use_the_budget(count, least):
     tools = await load_toolset([Huge(count)])
     everything = tools.choice(10_000 if count == 200 else 21_000)
     names = best_first(everything.catalog, "get thing 7")
@@ -196,7 +196,7 @@ async def shown_for(task, budget=21_000):
         ("List the tasks and rename the project of each", "update_project"),
     ],
 )
-async def test_the_plain_change_of_a_named_resource_is_shown_with_its_keys(task, action):
+async def test_plain_change_of_a_named_resource_is_shown_with_its_keys(task, action):
     text = await shown_for(task)
     stub = text.partition(f"async def {action}(")[2].partition("async def")[0]
     assert len(text) <= 21_000
@@ -211,7 +211,7 @@ async def test_stub_keeps_keys_of_its_resource_in_a_small_budget():
     assert "'value_39'" not in stub
 
 
-async def test_a_record_that_several_tools_give_is_reported_once():
+async def test_record_that_several_tools_give_is_reported_once():
     text = stubs_of(await choice_of([Kitchen()]), "Cook something")
     (name,) = re.findall(r"^    (\w+) = \{", text, re.MULTILINE)
     assert text.count(f") -> {name}:") == 2
@@ -230,7 +230,7 @@ async def test_there_is_nothing_to_find_where_all_is_shown_whole():
 @pytest.mark.parametrize(
     "words", ["cook", "kitchen.cook", "cook, kitchen.look", "`kitchen.cook()`"]
 )
-async def test_a_tool_that_is_named_is_found_whole(words):
+async def test_tool_that_is_named_is_found_whole(words):
     choice = await choice_of([Kitchen(), *map(read, range(30))], 1_500)
     (find,) = own_tools(choice)
     (action,) = await find.actions()
@@ -264,7 +264,7 @@ def read(number):
         ('{"a": int', 5, '{"a": int'),
     ],
 )
-def test_a_long_type_loses_depth(text, limit, short):
+def test_long_type_loses_depth(text, limit, short):
     assert shorten(text, limit, lambda name: name == "deep", 60, 2) == short
 
 
@@ -289,5 +289,5 @@ def test_shorten_drops_keys_only_beyond_the_limit():
         ("{broken", ("a",), "{broken"),
     ],
 )  # fmt: skip
-def test_a_type_has_none_where_answers_had_it(text, place, after):
+def test_type_has_none_where_answers_had_it(text, place, after):
     assert with_none(text, [place]) == after

@@ -49,7 +49,7 @@ def changes(folder: Path, items) -> set[tuple[str, str, str]]:
 
 
 class TestRemembering:
-    def test_a_folder_is_trusted_once(self, folder):
+    def test_folder_is_trusted_once(self, folder):
         error = refused(folder, ITEMS)
         assert (error.folder, error.files, error.changed) == (folder, tuple(ITEMS), False)
         assert error.code == "ERR-TRUST-001"
@@ -57,7 +57,7 @@ class TestRemembering:
         remember(folder, ITEMS)
         Trust.here().check(folder, ITEMS)
 
-    def test_a_folder_that_says_nothing_needs_no_trust(self, folder):
+    def test_folder_that_says_nothing_needs_no_trust(self, folder):
         assert Trust.here().check(folder, {}) is None
         assert trusted(folder) is None
 
@@ -78,7 +78,7 @@ class TestRemembering:
         error = refused(folder, other)
         assert (error.files, error.changed) == (("delf.toml", "tools.py", ".env"), True)
 
-    def test_a_file_that_is_gone_has_no_effect(self, folder):
+    def test_file_that_is_gone_has_no_effect(self, folder):
         remember(folder, ITEMS)
         assert Trust.here().check(folder, {"delf.toml": ITEMS["delf.toml"]}) is None
 
@@ -127,14 +127,14 @@ class TestTheStore:
         assert (store().stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
 
     @pytest.mark.parametrize("mode", [0o644, 0o660, 0o602])
-    def test_a_record_that_others_can_reach_is_not_believed(self, folder, mode):
+    def test_record_that_others_can_reach_is_not_believed(self, folder, mode):
         remember(folder, ITEMS)
         (file,) = store().glob("*.json")
         file.chmod(mode)
         refused(folder, ITEMS)
         assert all_trusted() == []
 
-    def test_a_folder_of_records_that_others_can_reach_is_not_believed(self, folder):
+    def test_folder_of_records_that_others_can_reach_is_not_believed(self, folder):
         remember(folder, ITEMS)
         store().chmod(0o777)
         refused(folder, ITEMS)
@@ -154,7 +154,7 @@ class TestTheStore:
         store().symlink_to(tmp_path / "records")
         refused(folder, ITEMS)
 
-    def test_a_record_of_another_folder_is_none(self, folder, tmp_path):
+    def test_record_of_another_folder_is_none(self, folder, tmp_path):
         (tmp_path / "mine").mkdir()
         remember(tmp_path / "mine", ITEMS)
         remember(folder, {})
@@ -172,7 +172,7 @@ class TestTheStore:
         Trust.here().check(folder, ITEMS)
 
     @pytest.mark.timeout(10)
-    def test_a_pipe_in_its_place_holds_nobody(self, folder):
+    def test_pipe_in_its_place_holds_nobody(self, folder):
         remember(folder, ITEMS)
         (file,) = store().glob("*.json")
         file.unlink()
@@ -180,7 +180,7 @@ class TestTheStore:
         refused(folder, ITEMS)
 
     @pytest.mark.parametrize("home", ["inside", "."])
-    def test_a_folder_cannot_bring_its_own_record(self, folder, monkeypatch, home):
+    def test_folder_cannot_bring_its_own_record(self, folder, monkeypatch, home):
         """A checkout that is the home folder, as in a container, could hold one."""
         remember(folder, ITEMS)
         (record,) = store().glob("*.json")
@@ -199,7 +199,7 @@ class TestTheStore:
 
 
 class TestVouching:
-    def test_the_variable_names_folders_and_what_is_in_them(self, folder, tmp_path, monkeypatch):
+    def test_variable_names_folders_and_what_is_in_them(self, folder, tmp_path, monkeypatch):
         (folder / "below").mkdir()
         (tmp_path / "shops").mkdir()
         monkeypatch.setenv("DELF_TRUST", f"/nowhere{os.pathsep}{folder}")
@@ -209,12 +209,12 @@ class TestVouching:
         refused(tmp_path, ITEMS)
 
     @pytest.mark.parametrize("name", [".", "shop", "~/shop"])
-    def test_a_path_that_is_another_one_everywhere_is_refused(self, name, monkeypatch):
+    def test_path_that_is_another_one_everywhere_is_refused(self, name, monkeypatch):
         monkeypatch.setenv("DELF_TRUST", name)
         with pytest.raises(ConfigurationError, match="DELF_TRUST"):
             Trust.here()
 
-    def test_a_program_vouches_for_a_folder_of_its_own(self, folder, tmp_path):
+    def test_program_vouches_for_a_folder_of_its_own(self, folder, tmp_path):
         Trust.here(folder).check(folder, ITEMS)
         with pytest.raises(FolderNotTrustedError):
             Trust.here(folder).check(tmp_path, ITEMS)
@@ -227,7 +227,7 @@ class TestVouching:
 
 
 class TestFilesOfAFolder:
-    def test_a_file_is_a_part_of_what_its_folder_says(self, folder, tmp_path):
+    def test_file_is_a_part_of_what_its_folder_says(self, folder, tmp_path):
         path = folder / "workers" / "a.worker"
         path.parent.mkdir()
         path.write_bytes(b"a")
@@ -235,7 +235,7 @@ class TestFilesOfAFolder:
         (tmp_path / "b.worker").write_bytes(b"b")
         assert part_of(tmp_path / "b.worker", b"b", folder) == {}
 
-    def test_a_link_does_not_make_it_another_folders(self, folder, tmp_path):
+    def test_link_does_not_make_it_another_folders(self, folder, tmp_path):
         (tmp_path / "b.worker").write_bytes(b"b")
         (folder / "b.worker").symlink_to(tmp_path / "b.worker")
         with pytest.raises(ConfigurationError, match="link out of"):
@@ -268,7 +268,7 @@ class TestTheEnvFile:
         (folder / ".env").write_text("PLANTED=worse\n")
         assert "PLANTED" not in current_environ()
 
-    def test_the_folder_cannot_say_that_it_is_trusted(self, folder):
+    def test_folder_cannot_say_that_it_is_trusted(self, folder):
         (folder / ".env").write_text(f"DELF_TRUST={folder}\nPLANTED=evil\n")
         assert "PLANTED" not in current_environ()
 

@@ -32,7 +32,7 @@ def test_nothing_above_the_root_of_the_repository_is_looked_at(deep, mark, kind)
     assert project_folder(deep) == deep.parents[1]
 
 
-def test_the_home_folder_counts_only_for_who_works_there(deep, monkeypatch):
+def test_home_folder_counts_only_for_who_works_there(deep, monkeypatch):
     monkeypatch.setenv("HOME", str(deep.parents[2]))
     assert project_folder(deep) == deep
     assert project_folder(deep.parents[2]) == deep.parents[2]
@@ -40,7 +40,7 @@ def test_the_home_folder_counts_only_for_who_works_there(deep, monkeypatch):
     assert project_folder(deep) == deep
 
 
-def test_a_home_that_is_no_path_is_none(deep, monkeypatch):
+def test_home_that_is_no_path_is_none(deep, monkeypatch):
     for home in ("", ".", "relative/home"):
         monkeypatch.setenv("HOME", home)
         assert project_folder(deep) == deep.parents[2]
@@ -56,7 +56,7 @@ def test_outside_of_a_repository_the_search_ends_at_folders_of_others(deep, monk
     assert project_folder(deep) == deep.parents[1]
 
 
-def test_a_folder_is_found_by_its_real_path(deep, tmp_path):
+def test_folder_is_found_by_its_real_path(deep, tmp_path):
     (deep.parents[1] / ".git").mkdir()
     link = tmp_path / "link"
     link.symlink_to(deep)
@@ -66,7 +66,7 @@ def test_a_folder_is_found_by_its_real_path(deep, tmp_path):
 # -- reading --------------------------------------------------------------------------------------
 
 
-def test_a_link_may_not_lead_out_of_the_folder(tmp_path):
+def test_link_may_not_lead_out_of_the_folder(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     (tmp_path / "secret").write_text("hunter2")
@@ -80,7 +80,7 @@ def test_a_link_may_not_lead_out_of_the_folder(tmp_path):
 
 
 @pytest.mark.timeout(10)
-def test_a_pipe_a_device_and_a_folder_are_no_files(tmp_path):
+def test_pipe_a_device_and_a_folder_are_no_files(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "device").symlink_to("/dev/zero")
     (tmp_path / "folder").mkdir()
@@ -89,7 +89,7 @@ def test_a_pipe_a_device_and_a_folder_are_no_files(tmp_path):
 
 
 @pytest.mark.timeout(10)
-def test_a_pipe_that_takes_the_place_of_a_file_does_not_hold_the_reader(tmp_path, monkeypatch):
+def test_pipe_that_takes_the_place_of_a_file_does_not_hold_the_reader(tmp_path, monkeypatch):
     path = tmp_path / "delf.toml"
     path.write_text("x")
     opens = os.open
@@ -103,7 +103,7 @@ def test_a_pipe_that_takes_the_place_of_a_file_does_not_hold_the_reader(tmp_path
     assert read_file(path, tmp_path) is None
 
 
-def test_a_file_has_a_limit(tmp_path):
+def test_file_has_a_limit(tmp_path):
     path = tmp_path / "delf.toml"
     path.write_bytes(b"#" * 300_000)
     with pytest.raises(ConfigurationError, match=r"delf\.toml has more than 256 KiB"):

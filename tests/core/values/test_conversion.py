@@ -179,7 +179,7 @@ def test_each_type_becomes_plain_data(case):
     assert direct == expected, "what needs no conversion to cross comes out the same"
 
 
-def test_a_time_out_of_reach_of_python_is_a_text_and_the_others_of_its_column_too():
+def test_time_out_of_reach_of_python_is_a_text_and_the_others_of_its_column_too():
     column = pa.array([10**13, 0], type=pa.timestamp("s"))
     assert all(isinstance(cell, str) for cell in plain(pa.table({"t": column}).column("t")))
 
@@ -190,7 +190,7 @@ def test_uncovered_value_becomes_text_with_a_note():
     assert message == {"ellipsis": None}
 
 
-def test_a_number_that_is_too_large_to_cross_is_a_text_and_never_infinite():
+def test_number_that_is_too_large_to_cross_is_a_text_and_never_infinite():
     message = {}
     large = Decimal("1E100000000")
     assert plain([large], message) == ["1E+100000000"]
@@ -198,7 +198,7 @@ def test_a_number_that_is_too_large_to_cross_is_a_text_and_never_infinite():
     assert plain_or_as_is(large) is large
 
 
-def test_a_table_is_read_in_parts():
+def test_table_is_read_in_parts():
     table = table_of(pd.DataFrame({"n": range(25_000)}))
     assert table.columns == ["n"]
     assert next(table.rows) == [0]

@@ -6,16 +6,16 @@ from delf.values.duplicate_keys import DECODER, DuplicateKeyError, read_literal
 
 
 @pytest.mark.parametrize("read", [DECODER.decode, read_literal], ids=["JSON", "Python"])
-def test_a_key_that_stands_twice_is_refused_however_deep(read):
+def test_key_that_stands_twice_is_refused_however_deep(read):
     assert read('{"a": {"b": 1}, "c": [{"b": 2}]}') == {"a": {"b": 1}, "c": [{"b": 2}]}
     with pytest.raises(DuplicateKeyError, match="is in it twice"):
         read('{"a": [{"b": 1, "b": 2}]}')
 
 
-def test_a_text_of_json_may_hold_line_breaks():
+def test_text_of_json_may_hold_line_breaks():
     assert DECODER.decode('{"a": "x\ny"}') == {"a": "x\ny"}
 
 
-def test_a_literal_of_python_calls_nothing():
+def test_literal_of_python_calls_nothing():
     with pytest.raises(ValueError, match="malformed"):
         read_literal('{"a": exit()}')

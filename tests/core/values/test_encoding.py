@@ -71,7 +71,7 @@ EXACT = [
 
 
 @pytest.mark.parametrize("value", EXACT, ids=range(len(EXACT)))
-def test_a_value_comes_back_as_it_was(value):
+def test_value_comes_back_as_it_was(value):
     back = loads(dumps(value))
     assert back == value
     assert type(back) is type(value)
@@ -146,7 +146,7 @@ class Shade(enum.StrEnum):
 
 
 @pytest.mark.parametrize("key", [Text("red"), Shade.RED], ids=["subclass", "enumeration"])
-def test_a_key_that_is_a_kind_of_text_is_the_text_it_holds(key):
+def test_key_that_is_a_kind_of_text_is_the_text_it_holds(key):
     assert to_jsonable({key: 1}) == {"red": 1}
     assert type(next(iter(to_jsonable({key: 1})))) is str
 
@@ -174,7 +174,7 @@ class Key:
     x: int
 
 
-def test_a_set_of_records_becomes_a_list_of_them():
+def test_set_of_records_becomes_a_list_of_them():
     assert loads(dumps({Key(1)})) == [{"x": 1}]
     assert loads(dumps({(1, Key(1))})) == [(1, {"x": 1})]
     assert loads(dumps({"a": [1]}.items())) == [("a", [1])]
@@ -196,7 +196,7 @@ print(*map(dumps, [
 """
 
 
-def test_a_set_is_written_alike_in_every_process():
+def test_set_is_written_alike_in_every_process():
     """Texts have another hash in each, and a call is known by what is written."""
     written = [
         subprocess.run(
@@ -217,13 +217,13 @@ def test_however_it_was_made():
     assert dumps({(8,), 0.5, 8, 0}) == dumps({0, 8, 0.5, (8,)})
 
 
-def test_a_record_as_a_key_is_refused():
+def test_record_as_a_key_is_refused():
     for key in (Key(1), (1, Key(1))):
         with pytest.raises(UnsupportedValueError, match="keys of type"):
             dumps({key: 1})
 
 
-def test_the_refusal_names_the_type():
+def test_refusal_names_the_type():
     with pytest.raises(UnsupportedValueError, match="type function cannot be passed"):
         dumps(lambda: 1)
 
@@ -275,7 +275,7 @@ def test_cyclic_or_deep_value_is_refused():
     ],
     ids=lambda text: text[:40],
 )
-def test_a_hostile_sender_gets_a_value_error_and_nothing_else(text):
+def test_hostile_sender_gets_a_value_error_and_nothing_else(text):
     try:
         value = loads(text.encode())
     except ValueError:
@@ -284,7 +284,7 @@ def test_a_hostile_sender_gets_a_value_error_and_nothing_else(text):
 
 
 @pytest.mark.parametrize("text", ["1E6145", "-1E100000000", "1E-6145", "0E+999999999", "9" * 6_146])
-def test_a_decimal_of_gigabytes_crosses_neither_way(text):
+def test_decimal_of_gigabytes_crosses_neither_way(text):
     """To make an ``int`` of it, as arguments of that type are, would take minutes."""
     with pytest.raises(ValueError, match="malformed decimal"):
         loads(json.dumps({"$t": "decimal", "v": text}).encode())
@@ -297,7 +297,7 @@ def test_a_decimal_of_gigabytes_crosses_neither_way(text):
     [5, 1.5, "1." + "0" * 10_000, {"$t": "tuple", "v": [0, {"$t": "tuple", "v": [1]}, 99_999_999]}],
     ids=["int", "float", "long", "parts"],
 )
-def test_a_decimal_is_a_short_text(parts):
+def test_decimal_is_a_short_text(parts):
     with pytest.raises(ValueError, match="malformed decimal"):
         from_jsonable({"$t": "decimal", "v": parts})
 
@@ -358,7 +358,7 @@ def test_keys_made_to_collide_are_refused(tag):
 
 @pytest.mark.parametrize("tag", ["set", "frozenset"])
 @pytest.mark.slow
-def test_a_set_that_takes_long_to_write_in_order_is_refused_at_once(tag):
+def test_set_that_takes_long_to_write_in_order_is_refused_at_once(tag):
     """Nothing else of a process runs meanwhile, and a guest chooses what it holds."""
     inner = [{"$t": "frozenset", "v": [n]} for n in range(100_000)]
     began = time.process_time()

@@ -15,12 +15,12 @@ from delf.values.sizes import apart, has_too_many_values, is_large
 @pytest.mark.parametrize(
     "value", ["y" * 200_000, b"y" * 200_000, [*range(10_000)], {"a": ["x"] * 9_000}]
 )
-def test_a_large_value(value: Any) -> None:
+def test_large_value(value: Any) -> None:
     assert is_large(value)
 
 
 @pytest.mark.parametrize("value", [5, "text", [1, 2], {"a": [1] * 100}, b"", None])
-def test_a_small_value(value: Any) -> None:
+def test_small_value(value: Any) -> None:
     assert not is_large(value)
 
 
@@ -47,7 +47,7 @@ async def test_work_apart_runs_in_a_thread_and_tells_its_result_or_error() -> No
         await apart(int, "x")
 
 
-async def test_a_cancellation_waits_for_the_work_and_loses_no_result() -> None:
+async def test_cancellation_waits_for_the_work_and_loses_no_result() -> None:
     begun, may_end = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
     reached: list[str] = []

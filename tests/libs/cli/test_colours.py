@@ -18,7 +18,7 @@ from support.terminal import TerminalProcess
         ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
     ],
 )
-def test_the_environment_decides(environ, wanted, monkeypatch):
+def test_environment_decides(environ, wanted, monkeypatch):
     for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
@@ -27,7 +27,7 @@ def test_the_environment_decides(environ, wanted, monkeypatch):
     assert colours.chosen() is wanted
 
 
-def test_the_flag_stands_before_the_environment(tmp_path):
+def test_flag_stands_before_the_environment(tmp_path):
     coloured = delf("--color", "always", "plugins", cwd=tmp_path, env={"NO_COLOR": "1"})
     assert "\x1b[1m" in coloured.stdout
     assert "\x1b[" not in delf("plugins", cwd=tmp_path).stdout
@@ -45,7 +45,7 @@ def test_output_into_a_pipe_follows_colour_setting(tmp_path, when, is_coloured):
 
 
 @pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"FORCE_COLOR": "1"}])
-def test_a_task_on_a_terminal_follows_it(tmp_path, environ):
+def test_task_on_a_terminal_follows_it(tmp_path, environ):
     model = write_recording(tmp_path / "r.jsonl", "print('| a | b |\\n|---|---|\\n| 1 | 2 |')")
     command = [DELF, "run", "x", "--llm", model, "--sandbox", "local"]
     with TerminalProcess(command, env=environment(**environ), cwd=tmp_path) as terminal:

@@ -19,7 +19,7 @@ from support.program import DELF, environment
 from support.program import delf as run_delf
 
 
-def test_the_version(run):
+def test_version(run):
     result = run("--version")
     assert (result.exit_code, result.stdout) == (0, f"delf {delf.__version__}\n")
 
@@ -61,7 +61,7 @@ def test_every_command_takes_the_flags_of_the_program_after_it_too(words):
     assert (state.config, state.debug, state.no_plugins) == ("other.toml", True, True)
 
 
-def test_a_config_file_named_after_a_plugins_command_is_used(run):
+def test_config_file_named_after_a_plugins_command_is_used(run):
     result = run("runs", "list", "--config", "missing.toml")
     assert result.exit_code == 2
     assert "missing.toml does not exist" in result.stderr
@@ -117,7 +117,7 @@ def extra() -> int:
     return 7
 
 
-def test_a_plugin_brings_a_command(run, monkeypatch):
+def test_plugin_brings_a_command(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "extra_command", sys.modules[__name__])
     host_with(monkeypatch, "extra_command:extra")
     assert "An extra command." in run("--help").stdout
@@ -132,7 +132,7 @@ def own_config(config: str) -> None:
     click.echo(f"config: {config}")
 
 
-def test_a_flag_that_a_plugins_command_has_for_itself_stays_its_own(run, monkeypatch):
+def test_flag_that_a_plugins_command_has_for_itself_stays_its_own(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "extra_command", sys.modules[__name__])
     host_with(monkeypatch, "extra_command:own_config")
     assert run("extra", "--config", "mine", "--debug").stdout == "config: mine\n"
@@ -145,7 +145,7 @@ def own_argument(config: str) -> None:
     click.echo(f"config: {config}")
 
 
-def test_an_argument_of_a_plugins_command_sets_no_flag(run, monkeypatch):
+def test_argument_of_a_plugins_command_sets_no_flag(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "extra_command", sys.modules[__name__])
     host_with(monkeypatch, "extra_command:own_argument")
     result = run("extra", "prod")
@@ -153,7 +153,7 @@ def test_an_argument_of_a_plugins_command_sets_no_flag(run, monkeypatch):
 
 
 @pytest.mark.parametrize("factory", ["no_such_module:extra", "json:dumps"])
-def test_a_broken_command_of_a_plugin(run, monkeypatch, factory):
+def test_broken_command_of_a_plugin(run, monkeypatch, factory):
     host_with(monkeypatch, factory)
     result = run("extra")
     assert result.exit_code == 2
@@ -161,7 +161,7 @@ def test_a_broken_command_of_a_plugin(run, monkeypatch, factory):
     assert "Traceback" not in result.stderr
 
 
-def test_an_unexpected_failure_is_one_line_unless_debug(run, monkeypatch):
+def test_unexpected_failure_is_one_line_unless_debug(run, monkeypatch):
     def fail(self, *args):
         raise ValueError("something\nodd")
 
@@ -174,7 +174,7 @@ def test_an_unexpected_failure_is_one_line_unless_debug(run, monkeypatch):
         assert "Traceback" in run(*arguments).stderr
 
 
-def test_an_error_cannot_steer_the_terminal(capsys):
+def test_error_cannot_steer_the_terminal(capsys):
     report(delf.DelfError("bad\x1b]0;title\x07 \x9b2J\u202e end", hint="a\rb"))
     text = capsys.readouterr().err
     assert "\x1b" not in text
@@ -293,7 +293,7 @@ def test_streams_that_a_shell_closed(here, closed):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize("arguments", [["--help"], ["plugins", "--json"]])
-def test_an_output_that_is_full_is_reported_in_one_line(here, arguments, unbuffered):
+def test_output_that_is_full_is_reported_in_one_line(here, arguments, unbuffered):
     env = environment(PYTHONUNBUFFERED=unbuffered)
     with open("/dev/full", "w") as full:
         done = subprocess.run(

@@ -42,7 +42,7 @@ def test_wide_rows_stand_below_one_another():
     ]
 
 
-def test_a_table_that_fits_is_folded_between_words():
+def test_table_that_fits_is_folded_between_words():
     long = " ".join(["several words of a note"] * 6)
     lines = shown(f"| id | note |\n|---|---|\n| 1 | {long} |\n", 60).splitlines()
     words = " ".join(line.strip(" ─") for line in lines).split()

@@ -38,14 +38,14 @@ def test_json_is_valid_whatever_the_value(value, wanted):
     assert strict(output.json_text(value)) == wanted
 
 
-def test_a_nest_without_an_end():
+def test_nest_without_an_end():
     nest: list[object] = []
     nest.append(nest)
     assert strict(output.json_text(nest))
 
 
 @pytest.mark.parametrize("result", [float("nan"), Odd(), "\ud800", {"a": {1, 2}}])
-def test_an_event_is_one_valid_line(result):
+def test_event_is_one_valid_line(result):
     event = ev.CallFinished(
         task_id="t", seq=1, at=1.0, call_id=1, action="a", status="ok", duration_ms=1, result=result
     )
@@ -71,7 +71,7 @@ FIELDS = [
 
 
 @pytest.mark.parametrize("value", [1, float("inf"), Odd()])
-def test_a_response_is_one_valid_object(value):
+def test_response_is_one_valid_object(value):
     head = {"task_id": "t", "at": 1.0}
     response = Response(
         text="x",
@@ -97,7 +97,7 @@ def test_a_response_is_one_valid_object(value):
     assert data["trace"]["tool_calls"][0]["name"] == "a"
 
 
-def test_a_task_that_was_never_started_has_the_same_fields():
+def test_task_that_was_never_started_has_the_same_fields():
     data = strict(output.failure_json("no"))
     assert list(data) == FIELDS
 

@@ -36,11 +36,11 @@ def prune(name: str, pruning: Pruning) -> None:
         ("0s", 0.0),
     ],
 )
-def test_a_duration_is_given_in_seconds(text, seconds):
+def test_duration_is_given_in_seconds(text, seconds):
     assert CliRunner().invoke(look, ["--since", text]).stdout == f"{seconds}\n"
 
 
-def test_a_duration_has_a_default_as_it_is_written():
+def test_duration_has_a_default_as_it_is_written():
     assert CliRunner().invoke(look, []).stdout == "3600.0\n"
     assert "[default: 1h]" in CliRunner().invoke(look, ["--help"]).stdout
 
@@ -65,7 +65,7 @@ def test_invalid_duration_is_a_usage_error(text):
         (("--older-than", "1w", "--keep", "3"), (7 * DAY, 3, False)),
     ],
 )
-def test_a_command_that_prunes_is_given_what_to_forget(options, pruning):
+def test_command_that_prunes_is_given_what_to_forget(options, pruning):
     result = CliRunner().invoke(prune, ["x", *options])
     assert result.stdout == f"{('x', *pruning)}\n"
 

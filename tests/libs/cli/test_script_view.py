@@ -69,7 +69,7 @@ def test_nothing_is_wider_than_the_terminal_and_indentation_stays():
     )
 
 
-def test_a_script_that_did_not_end_is_shown_too():
+def test_script_that_did_not_end_is_shown_too():
     begun = [event(ev.ScriptGenerated, 1, code="await hold()", attempt=1)]
     assert lines(begun) == ["script 1", "    1  await hold()"]
     assert folded("a\nb\n", 2) == "script 2 · 2 lines"

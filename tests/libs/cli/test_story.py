@@ -29,18 +29,18 @@ PLACE = {"task_id": "t", "seq": 1, "at": 1.0}
         ),
     ],
 )
-def test_a_decision_says_who_gave_it_or_what_made_its_question_void(given, message):
+def test_decision_says_who_gave_it_or_what_made_its_question_void(given, message):
     fields = {"request_id": "r", "decision": "approved", **PLACE, **given}
     assert story(ApprovalDecided(**fields)) == f"  {message}"
 
 
-def test_a_vote_says_from_where_it_came():
+def test_vote_says_from_where_it_came():
     vote = ApprovalVoted(request_id="r", by="ada", via="slack", **PLACE)
     message = "  approved by ada (slack); another person has to approve it, too"
     assert story(vote) == message
 
 
-def test_a_stopped_task_says_who_stopped_it_and_from_where():
+def test_stopped_task_says_who_stopped_it_and_from_where():
     end = {"status": False, "text": "", "duration_ms": 1.0, **PLACE}
     stopped = TaskFinished(code="ERR-AGENT-005", by="bo", via="page, 1.2.3.4", **end)
     assert stopped_words(stopped) == " by bo (page, 1.2.3.4)"

@@ -33,7 +33,7 @@ def story(cost=0.5):
     ]
 
 
-def test_the_summary_says_what_happened():
+def test_summary_says_what_happened():
     text = Trace(story()).summary()
     assert "1 ok, 1 error, 1 refused" in text
     assert "100 tokens in (40 cached), 10 out" in text
@@ -43,7 +43,7 @@ def test_the_summary_says_what_happened():
     assert "calls     none" in summary_of(Trace(story()[:2]))
 
 
-def test_a_cost_that_is_not_known_is_not_zero():
+def test_cost_that_is_not_known_is_not_zero():
     assert "cost      unknown" in summary_of(Trace(story(cost=None)))
 
 

@@ -24,7 +24,7 @@ def test_colours_take_no_room():
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_the_widest_text_goes_on_below_or_is_cut(width):
+def test_widest_text_goes_on_below_or_is_cut(width):
     text = ("word " * 40).strip()
     rows = [("1", "done", "2 s", text), (text, "m", "1 s", "x")]
     for row in rows:
@@ -36,7 +36,7 @@ def test_the_widest_text_goes_on_below_or_is_cut(width):
 
 
 @pytest.mark.parametrize("width", [2, 20, 59])
-def test_a_cut_text_is_never_wider_than_it_may_be(width):
+def test_cut_text_is_never_wider_than_it_may_be(width):
     text = "command config, doctor, inspect, journal, plugins available"
     assert len(cut(text, width)) <= width
     assert cut(text, len(text)) == text

@@ -40,7 +40,7 @@ def test_tools_and_connections_in_the_order_of_the_file(write):
     assert names(path) == ["add", "left", "right", "last"]
 
 
-def test_a_file_can_import_its_neighbours_and_offers_only_its_own(write):
+def test_file_can_import_its_neighbours_and_offers_only_its_own(write):
     write(HEAD + ADD, "neighbour.py")
     path = write(HEAD + "from neighbour import add\n" + ADD.replace("add", "mine"))
     assert names(path) == ["mine"]
@@ -103,7 +103,7 @@ def test_no_file(tmp_path):
         load_tools(tmp_path, {})
 
 
-def test_a_name_that_is_taken(write):
+def test_name_that_is_taken(write):
     path = write(HEAD + ADD, "json.py")
     assert names(path) == ["add"]
     assert sys.modules["json"].__file__ != str(path)

@@ -85,7 +85,7 @@ def test_one_command_can_trust_a_folder(here, run, tmp_path_factory):
     assert trusted(here) is None
 
 
-def test_a_folder_stays_trusted_when_the_person_changes_it_with_delf(here, run):
+def test_folder_stays_trusted_when_the_person_changes_it_with_delf(here, run):
     assert run("config", "set", "agent.timeout", "7").exit_code == 2
     assert run("trust", "--yes").exit_code == 0
     assert run("config", "set", "agent.timeout", "7").exit_code == 0
@@ -98,7 +98,7 @@ def test_a_folder_stays_trusted_when_the_person_changes_it_with_delf(here, run):
     assert run("config", "get", "agent.timeout").exit_code == 0
 
 
-def test_a_link_that_waits_for_a_file_is_not_followed(here, run):
+def test_link_that_waits_for_a_file_is_not_followed(here, run):
     """`config set` writes a new file beside the old one."""
     assert run("trust", "--yes").exit_code == 0
     victim = here / "victim"
@@ -109,7 +109,7 @@ def test_a_link_that_waits_for_a_file_is_not_followed(here, run):
     assert victim.read_text() == "mine"
 
 
-def test_a_project_that_was_made_here_is_trusted(run, here):
+def test_project_that_was_made_here_is_trusted(run, here):
     (here / "delf.toml").unlink()
     assert run("init", "papers").exit_code == 0
     os.chdir(here / "papers")
@@ -123,7 +123,7 @@ def test_init_does_not_trust_what_was_there(run, here):
     assert (done.exit_code, "delf.toml" in done.stderr) == (2, True)
 
 
-def test_the_doctor_asks_nothing_and_tells_it(here, run):
+def test_doctor_asks_nothing_and_tells_it(here, run):
     found = json.loads(run("doctor", "--json").stdout)["findings"]
     (finding,) = [item for item in found if item["area"] == "config"]
     assert finding["status"] == "problem"
@@ -139,7 +139,7 @@ def at_a_terminal(here: Path, *arguments: str) -> TerminalProcess:
     return TerminalProcess([DELF, *arguments], env=env, cwd=here)
 
 
-def test_the_question_shows_what_the_files_do_and_yes_is_remembered(here):
+def test_question_shows_what_the_files_do_and_yes_is_remembered(here):
     with at_a_terminal(here, "config", "get", "agent.llm") as terminal:
         shown = terminal.expect("[y/N]:")
         assert "you have not trusted them" in " ".join(shown.split())
@@ -161,7 +161,7 @@ def test_anything_but_yes_is_no(here, answer):
     assert trusted(here) is None
 
 
-def test_a_file_that_changes_after_the_question_is_asked_about_again(here):
+def test_file_that_changes_after_the_question_is_asked_about_again(here):
     """What was shown is what is trusted."""
     with at_a_terminal(here, "config", "get", "agent.llm") as terminal:
         assert "evil.test" in terminal.expect("[y/N]:")

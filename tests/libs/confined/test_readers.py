@@ -43,7 +43,7 @@ def call(readers):
 # -- results ----------------------------------------------------------------------------------
 
 
-async def test_a_result_and_its_notes_come_back(call):
+async def test_result_and_its_notes_come_back(call):
     value = {"n": [1, 2.5, None, True], "b": b"\0\xff", "t": "\u00e9"}
     with notes_of_call() as notes:
         assert await call("echo", {"value": value}) == value
@@ -69,7 +69,7 @@ async def test_error_has_the_message_of_the_function(call, function, error, mess
 
 
 @confined
-async def test_a_reader_changes_nothing_and_reaches_nothing(call, tmp_path):
+async def test_reader_changes_nothing_and_reaches_nothing(call, tmp_path):
     path = tmp_path / "own.txt"
     path.write_text("as it was")
     before = sorted(os.listdir(tmp_path))
@@ -110,12 +110,12 @@ asyncio.run(main())
     assert path.read_text() == "as it was"
 
 
-async def test_the_environment_holds_no_secret(call, monkeypatch):
+async def test_environment_holds_no_secret(call, monkeypatch):
     monkeypatch.setenv("SOME_KEY", "hunter2")
     assert "hunter2" not in str(await call("environment"))
 
 
-async def test_a_scratch_folder_is_the_only_place(call, tmp_path):
+async def test_scratch_folder_is_the_only_place(call, tmp_path):
     path, scratch = tmp_path / "own.txt", tmp_path / "scratch"
     path.write_text("as it was")
     scratch.mkdir()
@@ -141,21 +141,21 @@ async def test_a_scratch_folder_is_the_only_place(call, tmp_path):
         ("leave", {}, {}, r"the process that did it ended \(status 3\)"),
     ],
 )
-async def test_a_limit_is_named_and_the_next_call_works(call, function, arguments, limits, message):
+async def test_limit_is_named_and_the_next_call_works(call, function, arguments, limits, message):
     with pytest.raises(ToolExecutionError, match=f"{message}") as caught:
         await call(function, arguments, limits=Limits(**limits))
     assert "a.xyz" in caught.value.message or "nested" in caught.value.message
     assert await call("echo", {"value": 1}) == 1
 
 
-async def test_a_template_that_is_killed_is_started_again(call):
+async def test_template_that_is_killed_is_started_again(call):
     assert await call("echo", {"value": 1}) == 1
     for template in templates():
         os.kill(template, signal.SIGKILL)
     assert await call("echo", {"value": 2}) == 2
 
 
-async def test_a_child_that_is_killed_is_an_error_and_the_next_call_works(call):
+async def test_child_that_is_killed_is_an_error_and_the_next_call_works(call):
     running = asyncio.create_task(call("sleep", {"seconds": 60}))
     (child,) = await children(1)
     os.kill(child, signal.SIGKILL)
@@ -164,7 +164,7 @@ async def test_a_child_that_is_killed_is_an_error_and_the_next_call_works(call):
     assert await call("echo", {"value": 1}) == 1
 
 
-async def test_a_cancelled_call_leaves_no_child(call):
+async def test_cancelled_call_leaves_no_child(call):
     running = asyncio.create_task(call("spin"))
     await children(1)
     running.cancel()
@@ -231,7 +231,7 @@ async def test_hostile_calls_do_not_hold_an_honest_one(call):
     assert {type(error) for error in ended} == {asyncio.CancelledError}
 
 
-async def test_a_call_that_gave_way_ends_as_any_other(call):
+async def test_call_that_gave_way_ends_as_any_other(call):
     slow = asyncio.create_task(call("sleep", {"seconds": 1.5}, key="slow"))
     others = [
         asyncio.create_task(call("sleep", {"seconds": 0.4}, key=f"other {n}")) for n in range(12)
@@ -280,7 +280,7 @@ async def test_caller_with_least_use_comes_first():
     ],
     ids=["another task waits", "the same task waits", "it may not be made again"],
 )
-async def test_a_long_call_gives_way_to_another_task(turn, other, gives_way):
+async def test_long_call_gives_way_to_another_task(turn, other, gives_way):
     turns, loop = Turns(1), asyncio.get_running_loop()
     async with turns.taken(turn):
         waiting = asyncio.create_task(_hold(turns, Turn(other)))
@@ -298,7 +298,7 @@ async def _hold(turns, turn):
 # -- for threads ------------------------------------------------------------------------------
 
 
-def test_a_child_is_asked_in_a_thread_and_killed_from_another():
+def test_child_is_asked_in_a_thread_and_killed_from_another():
     template = Template()
     child = template.fork(f"{JOBS}:echo", Limits(), ())
     from delf.values.encoding import dumps, loads

@@ -110,7 +110,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def test_a_browser_elsewhere(google: GoogleServer, project: DelfProject) -> None:
+def test_browser_elsewhere(google: GoogleServer, project: DelfProject) -> None:
     from delf_google.login import sign_in
 
     message: list[str] = []
@@ -156,7 +156,7 @@ def test_without_a_project(google: GoogleServer, project: DelfProject) -> None:
     assert "https://console.cloud.google.com/apis/credentials" in nowhere.stderr
 
 
-def test_a_wider_login_is_enough(google: GoogleServer, project: DelfProject) -> None:
+def test_wider_login_is_enough(google: GoogleServer, project: DelfProject) -> None:
     wide = [SCOPES + "gmail.modify", SCOPES + "drive"]
     login = {**google.logins.authorized_user(google.url, "ada@example.com", wide), "scopes": wide}
     store = TokenStore(project.root / "config/delf/google")
@@ -167,7 +167,7 @@ def test_a_wider_login_is_enough(google: GoogleServer, project: DelfProject) -> 
     assert other.stdout == "work: logged in, for mail\n"
 
 
-def test_a_file_that_is_a_login_needs_none(google: GoogleServer, project: DelfProject) -> None:
+def test_file_that_is_a_login_needs_none(google: GoogleServer, project: DelfProject) -> None:
     login = google.logins.authorized_user(google.url, "ada@example.com", [])
     (project.root / "client_secrets.json").write_text(json.dumps(login))
     answer = project.run("google", "login")

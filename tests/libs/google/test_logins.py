@@ -31,7 +31,7 @@ async def labels(connection: Any) -> int:
         await connection.aclose()
 
 
-async def test_a_service_account_acts_for_a_user(
+async def test_service_account_acts_for_a_user(
     google: GoogleServer, connect: Any, tmp_path: pathlib.Path
 ) -> None:
     key = tmp_path / "robot.json"
@@ -47,7 +47,7 @@ async def test_a_service_account_acts_for_a_user(
         await labels(gmail)
 
 
-async def test_a_token_that_was_given(google: GoogleServer, connect: Any) -> None:
+async def test_token_that_was_given(google: GoogleServer, connect: Any) -> None:
     gmail = connect(Gmail, token=google.logins.token_for(USER, ALL))
     assert await labels(gmail)
     google.logins.expire_all()
@@ -67,7 +67,7 @@ async def test_application_default_credentials(
     assert await labels(gmail)
 
 
-async def test_an_expired_token_is_renewed_once_for_all(google: GoogleServer, connect: Any) -> None:
+async def test_expired_token_is_renewed_once_for_all(google: GoogleServer, connect: Any) -> None:
     gmail = connect(Gmail)
     await gmail.labels()
     google.logins.expire_all()
@@ -77,7 +77,7 @@ async def test_an_expired_token_is_renewed_once_for_all(google: GoogleServer, co
     await gmail.aclose()
 
 
-async def test_a_revoked_login_says_what_to_do(google: GoogleServer, connect: Any) -> None:
+async def test_revoked_login_says_what_to_do(google: GoogleServer, connect: Any) -> None:
     gmail = connect(Gmail)
     await gmail.labels()
     google.logins.revoke_all()
@@ -110,7 +110,7 @@ async def test_requests_name_the_project_whose_quota_they_use(
         ({}, "delf google login -c gmail --credentials {client}"),
     ],
 )
-async def test_the_first_use_names_the_one_command(
+async def test_first_use_names_the_one_command(
     google: GoogleServer, connect: Any, tmp_path: pathlib.Path, settings: Any, command: str
 ) -> None:
     client = tmp_path / "client_secrets.json"
@@ -132,7 +132,7 @@ async def test_without_any_credentials_the_command_is_named_too(
     assert "delf google login -c gmail --credentials client_secrets.json" in caught.value.hint
 
 
-async def test_a_missing_scope_is_named(google: GoogleServer, connect: Any) -> None:
+async def test_missing_scope_is_named(google: GoogleServer, connect: Any) -> None:
     gmail = connect(Gmail, token=google.logins.token_for(USER, [SEND]), allow=["read"])
     with pytest.raises(MissingScopeError, match=r"auth/gmail\.readonly") as caught:
         await labels(gmail)
@@ -140,7 +140,7 @@ async def test_a_missing_scope_is_named(google: GoogleServer, connect: Any) -> N
     assert caught.value.scopes == (SCOPES + "gmail.readonly",)
 
 
-async def test_a_login_that_is_not_there(
+async def test_login_that_is_not_there(
     google: GoogleServer, connect: Any, tmp_path: pathlib.Path
 ) -> None:
     client = tmp_path / "client_secrets.json"
@@ -161,7 +161,7 @@ async def test_a_login_that_is_not_there(
     assert google.logins.refreshes == refreshes
 
 
-async def test_a_login_keeps_what_it_was_given_for(
+async def test_login_keeps_what_it_was_given_for(
     google: GoogleServer, connect: Any, tmp_path: pathlib.Path
 ) -> None:
     client = tmp_path / "client_secrets.json"
@@ -179,7 +179,7 @@ async def test_a_login_keeps_what_it_was_given_for(
     assert kept["own"] == 1
 
 
-async def test_a_file_that_google_auth_wrote(
+async def test_file_that_google_auth_wrote(
     google: GoogleServer, connect: Any, tmp_path: pathlib.Path
 ) -> None:
     from google.oauth2.credentials import Credentials
@@ -231,7 +231,7 @@ async def test_files_that_are_no_credentials(
         await labels(connect(Gmail, service_account=str(path)))
 
 
-def test_the_least_scopes_for_what_is_allowed() -> None:
+def test_least_scopes_for_what_is_allowed() -> None:
     assert Gmail(allow="read").needed_scopes() == (SCOPES + "gmail.readonly",)
     assert Gmail().needed_scopes() == (SCOPES + "gmail.modify",)
     assert Gmail(allow=False).needed_scopes() == ()

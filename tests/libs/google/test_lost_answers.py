@@ -188,7 +188,7 @@ async def played(
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_a_change_whose_answer_is_lost(connect: Any, change: str) -> None:
+async def test_change_whose_answer_is_lost(connect: Any, change: str) -> None:
     before, wanted, error, count = await played(connect, change, lambda google: None)
     assert error is None
     for number in range(count):
@@ -213,7 +213,7 @@ def _is_between(change: str) -> bool:
     return change in ("drive.create_folder", "drive.unshare", "docs.create", "gmail.send_draft")
 
 
-async def test_a_refusal_after_a_lost_answer_is_no_refusal(connect: Any) -> None:
+async def test_refusal_after_a_lost_answer_is_no_refusal(connect: Any) -> None:
     """What was done is refused to be done again; that it failed would be wrong."""
 
     def spoil(google: GoogleServer) -> None:
@@ -226,7 +226,7 @@ async def test_a_refusal_after_a_lost_answer_is_no_refusal(connect: Any) -> None
     assert "77 and 77" in str(after["documents"])
 
 
-async def test_a_change_that_keeps_failing_may_have_been_done(connect: Any) -> None:
+async def test_change_that_keeps_failing_may_have_been_done(connect: Any) -> None:
     def spoil(google: GoogleServer) -> None:
         google.fail("calendar.events.patch", 503, times=100)
 

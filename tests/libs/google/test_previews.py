@@ -88,7 +88,7 @@ def draft_of(google: GoogleServer, raw: bytes) -> str:
     return "r1"
 
 
-async def test_a_draft_is_shown_with_all_that_would_be_sent(
+async def test_draft_is_shown_with_all_that_would_be_sent(
     google: GoogleServer, connect: Any
 ) -> None:
     shown = await preview(connect(Gmail), "send_draft", draft=draft_of(google, DRAFT))
@@ -101,7 +101,7 @@ async def test_a_draft_is_shown_with_all_that_would_be_sent(
 @pytest.mark.parametrize(
     "after", [DRAFT.replace(b"bob@example", b"eve@example"), DRAFT.replace(b"now", b"all"), DRAFT]
 )
-async def test_a_draft_that_changed_after_it_was_shown_is_asked_about_again(
+async def test_draft_that_changed_after_it_was_shown_is_asked_about_again(
     google: GoogleServer,
     connect: Any,
     delf_host: TestHost,
@@ -127,7 +127,7 @@ async def test_a_draft_that_changed_after_it_was_shown_is_asked_about_again(
     assert google.calls("gmail.users.drafts.send") == 0
 
 
-async def test_an_answer_goes_to_those_who_are_shown(google: GoogleServer, connect: Any) -> None:
+async def test_answer_goes_to_those_who_are_shown(google: GoogleServer, connect: Any) -> None:
     """A name in code words may hold what looks like further addresses."""
     hidden = "=?utf-8?q?=22Bob=22=2C_eve=40far=2Eexample?="
     raw = f"From: {hidden} <bob@example.com>\r\nSubject: Hi\r\n\r\nx".encode()
@@ -221,7 +221,7 @@ async def test_approved_content_is_bound_to_its_version(google: GoogleServer, co
     assert "-two more" in rewritten.splitlines()
 
 
-async def test_a_sheet_is_shown_with_what_would_be_overwritten(
+async def test_sheet_is_shown_with_what_would_be_overwritten(
     google: GoogleServer, connect: Any
 ) -> None:
     sheets = connect(Sheets)
@@ -246,7 +246,7 @@ async def test_a_sheet_is_shown_with_what_would_be_overwritten(
         (Drive, "drive.create('report.txt', file='report.txt')"),
     ],
 )
-async def test_a_file_that_changes_while_a_person_is_asked_goes_out_as_it_was(
+async def test_file_that_changes_while_a_person_is_asked_goes_out_as_it_was(
     google: GoogleServer,
     connect: Any,
     delf_host: TestHost,
@@ -279,7 +279,7 @@ async def test_a_file_that_changes_while_a_person_is_asked_goes_out_as_it_was(
     assert attached.get_content() == "as asked"
 
 
-async def test_the_size_of_a_remote_file_is_a_fact_of_the_request(
+async def test_size_of_a_remote_file_is_a_fact_of_the_request(
     google: GoogleServer, connect: Any
 ) -> None:
     drive = connect(Drive)

@@ -48,7 +48,7 @@ def endpoint(model, environ=None, providers=None, api_key_for=None, **config):
         ("azure/my-deployment", "azure", None, "azure/my-deployment", None),
     ],
 )
-def test_the_name_says_the_provider(model, provider, dialect, name, key):
+def test_name_says_the_provider(model, provider, dialect, name, key):
     found = endpoint(model)
     assert (found.provider, found.dialect, found.name) == (provider, dialect, name)
     assert found.api_key == key
@@ -71,7 +71,7 @@ def test_the_name_says_the_provider(model, provider, dialect, name, key):
         ("mistral:mistral-large-latest", "mistral", "mistral/mistral-large-latest"),
     ],
 )
-def test_a_provider_may_stand_before_a_colon(model, provider, name):
+def test_provider_may_stand_before_a_colon(model, provider, name):
     found = endpoint(model)
     assert (found.provider, found.name, found.custom) == (provider, name, False)
 
@@ -87,7 +87,7 @@ def test_at_an_address_the_provider_before_a_colon_is_what_is_spoken():
 
 
 @pytest.mark.parametrize("model", ["llama3.2", "o5x", "mistral-large", "my-claude"])
-def test_an_unknown_name_is_an_error_with_the_way_out(model):
+def test_unknown_name_is_an_error_with_the_way_out(model):
     with pytest.raises(ModelConfigurationError) as caught:
         endpoint(model)
     assert model in caught.value.message
@@ -140,7 +140,7 @@ def test_openai_base_url_from_the_environment():
     ],
 )
 @pytest.mark.parametrize("environ", [{}, {"OPENAI_API_KEY": "", "GOOGLE_API_KEY": ""}])
-def test_a_missing_key_names_its_variable(model, variable, environ):
+def test_missing_key_names_its_variable(model, variable, environ):
     with pytest.raises(EnvironmentKeyError) as caught:
         endpoint(model, environ).require_key()
     assert caught.value.variable == variable
@@ -148,7 +148,7 @@ def test_a_missing_key_names_its_variable(model, variable, environ):
 
 
 @pytest.mark.parametrize("url", ["localhost:11434", "ftp://h/v1", "http://", "u:secret@h"])
-def test_a_base_url_that_is_none(url):
+def test_base_url_that_is_none(url):
     with pytest.raises(ModelConfigurationError, match="base_url") as caught:
         endpoint("m", base_url=url)
     assert "secret" not in caught.value.describe()
@@ -190,7 +190,7 @@ def text(value: str, source: str) -> str:
 @pytest.mark.parametrize("key", GIVERS)
 @pytest.mark.parametrize("address", GIVERS)
 @pytest.mark.parametrize("place", ["api_key", "providers", "variable", "header"])
-def test_a_key_goes_to_an_address_by_who_gave_both(place, address, key):
+def test_key_goes_to_an_address_by_who_gave_both(place, address, key):
     url, secret = text(HOST, address), text("s3cret", key)
     environ, more = {}, {}
     if place == "api_key":
@@ -228,7 +228,7 @@ def test_every_key_goes_to_its_providers_own_host(key):
     "named", ["gateway.test:8080", "GATEWAY.test:8080", "http://gateway.test:8080", HOST]
 )
 @pytest.mark.parametrize("address", GIVERS)
-def test_a_key_that_names_the_address_goes_there(named, address):
+def test_key_that_names_the_address_goes_there(named, address):
     environ = {"OPENAI_API_KEY": "other"}
     found = endpoint("m", environ, base_url=text(HOST, address), api_key_for={named: "s3cret"})
     assert found.api_key == "s3cret"
@@ -238,7 +238,7 @@ def test_a_key_that_names_the_address_goes_there(named, address):
 @pytest.mark.parametrize(
     "named", ["gateway.test", "test:8080", "https://gateway.test:8080", "evil.test", "", "http://"]
 )
-def test_a_key_for_another_address_does_not(named):
+def test_key_for_another_address_does_not(named):
     with pytest.raises(KeyAddressError):
         endpoint(
             "m",
@@ -248,13 +248,13 @@ def test_a_key_for_another_address_does_not(named):
         )
 
 
-def test_a_login_before_a_host_is_none_of_its_name():
+def test_login_before_a_host_is_none_of_its_name():
     url = SourcedText("http://gateway.test:8080@evil.test/v1", "project")
     with pytest.raises(KeyAddressError):
         endpoint("m", {"OPENAI_API_KEY": "k"}, base_url=url, api_key_for={"gateway.test:8080": "s"})
 
 
-def test_an_address_of_a_projects_variable_is_the_projects():
+def test_address_of_a_projects_variable_is_the_projects():
     address = SourcedText(HOST, "project")
     for model, base, key in (
         ("gpt-5.5", "OPENAI_BASE_URL", "OPENAI_API_KEY"),
@@ -280,7 +280,7 @@ def test_environment_of_other_libraries_goes_to_no_address_of_a_file():
     assert endpoint("azure/x", {"AZURE_API_KEY": "k"}, base_url=HOST).api_key == NO_KEY
 
 
-def test_an_address_in_the_name_of_a_model_is_of_whoever_named_it():
+def test_address_in_the_name_of_a_model_is_of_whoever_named_it():
     name = "huggingface/https://evil.test/x"
     environ = {"HUGGINGFACE_API_KEY": "s3cret"}
     with pytest.raises(KeyAddressError):

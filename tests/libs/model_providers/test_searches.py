@@ -18,7 +18,7 @@ from delf_model_providers.searches import fees
         ("xai/grok-4", 0, None),
     ],
 )
-def test_a_search_is_paid_beside_its_tokens(model, searches, price):
+def test_search_is_paid_beside_its_tokens(model, searches, price):
     endpoint = resolve(LLMConfig(model), ModelContext())
     assert fees(endpoint, searches) == (price if price is None else pytest.approx(price))
 

@@ -196,12 +196,12 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("name", ENDINGS)
-def test_a_name_without_an_ending_gets_one_by_the_content(name):
+def test_name_without_an_ending_gets_one_by_the_content(name):
     content, ending = ENDINGS[name]
     assert make_content(name, content).ending == ending
 
 
-def test_a_workbook_without_the_plugin_names_it():
+def test_workbook_without_the_plugin_names_it():
     with pytest.raises(
         RuntimeError, match=r"delf plugins install 'files\[excel\]'\); write a \.csv"
     ):

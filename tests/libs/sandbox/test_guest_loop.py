@@ -79,7 +79,7 @@ def test_not_while_a_thread_could_call_back(loop):
     thread.join()
 
 
-def test_a_signal_that_is_handled_wakes_it(loop):
+def test_signal_that_is_handled_wakes_it(loop):
     async def scene() -> None:
         came = asyncio.Event()
         loop.add_signal_handler(signal.SIGUSR1, came.set)
@@ -147,7 +147,7 @@ def test_timers_run_out_again_in_the_order_in_which_they_did_and_nobody_waits(lo
     assert time.monotonic() - before < 0.6
 
 
-def test_a_set_of_tasks_has_the_order_in_which_they_were_made(loop: GuestLoop) -> None:
+def test_set_of_tasks_has_the_order_in_which_they_were_made(loop: GuestLoop) -> None:
     """By their addresses it would have another one when the script runs once more."""
 
     async def main() -> bool:

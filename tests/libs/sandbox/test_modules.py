@@ -5,7 +5,7 @@ import pytest
 from delf_sandbox.modules import DEFAULT_MODULES, allowed_modules, distribution_name, import_names
 
 
-def test_the_defaults_exist_in_the_standard_library():
+def test_defaults_exist_in_the_standard_library():
     assert {name.partition(".")[0] for name in DEFAULT_MODULES} <= sys.stdlib_module_names
     assert list(DEFAULT_MODULES) == sorted(set(DEFAULT_MODULES))
 
@@ -45,7 +45,7 @@ def test_network_modules_are_not_allowed(name):
         ("a(>1)", "a"),
     ],
 )
-def test_a_requirement_names_a_distribution(requirement, name):
+def test_requirement_names_a_distribution(requirement, name):
     assert distribution_name(requirement) == name
 
 

@@ -60,7 +60,7 @@ async def ended(running):
 # -- given up ---------------------------------------------------------------------------------
 
 
-async def test_a_cancelled_call_is_cancelled_on_the_host(guest):
+async def test_cancelled_call_is_cancelled_on_the_host(guest):
     cancelled = asyncio.Event()
 
     async def wait():
@@ -132,7 +132,7 @@ async def test_giving_up_twice_does_not_cut_cleaning_up_short(guest):
     assert await asyncio.wait_for(cleaned.wait(), 10)
 
 
-async def test_a_call_that_cancels_itself_is_answered(guest):
+async def test_call_that_cancels_itself_is_answered(guest):
     async def wait():
         raise asyncio.CancelledError
 
@@ -150,7 +150,7 @@ async def test_a_call_that_cancels_itself_is_answered(guest):
 # -- numbers ----------------------------------------------------------------------------------
 
 
-async def test_a_call_number_that_is_still_in_use(guest):
+async def test_call_number_that_is_still_in_use(guest):
     async def wait():
         await asyncio.Event().wait()
 
@@ -161,7 +161,7 @@ async def test_a_call_number_that_is_still_in_use(guest):
     assert [call.method for call in guest.host.calls] in ([], ["wait"])
 
 
-async def test_a_call_number_that_was_used_before_is_a_new_call(guest):
+async def test_call_number_that_was_used_before_is_a_new_call(guest):
     running = await guest.start()
     for value in ("a", "b"):
         await guest.send(["call", 1, "echo", "", [value], {}])
@@ -170,7 +170,7 @@ async def test_a_call_number_that_was_used_before_is_a_new_call(guest):
     await running
 
 
-async def test_a_call_number_that_was_abandoned_is_a_new_call(guest, waiting):
+async def test_call_number_that_was_abandoned_is_a_new_call(guest, waiting):
     """What ends late of the first one is not taken for an end of the second."""
     running = await guest.start()
     await guest.send(call(1, "first"))
@@ -189,7 +189,7 @@ async def test_a_call_number_that_was_abandoned_is_a_new_call(guest, waiting):
     await running
 
 
-async def test_an_answer_of_a_script_that_is_over_is_not_given_to_the_next(guest):
+async def test_answer_of_a_script_that_is_over_is_not_given_to_the_next(guest):
     release = asyncio.Event()
 
     async def wait():
@@ -228,7 +228,7 @@ async def test_many_calls_are_served_in_order_and_not_all_at_once(few, guest, wa
     assert isinstance(await running, Done)
 
 
-async def test_the_end_of_a_script_is_seen_however_many_calls_are_open(few, guest, waiting):
+async def test_end_of_a_script_is_seen_however_many_calls_are_open(few, guest, waiting):
     running = await guest.start()
     for number in range(50):
         await guest.send(call(number, number))
@@ -259,7 +259,7 @@ async def test_calls_that_wait_for_their_turn_can_be_abandoned(few, guest, waiti
     assert guest.session.calls.held == 0
 
 
-async def test_the_number_of_a_call_that_waits_is_in_use(few, guest, waiting):
+async def test_number_of_a_call_that_waits_is_in_use(few, guest, waiting):
     running = await guest.start()
     await guest.send(*(call(n, n) for n in range(12)), call(11, 11))
     assert isinstance(await ended(running), Crashed)
@@ -289,7 +289,7 @@ async def test_calls_that_wait_cannot_fill_the_hosts_memory_with_their_arguments
     assert isinstance(await running, Done)
 
 
-async def test_a_guest_that_was_too_busy_is_read_again_once_its_script_is_over(open_guest):
+async def test_guest_that_was_too_busy_is_read_again_once_its_script_is_over(open_guest):
     guest = await open_guest(memory_bytes=10**6)
     release = asyncio.Event()
 

@@ -31,7 +31,7 @@ def call(number, name, *args):
     return ["call", number, name, "", list(args), {}]
 
 
-async def test_a_large_frame_arrives_whole_and_small_ones_keep_their_places(roomy):
+async def test_large_frame_arrives_whole_and_small_ones_keep_their_places(roomy):
     running = await roomy.start()
     sizes = [5, 3 * MEGABYTES, 7, 300_000, 20 * MEGABYTES, 1]
     await roomy.send(*(call(number, "large", size) for number, size in enumerate(sizes)))
@@ -70,7 +70,7 @@ async def test_large_answers_that_nobody_reads_count_as_unread(open_roomy):
     assert outcome.limit == "memory"
 
 
-async def test_a_frame_over_the_limit_is_not_begun(roomy):
+async def test_frame_over_the_limit_is_not_begun(roomy):
     running = await roomy.start()
     await roomy.send(call(1, "large", 101 * MEGABYTES), call(2, "large", 2))
     first, second = await roomy.receive(), await roomy.receive()

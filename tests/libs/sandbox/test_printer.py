@@ -78,7 +78,7 @@ def test_each_script_may_print_as_much(printer, sent):
     assert "".join(sent) == "1234567890" * 3
 
 
-def test_an_alarm_passes_on_what_waits(alarmed, sent):
+def test_alarm_passes_on_what_waits(alarmed, sent):
     print("a", file=alarmed)
     until = monotonic() + 20
     while not sent and monotonic() < until:
@@ -86,7 +86,7 @@ def test_an_alarm_passes_on_what_waits(alarmed, sent):
     assert sent == ["a\n"]
 
 
-def test_an_alarm_sends_nothing_in_the_middle_of_a_frame(alarmed, sent, lock):
+def test_alarm_sends_nothing_in_the_middle_of_a_frame(alarmed, sent, lock):
     with lock:
         alarmed.write("a")
         signal.raise_signal(signal.SIGALRM)
@@ -98,7 +98,7 @@ def test_an_alarm_sends_nothing_in_the_middle_of_a_frame(alarmed, sent, lock):
     assert sent == ["a"]
 
 
-def test_an_alarm_sends_nothing_while_a_thread_does(alarmed, sent, lock):
+def test_alarm_sends_nothing_while_a_thread_does(alarmed, sent, lock):
     has_it, may_go = Event(), Event()
 
     def hold() -> None:
@@ -118,7 +118,7 @@ def test_an_alarm_sends_nothing_while_a_thread_does(alarmed, sent, lock):
     assert sent == ["a"]
 
 
-def test_an_alarm_of_the_script_stays_its_own(alarmed, sent):
+def test_alarm_of_the_script_stays_its_own(alarmed, sent):
     signal.signal(signal.SIGALRM, lambda *_: None)
     signal.setitimer(signal.ITIMER_REAL, 1000)
     print("a", file=alarmed)

@@ -80,7 +80,7 @@ def _steps(source: str) -> int:
         "calls{n} = [add(1, k) for k in range({n})]\nprint(await asyncio.gather(*calls{n}))\n",
     ],
 )
-def test_the_work_grows_with_the_length_of_a_script(part):
+def test_work_grows_with_the_length_of_a_script(part):
     short, long = (
         _steps("".join(part.replace("{n}", str(n)) for n in range(count))) for count in (25, 100)
     )

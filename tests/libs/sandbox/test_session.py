@@ -28,7 +28,7 @@ DONE = ["done", None, {}]
 # -- a guest that does what it should ----------------------------------------------------
 
 
-async def test_a_script_runs_to_its_end(guest):
+async def test_script_runs_to_its_end(guest):
     running = await guest.start()
     await guest.send(["print", "a"], ["print", "b"], ["done", {"x": (1, 2)}, {"n": "int"}])
     assert await running == Done(value={"x": (1, 2)}, variables={"n": "int"})
@@ -58,7 +58,7 @@ async def test_others_have_their_turns_while_a_large_frame_is_parsed(open_guest)
     assert guest.host.text == "a"
 
 
-async def test_a_large_frame_that_is_none_ends_the_sandbox(open_guest):
+async def test_large_frame_that_is_none_ends_the_sandbox(open_guest):
     guest = await open_guest(frame_bytes=10_000_000)
     running = await guest.start()
     await guest.send(["nonsense", "x" * 1_000_000], ["print", "too late"])
@@ -113,7 +113,7 @@ async def test_every_answer_to_a_call(guest, answer, frame):
     ("value", "problem"),
     [(object(), "object cannot be passed"), ("x" * 200_000, "too large")],
 )
-async def test_a_result_that_cannot_cross_is_an_error_in_the_script(guest, value, problem):
+async def test_result_that_cannot_cross_is_an_error_in_the_script(guest, value, problem):
     async def tool():
         return value
 
@@ -127,7 +127,7 @@ async def test_a_result_that_cannot_cross_is_an_error_in_the_script(guest, value
     assert isinstance(await running, Done)
 
 
-async def test_a_host_that_fails_answers_the_call(guest, caplog):
+async def test_host_that_fails_answers_the_call(guest, caplog):
     async def tool():
         raise LookupError("oops")
 
@@ -159,7 +159,7 @@ async def test_session_runs_one_script_at_a_time(guest):
     await running
 
 
-async def test_a_script_that_is_too_long_for_the_wire(guest):
+async def test_script_that_is_too_long_for_the_wire(guest):
     outcome = await guest.session.execute("x" * 200_000, guest.host)
     assert isinstance(outcome, LimitReached)
     assert guest.session.alive
@@ -221,7 +221,7 @@ PLAIN = {
 
 
 @pytest.mark.parametrize("name", PLAIN)
-async def test_a_broken_frame_ends_the_session(guest, name):
+async def test_broken_frame_ends_the_session(guest, name):
     running = await guest.start()
     await guest.send_payload(PLAIN[name])
     outcome = await running
@@ -231,7 +231,7 @@ async def test_a_broken_frame_ends_the_session(guest, name):
     assert not guest.session.alive
 
 
-async def test_an_oversized_header_ends_the_session_before_its_content(guest):
+async def test_oversized_header_ends_the_session_before_its_content(guest):
     running = await guest.start()
     await guest.send_bytes(b"\xff\xff\xff\xff")
     outcome = await running
@@ -239,14 +239,14 @@ async def test_an_oversized_header_ends_the_session_before_its_content(guest):
     assert not guest.session.alive
 
 
-async def test_a_frame_over_the_limit_by_one(guest):
+async def test_frame_over_the_limit_by_one(guest):
     running = await guest.start()
     await guest.send_bytes((100_001).to_bytes(4, "big"))
     assert isinstance(await running, LimitReached)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 10])
-async def test_a_frame_that_stops_in_the_middle(guest, count):
+async def test_frame_that_stops_in_the_middle(guest, count):
     running = await guest.start()
     await guest.send_bytes((b"\0\0\0\x20" + b'["print","x"]')[:count])
     guest.close()
@@ -332,7 +332,7 @@ async def test_more_output_than_allowed_ends_the_session(guest):
         "n" * 300,
     ],
 )
-async def test_a_file_name_that_leaves_the_folder(guest, name):
+async def test_file_name_that_leaves_the_folder(guest, name):
     running = await guest.start()
     await guest.send(["file", name, True, b"x"], DONE)
     assert isinstance(await running, Crashed)
@@ -353,14 +353,14 @@ async def test_files_over_the_limit_end_the_session(guest, frames):
     assert (await running).limit == "file"
 
 
-async def test_a_flood_of_files_ends_the_session(guest):
+async def test_flood_of_files_ends_the_session(guest):
     running = await guest.start()
     await guest.send(*(["file", f"f{n}", True, b""] for n in range(MAX_FILES + 1)))
     assert (await running).limit == "file"
     assert len(guest.host.files) == MAX_FILES
 
 
-async def test_a_flood_of_unfinished_files_ends_the_session(guest):
+async def test_flood_of_unfinished_files_ends_the_session(guest):
     running = await guest.start()
     await guest.send(*(["file", f"f{n}", False, b""] for n in range(100)))
     assert isinstance(await running, Crashed)
@@ -391,7 +391,7 @@ async def test_long_words_are_cut(guest):
     assert len(outcome.variables) == 100
 
 
-async def test_a_guest_that_was_never_ready():
+async def test_guest_that_was_never_ready():
     process = FakeProcess()
     session = WireSession(process, 1000)
     with pytest.raises(SandboxUnavailableError, match=r"did not start within 0\.01 s"):
@@ -399,7 +399,7 @@ async def test_a_guest_that_was_never_ready():
     assert process.kills == 1
 
 
-async def test_a_guest_that_is_gone_before_it_is_ready():
+async def test_guest_that_is_gone_before_it_is_ready():
     session = WireSession(FakeProcess(), 1000)
     session.connection_lost(None)
     with pytest.raises(SandboxUnavailableError, match="did not start: it ended"):
@@ -409,7 +409,7 @@ async def test_a_guest_that_is_gone_before_it_is_ready():
 # -- what a hostile guest could cost the host ---------------------------------------------
 
 
-async def test_a_guest_that_calls_without_end_is_ended(open_guest):
+async def test_guest_that_calls_without_end_is_ended(open_guest):
     guest = await open_guest(calls=3)
     running = await guest.start()
     await guest.send(*(["call", number, "echo", "", [], {}] for number in range(9)))
@@ -419,7 +419,7 @@ async def test_a_guest_that_calls_without_end_is_ended(open_guest):
     assert guest.process.kills
 
 
-async def test_a_guest_that_does_not_read_cannot_fill_the_hosts_memory(open_guest):
+async def test_guest_that_does_not_read_cannot_fill_the_hosts_memory(open_guest):
     guest = await open_guest(memory_bytes=10**6)
 
     async def much():
@@ -445,7 +445,7 @@ async def test_a_guest_that_does_not_read_cannot_fill_the_hosts_memory(open_gues
     ],
     ids=["ready", "cancel", "clock", "file", "call", "print"],
 )
-async def test_a_flood_of_frames_that_say_nothing_ends_the_session(open_guest, frames, monkeypatch):
+async def test_flood_of_frames_that_say_nothing_ends_the_session(open_guest, frames, monkeypatch):
     monkeypatch.setattr(budget_module, "SPARE_FRAMES", 500)
     guest = await open_guest(calls=500)
     running = await guest.start()
@@ -457,7 +457,7 @@ async def test_a_flood_of_frames_that_say_nothing_ends_the_session(open_guest, f
     assert not guest.session.alive
 
 
-async def test_a_flood_between_scripts_ends_the_session(open_guest, monkeypatch):
+async def test_flood_between_scripts_ends_the_session(open_guest, monkeypatch):
     monkeypatch.setattr(budget_module, "SPARE_FRAMES", 500)
     guest = await open_guest(calls=0)
     await guest.send(*[["ready"]] * 1_000)
@@ -475,7 +475,7 @@ PADDED = {
 
 
 @pytest.mark.parametrize("name", PADDED)
-async def test_a_flood_of_bytes_that_say_nothing_ends_the_session(open_guest, name, monkeypatch):
+async def test_flood_of_bytes_that_say_nothing_ends_the_session(open_guest, name, monkeypatch):
     monkeypatch.setattr(budget_module, "SPARE_BYTES", 100_000)
     guest = await open_guest(calls=10)
     running = await guest.start()
@@ -495,7 +495,7 @@ async def test_a_flood_of_bytes_that_say_nothing_ends_the_session(open_guest, na
     ],
     ids=["file", "call", "done"],
 )
-async def test_a_flood_of_bytes_after_the_end_ends_the_session(guest, payload):
+async def test_flood_of_bytes_after_the_end_ends_the_session(guest, payload):
     running = await guest.start()
     await guest.send(DONE)
     await running
@@ -520,7 +520,7 @@ async def test_all_that_a_script_may_send_is_within_its_bytes(open_guest, monkey
         assert isinstance(await running, Done)
 
 
-async def test_the_arguments_of_all_calls_together_are_limited(guest, monkeypatch):
+async def test_arguments_of_all_calls_together_are_limited(guest, monkeypatch):
     monkeypatch.setattr(budget_module, "CALL_BYTES", 200_000)
     running = await guest.start()
     for number in range(4):
@@ -565,7 +565,7 @@ async def test_values_that_would_grow_on_the_host_end_the_session(guest, name):
     assert "malformed" in outcome.message
 
 
-async def test_a_moment_that_no_clock_shows(guest):
+async def test_moment_that_no_clock_shows(guest):
     running = await guest.start()
     await guest.send(["clock", [2**63]])
     assert isinstance(await running, Crashed)

@@ -105,7 +105,7 @@ def cycle() -> Any:
         *("deep", "very deep", "cycle"),
     ],
 )
-def test_a_value_that_is_too_large_is_refused_at_once(value: Any, error: type) -> None:
+def test_value_that_is_too_large_is_refused_at_once(value: Any, error: type) -> None:
     start = time.process_time()
     with pytest.raises(error):
         check_size(value, 1_000_000)
@@ -122,7 +122,7 @@ def test_a_value_that_is_too_large_is_refused_at_once(value: Any, error: type) -
     ],
     ids=["deep", "shared", "rows", "mixed"],
 )
-def test_a_value_of_a_usual_size_passes(value: Any) -> None:
+def test_value_of_a_usual_size_passes(value: Any) -> None:
     assert check_size(value, 1_000_000) is None
 
 
@@ -253,7 +253,7 @@ async def test_no_backend_floods_a_task(act: Callable[..., Any]) -> None:
     ],
     ids=["lines", "statements", "list", "fields", "deep", "comment"],
 )
-async def test_a_script_that_is_too_long_is_not_read(sandbox: str, code: str) -> None:
+async def test_script_that_is_too_long_is_not_read(sandbox: str, code: str) -> None:
     host, model = TestHost.discover(environ={}), ScriptedModel()
     host.provide(model.spec, model.factory)
     model.says(f"```python\n{code}\n```", "```python\n'short'\n```")

@@ -17,17 +17,17 @@ def waits_that_sleep(looking):
     return count
 
 
-def test_the_first_wait_is_slept(looking):
+def test_first_wait_is_slept(looking):
     assert [looking.pays(), looking.pays()] == [False, True]
 
 
-def test_a_wait_that_was_short_lets_the_next_one_look(looking):
+def test_wait_that_was_short_lets_the_next_one_look(looking):
     looking.was_in_vain()
     looking.paid()
     assert looking.pays()
 
 
-def test_the_more_often_in_vain_the_more_waits_are_slept(looking):
+def test_more_often_in_vain_the_more_waits_are_slept(looking):
     looking.paid()
     slept = []
     for _ in range(9):

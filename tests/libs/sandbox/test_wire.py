@@ -140,7 +140,7 @@ def test_no_fields_do_more_than_break_the_protocol(frame):
 
 
 @pytest.mark.parametrize("value", [object(), lambda: 1, {"a": [object()]}, (i for i in ())])
-def test_a_result_of_an_unknown_type_becomes_an_error(value):
+def test_result_of_an_unknown_type_becomes_an_error(value):
     (data,), problem = answer_frame(3, Returned(value), 2**20)
     frame = loads(data[4:])
     assert frame[:3] == ["raise", 3, "ToolError"]
@@ -148,13 +148,13 @@ def test_a_result_of_an_unknown_type_becomes_an_error(value):
     assert "cannot be passed" in frame[3]
 
 
-def test_a_result_that_contains_itself_becomes_an_error():
+def test_result_that_contains_itself_becomes_an_error():
     value: list = []
     value.append(value)
     assert "contains itself" in answer_frame(3, Returned(value), 2**20)[1]
 
 
-def test_an_encoded_result_is_used_as_it_is():
+def test_encoded_result_is_used_as_it_is():
     value = {"a": [1, dt.date(2020, 1, 2)]}
     plain, _ = answer_frame(3, Returned(value), 2**20)
     encoded, problem = answer_frame(3, Returned(None, dumps(value)), 2**20)
@@ -165,19 +165,19 @@ def test_an_encoded_result_is_used_as_it_is():
 @pytest.mark.parametrize(
     "answer", [Returned("x" * 5_000), Returned(None, b'"' + b"x" * 5_000 + b'"')]
 )
-def test_a_result_that_is_too_large_becomes_an_error(answer):
+def test_result_that_is_too_large_becomes_an_error(answer):
     (data,), problem = answer_frame(3, answer, 1_000)
     assert "too large" in problem
     assert loads(data[4:]) == ["raise", 3, "ToolError", problem]
 
 
-def test_an_error_that_is_too_large_still_answers_the_call():
+def test_error_that_is_too_large_still_answers_the_call():
     (data,), problem = answer_frame(3, Raised("ToolError", "x" * 5_000), 1_000)
     assert loads(data[4:])[:3] == ["raise", 3, "ToolError"]
     assert problem is not None
 
 
-def test_a_frame_at_its_limit():
+def test_frame_at_its_limit():
     assert len(encode(["print", "x" * 10], 22)) == 26
     with pytest.raises(FrameTooLargeError, match="22 bytes, and at most 21"):
         encode(["print", "x" * 10], 21)
@@ -185,7 +185,7 @@ def test_a_frame_at_its_limit():
         frame_around(b'["return",1,', b'"xxxxxxxxx"', 20)
 
 
-def test_the_frames_that_open_a_session_and_a_script():
+def test_frames_that_open_a_session_and_a_script():
     spec = SessionSpec(
         tools=(ToolNames(name="a", methods=("x",)), ToolNames(name="f")), modules=("re",)
     )
@@ -210,7 +210,7 @@ def test_other_types_arrive_as_plain_ones():
     ]
 
 
-def test_a_frame_of_too_many_values_is_refused_before_it_is_read():
+def test_frame_of_too_many_values_is_refused_before_it_is_read():
     payload = b"[" + b"[]," * 5_000_001 + b"0]"
     with pytest.raises(WireError, match="5,000,000 values"):
         parse(payload)
@@ -229,7 +229,7 @@ MANY = {
 
 @pytest.mark.parametrize(("around", "value", "times"), MANY.values(), ids=list(MANY))
 @pytest.mark.slow
-def test_a_frame_of_more_values_than_memory_is_refused_before_it_is_read(around, value, times):
+def test_frame_of_more_values_than_memory_is_refused_before_it_is_read(around, value, times):
     values = around % b",".join([value] * times)
     with pytest.raises(WireError, match="more than 5,000,000 values"):
         parse(b'["done",[%b],{}]' % values)
@@ -269,7 +269,7 @@ def test_frame_memory_is_estimated(name):
 
 
 @pytest.mark.parametrize("text", ["1,2,{},[]\\n" * 100_000, "It was, as they say, late. " * 100])
-def test_a_text_takes_in_memory_what_it_takes_on_the_wire(text):
+def test_text_takes_in_memory_what_it_takes_on_the_wire(text):
     payload = dumps(["call", 1, "keep", "", [text], {}])
     assert len(payload) <= size_in_memory(payload) < 4 * len(payload)
 

@@ -59,7 +59,7 @@ async def call(action, **arguments):
 # -- how it is shown ------------------------------------------------------------------------
 
 
-def test_the_stub_says_what_it_takes_and_gives():
+def test_stub_says_what_it_takes_and_gives():
     result = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
     action, _ = make(description="Open a ticket.\n\nAnd much more.", result=result, effect="write")
     assert action.name == "create_ticket"
@@ -73,13 +73,13 @@ def test_the_stub_says_what_it_takes_and_gives():
     assert action.parameters[0].doc == "A short title."
 
 
-def test_the_schema_says_its_dialect():
+def test_schema_says_its_dialect():
     dialect = "https://json-schema.org/draft/2020-12/schema"
     action, _ = make({"$schema": dialect, "type": "object", "properties": {}})
     assert action.schema()["$schema"] == dialect
 
 
-def test_the_schema_has_the_names_that_scripts_use():
+def test_schema_has_the_names_that_scripts_use():
     action, _ = make()
     schema = json.loads(json.dumps(action.schema()))
     assert set(schema["properties"]) == {p.name for p in action.parameters}
@@ -176,7 +176,7 @@ async def test_further_properties_where_they_are_welcome():
     assert sender.sent == [{"anything": 1}]
 
 
-def test_a_pattern_cannot_hold_the_program():
+def test_pattern_cannot_hold_the_program():
     schema = {"type": "object", "properties": {"v": {"type": "string", "pattern": "^(a+)+$"}}}
     action, _ = make(schema)
     with pytest.raises(ToolRefusedError):
@@ -195,12 +195,12 @@ def test_a_pattern_cannot_hold_the_program():
         ({"$ref": "file:///etc/passwd"}, "cannot be used"),
     ],
 )
-def test_a_schema_that_cannot_be_used(schema, says):
+def test_schema_that_cannot_be_used(schema, says):
     with pytest.raises(ToolDefinitionError, match=says):
         make(schema)
 
 
-def test_an_unknown_effect():
+def test_unknown_effect():
     with pytest.raises(ToolDefinitionError, match="unknown effect 'writes'"):
         make(effect="writes")
 
@@ -226,7 +226,7 @@ class TestDesk(ConnectionContract):
         return Desk()
 
 
-async def test_a_decimal_is_text_where_text_is_asked_and_a_number_where_a_number_is():
+async def test_decimal_is_text_where_text_is_asked_and_a_number_where_a_number_is():
     money = {"type": "string", "format": "decimal"}
     schema = {
         "type": "object",

@@ -65,7 +65,7 @@ async def nothing(_arguments):
     return None
 
 
-def test_a_description_in_the_form_of_a_docstring_is_read_as_one():
+def test_description_in_the_form_of_a_docstring_is_read_as_one():
     description = """
         Search the register.
 

@@ -55,7 +55,7 @@ _CHOICE = {"oneOf": [_object(a="string"), _object(b="integer")]}
         ),
     ],
 )
-def test_a_choice_of_objects_has_the_properties_that_all_share(
+def test_choice_of_objects_has_the_properties_that_all_share(
     schema: dict[str, Any], shown: str
 ) -> None:
     assert Shapes(Plain(), extent=FULL).text(schema, "in", 500) == shown

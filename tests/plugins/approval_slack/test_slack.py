@@ -150,7 +150,7 @@ async def office(request):
             await channel.aclose()
 
 
-async def test_the_loopback_slack_is_one_to_slacks_own_clients():
+async def test_loopback_slack_is_one_to_slacks_own_clients():
     async with Slack() as slack:
         web = AsyncWebClient("xoxb-1", base_url=f"{slack.url}/api/")
         posted = await web.chat_postMessage(channel="C1", text="hello")
@@ -174,7 +174,7 @@ async def test_the_loopback_slack_is_one_to_slacks_own_clients():
         await client.close()
 
 
-async def test_a_message_says_what_would_be_done_and_where_its_values_came_from(office):
+async def test_message_says_what_would_be_done_and_where_its_values_came_from(office):
     slack, opens = office
     origins = {
         "to": {
@@ -209,7 +209,7 @@ async def test_a_message_says_what_would_be_done_and_where_its_values_came_from(
         assert words in shown
 
 
-async def test_the_message_says_how_it_was_decided_and_has_no_buttons_then(office):
+async def test_message_says_how_it_was_decided_and_has_no_buttons_then(office):
     slack, opens = office
     channel = await opens(rejects)
     assert (await channel.decide(asked())).decision == Rejected(reason="not this one")
@@ -259,7 +259,7 @@ async def test_only_approvers_decide_by_name_or_by_group(office):
     assert slack.asked_groups == 1, "the members are known for a while"
 
 
-async def test_a_team_knows_people_and_groups_by_its_own_names(office):
+async def test_team_knows_people_and_groups_by_its_own_names(office):
     _slack, opens = office
     names = {"U0ADA": "ada", "S0FINANCE": "finance"}
     channel = await opens(approves, names=names)
@@ -282,7 +282,7 @@ async def test_unknown_slack_user_decides_nothing_under_a_rule(office):
     assert [reported["user"] for reported in slack.ephemeral] == ["U0BO"]
 
 
-async def test_a_form_of_somebody_else_counts_for_nothing(office):
+async def test_form_of_somebody_else_counts_for_nothing(office):
     _slack, opens = office
 
     async def passed_on(slack, message):
@@ -295,7 +295,7 @@ async def test_a_form_of_somebody_else_counts_for_nothing(office):
     assert (await channel.decide(asked())).decision == Rejected(reason="mine")
 
 
-async def test_a_question_that_was_decided_elsewhere_says_so_and_takes_no_button(office):
+async def test_question_that_was_decided_elsewhere_says_so_and_takes_no_button(office):
     slack, opens = office
     seen = asyncio.get_running_loop().create_future()
 
@@ -344,7 +344,7 @@ async def test_request_slack_cannot_show_offers_only_reject(office):
         assert f"delf approvals show {request.request_id}" in texts(question)
 
 
-async def test_a_press_for_what_slack_does_not_show_counts_for_nothing(office):
+async def test_press_for_what_slack_does_not_show_counts_for_nothing(office):
     """A button that was kept, or made up: the message has none."""
     slack, opens = office
 
@@ -376,7 +376,7 @@ async def test_long_values_arrive_before_the_button(office):
     assert seen == ["word " * 5_000]
 
 
-async def test_a_call_that_may_have_happened_is_settled(office):
+async def test_call_that_may_have_happened_is_settled(office):
     _slack, opens = office
 
     async def settles(slack, message):
@@ -407,14 +407,14 @@ async def test_foreign_text_mentions_and_links_nobody(office):
         )
 
 
-async def test_a_limit_of_slacks_is_waited_for(office):
+async def test_limit_of_slacks_is_waited_for(office):
     slack, opens = office
     slack.limited = 2
     channel = await opens(approves)
     assert (await channel.decide(asked())).decision == Approved()
 
 
-async def test_a_script_as_a_whole_can_be_approved_and_not_edited(office):
+async def test_script_as_a_whole_can_be_approved_and_not_edited(office):
     slack, opens = office
     channel = await opens(approves)
     request = asked(action="script", arguments={}, code="print(await bank.pay('Ann', 12))\n" * 200)
@@ -423,7 +423,7 @@ async def test_a_script_as_a_whole_can_be_approved_and_not_edited(office):
     assert [file["name"] for file in slack.files.values()] == ["script.py"]
 
 
-async def test_a_slack_that_refuses_is_named_without_its_words():
+async def test_slack_that_refuses_is_named_without_its_words():
     async with Slack(fails=("chat.postMessage",)) as slack:
         channel = channel_of(slack)
         with pytest.raises(SlackUnavailableError, match="ask in Slack: channel_not_found"):
@@ -446,7 +446,7 @@ async def test_only_what_slack_has_signed_is_taken(given, status):
         await channel.aclose()
 
 
-async def test_a_second_client_posts_to_the_loopback_slack(monkeypatch):
+async def test_second_client_posts_to_the_loopback_slack(monkeypatch):
     async with Slack() as slack:
         monkeypatch.setitem(fancy_slack.BASE_URLS, "live", slack.url)
         names = ("accessToken", "refreshToken", "clientId", "clientSecret")
@@ -484,13 +484,13 @@ def test_signatures_are_those_that_two_other_programs_make_and_check():
         {"port": -1},
     ],
 )
-async def test_a_setting_that_does_not_fit_is_named(options):
+async def test_setting_that_does_not_fit_is_named(options):
     given = {"bot_token": "xoxb-1", "app_token": "xapp-1", "channel": "C", "approvers": ["*"]}
     with pytest.raises(ConnectionConfigurationError):
         SlackChannel(**given | options)
 
 
-async def test_a_task_asks_in_slack_and_its_record_names_the_person(delf_host, scripted_model):
+async def test_task_asks_in_slack_and_its_record_names_the_person(delf_host, scripted_model):
     @tool(effect="irreversible", confirm=True)
     def pay(to: str, amount: int, key: str = "") -> str:
         """Pay."""

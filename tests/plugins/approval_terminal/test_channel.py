@@ -177,7 +177,7 @@ async def test_lines_break_between_words_and_never_at_the_edge(person, request_f
     assert "from now on, until it is revoked, whatever its arguments? y/n:" in words
 
 
-async def test_a_second_ctrl_c_in_a_row_is_for_the_program(person, request_for, monkeypatch):
+async def test_second_ctrl_c_in_a_row_is_for_the_program(person, request_for, monkeypatch):
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stopped.set)
     channel = person.channel()
@@ -224,7 +224,7 @@ async def test_several_requests_one_after_another(person, request_for):
     assert TURNS.waiting == 0
 
 
-async def test_a_request_that_is_abandoned_leaves_the_terminal_as_it_was(person, request_for):
+async def test_request_that_is_abandoned_leaves_the_terminal_as_it_was(person, request_for):
     channel = person.channel()
     before = termios.tcgetattr(sys.stdin.fileno())
     descriptors = len(os.listdir("/proc/self/fd"))
@@ -241,7 +241,7 @@ async def test_a_request_that_is_abandoned_leaves_the_terminal_as_it_was(person,
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
-async def test_a_line_that_the_terminal_cuts_is_not_taken(person, request_for):
+async def test_line_that_the_terminal_cuts_is_not_taken(person, request_for):
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
     await person.answers((PROMPT, "e\n"))
     await person.sees("done: ")
@@ -264,9 +264,7 @@ async def test_a_line_that_the_terminal_cuts_is_not_taken(person, request_for):
     ],
     ids=["end", "begin", "number", "lines", "emptied", "as it is", "ctrl-d"],
 )
-async def test_a_value_is_changed_in_a_line_that_holds_it(
-    person, request_for, name, typed, changed
-):
+async def test_value_is_changed_in_a_line_that_holds_it(person, request_for, name, typed, changed):
     arguments = {"to": "ada", "copies": 12, "text": "one\ntwo"}
     asked = asyncio.create_task(person.channel().decide(request_for(arguments)))
     await person.answers((PROMPT, "e\n"), ("done: ", f"{name}\n"), (f"{name}, as ", typed))
@@ -288,7 +286,7 @@ SCRIPT = "for n in (1, 2):\n    await desk.close(n)  # all of them\nprint('\x1b[
 SCRIPT_PROMPT = "r reject · v view all · ? help\n> "
 
 
-async def test_a_script_is_shown_whole(person, request_for):
+async def test_script_is_shown_whole(person, request_for):
     request = request_for({}, action="script", code=SCRIPT, actions=("desk.close",))
     asked = asyncio.create_task(person.channel().decide(request))
     shown = await person.sees(SCRIPT_PROMPT)
@@ -325,7 +323,7 @@ RESULT = "empty for null): "
     ],
     ids=["a", "h", "h empty", "h no JSON", "h Ctrl-D", "e t", "r"],
 )
-async def test_a_call_that_was_interrupted(person, request_for, typed, decision):
+async def test_call_that_was_interrupted(person, request_for, typed, decision):
     asked = asyncio.create_task(
         person.channel().decide(request_for(ARGUMENTS, outcome_unknown=True))
     )
@@ -346,7 +344,7 @@ async def test_a_call_that_was_interrupted(person, request_for, typed, decision)
     ],
     ids=["text", "a number", "left as it was"],
 )
-async def test_a_value_is_edited_in_the_persons_own_editor(
+async def test_value_is_edited_in_the_persons_own_editor(
     person, request_for, monkeypatch, tmp_path, change, number, edited
 ):
     editor = tmp_path / "editor"

@@ -28,7 +28,7 @@ def show(monkeypatch, capsys):
     return show
 
 
-def test_a_padded_argument_paints_no_line_of_its_own(show):
+def test_padded_argument_paints_no_line_of_its_own(show):
     note = f"for the rent\n{' ' * 68}to = 'landlord@example.com'{' ' * 53}amount = 200"
     lines = show(arguments={"note": note, "to": "eve@far.example", "text": "a   b"})
     assert [line for line in lines if line.startswith("  to = ")] == ["  to = 'eve@far.example'"]
@@ -55,6 +55,6 @@ def test_omitted_defaults_are_listed(show):
         ({"flow": "to: mail.read", "origins": {}}, "! others words"),
     ],
 )
-def test_the_list_marks_what_is_dangerous_or_unusual(show, asked, mark):
+def test_list_marks_what_is_dangerous_or_unusual(show, asked, mark):
     (_, row) = show(as_table=True, **asked)
     assert mark in row

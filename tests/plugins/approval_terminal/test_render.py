@@ -23,7 +23,7 @@ def shown(request_for):
     return lines
 
 
-def test_a_request(shown):
+def test_request(shown):
     lines = shown({"to": "ada@example.org", "copies": 2}, description="tell Ada", waiting=2)
     assert lines == [
         "┌ May mail.send be called? · ● cannot be undone · 2 more waiting",
@@ -85,7 +85,7 @@ def test_no_argument_leaves_its_frame(shown, text, whole, width):
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_padded_argument_paints_no_line_of_its_own(shown, whole):
+def test_padded_argument_paints_no_line_of_its_own(shown, whole):
     real = "eve@far.example"
     padded = "ann@us.example" + " " * 82 + "│ to = 'landlord@example.org'" + " " * 200
     lines = shown({"note": padded, "to": real}, width=100, whole=whole)
@@ -96,7 +96,7 @@ def test_a_padded_argument_paints_no_line_of_its_own(shown, whole):
     assert f"│ note ({len(padded):,} characters) = " in "\n".join(lines)
 
 
-def test_a_comment_of_a_script_does_not_look_like_code(request_for):
+def test_comment_of_a_script_does_not_look_like_code(request_for):
     code = f"pay(9)\n# small\u2028assert n <= 100\n# large{' ' * 80}assert n <= 100\npay(8)"
     asked = request_for({}, code=code)
     text = re.sub(r"\x1b\[[0-9;]*m", "", request_text(asked, {}, width=80))
@@ -151,7 +151,7 @@ TAIL = "x" * 1000 + "; rm -rf /" + "y" * 3190
         ({"body": "x" * 1000, "n": 5}, {"preview": "one\ntwo"}, ""),
     ],
 )
-def test_a_yes_to_what_was_not_all_shown_says_so(request_for, arguments, more, unseen):
+def test_yes_to_what_was_not_all_shown_says_so(request_for, arguments, more, unseen):
     def menu(**options):
         text = request_text(request_for(arguments, **more), arguments, width=400, **options)
         return COLOUR.sub("", text).split("└ ")[1]
@@ -172,7 +172,7 @@ def test_texts_are_shown_as_everywhere(shown, text, wanted):
     assert line == f"│ the script says: {one_line}"
 
 
-def test_a_huge_value_costs_nothing():
+def test_huge_value_costs_nothing():
     started = time.process_time()
     value_part([{"id": n, "text": "x" * 100} for n in range(200_000)], whole=False)
     value_part("x\n" * 5_000_000, whole=False)
@@ -180,7 +180,7 @@ def test_a_huge_value_costs_nothing():
     assert time.process_time() - started < 5
 
 
-def test_a_source_is_shown_where_others_wrote_the_value(request_for):
+def test_source_is_shown_where_others_wrote_the_value(request_for):
     plain = {"kind": "script", "trust": "own", "text": "written by the model"}
     read = {"kind": "result", "trust": "outside", "text": "from web.read (call 1)"}
     arguments = {"to": ["ada", "eve"], "copies": 2}

@@ -21,7 +21,7 @@ async def test_turns_are_taken_in_order():
     assert order == [(0, 3), (1, 2), (2, 1), (3, 0)]
 
 
-async def test_a_turn_that_came_while_giving_up_is_passed_on():
+async def test_turn_that_came_while_giving_up_is_passed_on():
     turns, order = Turns(), []
 
     async def ask(number: int) -> None:
@@ -60,7 +60,7 @@ def test_tasks_of_several_loops_share_it():
     assert (inside, most, turns.waiting) == (0, 1, 0)
 
 
-def test_a_loop_that_is_gone_holds_nobody():
+def test_loop_that_is_gone_holds_nobody():
     turns, gone = Turns(), asyncio.new_event_loop()
     waits = gone.create_task(turns.turn().__aenter__())
 

@@ -128,7 +128,7 @@ async def test_audit_says_where_others_words_may_be_behind_a_question(tmp_path: 
     ],
     ids=["changed", "taken out", "doubled", "exchanged", "put in", "first gone"],
 )
-def test_a_change_breaks_the_chain(
+def test_change_breaks_the_chain(
     trail: AuditTrail, path: Path, change: Callable[[list[bytes]], list[bytes]]
 ) -> None:
     path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True))))
@@ -148,7 +148,7 @@ def test_lines_off_the_end_are_seen_by_a_digest_that_was_noted(
         trail.check(noted)
 
 
-def test_a_file_written_anew_is_seen_with_the_key(path: Path) -> None:
+def test_file_written_anew_is_seen_with_the_key(path: Path) -> None:
     AuditTrail(path, b"key").append({"what": "call"})
     assert AuditTrail(path, b"key").check().records == 1
     path.unlink()
@@ -158,7 +158,7 @@ def test_a_file_written_anew_is_seen_with_the_key(path: Path) -> None:
         AuditTrail(path, b"key").check()
 
 
-def test_a_record_that_was_cut_off_is_reported_and_the_chain_goes_on(
+def test_record_that_was_cut_off_is_reported_and_the_chain_goes_on(
     trail: AuditTrail, path: Path
 ) -> None:
     os.truncate(path, path.stat().st_size - 7)
@@ -169,7 +169,7 @@ def test_a_record_that_was_cut_off_is_reported_and_the_chain_goes_on(
     assert (checked.records, checked.cut) == (5, (5,))
 
 
-def test_a_full_disk_leaves_no_half_record(trail: AuditTrail, path: Path) -> None:
+def test_full_disk_leaves_no_half_record(trail: AuditTrail, path: Path) -> None:
     program = f"""
 import resource, signal, sys
 from pathlib import Path
@@ -226,7 +226,7 @@ def invoke(path: Path, *words: str) -> Result:
     return CliRunner().invoke(cli, ["audit", "--path", str(path), *words])
 
 
-def test_the_command_verifies_and_shows(trail: AuditTrail, path: Path) -> None:
+def test_command_verifies_and_shows(trail: AuditTrail, path: Path) -> None:
     trail.append(
         {"at": "2026-01-01T10:00:00.000+00:00", "task": "t1", "what": "task", "text": "\x1b[31mx"}
     )
@@ -268,7 +268,7 @@ def test_unproven_audit_is_reported_and_fails(
     assert len(json.loads(message.stdout)["not_proven"]) == (not key) + (not head)
 
 
-def test_a_file_that_was_written_anew_is_never_proven(
+def test_file_that_was_written_anew_is_never_proven(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted = keyed(path).check().head
@@ -284,7 +284,7 @@ def test_a_file_that_was_written_anew_is_never_proven(
     assert "no line has the digest" in invoke(path, "verify", "--head", noted).stderr
 
 
-def test_the_digest_to_note_is_a_command(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_digest_to_note_is_a_command(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trail = keyed(path)
     monkeypatch.setenv("DELF_AUDIT_KEY", "key")
     noted = invoke(path, "head").stdout.strip()
@@ -294,7 +294,7 @@ def test_the_digest_to_note_is_a_command(path: Path, monkeypatch: pytest.MonkeyP
     assert "1 of them after the digest given" in message.stdout
 
 
-def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
+def test_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot read") as caught:
         AuditTrail(tmp_path / "none.jsonl").check()
     assert 'observers = ["audit"]' in str(caught.value.hint)

@@ -85,7 +85,7 @@ async def test_whole_days(calendar: Any) -> None:
         await calendar.create("x", DAY, NOON)
 
 
-async def test_a_series_keeps_its_hour(calendar: Any) -> None:
+async def test_series_keeps_its_hour(calendar: Any) -> None:
     start = dt.datetime(2026, 10, 19, 9, tzinfo=BERLIN)
     made = await calendar.create("Weekly", start, recurrence=["RRULE:FREQ=WEEKLY;COUNT=3"])
     found = (await calendar.list(dt.date(2026, 10, 1), dt.date(2026, 12, 1)))["events"]
@@ -99,7 +99,7 @@ async def test_a_series_keeps_its_hour(calendar: Any) -> None:
         await calendar.create("x", NOON, recurrence=["every week"])
 
 
-async def test_a_series_repeats_by_the_clocks_of_the_zone_that_is_named(calendar: Any) -> None:
+async def test_series_repeats_by_the_clocks_of_the_zone_that_is_named(calendar: Any) -> None:
     rule = ["RRULE:FREQ=WEEKLY;COUNT=3"]
     for tz in (dt.UTC, dt.timezone(dt.timedelta(hours=-5)), ZoneInfo("America/New_York")):
         start = dt.datetime(2026, 10, 19, 9, tzinfo=BERLIN).astimezone(tz)
@@ -136,7 +136,7 @@ async def _hours(calendar: Any) -> list[str]:
     ],
 )
 @pytest.mark.parametrize("tz", [BERLIN, dt.UTC])
-async def test_a_date_without_its_event_is_of_the_clocks_of_the_series(
+async def test_date_without_its_event_is_of_the_clocks_of_the_series(
     calendar: Any, line: str, tz: dt.tzinfo
 ) -> None:
     start = SPRING.astimezone(tz)
@@ -164,14 +164,14 @@ async def test_days_of_a_series_of_days_are_left_out(calendar: Any) -> None:
     ],
     ids=["UTC", "an offset", "the wall", "a zone"],
 )
-async def test_a_series_that_is_moved_keeps_its_clocks(calendar: Any, change: Any) -> None:
+async def test_series_that_is_moved_keeps_its_clocks(calendar: Any, change: Any) -> None:
     made = await calendar.create("Weekly", SPRING, recurrence=[WEEKLY], zone="Europe/Berlin")
     moved = await calendar.update(made["id"], **change)
     assert moved["zone"] == "Europe/Berlin"
     assert await _hours(calendar) == ["03-16 10", "03-23 10", "03-30 10", "04-06 10"]
 
 
-async def test_a_zone_alone_changes_the_clocks_of_a_series(calendar: Any) -> None:
+async def test_zone_alone_changes_the_clocks_of_a_series(calendar: Any) -> None:
     made = await calendar.create("Weekly", SPRING.astimezone(dt.UTC), recurrence=[WEEKLY])
     assert await _hours(calendar) == ["03-16 09", "03-23 09", "03-30 10", "04-06 10"]
     await calendar.update(made["id"], zone="Europe/Berlin")
@@ -186,7 +186,7 @@ async def test_one_event_of_a_series_is_moved_by_itself(calendar: Any) -> None:
     assert await _hours(calendar) == ["03-16 09", "03-23 09", "03-30 12", "04-06 09"]
 
 
-async def test_an_event_without_a_zone_becomes_a_series_of_the_calendars(
+async def test_event_without_a_zone_becomes_a_series_of_the_calendars(
     google: GoogleServer, calendar: Any
 ) -> None:
     made = await calendar.create("Once", SPRING)
@@ -197,7 +197,7 @@ async def test_an_event_without_a_zone_becomes_a_series_of_the_calendars(
     assert await _hours(calendar) == ["03-16 09", "03-23 09", "03-30 09", "04-06 09"]
 
 
-def test_a_day_without_an_end_is_one_day() -> None:
+def test_day_without_an_end_is_one_day() -> None:
     event = event_of({"id": "1", "start": {"date": "2026-03-16"}})
     assert event["end"] == dt.date(2026, 3, 17)
 
@@ -314,7 +314,7 @@ async def test_free_and_busy(google: GoogleServer, calendar: Any) -> None:
         await calendar.free_busy(**WEEK, calendars=["nobody@elsewhere.example"])
 
 
-async def test_an_event_is_not_made_twice(google: GoogleServer, calendar: Any) -> None:
+async def test_event_is_not_made_twice(google: GoogleServer, calendar: Any) -> None:
     google.lose("calendar.events.insert")
     made = await calendar.create("Once", NOON, attendees=["bob@example.com"])
     assert made["title"] == "Once"
@@ -324,7 +324,7 @@ async def test_an_event_is_not_made_twice(google: GoogleServer, calendar: Any) -
     await calendar.delete(made["id"])  # gone is gone
 
 
-async def test_a_cap_says_so(calendar: Any) -> None:
+async def test_cap_says_so(calendar: Any) -> None:
     await calendar.create("Daily", NOON, recurrence=["RRULE:FREQ=DAILY;COUNT=30"])
     found = await calendar.list(dt.date(2026, 11, 1), dt.date(2027, 1, 31), limit=20)
     assert (len(found["events"]), "there are more" in found["notice"]) == (20, True)
@@ -362,7 +362,7 @@ def test_units_of_permission() -> None:
     assert Calendar().needed_scopes() == (SCOPES + "calendar.events", SCOPES + "calendar.readonly")
 
 
-async def test_an_answer_that_came_meanwhile_is_kept(google: GoogleServer, calendar: Any) -> None:
+async def test_answer_that_came_meanwhile_is_kept(google: GoogleServer, calendar: Any) -> None:
     made = await calendar.create("Review", NOON, attendees=["bob@example.com"])
     get, accepted = google.handlers["calendar.events.get"], False
 
@@ -395,7 +395,7 @@ async def test_calendar_changes_the_event_that_was_shown(calendar: Any) -> None:
         await calendar.respond(made["id"], "accepted", context=context)
 
 
-async def test_a_cancelled_one_of_a_series(google: GoogleServer, calendar: Any) -> None:
+async def test_cancelled_one_of_a_series(google: GoogleServer, calendar: Any) -> None:
     await calendar.create("Daily", NOON, recurrence=["RRULE:FREQ=DAILY;COUNT=3"])
     second = (await calendar.list(**WEEK))["events"][1]
     await calendar.delete(second["id"])
@@ -413,7 +413,7 @@ BACK = dt.datetime(2026, 10, 25, 2, 30)
 
 @pytest.mark.parametrize("fold", [0, 1])
 @pytest.mark.parametrize("zone", [BERLIN, None])
-async def test_an_hour_that_comes_twice(calendar: Any, fold: int, zone: Any) -> None:
+async def test_hour_that_comes_twice(calendar: Any, fold: int, zone: Any) -> None:
     start = BACK.replace(fold=fold, tzinfo=zone)
     made = await calendar.create("Night", start)
     utc = dt.datetime(2026, 10, 25, fold, 30, tzinfo=dt.UTC)
@@ -425,7 +425,7 @@ async def test_an_hour_that_comes_twice(calendar: Any, fold: int, zone: Any) -> 
     assert (back["start"], back["end"]) == (utc, utc + dt.timedelta(hours=1))
 
 
-async def test_an_hour_that_never_comes(calendar: Any) -> None:
+async def test_hour_that_never_comes(calendar: Any) -> None:
     with pytest.raises(ToolRefusedError, match="no 02:30 on 2026-03-29 in Europe/Berlin"):
         await calendar.create("Night", dt.datetime(2026, 3, 29, 2, 30))
     before = dt.datetime(2026, 3, 29, 1, 30)

@@ -53,7 +53,7 @@ class TestMessages:
         assert [message.content for message in chat.by_role("user")] == ["a", "c"]
         assert chat.by_role("system") == []
 
-    def test_the_window_is_what_is_seen(self):
+    def test_window_is_what_is_seen(self):
         chat = filled(*"abcdef", history_window=2)
         assert [message.content for message in chat] == ["e", "f"]
 
@@ -95,7 +95,7 @@ class TestConversations:
         assert len(chat) == 0
 
     @pytest.mark.parametrize("name", ["\ud800", "a\x00", "x" * 251, 3])
-    def test_a_name_that_no_database_takes(self, name):
+    def test_name_that_no_database_takes(self, name):
         chat = Chat()
         for use in (chat.switch, chat.here, chat.clear):
             with pytest.raises(ConfigurationError, match="conversation_id must"):
@@ -119,7 +119,7 @@ class TestOptions:
         with pytest.raises(ConfigurationError, match=says):
             Chat(**options)
 
-    def test_the_package_that_keeps_conversations_is_named(self, monkeypatch):
+    def test_package_that_keeps_conversations_is_named(self, monkeypatch):
         chat = Chat(persist=True)
         chat.attach(AgentContext.of(host=TestHost([])))
         with pytest.raises(OptionalDependencyError) as error:
@@ -128,7 +128,7 @@ class TestOptions:
         assert error.value.code == "ERR-REQ-001"
         chat.close()
 
-    def test_a_plugin_that_is_off_says_so(self):
+    def test_plugin_that_is_off_says_so(self):
         chat = Chat(persist=True)
         chat.attach(AgentContext.of(host=TestHost.discover(no_plugins=True)))
         with pytest.raises(PluginError, match="--no-plugins"):
@@ -164,7 +164,7 @@ class TestCompression:
         assert "how much" not in asked
         assert scripted_model.requests[0].purpose == "summarize"
 
-    def test_a_long_past_takes_several_questions(self, summarised, scripted_model):
+    def test_long_past_takes_several_questions(self, summarised, scripted_model):
         scripted_model.says("one", "two", "three")
         chat = summarised(*map(str, range(210)), keep=2)
         chat.compress()
@@ -190,7 +190,7 @@ class TestCompression:
         assert error.value.hint == "Chat(summarizer_llm=…)"
         chat.close()
 
-    async def test_a_message_that_comes_meanwhile_stays(self, summarised, scripted_model):
+    async def test_message_that_comes_meanwhile_stays(self, summarised, scripted_model):
         began, go_on = asyncio.Event(), asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -210,7 +210,7 @@ class TestCompression:
         assert [message.content for message in chat] == ["c"]
         assert chat.summary == "again"
 
-    async def test_a_conversation_that_is_cleared_meanwhile_stays_cleared(
+    async def test_conversation_that_is_cleared_meanwhile_stays_cleared(
         self, summarised, scripted_model
     ):
         chat = summarised("a", "b", keep=1)

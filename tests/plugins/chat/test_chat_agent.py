@@ -59,7 +59,7 @@ def conversation_of(request):
 
 
 class TestTurns:
-    def test_a_task_and_its_answer_become_messages(self, make_agent, scripted_model):
+    def test_task_and_its_answer_become_messages(self, make_agent, scripted_model):
         chat = Chat()
         scripted_model.writes("print('hello Ada')", "print('Ada')")
         agent = make_agent(chat)
@@ -75,7 +75,7 @@ class TestTurns:
         assert roles(scripted_model.requests[1]) == ["system", "user", "assistant", "user"]
         assert conversation_of(scripted_model.requests[1]) == ["I am Ada.", "hello Ada"]
 
-    def test_the_beginning_of_the_prompt_stays_as_it_is(self, make_agent, scripted_model):
+    def test_beginning_of_the_prompt_stays_as_it_is(self, make_agent, scripted_model):
         scripted_model.writes(*(f"print({n})" for n in range(8)))
         chat = Chat(keep=4, summarizer_llm="scripted:summary")
         scripted_model.replies.insert(3, "a summary")
@@ -87,7 +87,7 @@ class TestTurns:
         before, after = scripted_model.requests[1].messages, scripted_model.requests[2].messages
         assert after[: len(before) - 1] == before[:-1]
 
-    def test_a_failed_task_leaves_what_it_printed_and_why(self, make_agent, scripted_model):
+    def test_failed_task_leaves_what_it_printed_and_why(self, make_agent, scripted_model):
         chat = Chat()
         scripted_model.writes("print('half')\n1 / 0", "print('whole')")
         agent = make_agent(chat, retry_count=0)
@@ -99,7 +99,7 @@ class TestTurns:
         assert "ZeroDivisionError" in answered
         assert len(chat) == 4
 
-    async def test_a_cancelled_task_leaves_a_note(self, make_agent, scripted_model):
+    async def test_cancelled_task_leaves_a_note(self, make_agent, scripted_model):
         chat = Chat()
         hold_began.clear()
         scripted_model.writes("await hold()")
@@ -125,7 +125,7 @@ class TestTurns:
         pairs = list(zip(found[::2], found[1::2], strict=True))
         assert sorted(pairs) == sorted((f"question {n}", f"answer to {n}") for n in range(12))
 
-    def test_a_background_task_stays_with_its_conversation(self, make_agent, scripted_model):
+    def test_background_task_stays_with_its_conversation(self, make_agent, scripted_model):
         chat = Chat()
         scripted_model.writes("print('one')")
         agent = make_agent(chat)
@@ -156,7 +156,7 @@ class TestTurns:
         assert counts[0] == counts[1] == ["2", "4", "6"]
         assert counts[2] == counts[3] == counts[4] == ["2", "4"]
 
-    def test_a_conversation_needs_a_chat(self, make_agent):
+    def test_conversation_needs_a_chat(self, make_agent):
         with pytest.raises(ConfigurationError, match="no chat"):
             make_agent(None).run("go on", conversation_id="x")
 
@@ -192,7 +192,7 @@ class TestTurns:
             key in text or password in text for text in (*scripted_model.prompts, str(chat.summary))
         )
 
-    async def test_a_resumed_task_is_added_once_even_if_it_was_summarised(self, delf_host):
+    async def test_resumed_task_is_added_once_even_if_it_was_summarised(self, delf_host):
         chat = Chat(keep=0)
         store = chat.store()
         await chat.here().keep("do it", "done", "task_1", trust="own", again=False)
@@ -201,7 +201,7 @@ class TestTurns:
         await chat.here().keep("do it", "done", "task_1", trust="own", again=True)
         assert [message.content for message in chat] == ["done", "x"]
 
-    def test_an_empty_answer_is_reported_as_such(self, make_agent, scripted_model):
+    def test_empty_answer_is_reported_as_such(self, make_agent, scripted_model):
         chat = Chat()
         scripted_model.writes("await keep()", "print(1)")
         agent = make_agent(chat, keep)
@@ -210,7 +210,7 @@ class TestTurns:
         assert conversation_of(scripted_model.requests[1]) == ["be quiet", "(nothing)"]
         assert chat[1].content == ""
 
-    def test_a_text_that_cannot_be_sent_spoils_no_later_task(self, make_agent, scripted_model):
+    def test_text_that_cannot_be_sent_spoils_no_later_task(self, make_agent, scripted_model):
         chat = Chat()
         scripted_model.writes("print('a' + chr(0xD800))", "print(1)")
         agent = make_agent(chat)
@@ -226,7 +226,7 @@ async def pieces(messages):
 
 
 class TestWhatIsShown:
-    def test_the_window(self, make_agent, scripted_model):
+    def test_window(self, make_agent, scripted_model):
         chat = Chat(history_window=2, summarize=False)
         for number in range(6):
             chat.append("assistant" if number % 2 else "user", str(number))
@@ -234,7 +234,7 @@ class TestWhatIsShown:
         make_agent(chat).run("go on")
         assert conversation_of(scripted_model.requests[0]) == ["4", "5"]
 
-    def test_a_user_speaks_before_the_assistant_also_after_the_system(
+    def test_user_speaks_before_the_assistant_also_after_the_system(
         self, make_agent, scripted_model
     ):
         chat = Chat()
@@ -254,7 +254,7 @@ class TestWhatIsShown:
         assert conversation_of(scripted_model.requests[0]) == ["one\n\ntwo"]
 
     @pytest.mark.parametrize("kind", ["plain", "async", "dicts"])
-    def test_the_transform(self, make_agent, scripted_model, kind):
+    def test_transform(self, make_agent, scripted_model, kind):
         def plain(messages):
             return [m for m in messages if "secret" not in m.content]
 
@@ -286,9 +286,7 @@ class TestWhatIsShown:
             (pieces, "returned async_generator"),
         ],
     )
-    def test_a_transform_that_fails_shows_nothing(
-        self, make_agent, scripted_model, transform, says
-    ):
+    def test_transform_that_fails_shows_nothing(self, make_agent, scripted_model, transform, says):
         chat = Chat(history_transform=transform)
         chat.append("user", "secret")
         response = make_agent(chat).run("go on")
@@ -380,7 +378,7 @@ class TestSummaries:
         ]
 
     @pytest.mark.parametrize("answer", [LLMExecutionError("no quota"), "", RuntimeError("odd")])
-    def test_a_failure_is_a_warning_and_nothing_is_lost(self, make_agent, scripted_model, answer):
+    def test_failure_is_a_warning_and_nothing_is_lost(self, make_agent, scripted_model, answer):
         chat = self.filled()
         scripted_model.says(answer).writes("print('done')")
         events = []
@@ -394,7 +392,7 @@ class TestSummaries:
         assert len(conversation_of(scripted_model.requests[1])) == 4
         assert (len(chat), chat.summary) == (6, None)
 
-    def test_the_budget_holds_for_them(self, make_agent, scripted_model):
+    def test_budget_holds_for_them(self, make_agent, scripted_model):
         chat = self.filled()
         scripted_model.says(self.priced("It began.", cost=1.0))
         response = make_agent(chat, budget_usd=0.5).run("go on")

@@ -109,7 +109,7 @@ def typed(here: Path) -> list[str]:
 
 
 class TestTasks:
-    def test_a_task_its_answer_and_the_next(self, talk, here):
+    def test_task_its_answer_and_the_next(self, talk, here):
         chat = talk("print('hello Ada')", "print('you are Ada')")
         assert "conversation 20" in " ".join(chat.text.split())
         assert "$0.0100 · 1 model call" in chat.say("I am Ada", "hello Ada", "0 tool calls")
@@ -120,13 +120,13 @@ class TestTasks:
         assert typed(here) == ["I am Ada", "who am I?"]
 
     @pytest.mark.parametrize("word", ["exit", "Quit"])
-    def test_a_word_for_leaving_is_no_task(self, talk, here, word):
+    def test_word_for_leaving_is_no_task(self, talk, here, word):
         chat = talk("print('one')")
         chat.send(f"{word}{ENTER}")
         assert chat.terminal.wait() == 0
         assert "0 tasks" in chat.text
 
-    def test_the_history_is_private_and_comes_back_with_up(self, talk, here):
+    def test_history_is_private_and_comes_back_with_up(self, talk, here):
         chat = talk("print('one')")
         chat.say("say it", "done · ")
         assert chat.leave() == 0
@@ -149,7 +149,7 @@ class TestTasks:
         assert typed(here) == ["first", "second"]
         assert chat.text.count("1 model call") == 1
 
-    def test_a_task_that_fails_is_not_the_end(self, talk):
+    def test_task_that_fails_is_not_the_end(self, talk):
         chat = talk("1 / 0", "print('fine')", flags=("--set", "agent.retry_count=0"))
         assert "ZeroDivisionError" in chat.say("break", "failed · ")
         chat.then("mend", "fine")
@@ -199,7 +199,7 @@ class TestInterrupts:
         assert chat.terminal.wait() == 128 + signal.SIGTERM
         assert "Traceback" not in chat.text
 
-    def test_a_task_that_was_killed_goes_on_in_its_conversation(self, talk, here):
+    def test_task_that_was_killed_goes_on_in_its_conversation(self, talk, here):
         chat = talk("print('hello Ada')", "await hold()", flags=("-v", "--conversation", "c"))
         chat.say("I am Ada", "hello Ada")
         chat.then("wait", "→ 1 hold")
@@ -287,7 +287,7 @@ class TestPipes:
         assert PROMPT not in done.stderr
         assert "user: one\n" in chat("/history\n").stderr
 
-    def test_a_task_that_fails_gives_status_1_and_the_next_is_done(self, chat):
+    def test_task_that_fails_gives_status_1_and_the_next_is_done(self, chat):
         flags = ("--set", "agent.retry_count=0")
         done = chat("one\ntwo\n", "1 / 0", "print('second')", flags=flags)
         assert (done.returncode, done.stdout) == (1, "second\n")
@@ -378,7 +378,7 @@ class TestPipes:
         assert "\na\\x1b[2J b " in listed
         assert listed.endswith("on\\x1b[31me\n")
 
-    def test_a_conversation_is_kept_only_where_tasks_are(self, chat, conversations):
+    def test_conversation_is_kept_only_where_tasks_are(self, chat, conversations):
         flags = ("--journal", "none")
         done = chat("one\n/history\n", "print('first')", flags=flags)
         assert done.returncode == 0
@@ -423,7 +423,7 @@ agent.stop()
 
 class TestRunChat:
     @pytest.mark.parametrize("before", ["", "agent.run('before')"], ids=["new", "started"])
-    def test_a_program_talks_and_goes_on(self, talk, here, before):
+    def test_program_talks_and_goes_on(self, talk, here, before):
         scripts = ["print('hello')", "await hold()", "print('after all')"]
         scripts = ["print('before')", *scripts] if before else scripts
         llm = f"recorded:{here / 'answers.jsonl'}"

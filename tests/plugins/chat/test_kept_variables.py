@@ -71,7 +71,7 @@ def test_other_conversations_and_other_chats_have_none(agent_of, scripted_model)
     assert [plain.run("x").text for _ in range(2)] == ["3", "False"]
 
 
-def test_a_task_that_fails_leaves_what_was_there(agent_of, scripted_model):
+def test_task_that_fails_leaves_what_was_there(agent_of, scripted_model):
     scripted_model.writes("total = 3\nprint(total)", "total = 4\n1 / 0", "print(total)")
     agent = agent_of(Chat(keep="variables"), retry_count=0)
     words = [agent.run("x") for _ in range(3)]
@@ -93,7 +93,7 @@ print(small)
     assert agent.run("y").text == "['small']"
 
 
-def test_a_session_that_was_lost_has_them_again(agent_of, scripted_model):
+def test_session_that_was_lost_has_them_again(agent_of, scripted_model):
     endless = "total = 9\nwhile True: print('x' * 1000)"
     scripted_model.writes("total = 3\nprint(total)", endless, "print(total)")
     agent = agent_of(Chat(keep="variables"), sandbox_config={"output_bytes": 10_000})
@@ -101,7 +101,7 @@ def test_a_session_that_was_lost_has_them_again(agent_of, scripted_model):
     assert agent.run("y").text.endswith("3")
 
 
-async def test_a_task_is_resumed_with_the_variables_that_it_began_with(bench):
+async def test_task_is_resumed_with_the_variables_that_it_began_with(bench):
     bench.model.writes("total = 3\nprint(total)", "print(total)")
     async with bench.agent(World(), chat=Chat(keep="variables")) as agent:
         await agent.arun("first")
@@ -119,7 +119,7 @@ async def test_a_task_is_resumed_with_the_variables_that_it_began_with(bench):
         assert sum(isinstance(event, ev.VariablesRestored) for event in now) == 1
 
 
-def test_a_value_that_a_stranger_wrote_is_known_as_such(agent_of, scripted_model):
+def test_value_that_a_stranger_wrote_is_known_as_such(agent_of, scripted_model):
     @tool(effect="read", trust="outside")
     async def mail() -> str:
         """Read the mail."""

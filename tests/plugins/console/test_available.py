@@ -18,7 +18,7 @@ def directory(tmp_path, monkeypatch):
     monkeypatch.setattr(available, "DIRECTORY", path)
 
 
-def test_a_plugin_of_others_is_listed_by_its_whole_name(directory, here, run):
+def test_plugin_of_others_is_listed_by_its_whole_name(directory, here, run):
     rows = json.loads(run("plugins", "available", "--json").stdout)
     assert rows[-1] == {
         "name": "delf-plugin-tickets",

@@ -116,7 +116,7 @@ pool_size = 3
     assert config("get", "agent.timeout") == "45.0\n"
 
 
-def test_a_model_that_is_a_table_gets_another_name(here):
+def test_model_that_is_a_table_gets_another_name(here):
     config("set", "agent.llm.base_url", "http://localhost:1/v1")
     config("set", "agent.llm", "gpt-4o")
     assert config("get", "agent.llm") == (

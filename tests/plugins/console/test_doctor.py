@@ -105,7 +105,7 @@ def test_optional_missing_part_is_no_problem(doctor, here, more):
     assert "note" in {item["status"] for item in data["findings"] if item["area"] != "sandbox"}
 
 
-def test_an_embedder_without_its_model(doctor, here, monkeypatch):
+def test_embedder_without_its_model(doctor, here, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     model = write_recording(here / "r.jsonl", "print(1)")
     (here / "delf.toml").write_text(
@@ -122,7 +122,7 @@ def test_an_embedder_without_its_model(doctor, here, monkeypatch):
     assert "a task starts" in notes(data, "task")
 
 
-def test_a_journal_that_is_damaged_in_the_middle(doctor, here, monkeypatch):
+def test_journal_that_is_damaged_in_the_middle(doctor, here, monkeypatch):
     """One page of one table is not what a look at the newest task reads."""
     model = write_recording(here / "r.jsonl", "print(1)")
     (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\njournal = "sql"\n')
@@ -143,7 +143,7 @@ def test_a_journal_that_is_damaged_in_the_middle(doctor, here, monkeypatch):
     assert "is damaged" in problems(data)[0]
 
 
-def test_a_damaged_journal_that_nobody_chose(doctor, here, monkeypatch):
+def test_damaged_journal_that_nobody_chose(doctor, here, monkeypatch):
     """A task runs anyway, and says so."""
     model = write_recording(here / "r.jsonl", "print(1)")
     (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\n')
@@ -202,7 +202,7 @@ def test_nothing_is_called_ready_that_a_task_would_stumble_on(run, here, case):
 
 
 @pytest.mark.parametrize("command", [("doctor",), ("config", "check")], ids=" ".join)
-def test_a_key_that_is_missing(run, here, command, monkeypatch):
+def test_key_that_is_missing(run, here, command, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     (here / "delf.toml").write_text('[agent]\nllm = "gpt-4o-mini"\nstrategy = "x"\n')
     found = run(*command, "--json")
@@ -218,7 +218,7 @@ def a_server():
         yield listener
 
 
-def test_the_server_of_a_model_is_connected_to(doctor, here, a_server):
+def test_server_of_a_model_is_connected_to(doctor, here, a_server):
     place = f"127.0.0.1:{a_server.getsockname()[1]}"
     (here / "delf.toml").write_text(
         f'[agent.llm]\nmodel = "llama3"\nbase_url = "http://{place}/v1"\n'

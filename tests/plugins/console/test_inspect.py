@@ -5,7 +5,7 @@ from delf.packages.official import packages
 TOML = '[connections.shop]\ntype = "sql"\nurl = "sqlite:///x.db"\nallow = ["query", "write"]\n'
 
 
-def test_a_type_without_credentials(run):
+def test_type_without_credentials(run):
     result = run("inspect", "sql")
     assert result.exit_code == 0
     assert "query   read    may ask" in result.stdout  # no URL says which database it is
@@ -13,7 +13,7 @@ def test_a_type_without_credentials(run):
     assert "note: this is its type" in result.stdout
 
 
-def test_an_instance(run, here):
+def test_instance(run, here):
     (here / "delf.toml").write_text(TOML)
     result = run("inspect", "shop")
     assert result.stdout.startswith("shop (sql): ")
@@ -21,14 +21,14 @@ def test_an_instance(run, here):
     assert "note:" not in result.stdout
 
 
-def test_the_connections_of_the_project(run, here):
+def test_connections_of_the_project(run, here):
     assert "no connection is in delf.toml" in run("inspect").stderr
     (here / "delf.toml").write_text('[connections.shop]\ntype = "sql"\nurl = "${NOPE}"\n')
     assert run("inspect").stdout == "shop (sql)\n"
     assert json.loads(run("inspect", "--json").stdout) == [{"name": "shop", "type": "sql"}]
 
 
-def test_an_instance_with_a_missing_variable(run, here):
+def test_instance_with_a_missing_variable(run, here):
     (here / "delf.toml").write_text('[connections.shop]\ntype = "sql"\nurl = "${SHOP_URL}"\n')
     result = run("inspect", "shop")
     assert result.exit_code == 0
@@ -48,7 +48,7 @@ def test_verbose(run):
     assert "DELF_SQL_URL" in text
 
 
-def test_a_password_is_never_shown(run, here):
+def test_password_is_never_shown(run, here):
     (here / "delf.toml").write_text(
         '[connections.shop]\ntype = "sql"\nurl = "postgresql://u:sesame@h/d"\n'
     )
@@ -56,7 +56,7 @@ def test_a_password_is_never_shown(run, here):
         assert "sesame" not in run("inspect", "shop", *arguments).output
 
 
-def test_an_unknown_connection(run, monkeypatch):
+def test_unknown_connection(run, monkeypatch):
     result = run("inspect", "sqk")
     assert result.exit_code == 2
     assert "did you mean 'sql'?" in result.stderr

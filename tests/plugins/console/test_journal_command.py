@@ -71,7 +71,7 @@ def test_journal_command_size(run: Any, place: str) -> None:
     assert run("check").stdout == "nothing is damaged\n"
 
 
-def test_a_backup_is_a_journal(run: Any, place: str, tmp_path: Path) -> None:
+def test_backup_is_a_journal(run: Any, place: str, tmp_path: Path) -> None:
     fill(place)
     copy = tmp_path / "copy.db"
     assert run("backup", copy).exit_code == 0
@@ -82,7 +82,7 @@ def test_a_backup_is_a_journal(run: Any, place: str, tmp_path: Path) -> None:
     assert "No such file or directory" in run("backup", tmp_path / "no" / "copy.db").stderr
 
 
-def test_a_backup_while_others_write(run: Any, place: str, tmp_path: Path) -> None:
+def test_backup_while_others_write(run: Any, place: str, tmp_path: Path) -> None:
     fill(place)
     with sqlite3.connect(place, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")

@@ -49,7 +49,7 @@ def test_clone_packages_come_with_their_requirements(tmp_path, known):
     ]
 
 
-def test_a_clone_that_is_used_in_place_stays_so(tmp_path, known):
+def test_clone_that_is_used_in_place_stays_so(tmp_path, known):
     here = at_hand(tmp_path, editable=True, box=["delf-plugin-made-up-kit"], kit=[])
     assert arguments(here, "made-up-box[big]") == [
         f"--editable={tmp_path / 'kit'}",
@@ -85,7 +85,7 @@ def test_foreign_plugins_requirement_comes_from_the_clone(tmp_path, known):
     assert here.constraints(items) == [f"delf-plugin-made-up-kit @ {(tmp_path / 'kit').as_uri()}"]
 
 
-def test_a_folder_is_used_where_it_is_with_what_its_extras_need_of_the_clone(tmp_path, known):
+def test_folder_is_used_where_it_is_with_what_its_extras_need_of_the_clone(tmp_path, known):
     here = at_hand(tmp_path, box=["delf-plugin-made-up-kit"], kit=[])
     mine = tmp_path / "mine"
     mine.mkdir()
@@ -133,13 +133,13 @@ def test_elsewhere_names_are_those_of_packages(name, taken):
         ("nothing.whl", "no plugin is known as 'nothing.whl'"),
     ],
 )
-def test_a_name_that_is_not_known_is_refused(name, text):
+def test_name_that_is_not_known_is_refused(name, text):
     with pytest.raises(PluginError) as caught:
         Sources().items([name])
     assert text in caught.value.message
 
 
-def test_a_folder_here_does_not_decide_what_a_name_means(tmp_path, monkeypatch):
+def test_folder_here_does_not_decide_what_a_name_means(tmp_path, monkeypatch):
     (tmp_path / "sql").mkdir()
     (tmp_path / "sql/pyproject.toml").write_text('[project]\nname = "strangers"\n')
     monkeypatch.chdir(tmp_path)
@@ -190,7 +190,7 @@ def test_check_tells_what_cannot_be_imported(site):
     assert "connection 'hollow': " in done.stdout
 
 
-def test_a_plugin_that_brings_nothing_is_not_sound(site):
+def test_plugin_that_brings_nothing_is_not_sound(site):
     misspelt = "from delf.hookspecs import hookimpl\n\n@hookimpl\ndef delf_prefilter(): ...\n"
     site.add("delf-plugin-misspelt", misspelt)
     done = CliRunner().invoke(packages.check, ["misspelt"])
@@ -202,7 +202,7 @@ def test_a_plugin_that_brings_nothing_is_not_sound(site):
     )
 
 
-def test_an_unknown_plugin():
+def test_unknown_plugin():
     for command in ("check", "uninstall"):
         done = CliRunner().invoke(cli, ["plugins", command, "sqll"])
         assert done.exit_code == 2

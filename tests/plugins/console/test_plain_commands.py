@@ -21,13 +21,13 @@ from support.program import write_recording
         ("keys --json", "keys list --json"),
     ],
 )
-def test_a_group_alone_lists(run, here, bare, whole):
+def test_group_alone_lists(run, here, bare, whole):
     short, long = run(*bare.split()), run(*whole.split())
     assert short.exit_code == long.exit_code == 0, short.output
     assert (short.stdout, short.stderr) == (long.stdout, long.stderr)
 
 
-def test_a_task_needs_no_quotes(run, here):
+def test_task_needs_no_quotes(run, here):
     model = write_recording(here / "r.jsonl", "print('yes')")
     done = run("run", "is", "there", "tea?", "--llm", model, "--json")
     assert json.loads(done.stdout)["text"].strip() == "yes"
@@ -59,7 +59,7 @@ def test_plain_commands_can_be_a_task_all_the_same(run, here, words, piped):
 @pytest.mark.parametrize(
     ("given", "status"), [("5m", 0), ("90", 0), ("2.5", 0), ("0", 2), ("x", 2)]
 )
-def test_a_timeout_is_seconds_or_has_a_unit(run, here, given, status):
+def test_timeout_is_seconds_or_has_a_unit(run, here, given, status):
     model = write_recording(here / "r.jsonl", "print('yes')")
     done = run("run", "x", "--llm", model, "--timeout", given)
     assert done.exit_code == status, done.output
@@ -77,7 +77,7 @@ def test_a_timeout_is_seconds_or_has_a_unit(run, here, given, status):
         "runs stop 123",
     ],
 )
-def test_a_failure_is_json_where_json_was_asked_for(run, here, command):
+def test_failure_is_json_where_json_was_asked_for(run, here, command):
     done = run(*command.split(), "--json")
     assert done.exit_code != 0
     error = json.loads(done.stdout)["error"]
@@ -86,7 +86,7 @@ def test_a_failure_is_json_where_json_was_asked_for(run, here, command):
     assert set(error) == {"message", "hint", "code"}
 
 
-def test_a_model_is_set_with_all_that_belongs_to_it(run, here):
+def test_model_is_set_with_all_that_belongs_to_it(run, here):
     given = '{"model": "gpt-4o-mini", "base_url": "http://localhost:11434/v1"}'
     assert run("config", "set", "agent.llm", given).exit_code == 0
     shown = json.loads(run("config", "get", "agent.llm", "--json").stdout)["value"]
@@ -103,7 +103,7 @@ def test_last_is_the_newest_task(run, here):
     assert json.loads(run("runs", "show", "last", "--json").stdout)["answer"].strip() == "2"
 
 
-def test_a_file_that_is_not_there_is_not_remembered_as_a_text(run, here):
+def test_file_that_is_not_there_is_not_remembered_as_a_text(run, here):
     done = run("memory", "add", "notes.md")
     assert done.exit_code == 2
     assert "there is no file 'notes.md'" in done.stderr

@@ -65,7 +65,7 @@ def filled(place):
     asyncio.run(fill())
 
 
-def test_an_empty_journal(runs, place):
+def test_empty_journal(runs, place):
     outcome = runs("list")
     assert (outcome.exit_code, outcome.stdout) == (0, "")
     assert outcome.stderr == f"There is no task yet in {place}\n"
@@ -98,7 +98,7 @@ def test_list_with_filters(runs, filled):
     assert runs("list", "--since", "yesterday").exit_code == 2
 
 
-def test_a_list_has_as_many_tasks_as_are_wanted(runs, place):
+def test_list_has_as_many_tasks_as_are_wanted(runs, place):
     names = [f"task_{number:06}" for number in range(1005)]
 
     async def fill():
@@ -178,7 +178,7 @@ def test_prune(runs, filled):
 
 
 @pytest.mark.parametrize("command", ["show", "events", "code"])
-def test_an_id_that_does_not_fit(runs, filled, command):
+def test_id_that_does_not_fit(runs, filled, command):
     unknown = runs(command, "zzz")
     assert unknown.exit_code == 1
     assert unknown.stderr == "error: no task 'zzz' is known\nhint: delf runs list shows them all\n"

@@ -12,7 +12,7 @@ from delf_console import runs_view
 from delf_engine.views.records import ToolCallTrace
 
 
-def test_an_event_in_a_line_has_values_as_python_has_them():
+def test_event_in_a_line_has_values_as_python_has_them():
     when = datetime(2026, 1, 2, tzinfo=UTC)
     event = ev.CallFinished(
         task_id="t", seq=1, at=1.0, call_id=1, action="when", status="ok", duration_ms=0.1325869997,

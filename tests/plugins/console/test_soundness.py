@@ -116,7 +116,7 @@ def without(start: str) -> str:
     return "".join(line for line in METADATA.splitlines(True) if not line.startswith(start))
 
 
-def test_a_plugin_that_is_as_it_should_be_has_no_warning(site: Site) -> None:
+def test_plugin_that_is_as_it_should_be_has_no_warning(site: Site) -> None:
     host, record = site.install()
     assert list(release_warnings(record)) == []
     assert list(import_warnings("desk", "delf-plugin-desk")) == []
@@ -198,7 +198,7 @@ def problems(spec: Spec, made: Any) -> list[str]:
     return [*factory_problems(host, spec), *what_is_missing(host, spec)]
 
 
-def test_a_plain_function_is_no_connection_and_no_command() -> None:
+def test_plain_function_is_no_connection_and_no_command() -> None:
     def made() -> None: ...
 
     (message,) = problems(ConnectionSpec(name="c", summary="C.", factory="x:y"), made)
@@ -207,7 +207,7 @@ def test_a_plain_function_is_no_connection_and_no_command() -> None:
     assert "mark it with @click.command" in message
 
 
-def test_a_connection_that_keeps_something_and_does_not_free_it_is_reported() -> None:
+def test_connection_that_keeps_something_and_does_not_free_it_is_reported() -> None:
     class Plain(Connection):
         """Keeps its settings only."""
 
@@ -223,7 +223,7 @@ def test_a_connection_that_keeps_something_and_does_not_free_it_is_reported() ->
     assert "not a SupportsClose" in problems(spec, Keeps)[0]
 
 
-def test_a_member_that_is_missing_is_named() -> None:
+def test_member_that_is_missing_is_named() -> None:
     class Half:
         isolation = "process"
 
@@ -276,7 +276,7 @@ class OneProcess:
     async def aclose(self): ...
 
 
-def test_a_journal_that_is_shared_by_its_spec_alone_is_reported():
+def test_journal_that_is_shared_by_its_spec_alone_is_reported():
     host = TestHost.discover(environ={})
     for shared in (False, True):
         spec = JournalSpec(name="notes", summary="N.", factory="x:y", durable=True, shared=shared)

@@ -19,7 +19,7 @@ def rows(path: Path, statement: str) -> list[tuple]:
         return database.execute(statement).fetchall()
 
 
-def test_the_shop_is_the_same_each_time(tmp_path):
+def test_shop_is_the_same_each_time(tmp_path):
     counts = [make_shop(tmp_path / name) for name in ("a.db", "b.db")]
     assert counts[0] == counts[1]
     tables, total = counts[0]
@@ -83,31 +83,31 @@ def test_json(tmp_path):
     assert [call["status"] for call in second["trace"]["tool_calls"]] == ["ok", "ok", "rejected"]
 
 
-def test_a_folder_with_odd_characters(tmp_path):
+def test_folder_with_odd_characters(tmp_path):
     result = delf("demo", "--keep", 'a "$b" ü', "--json", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("key", ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "DELF_API_KEY"])
-def test_the_recording_is_used_whatever_keys_there_are(monkeypatch, key):
+def test_recording_is_used_whatever_keys_there_are(monkeypatch, key):
     monkeypatch.setenv(key, "sk-secret")
     KeptKeys.here().keep("GEMINI_API_KEY", "sk-kept")
     assert command.choose_model(None)[0].startswith("recorded:")
 
 
-def test_a_given_model(tmp_path):
+def test_given_model(tmp_path):
     assert command.choose_model("m")[0] == "m"
     result = delf("demo", "--llm", "recorded:nope.jsonl", cwd=tmp_path)
     assert result.returncode == 2
     assert "there is no recording" in result.stderr
 
 
-def test_the_recording_says_that_it_is_written_by_hand():
+def test_recording_says_that_it_is_written_by_hand():
     first = json.loads(command.RECORDING.read_text(encoding="utf-8").splitlines()[0])
     assert "Written by hand" in first["about"]
 
 
-def test_a_model_that_is_set_for_other_tasks_is_not_asked(tmp_path):
+def test_model_that_is_set_for_other_tasks_is_not_asked(tmp_path):
     result = delf("demo", cwd=tmp_path, env={"DELF_LLM": "gpt-4o-mini"})
     assert result.returncode == 0, result.stderr
     assert "OPENAI_API_KEY" not in result.stderr
@@ -127,7 +127,7 @@ def test_demo_tasks_are_not_in_the_list_of_the_user(tmp_path, monkeypatch):
     assert json.loads(delf("runs", "list", "--json", cwd=tmp_path).stdout) == []
 
 
-def test_a_shop_to_try_tasks_on(tmp_path):
+def test_shop_to_try_tasks_on(tmp_path):
     made = delf("demo", "--make", "shop", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     assert sorted(p.name for p in (tmp_path / "shop").iterdir()) == [

@@ -101,7 +101,7 @@ def breaks_of(kind: str) -> dict[str, set[str]]:
     return {owner: set(tests or ()) for owner, tests in planted(kind, "breaks").items()}
 
 
-def test_a_leak_is_reported_without_the_secret(tmp_path: Path) -> None:
+def test_leak_is_reported_without_the_secret(tmp_path: Path) -> None:
     leaks = {o: t for o, t in breaks_of("connection").items() if o.startswith("TestLeaks")}
     assert len(leaks) == 7
     output = run_suite("connection", leaks, tmp_path, "--tb=long", "--showlocals").output
@@ -113,7 +113,7 @@ def test_a_leak_is_reported_without_the_secret(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", SUITES)
-def test_a_suite_tells_good_from_broken(kind: str, tmp_path: Path) -> None:
+def test_suite_tells_good_from_broken(kind: str, tmp_path: Path) -> None:
     expected = breaks_of(kind)
     says = planted(kind, "says")
     outcomes = run_suite(kind, expected, tmp_path)

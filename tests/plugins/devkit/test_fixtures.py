@@ -40,7 +40,7 @@ def pay(amount: int) -> str:
 # -- scripted_model ---------------------------------------------------------------------
 
 
-async def test_a_model_gives_its_replies_in_order(scripted_model: ScriptedModel) -> None:
+async def test_model_gives_its_replies_in_order(scripted_model: ScriptedModel) -> None:
     whole = ModelReply(text="whole", model="m")
     scripted_model.says("one", whole, lambda request: request.messages[0].text)
     texts = [(await scripted_model.complete(ASK)).text for _ in range(3)]
@@ -49,7 +49,7 @@ async def test_a_model_gives_its_replies_in_order(scripted_model: ScriptedModel)
     assert scripted_model.prompts == ["hello"] * 3
 
 
-async def test_a_reply_may_be_an_error_or_awaited(scripted_model: ScriptedModel) -> None:
+async def test_reply_may_be_an_error_or_awaited(scripted_model: ScriptedModel) -> None:
     async def later(request: ModelRequest) -> str:
         await asyncio.sleep(0)
         return "later"
@@ -68,7 +68,7 @@ async def test_past_its_last_reply_a_model_says_so(scripted_model: ScriptedModel
     assert (await scripted_model.complete(ASK)).text == "again"
 
 
-def test_an_agent_uses_the_model(scripted_model: ScriptedModel, delf_host: TestHost) -> None:
+def test_agent_uses_the_model(scripted_model: ScriptedModel, delf_host: TestHost) -> None:
     scripted_model.writes(
         """
         total = await add(1, b=2)
@@ -90,7 +90,7 @@ def test_an_agent_uses_the_model(scripted_model: ScriptedModel, delf_host: TestH
     assert scripted_model.closed == 1
 
 
-def test_a_script_is_put_into_a_block() -> None:
+def test_script_is_put_into_a_block() -> None:
     assert script("\n    if x:\n        y\n") == "```python\nif x:\n    y\n```"
 
 
@@ -135,7 +135,7 @@ def test_decisions_are_taken_in_order(
     ]
 
 
-async def test_a_decision_may_be_a_function(scripted_approvals: ScriptedApprovals) -> None:
+async def test_decision_may_be_a_function(scripted_approvals: ScriptedApprovals) -> None:
     async def think(request: ApprovalRequest) -> bool:
         return request.arguments["amount"] < 10
 
@@ -148,7 +148,7 @@ async def test_a_decision_may_be_a_function(scripted_approvals: ScriptedApproval
 # -- delf_host --------------------------------------------------------------------------
 
 
-def test_a_host_takes_objects_before_and_after_its_first_use(delf_host: TestHost) -> None:
+def test_host_takes_objects_before_and_after_its_first_use(delf_host: TestHost) -> None:
     thing = object()
     spec = ConnectionSpec(name="thing", summary="A thing.", factory="no:where")
     assert "local" in str(delf_host.report())
@@ -182,7 +182,7 @@ def test_delf_runs_in_this_process(
     assert (sys.argv, list(sys.path), sys.stdin) == before
 
 
-def test_a_failure_has_its_status(delf_project: DelfProject) -> None:
+def test_failure_has_its_status(delf_project: DelfProject) -> None:
     result = delf_project.run("toast")
     assert result.exit_code == 2
     assert "toast" in result.stderr
@@ -191,7 +191,7 @@ def test_a_failure_has_its_status(delf_project: DelfProject) -> None:
 
 
 @pytest.mark.parametrize("way", ["run", "spawn"])
-def test_a_task_is_done_with_a_model_of_the_test(delf_project: DelfProject, way: str) -> None:
+def test_task_is_done_with_a_model_of_the_test(delf_project: DelfProject, way: str) -> None:
     delf_project.config("[agent]\nsystem_prompt = 'Speak Latin.'")
     source = "def add(a: int, b: int) -> int:\n    'Add.'\n    return a + b\n"
     delf_project.write("tools.py", f"from delf import tool\n\n@tool\n{source}")
@@ -204,7 +204,7 @@ def test_a_task_is_done_with_a_model_of_the_test(delf_project: DelfProject, way:
 
 
 @pytest.mark.parametrize("way", ["run", "spawn"])
-def test_a_plugin_is_installed_for_the_project(delf_project: DelfProject, way: str) -> None:
+def test_plugin_is_installed_for_the_project(delf_project: DelfProject, way: str) -> None:
     hooks = """
         from delf.hookspecs import hookimpl
         from delf.specs import CommandSpec
@@ -232,7 +232,7 @@ def test_a_plugin_is_installed_for_the_project(delf_project: DelfProject, way: s
 # -- the plugin itself ------------------------------------------------------------------
 
 
-def test_the_plugin_imports_nothing_of_delf() -> None:
+def test_plugin_imports_nothing_of_delf() -> None:
     code = (
         "import sys, json, delf_devkit.testing.pytest_plugin; "
         "print(json.dumps([n for n in sys.modules if n.split('.')[0] in ('delf', 'pydantic')]))"
@@ -288,7 +288,7 @@ def test_agent_data_is_apart_from_user_data(
 # -- the task behind a call -------------------------------------------------------------
 
 
-async def test_an_action_is_given_its_task() -> None:
+async def test_action_is_given_its_task() -> None:
     task = ScriptedTask(answer="four", agrees={"amount": 5})
     context = task.context("desk", task="Count the desks.")
     context.say("counting")
@@ -303,7 +303,7 @@ async def test_an_action_is_given_its_task() -> None:
     assert task.files == {"desks.txt": b"three"}
 
 
-async def test_a_child_may_fail_and_a_person_refuse() -> None:
+async def test_child_may_fail_and_a_person_refuse() -> None:
     task = ScriptedTask(answer=LLMExecutionError("it is down"), agrees=False)
     context = task.context()
     child = await context.delegate("count")

@@ -85,7 +85,7 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["plugins", "new", *arguments])
 
 
-def test_the_command_says_what_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_says_what_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = invoke("pager", "--kind", "approval")
     assert result.exit_code == 0, result.output
@@ -97,7 +97,7 @@ def test_the_command_says_what_comes_next(tmp_path: Path, monkeypatch: pytest.Mo
     assert result.output.splitlines()[2].strip() == "cd delf-plugin-approval-pager"
 
 
-def test_the_kind_may_stand_in_the_name() -> None:
+def test_kind_may_stand_in_the_name() -> None:
     assert fields_of("approval-pager", "approval") == fields_of("pager", "approval")
 
 
@@ -116,7 +116,7 @@ def test_the_kind_may_stand_in_the_name() -> None:
         ("docker", "sandbox", "delf-plugin-sandbox-docker already"),
     ],
 )
-def test_a_bad_name_is_refused(name: str, kind: str, says: str, tmp_path: Path) -> None:
+def test_bad_name_is_refused(name: str, kind: str, says: str, tmp_path: Path) -> None:
     target = tmp_path / "package"
     options = ["--kind", kind, "--directory", str(target), "--", name]
     result = invoke(*options)
@@ -134,7 +134,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["mine.txt"]
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     target = tmp_path / "file" / "package"
     result = invoke("pager", "--directory", str(target))
@@ -144,7 +144,7 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-def test_the_templates_are_in_the_wheel(tmp_path: Path) -> None:
+def test_templates_are_in_the_wheel(tmp_path: Path) -> None:
     uv = Path(sys.executable).with_name("uv")
     own = ("--no-build-isolation", "--python", sys.executable)  # hatchling is not fetched
     command = [uv, "build", "--wheel", *own, "--out-dir", tmp_path, DEVKIT]

@@ -138,7 +138,7 @@ async def test_replace_and_format(docs: Any) -> None:
             await docs.format(key, **arguments)
 
 
-async def test_a_change_by_somebody_else_meanwhile(google: GoogleServer, docs: Any) -> None:
+async def test_change_by_somebody_else_meanwhile(google: GoogleServer, docs: Any) -> None:
     key = (await docs.create("Notes", "text"))["id"]
     get, times = google.handlers["docs.documents.get"], 2
 
@@ -158,7 +158,7 @@ async def test_a_change_by_somebody_else_meanwhile(google: GoogleServer, docs: A
         await docs.append(key, "more")
 
 
-async def test_a_lost_answer_is_not_repeated(google: GoogleServer, docs: Any) -> None:
+async def test_lost_answer_is_not_repeated(google: GoogleServer, docs: Any) -> None:
     key = (await docs.create("Notes", "text"))["id"]
     google.lose("docs.documents.batchUpdate")
     with pytest.raises(LostAnswerError):

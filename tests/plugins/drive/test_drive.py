@@ -77,7 +77,7 @@ async def test_quotes_in_names(google: GoogleServer, drive: Any) -> None:
     assert (await drive.get(name))["id"] == made["id"]
 
 
-async def test_a_search_says_when_there_is_more(google: GoogleServer, drive: Any) -> None:
+async def test_search_says_when_there_is_more(google: GoogleServer, drive: Any) -> None:
     for number in range(130):
         google.drive.add(f"note {number}", "text/plain", b"")
     found = await drive.search(name="note", limit=120)
@@ -86,7 +86,7 @@ async def test_a_search_says_when_there_is_more(google: GoogleServer, drive: Any
     assert (await drive.search(name="note", limit=130))["notice"] is None
 
 
-async def test_the_editors_files(google: GoogleServer, drive: Any) -> None:
+async def test_editors_files(google: GoogleServer, drive: Any) -> None:
     document = await drive.create("Notes", "# Title", type="document")
     assert document["kind"] == "document"
     assert "Title" in await drive.text(document["id"])
@@ -152,7 +152,7 @@ async def test_sharing(google: GoogleServer, drive: Any) -> None:
     assert len(google.drive.mails) == 2  # not sent twice
 
 
-async def test_an_upload_that_breaks_off_is_one_file(google: GoogleServer, drive: Any) -> None:
+async def test_upload_that_breaks_off_is_one_file(google: GoogleServer, drive: Any) -> None:
     content = bytes(range(256)) * 8 * 1024  # 2 MB
     google.fail("drive.files.create", 503, after_calls=1)  # it was opened
     made = await drive.create("big.bin", content)
@@ -169,7 +169,7 @@ async def test_an_upload_that_breaks_off_is_one_file(google: GoogleServer, drive
         await drive.create("never.bin", content)
 
 
-async def test_the_same_twice_at_once_are_two_files(google: GoogleServer, drive: Any) -> None:
+async def test_same_twice_at_once_are_two_files(google: GoogleServer, drive: Any) -> None:
     made = await asyncio.gather(*(drive.create("twin.txt", "x") for _ in range(3)))
     assert len({file["id"] for file in made}) == 3
 
@@ -231,7 +231,7 @@ async def test_files_that_need_their_resource_key(google: GoogleServer, drive: A
     await fresh.aclose()
 
 
-async def test_a_login_for_its_own_files(google: GoogleServer, connect: Any) -> None:
+async def test_login_for_its_own_files(google: GoogleServer, connect: Any) -> None:
     """With the least scope Google shows neither the top of the drive nor others' files."""
     folder = google.drive.add("Theirs", FOLDER)
     other = google.drive.add("theirs.txt", "text/plain", b"x")
@@ -273,7 +273,7 @@ async def test_documents_that_are_empty(google: GoogleServer, drive: Any) -> Non
         await drive.create("Talk", "# Title", type="presentation")
 
 
-async def test_a_file_of_nobodys_folder_can_be_moved(google: GoogleServer, drive: Any) -> None:
+async def test_file_of_nobodys_folder_can_be_moved(google: GoogleServer, drive: Any) -> None:
     folder = await drive.create_folder("Old")
     shared = google.drive.add("theirs.txt", "text/plain", b"x", parent=None)
     assert (await drive.update(shared.id, folder="Old"))["folder"] == folder["id"]

@@ -39,7 +39,7 @@ class TestPackage(PluginContract):
     name = "embed-sentence-transformers"
 
 
-async def test_a_model_is_in_memory_once_and_leaves_with_its_last_user(
+async def test_model_is_in_memory_once_and_leaves_with_its_last_user(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     library = importlib.import_module("sentence_transformers")
@@ -65,7 +65,7 @@ async def test_a_model_is_in_memory_once_and_leaves_with_its_last_user(
     await until(is_gone)
 
 
-async def test_the_event_loop_goes_on_while_a_model_works() -> None:
+async def test_event_loop_goes_on_while_a_model_works() -> None:
     embedder = SentenceTransformersEmbedder(minilm_path(), device="cpu")
     threads: set[str] = set()
     working = asyncio.ensure_future(embedder.embed(["a long text " * 50] * 16))
@@ -98,7 +98,7 @@ def test_families_have_their_prefixes(model: str, query: str, passage: str) -> N
     assert prefix_of(model, "passage", {"document": "own: "}) == "own: "
 
 
-async def test_a_model_that_is_not_there_is_reported_with_what_to_do(
+async def test_model_that_is_not_there_is_reported_with_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")

@@ -39,7 +39,7 @@ def test_one_text_is_a_list_of_one():
     )
 
 
-def test_an_error_says_where_what_and_what_is_allowed():
+def test_error_says_where_what_and_what_is_allowed():
     with pytest.raises(
         ConfigurationError, match=r"^Agent: unknown key 'timeot'; did you mean 'timeout'\?"
     ):
@@ -87,7 +87,7 @@ def test_channel_object_is_refused_with_a_hint_to_name_it() -> None:
     [("5m", 300), ("90s", 90), ("1.5h", 5400), ("1 d", 86_400), ("12", 12), (7, 7)],
 )
 @pytest.mark.parametrize("name", ["timeout", "approval_timeout", "lease"])
-def test_a_time_may_have_a_unit(name, given, seconds):
+def test_time_may_have_a_unit(name, given, seconds):
     assert getattr(AgentConfig.model_validate({name: given}), name) == seconds
 
 

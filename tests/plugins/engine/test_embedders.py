@@ -63,13 +63,13 @@ def test_embedder_is_made_once_for_each_name(host, tmp_path):
     assert [item.model for item in made] == ["mini-1", "mini-2"]
 
 
-def test_the_only_one_is_meant_when_none_is_named(host, tmp_path):
+def test_only_one_is_meant_when_none_is_named(host, tmp_path):
     made = add(host, "mini", "mini-*")
     assert embedders_of(host, tmp_path).get().model == "counting"
     assert [item.model for item in made] == ["counting"], "its own default, not the spec's name"
 
 
-def test_the_agents_own_is_meant_when_none_is_named(host, tmp_path):
+def test_agents_own_is_meant_when_none_is_named(host, tmp_path):
     add(host, "mini")
     add(host, "maxi", "maxi-*")
     assert embedders_of(host, tmp_path, default="maxi-3").get().model == "maxi-3"
@@ -99,7 +99,7 @@ def test_none_installed(host, tmp_path):
         embedders_of(host, tmp_path).get("mini")
 
 
-def test_the_longest_pattern_wins(host, tmp_path):
+def test_longest_pattern_wins(host, tmp_path):
     add(host, "general", "*")
     add(host, "mini", "mini-*")
     embedders = embedders_of(host, tmp_path)
@@ -115,7 +115,7 @@ def test_two_that_fit_equally_well(host, tmp_path):
     assert "[plugins] prefer" in (caught.value.hint or "")
 
 
-def test_a_known_one_that_is_blocked_is_named(host, tmp_path):
+def test_known_one_that_is_blocked_is_named(host, tmp_path):
     with pytest.raises(PluginError, match=r"plugin 'model-http' .* is disabled: disabled by --no"):
         embedders_of(host, tmp_path).get("http:bge-small")
 
@@ -136,7 +136,7 @@ def test_embedders_is_given_a_context_where_it_takes_one(host, tmp_path):
     assert "sk-1" not in repr(made[0].context)
 
 
-def test_the_usual_one_that_was_blocked_is_named(tmp_path):
+def test_usual_one_that_was_blocked_is_named(tmp_path):
     blocked = "embed-static embed-sentence-transformers"
     host = TestHost.discover(environ={"DELF_DISABLE_PLUGINS": blocked})
     with pytest.raises(PluginError, match="'embed-static' is disabled: disabled by DELF_DIS"):

@@ -53,7 +53,7 @@ def test_calls_that_are_certain_count(code: str, least: int) -> None:
     assert sum(least_calls(code, NAMES).values()) == least
 
 
-def test_a_forecast_takes_no_longer_than_reading_the_script() -> None:
+def test_forecast_takes_no_longer_than_reading_the_script() -> None:
     """Functions and names that double each time, as an attacker would write them."""
     functions = [f"def f{n}():\n    f{n + 1}()\n    f{n + 1}()" for n in range(60)]
     names = [f"n{n} = n{n + 1} + n{n + 1}" for n in range(60)]

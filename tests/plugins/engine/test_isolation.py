@@ -48,7 +48,7 @@ async def measured(backend: Any, *, thorough: bool = False) -> Measured:
 
 @linux
 @pytest.mark.slow
-async def test_a_sandbox_that_confines_nothing_is_found_out() -> None:
+async def test_sandbox_that_confines_nothing_is_found_out() -> None:
     found = await measured(open_backend(), thorough=True)
     assert found.calls
     assert not any((found.files, found.network, found.processes, found.starts, found.forks))
@@ -61,7 +61,7 @@ async def test_a_sandbox_that_confines_nothing_is_found_out() -> None:
 
 
 @linux
-async def test_the_local_sandbox_holds_what_is_attempted() -> None:
+async def test_local_sandbox_holds_what_is_attempted() -> None:
     found = await measured(LocalBackend(pool_size=0), thorough=True)
     assert found == replace(CONFINED, memory=True, cpu=True, forks=True)
 
@@ -82,7 +82,7 @@ async def test_nothing_is_left_of_trying(tmp_path: Path, monkeypatch: pytest.Mon
 # -- what is chosen -------------------------------------------------------------------------
 
 
-async def test_a_sandbox_is_measured_where_more_than_a_process_is_asked_for() -> None:
+async def test_sandbox_is_measured_where_more_than_a_process_is_asked_for() -> None:
     host = TestHost.discover(environ={})
     for least, known in (("interpreter", "interpreter"), ("process", "process")):
         config = AgentConfig(sandbox="monty", min_isolation=least)
@@ -93,7 +93,7 @@ async def test_a_sandbox_is_measured_where_more_than_a_process_is_asked_for() ->
 
 @linux
 @pytest.mark.parametrize("claimed", ["interpreter", "container", "vm"])
-async def test_a_third_partys_word_is_not_enough(claimed: Any) -> None:
+async def test_third_partys_word_is_not_enough(claimed: Any) -> None:
     host = TestHost([])
     backend = open_backend(claimed)
     spec = SandboxSpec(name="boast", summary=".", factory="x:y", isolation=claimed)
@@ -117,7 +117,7 @@ class Suite(SandboxContract):
 
 @linux
 @pytest.mark.slow
-async def test_the_suite_does_not_certify_what_is_open(tmp_path: Path) -> None:
+async def test_suite_does_not_certify_what_is_open(tmp_path: Path) -> None:
     """Python's own open() is refused there, and a system call is not."""
     with pytest.raises(AssertionError, match="`confines` says files, and a script reached"):
         await Suite().test_other_files_cannot_be_opened(open_backend(), tmp_path)
@@ -125,7 +125,7 @@ async def test_the_suite_does_not_certify_what_is_open(tmp_path: Path) -> None:
 
 @linux
 @pytest.mark.parametrize("what", ["files", "network", "processes"])
-async def test_the_suite_tries_below_python(what: str) -> None:
+async def test_suite_tries_below_python(what: str) -> None:
     backend = open_backend()
     with pytest.raises(AssertionError, match=f"`confines` says {what}, and a script reached"):
         await Suite()._is_out_of_reach(backend, what)  # noqa: SLF001 - of a broken sandbox
@@ -134,7 +134,7 @@ async def test_the_suite_tries_below_python(what: str) -> None:
 
 @linux
 @pytest.mark.parametrize("isolation", ["interpreter", "container", "vm"])
-async def test_the_suite_does_not_certify_a_word(isolation: str) -> None:
+async def test_suite_does_not_certify_a_word(isolation: str) -> None:
     with pytest.raises(AssertionError, match=f"its isolation is '{isolation}', and a script"):
         await Suite().test_works_here(open_backend(isolation))
     await Suite().test_works_here(open_backend())

@@ -20,7 +20,7 @@ from delf_engine.journal.log import TaskLog
 from delf_engine.output import OutputFiles, OutputFolder, check_output_folder
 
 
-def test_a_file_from_before_is_never_touched(tmp_path):
+def test_file_from_before_is_never_touched(tmp_path):
     (tmp_path / "README.md").write_text("mine")
     (tmp_path / "README-2.md").symlink_to("/nowhere")
     folder = OutputFolder(str(tmp_path))
@@ -32,21 +32,21 @@ def test_a_file_from_before_is_never_touched(tmp_path):
     assert folder.files == {"README.md": path}
 
 
-def test_a_task_that_goes_on_replaces_what_it_wrote_before(tmp_path):
+def test_task_that_goes_on_replaces_what_it_wrote_before(tmp_path):
     first = OutputFolder(str(tmp_path)).write("a.csv", b"one")
     second = OutputFolder(None, written={"a.csv": first})
     assert second.write("a.csv", b"two") == first
     assert os.listdir(tmp_path) == ["a.csv"]
 
 
-def test_a_task_that_was_stopped_right_after_a_file_does_not_write_it_twice(tmp_path):
+def test_task_that_was_stopped_right_after_a_file_does_not_write_it_twice(tmp_path):
     first = OutputFolder(str(tmp_path)).write("a.csv", b"one")
     assert OutputFolder(str(tmp_path), written={}).write("a.csv", b"one") == first
     assert OutputFolder(str(tmp_path), written={}).write("a.csv", b"two") != first
     assert sorted(os.listdir(tmp_path)) == ["a-2.csv", "a.csv"]
 
 
-async def test_a_writer_that_fails_in_a_way_of_its_own_is_a_problem(
+async def test_writer_that_fails_in_a_way_of_its_own_is_a_problem(
     delf_host: TestHost, tmp_path: Path
 ) -> None:
     class Broken:
@@ -73,7 +73,7 @@ def test_names_that_differ_only_by_case_or_encoding_do_not_hide_each_other(tmp_p
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o077, 0o600), (0o022, 0o644)])
-def test_a_file_is_as_open_as_the_user_has_files(tmp_path, mask, mode):
+def test_file_is_as_open_as_the_user_has_files(tmp_path, mask, mode):
     code = (
         "import os, sys; from delf_engine.output import OutputFolder; "
         f"os.umask({mask}); OutputFolder({str(tmp_path)!r}).write('a.csv', b'1')"
@@ -82,7 +82,7 @@ def test_a_file_is_as_open_as_the_user_has_files(tmp_path, mask, mode):
     assert (tmp_path / "a.csv").stat().st_mode & 0o777 == mode
 
 
-def test_a_folder_that_became_a_link_is_not_followed_either(tmp_path):
+def test_folder_that_became_a_link_is_not_followed_either(tmp_path):
     out, other = tmp_path / "out", tmp_path / "other"
     other.mkdir()
     folder = OutputFolder(str(out))
@@ -94,7 +94,7 @@ def test_a_folder_that_became_a_link_is_not_followed_either(tmp_path):
     assert list(other.iterdir()) == []
 
 
-def test_a_link_among_the_folders_is_not_followed_out(tmp_path):
+def test_link_among_the_folders_is_not_followed_out(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/link").symlink_to(tmp_path)
     with pytest.raises(ValueError, match="leaves the output folder"):
@@ -124,13 +124,13 @@ def test_where_files_cannot_be_linked(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["file", "file/below", "a\0b"])
-def test_a_folder_that_cannot_be_used_is_reported_at_the_start(tmp_path, name):
+def test_folder_that_cannot_be_used_is_reported_at_the_start(tmp_path, name):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match="output folder"):
         check_output_folder(str(tmp_path / name))
 
 
-def test_a_folder_that_is_not_there_yet_is_fine(tmp_path):
+def test_folder_that_is_not_there_yet_is_fine(tmp_path):
     check_output_folder(str(tmp_path / "a/b"))
     check_output_folder(None)
     assert os.listdir(tmp_path) == []
@@ -219,7 +219,7 @@ async def test_files_of_calls_have_a_limit_together(
 
 
 @pytest.mark.parametrize("plain", [False, True])
-def test_an_action_adds_files_to_its_task(plain: bool, delf_host: TestHost) -> None:
+def test_action_adds_files_to_its_task(plain: bool, delf_host: TestHost) -> None:
     def paint(context: CallContext) -> str:
         context.add_output_file("lamp.png", b"\x89PNG")
         return "painted"

@@ -85,14 +85,14 @@ def test_text_without_secret_stays_the_same_object(value: Any) -> None:
     assert redactor.is_in(encoded) == (b'"bytes"' in encoded), "bytes have to be looked at"
 
 
-def test_an_image_is_not_looked_through() -> None:
+def test_image_is_not_looked_through() -> None:
     asked = (Message("user", (TextPart(TOKEN), ImagePart(TOKEN.encode(), "image/png"))),)
     (clean,) = Redactor([TOKEN]).value(asked)
     assert clean.parts == (TextPart(REDACTED), asked[0].parts[1])
 
 
 @pytest.mark.parametrize("message", ["__repr__", "__str__"])
-def test_an_object_is_looked_at_as_events_and_as_results_have_it(message: str) -> None:
+def test_object_is_looked_at_as_events_and_as_results_have_it(message: str) -> None:
     def say(_: object) -> str:
         return f"odd {TOKEN}"
 
@@ -106,7 +106,7 @@ def test_placeholders_and_short_words_are_no_secrets(word: str) -> None:
     assert not Redactor([word]).knows_any
 
 
-def test_the_longer_of_two_secrets_goes_first() -> None:
+def test_longer_of_two_secrets_goes_first() -> None:
     assert Redactor(["abcd-1234", "abcd-1234-5678"]).text("abcd-1234-5678") == REDACTED
 
 
@@ -238,7 +238,7 @@ def test_without_secrets_of_its_own_it_learns_them() -> None:
     assert redactor.is_in(b'["86753098"]')
 
 
-async def test_a_script_never_has_a_secret_that_a_model_knows(
+async def test_script_never_has_a_secret_that_a_model_knows(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     scripted_model.writes(f"print(len({LONG!r}))")
@@ -313,7 +313,7 @@ async def test_approver_sees_and_changes_no_secret(
     assert LONG not in repr(seen)
 
 
-def test_an_error_and_its_causes() -> None:
+def test_error_and_its_causes() -> None:
     redactor = Redactor([LONG])
     try:
         try:
@@ -332,7 +332,7 @@ def test_an_error_and_its_causes() -> None:
     assert f"ConnectionError: postgresql://u:{REDACTED}@h" in message
     assert f"with {REDACTED}" in message
     assert f"KeyError: '{REDACTED}'" in message
-    assert "test_an_error_and_its_causes" in message, "where it was raised is still there"
+    assert "test_error_and_its_causes" in message, "where it was raised is still there"
 
 
 def test_logged_failure_is_redacted(caplog: pytest.LogCaptureFixture) -> None:

@@ -57,7 +57,7 @@ def test_what_never_counts(word: str) -> None:
     assert not long_enough([word])
 
 
-def test_the_end_of_a_line_is_no_part_of_a_secret() -> None:
+def test_end_of_a_line_is_no_part_of_a_secret() -> None:
     assert long_enough(["key-of-a-file-1\n"]) == {"key-of-a-file-1"}
 
 

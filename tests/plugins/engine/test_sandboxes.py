@@ -73,7 +73,7 @@ async def test_auto_takes_the_strongest_that_works(host):
     assert broken.closed == 1
 
 
-async def test_a_weak_choice_is_reported_with_what_was_passed_over(host):
+async def test_weak_choice_is_reported_with_what_was_passed_over(host):
     offer(host, "weak", "process")
     offer(host, "strong", "container", Unavailable("no daemon"))
     chosen = await choose_sandbox(host, AgentConfig(), {})
@@ -96,7 +96,7 @@ class Engine(Backend):
             raise SandboxUnavailableError(self.problem, hint="docker pull it")
 
 
-async def test_a_sandbox_that_cannot_be_made_ready_is_passed_over_before_a_task(host):
+async def test_sandbox_that_cannot_be_made_ready_is_passed_over_before_a_task(host):
     offer(host, "weak", "process")
     engine = Engine()
     offer(host, "strong", "container", factory=lambda **options: engine)
@@ -133,7 +133,7 @@ async def test_auto_takes_all_of_python_and_says_what_it_passed_over(host):
     assert "part isolates by interpreter, but runs a subset of Python" in chosen.warning
 
 
-async def test_a_subset_is_taken_where_nothing_else_is_strong_enough(host, measured):
+async def test_subset_is_taken_where_nothing_else_is_strong_enough(host, measured):
     """There is then nothing to fall back to: what it cannot run fails, and never runs weaker."""
     offer(host, "weak", "process")
     offer(host, "part", "interpreter", subset=True)
@@ -161,7 +161,7 @@ def measured(monkeypatch):
     return found
 
 
-async def test_a_backends_word_is_not_enough(host, measured):
+async def test_backends_word_is_not_enough(host, measured):
     offer(host, "boast", "vm")
     measured["boast"] = replace(CONFINED, files=False, reached=("a file of the host",))
     for least in ("vm", "container", "interpreter"):

@@ -74,7 +74,7 @@ def test_placeholders_are_no_secrets(text: str) -> None:
     assert not long_enough(secrets_in(text))
 
 
-def test_a_declared_secret_counts_however_plain() -> None:
+def test_declared_secret_counts_however_plain() -> None:
     for secret in ("hunter2", "correcthorse", "86753098"):
         assert long_enough(secrets_of_settings(SecretStr(secret))) == {secret}
         assert long_enough(secrets_of_settings(SecretBytes(secret.encode()))) == {secret}
@@ -169,7 +169,7 @@ def test_settings_of_every_type() -> None:
     assert long_enough(secrets_of_options(options)) == {"key-of-it", "url-pass", "option-1"}
 
 
-def test_a_model_s_url_and_headers() -> None:
+def test_model_s_url_and_headers() -> None:
     model = LLMConfig(
         "m",
         base_url="https://u:pa55-w0rd@h.test/v1?key=a1-b2-c3",
@@ -196,12 +196,12 @@ def test_headers_that_only_name_something() -> None:
         ("host=h password=hunter22x", {"hunter22x"}),
     ],
 )
-def test_an_address_without_a_scheme(address: str, secrets: set[str]) -> None:
+def test_address_without_a_scheme(address: str, secrets: set[str]) -> None:
     assert long_enough(secrets_of_environ({"SHOP_URL": address})) == secrets
     assert long_enough(secrets_of_environ({"SHOP_DSN": address})) == secrets
 
 
-def test_a_key_file() -> None:
+def test_key_file() -> None:
     pem = "-----BEGIN KEY-----\nMIIabcdef0123456789\nxyzXYZ0123456789abc\n-----END KEY-----\n"
     file = json.dumps(
         {"client_email": "a@b.test", "private_key": pem, "token_uri": "https://t.test"}
@@ -233,7 +233,7 @@ def test_clients_of_vaults_among_settings_are_asked_nothing():
 @pytest.mark.parametrize(
     "path", ["client_secrets.json", "keys/sa.json", "/srv/keys/x.pem", "~/.ssh/id.key", "{here}"]
 )
-def test_the_path_of_a_secret_is_none(tmp_path, path):
+def test_path_of_a_secret_is_none(tmp_path, path):
     path = path.format(here=tmp_path)
     options = {"credentials": path, "private_key": path, "oauth_token": [path]}
     assert set(secrets_of_options(options)) == set()
@@ -243,5 +243,5 @@ def test_the_path_of_a_secret_is_none(tmp_path, path):
 @pytest.mark.parametrize(
     "secret", ["/9j+Zm9vYmFy/QUJDREVG", "hunter2.secret", "a/b/c.jsonx", "~nobody1"]
 )
-def test_a_secret_that_looks_like_a_path_is_one(secret):
+def test_secret_that_looks_like_a_path_is_one(secret):
     assert secret in set(secrets_of_options({"credentials": secret}))

@@ -21,13 +21,13 @@ def host(delf_host):
     return delf_host
 
 
-def test_an_agent_without_a_model_has_that_of_a_strategy_that_does_without(host):
+def test_agent_without_a_model_has_that_of_a_strategy_that_does_without(host):
     assert Agent(host=host, strategy="clockwork").config.main_llm.model == "none:nobody"
     with pytest.raises(ModelConfigurationError):
         Agent(host=host)
 
 
-def test_a_model_that_was_given_stays(host):
+def test_model_that_was_given_stays(host):
     given = {"host": host, "strategy": "clockwork"}
     assert Agent(llm="scripted", **given).config.main_llm.model == "scripted"
     two = Agent(heavy_llm="scripted", light_llm="scripted", **given)
@@ -40,5 +40,5 @@ def test_strategies_settings_hold_whatever_else_is_reported(host):
     assert Agent(host=host, llm="scripted").config.retry_count > 0
 
 
-def test_a_strategy_that_is_not_installed_is_reported_when_the_agent_starts(host):
+def test_strategy_that_is_not_installed_is_reported_when_the_agent_starts(host):
     assert Agent(host=host, llm="scripted", strategy="nothing").config.strategy == "nothing"

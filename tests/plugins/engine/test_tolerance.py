@@ -79,7 +79,7 @@ def test_fitting_arguments_are_not_converted():
     assert taken(call, to=["a, b"], note="Open")["note"] == "Open"
 
 
-def test_the_fields_of_the_only_record():
+def test_fields_of_the_only_record():
     assert taken(make, title="t", kind="MEETING") == {"event": Event(title="t", kind="Meeting")}
     with pytest.raises(ToolRefusedError):
         taken(make, title="t", place="here")

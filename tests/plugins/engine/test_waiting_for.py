@@ -14,7 +14,7 @@ def called(number: int) -> CallStarted:
     )
 
 
-def test_the_model_until_it_answered_or_failed():
+def test_model_until_it_answered_or_failed():
     asked = ModelCalled(**AT, seq=1, model="gpt", purpose="generate")
     failed = ModelFailed(**AT, seq=2, model="gpt", purpose="generate", error="x", duration_ms=1)
     assert waiting_for([]) is None

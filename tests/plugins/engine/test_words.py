@@ -72,7 +72,7 @@ async def test_names_in_allow_are_checked_once_the_actions_are_known():
         await load_toolset([shop])
 
 
-async def test_a_group_with_the_name_of_an_action_is_refused_once_the_actions_are_known():
+async def test_group_with_the_name_of_an_action_is_refused_once_the_actions_are_known():
     class Dynamic(Shop):
         async def actions(self):
             found = await super().actions()
@@ -82,7 +82,7 @@ async def test_a_group_with_the_name_of_an_action_is_refused_once_the_actions_ar
         await load_toolset([Dynamic(name="shop")])
 
 
-async def test_a_part_of_the_tools():
+async def test_part_of_the_tools():
     tools = await load_toolset([Shop(), add])
     part = tools.showing(frozenset({"shop.find", "add", "other"}))
     assert [bound.name for bound in part.shown] == ["shop.find", "add"]

@@ -46,7 +46,7 @@ def workbook(tmp_path):
 excel = ExcelFormat()
 
 
-def test_the_core_finds_it():
+def test_core_finds_it():
     formats = Formats(PluginHost.discover(environ={}))
     assert isinstance(formats.reader(".xlsx"), ExcelFormat)
     assert isinstance(formats.reader(".xlsm"), ExcelFormat)
@@ -81,7 +81,7 @@ async def test_days_count_from_1900_or_1904_as_the_workbook_says(tmp_path):
         ]
 
 
-async def test_a_label_of_several_rows_is_in_each_and_a_number_once(tmp_path):
+async def test_label_of_several_rows_is_in_each_and_a_number_once(tmp_path):
     book = Workbook()
     sheet = book.active
     for row in (["region", "sales", "bonus"], ["north", 1, 5], [None, 2, None], ["south", 3, 6]):
@@ -261,7 +261,7 @@ async def test_escapes_of_xml_in_text(tmp_path):
     assert rows == [{"2026-01-01": "x\r\ny", "n": "_x_ _x12_"}]
 
 
-async def test_a_broken_workbook_says_nothing_of_the_others_and_other_sheets_are_reported(
+async def test_broken_workbook_says_nothing_of_the_others_and_other_sheets_are_reported(
     tmp_path, workbook
 ):
     good = workbook({"A": [["a"], [1]], "B": [["a"], [2]]})
@@ -292,11 +292,11 @@ async def test_a_broken_workbook_says_nothing_of_the_others_and_other_sheets_are
     ],
     ids=range(7),
 )
-async def test_the_first_row_names_the_columns(workbook, rows, expected):
+async def test_first_row_names_the_columns(workbook, rows, expected):
     assert await excel.read(workbook({"S": rows}), None) == expected
 
 
-async def test_a_small_archive_with_a_very_large_sheet_is_not_unpacked(tmp_path, monkeypatch):
+async def test_small_archive_with_a_very_large_sheet_is_not_unpacked(tmp_path, monkeypatch):
     monkeypatch.setattr(scan, "MAX_UNPACKED", 1_000_000)
     with zipfile.ZipFile(tmp_path / "a.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("xl/worksheets/sheet1.xml", b" " * 1_000_001)
@@ -330,7 +330,7 @@ async def test_cells_that_only_have_a_colour_are_limited_too(tmp_path, monkeypat
         await excel.read(str(tmp_path / "a.xlsx"), None)
 
 
-async def test_a_row_longer_than_excels_is_refused(workbook):
+async def test_row_longer_than_excels_is_refused(workbook):
     whole = await excel.read(workbook({"S": [["n"], [1] * 16_384]}), None)
     assert (len(whole), len(whole[0])) == (1, 16_384)
     path = workbook({"S": [["n"], [1] * 16_385]})
@@ -439,13 +439,13 @@ HEAD = "<row r='1'><c r='A1' t='inlineStr'><is><t>n</t></is></c></row>"
 
 
 @pytest.mark.slow
-async def test_a_row_with_a_number_that_no_sheet_has_is_not_waited_for(with_sheet):
+async def test_row_with_a_number_that_no_sheet_has_is_not_waited_for(with_sheet):
     row = "<row r='{0}'><c r='A{0}'><v>1</v></c></row>"
     assert await excel.read(with_sheet(HEAD + row.format(10**12)), None) == []
     assert await excel.read(with_sheet(HEAD + row.format(reading.MAX_ROWS)), None) == [{"n": 1}]
 
 
-async def test_a_sheet_longer_than_excels_is_refused(with_sheet, monkeypatch):
+async def test_sheet_longer_than_excels_is_refused(with_sheet, monkeypatch):
     monkeypatch.setattr(scan, "MAX_ROWS", 3)
     row = "<row><c><v>1</v></c></row>"
     assert len(await excel.read(with_sheet(HEAD + 2 * row), None)) == 2
@@ -453,7 +453,7 @@ async def test_a_sheet_longer_than_excels_is_refused(with_sheet, monkeypatch):
         await excel.read(with_sheet(HEAD + 3 * row), None)
 
 
-async def test_a_formula_that_was_never_computed_gives_its_text(with_sheet, workbook):
+async def test_formula_that_was_never_computed_gives_its_text(with_sheet, workbook):
     cells = "<c r='A2'><f>1+1</f><v>2</v></c><c r='B2' s='0'/><c r='C2'><f>SUM(A2:B2)</f></c>"
     array = "<c r='A3'><f t='array' ref='A3'>A2*2</f></c>"
     path = with_sheet(f"{HEAD}<row r='2'>{cells}</row><row r='3'>{array}</row>")
@@ -547,7 +547,7 @@ async def test_hidden_sheets_and_sheets_of_charts_are_reported(tmp_path):
         assert (name == "a.xls") or any("are left out: 'Curve'" in note for note in notes)
 
 
-async def test_a_what_if_table_gives_what_was_computed_or_nothing(with_sheet, tmp_path):
+async def test_what_if_table_gives_what_was_computed_or_nothing(with_sheet, tmp_path):
     table = "<f t='dataTable' ref='B2:B3' dt2D='0' dtr='0' r1='A1'/>"
     cells = f"<c r='A2'><v>1</v></c><c r='B2'>{table}<v>2.5</v></c><c r='C2'><f>A2</f></c>"
     assert await excel.read(with_sheet(f"{HEAD}<row r='2'>{cells}</row>"), None) == [
@@ -565,7 +565,7 @@ async def test_a_what_if_table_gives_what_was_computed_or_nothing(with_sheet, tm
 
 
 @pytest.mark.parametrize("size", ["", "<dimension ref='A1:A2'/>"], ids=["unsized", "sized"])
-async def test_a_row_of_millions_of_cells_is_never_in_memory(with_sheet, size):
+async def test_row_of_millions_of_cells_is_never_in_memory(with_sheet, size):
     path = with_sheet("<row>" + "<c/>" * 5_000_000 + "</row>", before=size)
     tracemalloc.start()
     try:

@@ -102,7 +102,7 @@ def _parts_of_a_book():
         ("f.parquet", large_page, "Out of Memory|the query needs more"),
     ],
 )
-async def test_a_bomb_is_an_error_that_names_it_and_takes_no_memory_here(
+async def test_bomb_is_an_error_that_names_it_and_takes_no_memory_here(
     name, make, message, opened, tmp_path
 ):
     make(tmp_path / name)
@@ -133,7 +133,7 @@ def document_type(path):
         ("f.jsonl", lambda path: path.write_text('{"a":' * 50_000 + "1" + "}" * 50_000)),
     ],
 )
-async def test_an_error_names_its_file(name, make, opened, tmp_path):
+async def test_error_names_its_file(name, make, opened, tmp_path):
     make(tmp_path / name)
     (tmp_path / "fine.csv").write_text("n\n1\n")
     files = opened(tmp_path / "fine.csv", tmp_path / name)
@@ -252,7 +252,7 @@ async def test_no_statement_of_a_query_writes(statement, opened, tmp_path):
         "EXPLAIN /* why */ ANALYZE FROM 'a.csv' WHERE n = $n",
     ],
 )
-async def test_a_query_is_explained(statement, opened, tmp_path):
+async def test_query_is_explained(statement, opened, tmp_path):
     (tmp_path / "a.csv").write_text("n\n1\n")
     params = {"n": "1"} if "$n" in statement else None
     (row,) = await opened(tmp_path / "a.csv").query(statement, params)
@@ -291,7 +291,7 @@ TRIES = {
 
 
 @confined
-async def test_a_format_of_a_plugin_writes_nothing_either(opened, tmp_path):
+async def test_format_of_a_plugin_writes_nothing_either(opened, tmp_path):
     host = TestHost.discover(no_plugins=True, environ={})
     host.provide(FormatSpec(name="h", summary="", factory="a:b", endings=(".hostile",)), Hostile)
     path = tmp_path / "a.hostile"
@@ -301,7 +301,7 @@ async def test_a_format_of_a_plugin_writes_nothing_either(opened, tmp_path):
     assert os.listdir(tmp_path) == ["a.hostile"]
 
 
-async def test_a_database_with_a_log_of_changes_is_read(opened, tmp_path):
+async def test_database_with_a_log_of_changes_is_read(opened, tmp_path):
     path = tmp_path / "a.db"
     database(path, "PRAGMA journal_mode = WAL", "CREATE TABLE t (n)", "INSERT INTO t VALUES (1)")
     assert os.listdir(tmp_path) == ["a.db"]

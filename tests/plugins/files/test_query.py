@@ -252,7 +252,7 @@ MORE_ROWS = {
 @pytest.mark.parametrize(
     "case", [*ROWS, *(pytest.param(case, marks=pytest.mark.slow) for case in MORE_ROWS)]
 )
-async def test_a_query_sees_the_rows_that_a_read_gives(tmp_path, case):
+async def test_query_sees_the_rows_that_a_read_gives(tmp_path, case):
     name, data, rows, shown = {**ROWS, **MORE_ROWS}[case]
     got, notes = await _queried(tmp_path / name, data)
     assert got == rows
@@ -422,7 +422,7 @@ async def test_unrepresentable_value_is_text_with_a_note(tmp_path):
 
 @pytest.mark.timeout(120)
 @pytest.mark.slow
-def test_a_file_larger_than_the_memory_is_asked_where_it_is(tmp_path):
+def test_file_larger_than_the_memory_is_asked_where_it_is(tmp_path):
     """A table of 400 MB in memory; its process takes much less than that, and less than 512 MB."""
     numbers = pa.array(range(1_000_000))
     batch = pa.table({f"c{n}": numbers for n in range(5)})
@@ -473,13 +473,13 @@ FROM 'sales.csv'"""
         (JOINED, {"sales.csv": 3, "budget.xlsx/Sheet": 3}, [{"n": 3, "spent": 150}]),
     ],
 )
-async def test_a_row_below_a_title_names_the_columns(titled, statement, header, rows):
+async def test_row_below_a_title_names_the_columns(titled, statement, header, rows):
     with notes_of_call() as notes:
         assert await titled.query(statement, header=header) == rows
     assert not notes
 
 
-async def test_a_title_that_is_taken_for_names_is_reported(titled):
+async def test_title_that_is_taken_for_names_is_reported(titled):
     for name in ("sales.csv", "budget.xlsx"):
         with notes_of_call() as notes:
             await titled.query(f"SELECT * FROM '{name}'")
@@ -498,7 +498,7 @@ async def test_a_title_that_is_taken_for_names_is_reported(titled):
         ("FROM 'sales.csv'", {"sale.csv": 3}, "header names 'sale.csv'"),
     ],
 )
-async def test_a_wrong_header_is_an_error_that_says_what_to_do(titled, statement, header, words):
+async def test_wrong_header_is_an_error_that_says_what_to_do(titled, statement, header, words):
     with pytest.raises((ToolRefusedError, ToolExecutionError), match=words):
         await titled.query(statement, header=header)
 

@@ -81,7 +81,7 @@ def zipped(members):
 # -- the journey ----------------------------------------------------------------------------
 
 
-def test_the_first_prompt_shows_files_well_enough_for_the_script_to_be_right(
+def test_first_prompt_shows_files_well_enough_for_the_script_to_be_right(
     delf_host, scripted_model, tmp_path
 ):
     (tmp_path / "umsatz.csv").write_bytes(
@@ -241,7 +241,7 @@ async def test_texts_among_numbers_are_listed(files, tmp_path):
         ("Rome,x\nOslo,y\nBonn,z\n", False),
     ],
 )
-async def test_a_table_without_names_of_columns_is_read_with_header_0(
+async def test_table_without_names_of_columns_is_read_with_header_0(
     files, tmp_path, text, is_headless
 ):
     (tmp_path / "a.csv").write_text(text)
@@ -258,7 +258,7 @@ async def test_a_table_without_names_of_columns_is_read_with_header_0(
     assert await known.query("FROM 'a.csv'", header=0) == rows
 
 
-async def test_a_sheet_without_names_of_columns_is_read_with_header_0(files, tmp_path):
+async def test_sheet_without_names_of_columns_is_read_with_header_0(files, tmp_path):
     book = Workbook()
     for row in ([dt.datetime(2026, 3, 1), 4.5], [dt.datetime(2026, 3, 2), 4.5], [None, 5]):
         book.active.append(row)
@@ -365,7 +365,7 @@ async def test_what_is_broken_is_reported_beside_what_is_not(files, tmp_path):
 # -- the budget -----------------------------------------------------------------------------
 
 
-async def test_a_wide_table_stays_within_the_budget_and_says_what_is_left_out(shape):
+async def test_wide_table_stays_within_the_budget_and_says_what_is_left_out(shape):
     names = [f"column_of_some_length_{number}" for number in range(2000)]
     reported = await shape("a.csv", ",".join(names) + "\n" + ",".join("1" * 2000) + "\n")
     assert len(reported) < connection.MAX_SHAPE + 200
@@ -418,7 +418,7 @@ async def test_without_header_the_first_row_names_the_columns_and_a_title_is_rep
 
 
 @pytest.mark.parametrize(("header", "error"), [(2, "row 2 is empty"), (99, "row 99 is empty or")])
-async def test_a_header_that_is_not_there_is_an_error(files, tmp_path, header, error):
+async def test_header_that_is_not_there_is_an_error(files, tmp_path, header, error):
     path = titled_book(tmp_path / "a.xlsx")
     (tmp_path / "a.csv").write_text("t\n\na,b\n1,2\n")
     for name, sheet in ((path, "Budget"), (tmp_path / "a.csv", None)):
@@ -477,7 +477,7 @@ LETTER = """<p><r><t>Dear Ada,</t></r></p><p/>
         ("no.docx", "plain words", "11 bytes, text", "plain words"),
     ],
 )
-async def test_a_document_is_its_text(files, tmp_path, name, content, reported, read):
+async def test_document_is_its_text(files, tmp_path, name, content, reported, read):
     (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     connection = files(tmp_path / name)
     shown = await connection.context("")
@@ -493,7 +493,7 @@ async def test_a_document_is_its_text(files, tmp_path, name, content, reported, 
         ("b.docx", zipped({"word/document.xml": "<a>"}), "b.docx cannot be read as a .docx"),
     ],
 )
-async def test_a_document_that_is_damaged_is_named_with_the_reason(
+async def test_document_that_is_damaged_is_named_with_the_reason(
     files, tmp_path, name, content, answer_text
 ):
     (tmp_path / name).write_bytes(content)

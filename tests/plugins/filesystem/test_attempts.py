@@ -142,7 +142,7 @@ def test_no_link_leads_out(
     hold(files, f"{root}/{path}", outside)
 
 
-def test_a_temporary_name_that_is_a_link_is_not_written_through(
+def test_temporary_name_that_is_a_link_is_not_written_through(
     files: Filesystem, out: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("secrets.token_hex", lambda n: "guessed")
@@ -196,7 +196,7 @@ def test_another_file_system_is_not_entered(files: Filesystem, out: Path, outsid
 
 
 @pytest.mark.parametrize("change", ["folder and link", "file and link"])
-def test_an_exchange_while_a_task_looks_leads_nowhere(
+def test_exchange_while_a_task_looks_leads_nowhere(
     change: str, files: Filesystem, out: Path, outside: Path
 ) -> None:
     """Another process swaps what a path names as fast as it can, while the path is used."""

@@ -24,7 +24,7 @@ from delf_filesystem import Filesystem
 from delf_filesystem.documents import convert
 
 
-def test_a_file_is_read_whole_or_in_lines(files: Filesystem) -> None:
+def test_file_is_read_whole_or_in_lines(files: Filesystem) -> None:
     assert files.read_file("notes/plan.md") == "one\ntwo\nthree\n"
     assert files.read_file("notes/plan.md", start=2, lines=1) == "two\n"
     assert files.read_file("notes/plan.md", start=3) == "three\n"
@@ -32,7 +32,7 @@ def test_a_file_is_read_whole_or_in_lines(files: Filesystem) -> None:
     assert files.read_bytes("notes/plan.md", offset=4, length=3) == b"two"
 
 
-def test_a_large_file_is_read_in_parts_only(files: Filesystem, notes: Path) -> None:
+def test_large_file_is_read_in_parts_only(files: Filesystem, notes: Path) -> None:
     (notes / "big.txt").write_text("0123456789\n" * 1_000_001)
     with pytest.raises(DelfError, match=r"file too large. Maximum: 10000000 bytes"):
         files.read_file("notes/big.txt")
@@ -76,7 +76,7 @@ def test_patterns(pattern: str, path: str, fits: bool) -> None:
     assert Glob(pattern).matches(path.split("/")) is fits
 
 
-def test_a_hostile_pattern_takes_no_time(files: Filesystem, notes: Path) -> None:
+def test_hostile_pattern_takes_no_time(files: Filesystem, notes: Path) -> None:
     (notes / ("a" * 200)).write_text("")
     assert files.list_files("notes", "*a" * 100 + "b") == []
     assert files.list_files("notes", "**/" * 150 + "b") == []
@@ -94,7 +94,7 @@ def test_lines_are_found(files: Filesystem, notes: Path) -> None:
     assert files.find(".*") == []
 
 
-def test_a_file_is_written_whole_and_keeps_its_mode(files: Filesystem, out: Path) -> None:
+def test_file_is_written_whole_and_keeps_its_mode(files: Filesystem, out: Path) -> None:
     assert files.write_file("out/new/report.md", "Grüße") == 7
     assert (out / "new/report.md").read_text() == "Grüße"
     (out / "new/report.md").chmod(0o640)
@@ -104,7 +104,7 @@ def test_a_file_is_written_whole_and_keeps_its_mode(files: Filesystem, out: Path
     assert sorted(os.listdir(out / "new")) == ["report.md"]
 
 
-def test_a_write_that_fails_leaves_the_file_as_it_was(files: Filesystem, out: Path) -> None:
+def test_write_that_fails_leaves_the_file_as_it_was(files: Filesystem, out: Path) -> None:
     (out / "a.txt").write_text("before")
     with pytest.raises(DelfError, match="too large"):
         files.write_file("out/a.txt", "x" * 10_000_001)
@@ -160,7 +160,7 @@ def test_letters_of_two_encodings_are_not_mixed(
     assert path.read_bytes() == (changed or "Größe x").encode(encoding)
 
 
-def test_an_edit_matches_exactly_once(files: Filesystem, out: Path) -> None:
+def test_edit_matches_exactly_once(files: Filesystem, out: Path) -> None:
     (out / "a.txt").write_text("a b a")
     files.edit_file("out/a.txt", "b", "c")
     assert (out / "a.txt").read_text() == "a c a"
@@ -224,7 +224,7 @@ def test_roots_are_checked(tmp_path: Path) -> None:
         files.read_file("a/b")
 
 
-async def test_the_prompt_names_the_roots(files: Filesystem) -> None:
+async def test_prompt_names_the_roots(files: Filesystem) -> None:
     message = await files.context("anything")
     assert message is not None
     assert "notes/ (read only)" in message
@@ -280,7 +280,7 @@ def test_table_of_text_is_shown_as_it_is() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-async def test_a_document_that_is_a_bomb_is_an_error(files: Filesystem, notes: Path) -> None:
+async def test_document_that_is_a_bomb_is_an_error(files: Filesystem, notes: Path) -> None:
     """300 kB of it took gigabytes; the next document is read as the one before."""
     cell = "<w:p><w:r><w:t>x</w:t></w:r></w:p>"
     with zipfile.ZipFile(notes / "bomb.docx", "w", zipfile.ZIP_DEFLATED) as parts:
@@ -320,7 +320,7 @@ async def test_documents_need_their_package(
     assert "delf-plugin-filesystem[documents]" in str(missing.value.hint)
 
 
-async def test_a_write_is_asked_about_with_a_diff(notes: Path) -> None:
+async def test_write_is_asked_about_with_a_diff(notes: Path) -> None:
     disk = Filesystem(roots={"notes": {"root": notes, "mode": "rw"}})
     edit = {"path": "notes/plan.md", "old_text": "two", "new_text": "2"}
     verdict = await disk.check(ProposedCall(action="edit_file", arguments=edit))
@@ -336,7 +336,7 @@ async def test_a_write_is_asked_about_with_a_diff(notes: Path) -> None:
     assert read == Allowed()
 
 
-def test_a_root_that_is_no_folder_is_refused_at_once(tmp_path: Path) -> None:
+def test_root_that_is_no_folder_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(
         ConnectionFileNotFoundError, match="'w' of filesystem is not a folder"
     ) as message:
@@ -344,7 +344,7 @@ def test_a_root_that_is_no_folder_is_refused_at_once(tmp_path: Path) -> None:
     assert 'mode = "rw"' in (message.value.hint or "")
 
 
-def test_a_folder_is_made_where_that_is_wanted_and_it_may_be_written(tmp_path: Path) -> None:
+def test_folder_is_made_where_that_is_wanted_and_it_may_be_written(tmp_path: Path) -> None:
     def root(name: str, **more: str) -> dict[str, object]:
         return {"root": str(tmp_path / name), "create": True, **more}
 

@@ -43,7 +43,7 @@ def ask(notes: Path, delf_host: TestHost, scripted_model: ScriptedModel) -> Call
 
 
 @pytest.mark.parametrize("code", [REPLACE, EDIT, WRITE])
-async def test_a_file_that_changed_after_its_diff_was_shown_is_asked_about_again(
+async def test_file_that_changed_after_its_diff_was_shown_is_asked_about_again(
     ask: Callable[..., Any], notes: Path, code: str
 ) -> None:
     plan = notes / "plan.md"
@@ -53,7 +53,7 @@ async def test_a_file_that_changed_after_its_diff_was_shown_is_asked_about_again
     assert plan.read_text() == ("new" if code == WRITE else "zero\n2\nsecret\n")
 
 
-async def test_a_file_that_came_after_the_diff_was_shown_is_asked_about(
+async def test_file_that_came_after_the_diff_was_shown_is_asked_about(
     ask: Callable[..., Any], notes: Path
 ) -> None:
     late = notes / "late.md"
@@ -81,7 +81,7 @@ async def test_other_files_ask_nothing(ask: Callable[..., Any], notes: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["replace", "edit_file", "write_file"])
-async def test_a_change_in_the_last_moment_is_not_written_over(notes: Path, name: str) -> None:
+async def test_change_in_the_last_moment_is_not_written_over(notes: Path, name: str) -> None:
     """By another call of the same task, say: it is seen by the action itself."""
     disk = Filesystem(roots={"notes": {"root": str(notes), "mode": "rw"}})
     texts = {"old_text": "two", "new_text": "2"}

@@ -72,7 +72,7 @@ async def test_search_and_read(google: GoogleServer, gmail: Any) -> None:
         await gmail.attachment(line["id"], "invoce.pdf")
 
 
-async def test_a_search_says_when_there_is_more(google: GoogleServer, gmail: Any) -> None:
+async def test_search_says_when_there_is_more(google: GoogleServer, gmail: Any) -> None:
     for number in range(30):
         google.gmail.deliver(USER, mail(f"No {number}"), when=1_760_000_000 + number)
     found = await gmail.search(limit=20)
@@ -92,7 +92,7 @@ async def test_messages_that_vanish_or_fail_in_a_search(google: GoogleServer, gm
     assert len(gmail.pauses) == 2
 
 
-async def test_the_text_of_html_mail(google: GoogleServer, gmail: Any) -> None:
+async def test_text_of_html_mail(google: GoogleServer, gmail: Any) -> None:
     html = """<html><head><style>p {color: red}</style></head><body>
         <h1>Offer</h1><p>Dear&nbsp;Ada,<br>see <a href="https://x.example/a">our list</a>:</p>
         <ul><li>One</li><li>Two &amp; three</li></ul>
@@ -155,7 +155,7 @@ async def test_unsendable_mail_is_refused(
     assert not google.gmail.box(BOB).mails
 
 
-async def test_a_reply_stays_in_its_conversation(google: GoogleServer, gmail: Any) -> None:
+async def test_reply_stays_in_its_conversation(google: GoogleServer, gmail: Any) -> None:
     first = google.gmail.deliver(
         USER,
         mail(
@@ -239,7 +239,7 @@ def test_allow_means_one_action_or_one_group(allow: list[str], allowed: list[str
     assert Gmail(allow=allow).inspect()["methods"] == allowed
 
 
-async def test_an_answer_to_ones_own_mail_goes_to_those_who_got_it(
+async def test_answer_to_ones_own_mail_goes_to_those_who_got_it(
     google: GoogleServer, gmail: Any
 ) -> None:
     google.gmail.box("eve@example.com")
@@ -255,7 +255,7 @@ async def test_an_answer_to_ones_own_mail_goes_to_those_who_got_it(
 HIDDEN = "=?utf-8?Q?M=C3=BCller=2C_Ada?= <ada.m@example.com>, =?utf-8?q?x=2C_eve=40far=2Eexample?= <max@example.com>"
 
 
-async def test_a_comma_in_an_encoded_name_is_no_border(google: GoogleServer, gmail: Any) -> None:
+async def test_comma_in_an_encoded_name_is_no_border(google: GoogleServer, gmail: Any) -> None:
     """Names are decoded after a header was split: else a sender could add people."""
     raw = f"From: {HIDDEN.split(', ')[0]}\r\nTo: {HIDDEN}\r\nCc: {HIDDEN}\r\nSubject: x\r\n\r\nx"
     message = google.gmail.deliver(USER, raw.encode())
@@ -272,7 +272,7 @@ async def test_a_comma_in_an_encoded_name_is_no_border(google: GoogleServer, gma
     assert not google.gmail.box("eve@far.example").mails
 
 
-async def test_a_text_that_comes_apart_from_its_message(google: GoogleServer, gmail: Any) -> None:
+async def test_text_that_comes_apart_from_its_message(google: GoogleServer, gmail: Any) -> None:
     google.gmail.deliver(USER, mail("Long", "word " * 60_000 + "the end", Message_ID="<1@x>"))
     (line,) = (await gmail.search())["messages"]
     got = await gmail.read(line["id"])

@@ -61,7 +61,7 @@ async def test_charsets_that_are_wrong(read: Any, declared: str) -> None:
         '<meta name="viewport" content="x"><meta charset = "{}">',
     ],
 )
-async def test_a_page_without_a_header_names_its_charset_itself(
+async def test_page_without_a_header_names_its_charset_itself(
     read: Any, meta: str, charset: str
 ) -> None:
     text = "こんにちは" if "j" in charset else "Привет"
@@ -121,7 +121,7 @@ LONG = "<p>" + "The invoice is due on Friday and amounts to 700 euros. " * 5 + "
         ("See the list: https://x.example/1", "<p>See <a href='https://x.example/" + "y" * 300 + "'>it</a></p>", "See the list"),
     ],
 )  # fmt: skip
-async def test_a_part_that_only_stands_in_hides_no_text(
+async def test_part_that_only_stands_in_hides_no_text(
     read: Any, text: str, page: str, wins: str
 ) -> None:
     assert wins in (await read(alternatives(text, page)))["text"]
@@ -185,7 +185,7 @@ async def test_names_of_files_stay_in_their_folder(read: Any) -> None:
     )
 
 
-async def test_an_invitation_is_a_file(google: GoogleServer, connect: Any, read: Any) -> None:
+async def test_invitation_is_a_file(google: GoogleServer, connect: Any, read: Any) -> None:
     raw = (
         b'Subject: x\r\nContent-Type: multipart/alternative; boundary="b"\r\n\r\n'
         b"--b\r\nContent-Type: text/plain\r\n\r\nCome\r\n"
@@ -198,7 +198,7 @@ async def test_an_invitation_is_a_file(google: GoogleServer, connect: Any, read:
     await gmail.aclose()
 
 
-async def test_a_forwarded_message(read: Any) -> None:
+async def test_forwarded_message(read: Any) -> None:
     raw = (
         b'Subject: Fwd\r\nContent-Type: multipart/mixed; boundary="b"\r\n\r\n'
         b"--b\r\nContent-Type: text/plain\r\n\r\nSee below\r\n"

@@ -170,7 +170,7 @@ def make_agent(delf_host):
         agent.stop()
 
 
-def test_a_chat_goes_on_in_another_program(make_agent, scripted_model, journal_url):
+def test_chat_goes_on_in_another_program(make_agent, scripted_model, journal_url):
     scripted_model.writes("print('hello Ada')", "print('Ada')")
     make_agent(Chat(persist=True, path=journal_url)).run("I am Ada.")
     with Chat(persist=True, path=journal_url) as later:
@@ -180,7 +180,7 @@ def test_a_chat_goes_on_in_another_program(make_agent, scripted_model, journal_u
     assert "hello Ada" in scripted_model.prompts[1]
 
 
-def test_the_default_place_is_the_journal_s(make_agent, scripted_model, sqlite_place, monkeypatch):
+def test_default_place_is_the_journal_s(make_agent, scripted_model, sqlite_place, monkeypatch):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", sqlite_place)
     scripted_model.writes("print(1)")
     chat = Chat(persist=True, namespace="mine", conversation_id="x")
@@ -191,7 +191,7 @@ def test_the_default_place_is_the_journal_s(make_agent, scripted_model, sqlite_p
     chat.close()
 
 
-def test_a_turn_that_cannot_be_kept_is_a_warning(make_agent, scripted_model, sqlite_place):
+def test_turn_that_cannot_be_kept_is_a_warning(make_agent, scripted_model, sqlite_place):
     chat = Chat(persist=True, path=sqlite_place)
     chat.append("user", "one")
 
@@ -211,7 +211,7 @@ def test_a_turn_that_cannot_be_kept_is_a_warning(make_agent, scripted_model, sql
     chat.close()
 
 
-def test_a_conversation_that_cannot_be_read_is_raised(make_agent, scripted_model, tmp_path):
+def test_conversation_that_cannot_be_read_is_raised(make_agent, scripted_model, tmp_path):
     place = tmp_path / "broken.db"
     place.write_bytes(b"this is not a database, " * 100)
     chat = Chat(persist=True, path=place)

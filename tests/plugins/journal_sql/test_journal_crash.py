@@ -53,7 +53,7 @@ POINTS = {"sqlite": (1, 2, 9, 40, 97, 300), "postgresql": (1, 9, 97)}
     [(kind, lines) for kind, points in POINTS.items() for lines in points],
     indirect=["journal_url"],
 )
-async def test_a_killed_process_leaves_no_gap_and_loses_nothing(journal_url, open_journal, lines):
+async def test_killed_process_leaves_no_gap_and_loses_nothing(journal_url, open_journal, lines):
     with worker(journal_url, "t", tasks=3) as process:
         acknowledged = kill_after(process, lines)
     journal = open_journal(journal_url)
@@ -65,7 +65,7 @@ async def test_a_killed_process_leaves_no_gap_and_loses_nothing(journal_url, ope
     assert states == {"interrupted"}
 
 
-async def test_a_task_goes_on_in_another_process(journal_url, open_journal):
+async def test_task_goes_on_in_another_process(journal_url, open_journal):
     journal = open_journal(journal_url)
     with worker(journal_url, "t") as process:
         for _ in range(20):
@@ -98,7 +98,7 @@ async def test_many_processes_start_at_once_on_nothing(journal_url, open_journal
     assert {task.task_id for task in await journal.find()} == {"a0", "b0", "c0"}
 
 
-def test_a_journal_serves_one_loop_after_another(journal_url):
+def test_journal_serves_one_loop_after_another(journal_url):
     journal = SqlJournal(journal_url)
     for seq in range(1, 6):
         event = (

@@ -39,7 +39,7 @@ def names(records):
     return [record.requested.request_id for record in records]
 
 
-async def test_a_request_of_a_task_that_is_over_or_nobodys_does_not_wait(journal_url, open_journal):
+async def test_request_of_a_task_that_is_over_or_nobodys_does_not_wait(journal_url, open_journal):
     journal, other = open_journal(journal_url), open_journal(journal_url)
     await ask(journal, "over", "req_1")
     end = {"status": False, "text": "", "duration_ms": 1.0}
@@ -51,7 +51,7 @@ async def test_a_request_of_a_task_that_is_over_or_nobodys_does_not_wait(journal
     assert states == ["failed", "interrupted"]
 
 
-async def test_an_agent_does_not_start_without_its_journal(tmp_path, delf_host, scripted_model):
+async def test_agent_does_not_start_without_its_journal(tmp_path, delf_host, scripted_model):
     (tmp_path / "file").write_text("no folder")
     url = str(tmp_path / "file" / "journal.db")
     agent = Agent(llm="scripted", host=delf_host, journal="sql")
@@ -204,7 +204,7 @@ async def test_answers_arrive_after_the_connection_was_lost(
     assert caplog.messages == ["answers of other processes come late: the connection was lost"]
 
 
-async def test_an_answer_that_came_before_its_resumed_task_waits_again_counts(
+async def test_answer_that_came_before_its_resumed_task_waits_again_counts(
     tmp_path, journal_url, open_journal, delf_host, scripted_model, monkeypatch
 ):
     paid: list[int] = []

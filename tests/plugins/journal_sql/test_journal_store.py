@@ -52,7 +52,7 @@ def finished(task_id, seq=2, at=2.0, **fields):
 
 
 class TestAppend:
-    async def test_an_event_is_kept_once(self, journal_url, open_journal):
+    async def test_event_is_kept_once(self, journal_url, open_journal):
         journal = open_journal(journal_url)
         for event in (started("t"), printed("t", 2), printed("t", 2), started("t")):
             await journal.append(event)
@@ -64,7 +64,7 @@ class TestAppend:
         await journal.append(printed("t", 3))
         assert [event.seq for event in await journal.read("t")] == [1, 2, 3]
 
-    async def test_a_refused_event_harms_no_other(self, journal_url, open_journal):
+    async def test_refused_event_harms_no_other(self, journal_url, open_journal):
         journal = open_journal(journal_url)
         await journal.append(started("bad"))
         good = [journal.append(started(f"t{number}")) for number in range(20)]
@@ -176,7 +176,7 @@ class TestFind:
 
 
 class TestOwners:
-    async def test_a_closed_journal_owns_nothing(self, journal_url, open_journal):
+    async def test_closed_journal_owns_nothing(self, journal_url, open_journal):
         journal = open_journal(journal_url)
         await journal.append(started("t"))
         assert (await journal.task("t")).state == "running"
@@ -185,7 +185,7 @@ class TestOwners:
         await journal.append(printed("t", 2))
         assert (await journal.task("t")).state == "running"
 
-    def test_the_number_of_a_process_is_not_enough(self):
+    def test_number_of_a_process_is_not_enough(self):
         me = owners.Owner()
         row = owners.Process(me.pid, me.birth, me.host, me.place, 0.0, None)
         assert owners.is_alive(row, 1e9)
@@ -255,7 +255,7 @@ class TestOpening:
         assert path.stat().st_mode & 0o77 == 0
         assert path.parent.stat().st_mode & 0o77 == 0
 
-    async def test_the_variable_names_the_place(self, tmp_path, monkeypatch):
+    async def test_variable_names_the_place(self, tmp_path, monkeypatch):
         monkeypatch.setenv("DELF_JOURNAL_SQL_URL", f"sqlite:///{tmp_path}/my%20own.db")
         assert SqlJournal().place == str(tmp_path / "my own.db")
 
@@ -271,28 +271,28 @@ class TestOpening:
             ("postgresql://u:secret@h/d?no_such_option=1", "cannot be read"),
         ],
     )
-    def test_a_url_that_cannot_be_used(self, url, says):
+    def test_url_that_cannot_be_used(self, url, says):
         with pytest.raises(JournalSetupError, match=says) as caught:
             SqlJournal(url)
         assert "secret" not in caught.value.describe()
 
-    async def test_a_server_that_does_not_answer(self):
+    async def test_server_that_does_not_answer(self):
         journal = SqlJournal("postgresql://u:secret@127.0.0.1:1/d")
         with pytest.raises(JournalSetupError, match="does not answer") as caught:
             await journal.find()
         assert "secret" not in caught.value.describe()
         await journal.aclose()
 
-    def test_an_at_sign_in_a_password_is_no_host(self):
+    def test_at_sign_in_a_password_is_no_host(self):
         journal = SqlJournal("postgresql://u:sec@ret@h:5433/d?sslmode=disable")
         assert journal.place == "postgresql://u@h:5433/d"
 
-    async def test_a_database_that_is_not_there(self, postgres_url, open_journal):
+    async def test_database_that_is_not_there(self, postgres_url, open_journal):
         journal = open_journal(f"{postgres_url}_not")
         with pytest.raises(JournalSetupError, match="does not exist"):
             await journal.find()
 
-    async def test_a_file_that_is_no_database(self, tmp_path, open_journal):
+    async def test_file_that_is_no_database(self, tmp_path, open_journal):
         path = tmp_path / "journal.db"
         path.write_text("these are notes, and no database at all " * 100)
         journal = open_journal(str(path))
@@ -301,13 +301,13 @@ class TestOpening:
         with pytest.raises(JournalSetupError, match="damaged"):
             await anext(journal.subscribe())
 
-    async def test_a_place_that_cannot_be_written(self, tmp_path, open_journal):
+    async def test_place_that_cannot_be_written(self, tmp_path, open_journal):
         (tmp_path / "file").write_text("")
         for place in (tmp_path, tmp_path / "file" / "journal.db"):
             with pytest.raises(JournalSetupError, match="cannot be opened"):
                 await open_journal(str(place)).find()
 
-    async def test_a_file_that_may_only_be_read(self, sqlite_place, open_journal, monkeypatch):
+    async def test_file_that_may_only_be_read(self, sqlite_place, open_journal, monkeypatch):
         journal = open_journal(sqlite_place)
         await journal.append(started("t"))
         await journal.aclose()
@@ -315,7 +315,7 @@ class TestOpening:
         with pytest.raises(JournalSetupError, match="cannot be opened: it cannot be read and"):
             await journal.find()
 
-    async def test_a_full_disk(self, sqlite_place, open_journal, monkeypatch):
+    async def test_full_disk(self, sqlite_place, open_journal, monkeypatch):
         journal = open_journal(sqlite_place)
         await journal.append(started("t"))
         await journal.aclose()
@@ -339,7 +339,7 @@ class TestOpening:
         await journal.append(printed("t", len(kept) + 1))
 
     @pytest.mark.parametrize("version", ["'x'", "NULL"])
-    async def test_a_version_that_is_none(self, sqlite_place, open_journal, version):
+    async def test_version_that_is_none(self, sqlite_place, open_journal, version):
         journal = open_journal(sqlite_place)
         await journal.append(started("t"))
         await journal.aclose()
@@ -365,7 +365,7 @@ class TestOpening:
         await journal.append(printed("t", 2))
         assert await asyncio.to_thread(subprocess.check_output, read, text=True) == "2\n"
 
-    async def test_a_locked_file(self, sqlite_place, open_journal):
+    async def test_locked_file(self, sqlite_place, open_journal):
         journal = open_journal(sqlite_place, lock_timeout=0.05)
         await journal.append(started("t"))
         with contextlib.closing(sqlite3.connect(sqlite_place, isolation_level=None)) as raw:
@@ -376,7 +376,7 @@ class TestOpening:
             raw.execute("ROLLBACK")
         await journal.append(printed("t", 2))
 
-    async def test_a_damaged_event(self, sqlite_place, open_journal):
+    async def test_damaged_event(self, sqlite_place, open_journal):
         journal = open_journal(sqlite_place)
         await journal.append(started("t"))
         with contextlib.closing(sqlite3.connect(sqlite_place, isolation_level=None)) as raw:
@@ -386,7 +386,7 @@ class TestOpening:
 
 
 class TestVersions:
-    async def test_a_newer_journal_is_refused(self, journal_url, open_journal):
+    async def test_newer_journal_is_refused(self, journal_url, open_journal):
         database = open_database(JournalSettings(url=journal_url))
         schema.migrate(database, [*schema.MIGRATIONS, "CREATE TABLE delf_later (x INTEGER)"])
         database.close()
@@ -396,7 +396,7 @@ class TestVersions:
         with pytest.raises(JournalSetupError, match=says):
             await journal.find()
 
-    async def test_a_journal_from_before_the_first_version_is_refused(self, tmp_path, open_journal):
+    async def test_journal_from_before_the_first_version_is_refused(self, tmp_path, open_journal):
         place = tmp_path / "journal.db"
         with contextlib.closing(sqlite3.connect(place, isolation_level=None)) as raw:
             raw.execute("CREATE TABLE delf_schema_version (version INTEGER NOT NULL)")
@@ -404,7 +404,7 @@ class TestVersions:
         with pytest.raises(JournalSetupError, match="version 3, which was never released"):
             await open_journal(str(place)).find()
 
-    async def test_a_step_that_fails_leaves_the_journal_as_it_was(self, journal_url):
+    async def test_step_that_fails_leaves_the_journal_as_it_was(self, journal_url):
         broken = "CREATE TABLE delf_half (x INTEGER); SELECT nonsense FROM nowhere"
         database = open_database(JournalSettings(url=journal_url))
         schema.migrate(database)
@@ -417,7 +417,7 @@ class TestVersions:
 
 
 class TestPostgres:
-    async def test_a_lost_connection_is_made_again(self, postgres_database, open_journal):
+    async def test_lost_connection_is_made_again(self, postgres_database, open_journal):
         journal = open_journal(postgres_database.url)
         live = journal.subscribe("t")
         await journal.append(started("t"))
@@ -433,7 +433,7 @@ class TestPostgres:
         assert (await asyncio.wait_for(waiting, 20)).seq == 2
         assert [event.seq for event in await journal.read("t")] == [1, 2]
 
-    async def test_a_read_whose_connection_breaks_is_made_again(
+    async def test_read_whose_connection_breaks_is_made_again(
         self, postgres_database, open_journal, monkeypatch
     ):
         journal = open_journal(postgres_database.url)
@@ -469,7 +469,7 @@ async def test_closing_ends_subscriptions(journal_url, open_journal):
 
 
 @pytest.mark.parametrize("written", ["sqlite:///a%20b.db", "a b.db", "sqlite:///{here}/a%20b.db"])
-async def test_a_journal_of_a_config_file_is_beside_it(tmp_path, written):
+async def test_journal_of_a_config_file_is_beside_it(tmp_path, written):
     journal = SqlJournal(url=FileText(written.format(here=tmp_path), tmp_path))
     await journal.append(started("t"))
     await journal.aclose()

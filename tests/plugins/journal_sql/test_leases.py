@@ -130,7 +130,7 @@ async def test_live_process_keeps_its_tasks(owner: subprocess.Popen[str], journa
     await journal.aclose()
 
 
-async def test_a_task_of_a_queue_is_nobodys_until_it_is_claimed(journal_url: str) -> None:
+async def test_task_of_a_queue_is_nobodys_until_it_is_claimed(journal_url: str) -> None:
     submitting, working = SqlJournal(journal_url), SqlJournal(journal_url)
     queued = TaskQueued(task_id="t", seq=1, at=1.0, task="Do it.", queue="night")
     await submitting.append(queued)
@@ -145,7 +145,7 @@ async def test_a_task_of_a_queue_is_nobodys_until_it_is_claimed(journal_url: str
     await submitting.aclose()
 
 
-async def test_a_task_that_ended_while_somebody_claimed_it_stays_over(journal_url: str) -> None:
+async def test_task_that_ended_while_somebody_claimed_it_stays_over(journal_url: str) -> None:
     first, second = SqlJournal(journal_url), SqlJournal(journal_url)
     await first.append(TaskStarted(task_id="t", seq=1, at=1.0, task="Do it."))
     await first.append(FINISHED)

@@ -82,7 +82,7 @@ async def found(journal: SqlJournal, text: str | None = None, **wanted: Any) -> 
     return [one.task.task_id for one in result.tasks]
 
 
-async def test_a_task_is_found_by_its_words_script_calls_answer_and_errors(
+async def test_task_is_found_by_its_words_script_calls_answer_and_errors(
     journal: SqlJournal, written: Written
 ) -> None:
     add = await written.task("task_a", "Pay the invoice of Müller & Söhne")
@@ -132,7 +132,7 @@ async def test_words_of_scripts_without_spaces_are_found(
     assert await found(journal, "ใบแจ้งหนี้") == ["task_th"]
 
 
-async def test_an_excerpt_shows_the_words_and_where_they_are(
+async def test_excerpt_shows_the_words_and_where_they_are(
     journal: SqlJournal, written: Written
 ) -> None:
     add = await written.task("task_a", "Anything")
@@ -146,7 +146,7 @@ async def test_an_excerpt_shows_the_words_and_where_they_are(
     assert len(one.excerpt) < 200
 
 
-async def test_a_large_value_is_searched_from_its_beginning(
+async def test_large_value_is_searched_from_its_beginning(
     journal_url: str, open_journal: Callable[..., SqlJournal]
 ) -> None:
     journal = open_journal(journal_url, blob_bytes=2_000)
@@ -213,7 +213,7 @@ async def test_what_nobody_has_indexed_yet_is_reported(
     assert await found(journal, "second") == ["task_b"]
 
 
-async def test_a_removed_task_leaves_no_word_behind(journal: SqlJournal, written: Written) -> None:
+async def test_removed_task_leaves_no_word_behind(journal: SqlJournal, written: Written) -> None:
     add = await written.task("task_a", "a zebracrossing")
     await add(TaskFinished, status=True, text="", duration_ms=9.0)
     assert await found(journal, "zebracrossing") == ["task_a"]
@@ -285,7 +285,7 @@ async def test_days_are_those_of_the_zone(journal: SqlJournal, written: Written)
         await journal.figures("day", TaskFilter(), "Mars/Olympus")
 
 
-async def test_a_child_counts_its_calls_and_cost_but_is_no_task_more(
+async def test_child_counts_its_calls_and_cost_but_is_no_task_more(
     journal: SqlJournal, written: Written
 ) -> None:
     parent = await written.task("task_a", "whole")
@@ -298,7 +298,7 @@ async def test_a_child_counts_its_calls_and_cost_but_is_no_task_more(
     assert (day.tasks, day.failed, day.cost_usd) == (1, 0, 0.25)
 
 
-async def test_a_question_of_a_task_that_is_over_does_not_wait_on(
+async def test_question_of_a_task_that_is_over_does_not_wait_on(
     journal: SqlJournal, written: Written
 ) -> None:
     add = await written.task("task_a", "one")
@@ -310,7 +310,7 @@ async def test_a_question_of_a_task_that_is_over_does_not_wait_on(
     assert day.waited_seconds == pytest.approx(1.0, abs=0.01)
 
 
-async def test_an_index_of_another_version_is_made_anew(
+async def test_index_of_another_version_is_made_anew(
     sqlite_place: str, open_journal: Callable[..., SqlJournal]
 ) -> None:
     import sqlite3

@@ -82,11 +82,11 @@ def test_who_waits_for_a_slow_server_that_answers_others_waits_on(line):
 
 
 @pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)
-def test_a_database_that_works_answers(journal_url):
+def test_database_that_works_answers(journal_url):
     assert open_database(JournalSettings(url=journal_url)).answers()
 
 
-def test_a_server_that_refuses_answers():
+def test_server_that_refuses_answers():
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"postgresql://delf@127.0.0.1:{nobody.getsockname()[1]}/x"

@@ -183,7 +183,7 @@ async def test_rows_of_dead_processes_do_not_add_up(sqlite_place, open_journal):
     assert rows() == 2
 
 
-async def test_a_process_that_may_be_alive_is_named_and_has_time_to_end_its_call(
+async def test_process_that_may_be_alive_is_named_and_has_time_to_end_its_call(
     sqlite_place, delf_host, scripted_model, monkeypatch, clock
 ):
     """One is silent in the midst of a call; the next one asks, and waits before it makes it."""
@@ -231,7 +231,7 @@ async def test_a_process_that_may_be_alive_is_named_and_has_time_to_end_its_call
     assert calls == ["bob", "bob"]
 
 
-async def test_a_process_that_is_gone_is_no_reason_to_wait(sqlite_place, open_journal, clock):
+async def test_process_that_is_gone_is_no_reason_to_wait(sqlite_place, open_journal, clock):
     journal, other = open_journal(sqlite_place), open_journal(sqlite_place)
     for each in (journal, other):
         each.lease(4.0)
@@ -255,7 +255,7 @@ async def test_a_process_that_is_gone_is_no_reason_to_wait(sqlite_place, open_jo
 
 
 @pytest.mark.parametrize("part", ["heartbeats", "watching"])
-async def test_a_database_that_is_away_warns_once_and_says_how_often(
+async def test_database_that_is_away_warns_once_and_says_how_often(
     part, sqlite_place, open_journal, monkeypatch, caplog
 ):
     journal = open_journal(sqlite_place)
@@ -311,7 +311,7 @@ async def contents(journal):
     return tasks, events, notes, talks
 
 
-async def test_a_backup_holds_all_and_is_restored(journal_url, open_journal, tmp_path):
+async def test_backup_holds_all_and_is_restored(journal_url, open_journal, tmp_path):
     journal = open_journal(journal_url)
     await fill(journal)
     before = await contents(journal)
@@ -327,7 +327,7 @@ async def test_a_backup_holds_all_and_is_restored(journal_url, open_journal, tmp
     assert await contents(journal) == before
 
 
-async def test_a_backup_is_put_into_a_new_postgresql(postgres_url, tmp_path, open_journal):
+async def test_backup_is_put_into_a_new_postgresql(postgres_url, tmp_path, open_journal):
     source = open_journal(str(tmp_path / "journal.db"))
     await fill(source)
     copy = tmp_path / "copy.db"
@@ -352,7 +352,7 @@ async def test_invalid_backup_is_refused(content, sqlite_place, open_journal, tm
     assert await journal.find() == []
 
 
-async def test_a_backup_that_fails_leaves_no_file(journal_url, open_journal, tmp_path, monkeypatch):
+async def test_backup_that_fails_leaves_no_file(journal_url, open_journal, tmp_path, monkeypatch):
     journal = open_journal(journal_url)
     await fill(journal)
 

@@ -17,7 +17,7 @@ NEXT = "ALTER TABLE delf_tasks ADD COLUMN later TEXT; CREATE TABLE delf_later (x
 END = {"status": True, "text": "", "duration_ms": 1.0}
 
 
-def test_a_journal_of_each_version_is_kept():
+def test_journal_of_each_version_is_kept():
     kept = sorted(path.name for path in journal_schemas.FOLDER.iterdir())
     assert kept == [journal_schemas.file_of(version).name for version in VERSIONS], (
         "run: python -m plugins.journal_sql.journal_schemas"
@@ -33,7 +33,7 @@ def test_released_schema_is_never_changed(version, tmp_path):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_journal_of_a_version_goes_on(version, tmp_path, open_journal):
+async def test_journal_of_a_version_goes_on(version, tmp_path, open_journal):
     """All that a delf of a version left is there, and goes on."""
     path = tmp_path / "journal.db"
     journal_schemas.load(path, version)

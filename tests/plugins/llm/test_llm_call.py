@@ -47,7 +47,7 @@ def last_message(server: OpenAIServer, number: int = -1) -> Any:
     return server.json[number]["messages"][-1]["content"]
 
 
-def test_a_text_goes_to_the_heavy_model(openai_server: StartServer) -> None:
+def test_text_goes_to_the_heavy_model(openai_server: StartServer) -> None:
     server = openai_server([block("print(await llm.call('Is this spam?', desc='judge'))"), "yes"])
     models = {"heavy_llm": config(server, "heavy"), "light_llm": config(server, "light")}
     with Agent(sandbox="local", system_prompt="Be short.", **models) as agent:  # type: ignore[arg-type]
@@ -131,7 +131,7 @@ def test_other_providers_get_their_own_form(
         ]
 
 
-def test_the_vision_model_falls_back_to_the_heavy_one(openai_server: StartServer) -> None:
+def test_vision_model_falls_back_to_the_heavy_one(openai_server: StartServer) -> None:
     code = "print(await llm.call('What?', file_data=[('a.png', b'\\x89PNG\\r\\n\\x1a\\n..')]))"
     server = openai_server([block(code), "a dot"])
     models = {"heavy_llm": config(server, "heavy"), "light_llm": config(server, "light")}
@@ -178,7 +178,7 @@ def test_script_gets_an_error_for_what_cannot_be_asked(
     assert {call.status for call in response.trace.tool_calls} <= {"error", "refused"}
 
 
-def test_a_file_is_known_by_its_path_in_the_sandbox_and_by_its_name(
+def test_file_is_known_by_its_path_in_the_sandbox_and_by_its_name(
     openai_server: StartServer, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.txt").write_text("hello")
@@ -198,7 +198,7 @@ print(await llm.call("D", file_data=[{{"name": "x.json", "type": "a/b", "data": 
     ] * 2
 
 
-def test_a_failing_model_fails_the_call_and_the_script_goes_on(openai_server: StartServer) -> None:
+def test_failing_model_fails_the_call_and_the_script_goes_on(openai_server: StartServer) -> None:
     code = "try:\n    await llm.call('x')\nexcept ToolError as error:\n    print('no:', error)"
     server = openai_server([block(code), Reply(status=400, error="bad sk-planted-secret")])
     with Agent(sandbox="local", llm=config(server)) as agent:
@@ -208,9 +208,7 @@ def test_a_failing_model_fails_the_call_and_the_script_goes_on(openai_server: St
 
 
 @pytest.mark.parametrize("name", ["llm", "files"])
-def test_a_tool_cannot_take_the_name_of_a_built_in_one(
-    openai_server: StartServer, name: str
-) -> None:
+def test_tool_cannot_take_the_name_of_a_built_in_one(openai_server: StartServer, name: str) -> None:
     named = tool(name=name)(lambda: None)
     agent = Agent(sandbox="local", llm=config(openai_server()), tools=[named])
     with pytest.raises(ToolDefinitionError, match=f"cannot be named '{name}'"):
@@ -218,7 +216,7 @@ def test_a_tool_cannot_take_the_name_of_a_built_in_one(
     agent.stop()
 
 
-def test_a_recording_replays_what_a_script_asked_about_an_image(
+def test_recording_replays_what_a_script_asked_about_an_image(
     openai_server: StartServer, tmp_path: Path
 ) -> None:
     (tmp_path / "photo.png").write_bytes(PNG)
@@ -242,7 +240,7 @@ def test_a_recording_replays_what_a_script_asked_about_an_image(
     assert len(server.requests) == 2
 
 
-def test_a_resumed_task_does_not_ask_again(openai_server: StartServer, delf_host: TestHost) -> None:
+def test_resumed_task_does_not_ask_again(openai_server: StartServer, delf_host: TestHost) -> None:
     code = "print(await llm.call('first'))\nprint(await llm.call('second'))"
     server = openai_server([block(code), "one", "two", "two again"])
     journals = [InProcessJournal(), InProcessJournal()]

@@ -60,7 +60,7 @@ async def test_bad_arguments_do_not_reach_the_server(remote) -> None:
         await invoke(remote, "add", a=1, b="x")
 
 
-async def test_a_tool_that_fails_says_why(remote) -> None:
+async def test_tool_that_fails_says_why(remote) -> None:
     with pytest.raises(ToolException, match="the lamp is broken"):
         await invoke(remote, "broken")
 
@@ -75,14 +75,14 @@ async def test_resources_are_readable(remote) -> None:
         await srv.read_resource("nowhere://x")
 
 
-async def test_the_server_says_how_it_is_used(remote) -> None:
+async def test_server_says_how_it_is_used(remote) -> None:
     assert await remote.context("anything") == "srv: Greet before you add."
 
 
 # -- its life -----------------------------------------------------------------------------------
 
 
-async def test_a_server_that_dies_in_a_call_is_an_error_and_is_started_again(open_mcp) -> None:
+async def test_server_that_dies_in_a_call_is_an_error_and_is_started_again(open_mcp) -> None:
     srv = open_mcp()
     with pytest.raises(
         OutcomeUnknownError, match="ended during die; whether it did it is not known"
@@ -103,18 +103,18 @@ async def test_one_death_fails_all_calls_under_way_and_no_later_one(open_mcp) ->
     assert again == [{"result": n + 1} for n in range(20)]
 
 
-async def test_a_server_that_cannot_start_says_what_it_wrote(open_mcp) -> None:
+async def test_server_that_cannot_start_says_what_it_wrote(open_mcp) -> None:
     with pytest.raises(ConnectionUnavailableError, match="no licence"):
         await open_mcp(env={"BREAKS": "1"}).actions()
 
 
-async def test_a_program_that_is_no_server_is_an_error_in_time(open_mcp) -> None:
+async def test_program_that_is_no_server_is_an_error_in_time(open_mcp) -> None:
     srv = open_mcp(command="sleep", args=["60"], start_timeout=0.5)
     with pytest.raises(ConnectionUnavailableError, match=r"did not start within 0\.5 s"):
         await srv.actions()
 
 
-async def test_a_call_that_is_cancelled_is_cancelled_at_the_server(open_mcp, tmp_path) -> None:
+async def test_call_that_is_cancelled_is_cancelled_at_the_server(open_mcp, tmp_path) -> None:
     marker = tmp_path / "marker"
     srv = open_mcp(env={"MARKER": str(marker)})
     actions = {action.name: action for action in await srv.actions()}
@@ -127,14 +127,14 @@ async def test_a_call_that_is_cancelled_is_cancelled_at_the_server(open_mcp, tmp
     assert await actions["add"].call(a=1, b=1) == {"result": 2}
 
 
-async def test_a_silent_call_times_out_and_one_with_progress_does_not(open_mcp) -> None:
+async def test_silent_call_times_out_and_one_with_progress_does_not(open_mcp) -> None:
     srv = open_mcp(timeout=0.6)
     with pytest.raises(OutcomeUnknownError, match=r"did not end within 0\.6 s"):
         await invoke(srv, "silent", seconds=30.0)
     assert await invoke(srv, "slow", seconds=1.2) == {"result": "done"}
 
 
-async def test_the_server_ends_with_the_connection(open_mcp) -> None:
+async def test_server_ends_with_the_connection(open_mcp) -> None:
     srv = open_mcp(args=["-u", SERVER])  # which is no fork, but started as users start it
     await srv.actions()
     (child,) = [pid for pid in _children() if _command(pid).endswith(f"{SERVER}\0")]
@@ -157,7 +157,7 @@ def _command(pid: str) -> str:
 
 
 @pytest.mark.parametrize("protocol", ["legacy", "auto"])
-async def test_a_tool_that_a_server_adds_is_there_for_the_next_task(open_mcp, protocol) -> None:
+async def test_tool_that_a_server_adds_is_there_for_the_next_task(open_mcp, protocol) -> None:
     srv = open_mcp(protocol=protocol)
     host = TestHost.discover(environ={})
     model = ScriptedModel()
@@ -174,7 +174,7 @@ async def test_a_tool_that_a_server_adds_is_there_for_the_next_task(open_mcp, pr
 # -- what it may ask ----------------------------------------------------------------------------
 
 
-async def test_a_question_of_the_server_is_an_approval_with_a_form(remote) -> None:
+async def test_question_of_the_server_is_an_approval_with_a_form(remote) -> None:
     from delf.protocols.approval import Edited
 
     def answer(request):
@@ -189,12 +189,12 @@ async def test_a_question_of_the_server_is_an_approval_with_a_form(remote) -> No
     assert [request.action for request in asked] == ["srv.order", "srv.elicitation"]
 
 
-async def test_a_form_without_what_it_needs_is_not_sent(remote) -> None:
+async def test_form_without_what_it_needs_is_not_sent(remote) -> None:
     response, _, _ = await run(remote, "print((await srv.order())['result'])")
     assert response.text == "the user said cancel"
 
 
-async def test_a_no_is_a_no(remote) -> None:
+async def test_no_is_a_no(remote) -> None:
     response, _, _ = await run(
         remote,
         "print((await srv.order())['result'])",
@@ -206,7 +206,7 @@ async def test_a_no_is_a_no(remote) -> None:
 THINK = "print((await srv.think('lamps'))['result'])"
 
 
-async def test_the_server_may_ask_the_model_if_a_person_agrees(remote) -> None:
+async def test_server_may_ask_the_model_if_a_person_agrees(remote) -> None:
     response, asked, model = await run(remote, THINK)
     assert response.text == "the model says: they glow"
     assert asked[-1].action == "srv.sampling"
@@ -240,7 +240,7 @@ async def test_servers_come_from_a_file(tmp_path, monkeypatch) -> None:
     await srv.aclose()
 
 
-def test_a_server_that_the_file_does_not_name(tmp_path) -> None:
+def test_server_that_the_file_does_not_name(tmp_path) -> None:
     path = file_of(tmp_path, command="x")
     with pytest.raises(ConnectionConfigurationError, match="did you mean 'my-server'"):
         MCP(config=str(path), server="my-servr")
@@ -248,7 +248,7 @@ def test_a_server_that_the_file_does_not_name(tmp_path) -> None:
         MCP(config=str(tmp_path / "none.json"), server="x")
 
 
-def test_a_variable_that_is_not_set(tmp_path, monkeypatch) -> None:
+def test_variable_that_is_not_set(tmp_path, monkeypatch) -> None:
     monkeypatch.delenv("NO_SUCH_WORD", raising=False)
     path = file_of(tmp_path, command="x", env={"A": "${NO_SUCH_WORD}"})
     with pytest.raises(EnvironmentKeyError, match="NO_SUCH_WORD"):
@@ -256,6 +256,6 @@ def test_a_variable_that_is_not_set(tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"command": "x", "url": "http://x/"}])
-def test_a_server_is_a_program_or_an_address(settings) -> None:
+def test_server_is_a_program_or_an_address(settings) -> None:
     with pytest.raises(ConnectionConfigurationError, match="either command or url"):
         MCP(**settings)

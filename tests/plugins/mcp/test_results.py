@@ -44,7 +44,7 @@ async def test_files_come_beside_a_structured_result(rogue) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["legacy", "auto"])
-async def test_a_tool_that_does_not_keep_its_word_gives_its_text(rogue, protocol) -> None:
+async def test_tool_that_does_not_keep_its_word_gives_its_text(rogue, protocol) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     does = {"tools": [tool("good", outputSchema=schema)], "answer": {"content": [WORD]}}
     srv = rogue("plain", does=does, protocol=protocol)
@@ -103,7 +103,7 @@ async def test_nulls_outside_of_a_schema_are_reported_once_and_shown(rogue, capl
     assert returned(srv) == '{"found": list[{"by": str | None, "n": int}]}'
 
 
-async def test_a_stub_has_the_whole_type_of_what_a_tool_takes(rogue) -> None:
+async def test_stub_has_the_whole_type_of_what_a_tool_takes(rogue) -> None:
     keys = {f"key{n}": {"type": "string"} for n in range(30)}
     deep = {"type": "object", "properties": {"filter": {"type": "object", "properties": keys}}}
     inputs = {"type": "object", "properties": {"query": deep}}

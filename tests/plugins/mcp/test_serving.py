@@ -100,7 +100,7 @@ async def test_actions_are_tools_with_hints(served, mode) -> None:
 
 
 @every_era
-async def test_a_call_that_reads_asks_nobody(served, mode) -> None:
+async def test_call_that_reads_asks_nobody(served, mode) -> None:
     async with Client(served.server(), mode=mode) as client:
         result = await client.call_tool("shop_price", {"lamp": "anna"})
     assert not result.is_error
@@ -119,7 +119,7 @@ async def test_pictures_are_pictures(served, mode) -> None:
 
 
 @every_era
-async def test_a_call_that_matters_asks_the_clients_user(served, shop, mode) -> None:
+async def test_call_that_matters_asks_the_clients_user(served, shop, mode) -> None:
     asked = []
 
     async def confirm(context, params):
@@ -136,7 +136,7 @@ async def test_a_call_that_matters_asks_the_clients_user(served, shop, mode) -> 
 
 
 @every_era
-async def test_the_clients_user_may_change_what_is_done(served, shop, mode) -> None:
+async def test_clients_user_may_change_what_is_done(served, shop, mode) -> None:
     forms = []
 
     async def change(context, params):
@@ -170,7 +170,7 @@ async def test_what_a_call_says_is_its_progress(served, mode) -> None:
 
 
 @every_era
-async def test_a_task_tells_what_it_does(served, shop, model, mode) -> None:
+async def test_task_tells_what_it_does(served, shop, model, mode) -> None:
     shown = []
 
     async def hear(progress, total, message):
@@ -207,7 +207,7 @@ async def test_files_that_a_task_wrote_are_linked_and_read(served, model, mode) 
 @pytest.mark.parametrize(
     ("answer", "why"), [(says_no, "too dear"), (declines, "no reason was given")]
 )
-async def test_a_no_is_a_no(served, shop, mode, answer, why) -> None:
+async def test_no_is_a_no(served, shop, mode, answer, why) -> None:
     async with Client(served.server(), mode=mode, elicitation_callback=answer) as client:
         result = await client.call_tool("shop_sell", {"lamp": "anna"})
     assert result.is_error
@@ -216,7 +216,7 @@ async def test_a_no_is_a_no(served, shop, mode, answer, why) -> None:
 
 
 @every_era
-async def test_a_client_that_cannot_ask_changes_nothing(served, shop, mode) -> None:
+async def test_client_that_cannot_ask_changes_nothing(served, shop, mode) -> None:
     async with Client(served.server(), mode=mode) as client:
         result = await client.call_tool("shop_sell", {"lamp": "anna"})
     assert result.is_error
@@ -239,7 +239,7 @@ async def test_arguments_are_checked(served, mode) -> None:
 
 
 @every_era
-async def test_a_whole_task_is_done_with_its_approvals(served, shop, model, mode) -> None:
+async def test_whole_task_is_done_with_its_approvals(served, shop, model, mode) -> None:
     model.writes("print(await shop.price('anna'), await shop.sell('anna'))")
     async with Client(served.server(), mode=mode, elicitation_callback=says_yes) as client:
         result = await client.call_tool("run", {"task": "Sell Anna."})

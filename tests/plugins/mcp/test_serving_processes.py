@@ -82,7 +82,7 @@ async def have_done(client: Client, script: str) -> Any:
 
 
 @every_era
-async def test_the_client_is_asked_for_every_task(place: Place, mode: str) -> None:
+async def test_client_is_asked_for_every_task(place: Place, mode: str) -> None:
     asked: list[str] = []
 
     async def yes(context: Any, params: Any) -> ElicitResult:
@@ -120,7 +120,7 @@ async def test_clients_at_once_are_each_asked_about_their_own(place: Place, mode
 
 
 @every_era
-async def test_a_client_that_cannot_ask_gets_an_error_each_time(place: Place, mode: str) -> None:
+async def test_client_that_cannot_ask_gets_an_error_each_time(place: Place, mode: str) -> None:
     async with place.client(mode) as client:
         assert (await have_done(client, READ)).content[0].text == "40.0"
         for _ in range(2):
@@ -130,7 +130,7 @@ async def test_a_client_that_cannot_ask_gets_an_error_each_time(place: Place, mo
     assert "sold anna" not in place.lines
 
 
-async def test_a_client_whose_question_fails_gets_an_error(place: Place) -> None:
+async def test_client_whose_question_fails_gets_an_error(place: Place) -> None:
     async def fail(context: Any, params: Any) -> ElicitResult:
         raise RuntimeError("there is no window")
 
@@ -144,7 +144,7 @@ async def test_a_client_whose_question_fails_gets_an_error(place: Place) -> None
 
 @every_era
 @pytest.mark.parametrize("script", ["print(shop.sell('anna'))", WAIT], ids=["asked", "waiting"])
-async def test_a_client_that_leaves_ends_what_it_asked_for(
+async def test_client_that_leaves_ends_what_it_asked_for(
     place: Place, mode: str, script: str
 ) -> None:
     """One of 2026 that does not come back with an answer has left once that took too long."""

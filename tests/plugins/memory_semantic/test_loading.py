@@ -65,13 +65,13 @@ async def found(store):
     return [fact.content for fact in await store.search(QUESTION)]
 
 
-async def test_a_save_waits_for_nothing(store, slow):
+async def test_save_waits_for_nothing(store, slow):
     async with asyncio.timeout(2):
         await store.save([FACT])
     assert not slow.began.is_set(), "nothing is loaded for a save"
 
 
-async def test_a_search_of_a_program_waits_for_the_model(store, slow):
+async def test_search_of_a_program_waits_for_the_model(store, slow):
     await store.save([FACT])
     searching = asyncio.ensure_future(found(store))
     await asyncio.to_thread(slow.began.wait)
@@ -82,7 +82,7 @@ async def test_a_search_of_a_program_waits_for_the_model(store, slow):
     assert store.loading is None
 
 
-async def test_a_search_beside_the_load_falls_back_and_each_one_says_so(store, slow):
+async def test_search_beside_the_load_falls_back_and_each_one_says_so(store, slow):
     await store.save([FACT])
     loading = asyncio.ensure_future(store.warm_up())
     await asyncio.to_thread(slow.began.wait)
@@ -97,7 +97,7 @@ async def test_a_search_beside_the_load_falls_back_and_each_one_says_so(store, s
     assert not notes
 
 
-async def test_a_model_that_cannot_be_loaded_is_reported_in_each_search(store, slow):
+async def test_model_that_cannot_be_loaded_is_reported_in_each_search(store, slow):
     slow.error = ConfigurationError("no weights")
     slow.gate.set()
     await store.save([FACT])
@@ -109,7 +109,7 @@ async def test_a_model_that_cannot_be_loaded_is_reported_in_each_search(store, s
 
 
 class TestTask:
-    def test_the_first_task_recalls_by_meaning(self, context, slow, scripted_model, delf_host):
+    def test_first_task_recalls_by_meaning(self, context, slow, scripted_model, delf_host):
         store = SemanticStore(replace(context, embedder=lambda _: slow))
         asyncio.run(store.save([FACT]))
         scripted_model.writes("print(1)")
@@ -121,7 +121,7 @@ class TestTask:
         assert FACT in "\n".join(m.text for m in scripted_model.requests[0].messages)
         assert response.trace.warnings == []
 
-    def test_a_task_that_cannot_wait_says_so_in_its_trace(
+    def test_task_that_cannot_wait_says_so_in_its_trace(
         self, context, slow, scripted_model, delf_host
     ):
         store = SemanticStore(replace(context, embedder=lambda _: slow))
@@ -145,7 +145,7 @@ class TestRealWeights:
         (tmp_path / "delf.toml").write_text(f'[agent]\nmemory = "semantic"\nembedder = "{model}"\n')
         return tmp_path
 
-    def test_a_command_searches_by_meaning_and_says_what_it_waits_for(self, here):
+    def test_command_searches_by_meaning_and_says_what_it_waits_for(self, here):
         env = {"XDG_DATA_HOME": str(here / "data"), "HF_HUB_OFFLINE": "1"}
         added = delf("memory", "add", "My dog is called Rex", cwd=here, env=env)
         assert added.returncode == 0, added.stderr

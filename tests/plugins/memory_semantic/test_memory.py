@@ -74,7 +74,7 @@ async def test_memory_does_not_block_an_event_loop(memory: Memory) -> None:
     await memory.store.aclose()
 
 
-def test_an_agent_recalls_from_it(memory: Memory) -> None:
+def test_agent_recalls_from_it(memory: Memory) -> None:
     memory.save("The office is in Turin.")
     model = ScriptedModel().says("```python\nprint('Turin')\n```")
     host = TestHost.discover(environ={})
@@ -122,7 +122,7 @@ def delf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return do
 
 
-def test_the_command_line(delf, tmp_path: Path) -> None:
+def test_command_line(delf, tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("The office is in Turin.\n\nIt closes at six.")
     delf("add", str(tmp_path / "notes.md"))
     delf("add", "Ada likes lamps.", "--source", "Ada")
@@ -170,7 +170,7 @@ def test_another_store_than_tasks_use_is_not_worked_on(
     assert delf("list").split() == ["1", "Ada", "likes", "lamps."]
 
 
-def test_a_memory_of_another_format_is_named(tmp_path: Path) -> None:
+def test_memory_of_another_format_is_named(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     Memory(path=path, embedding_model="off").save("Ada likes tea.")
     with sqlite3.connect(path) as connection:
@@ -198,7 +198,7 @@ def of_delfhos(path: Path, *rows: tuple[str, str, str | None]) -> Path:
     return path
 
 
-def test_a_memory_of_delfhos_is_reported_as_such_and_not_touched(tmp_path: Path) -> None:
+def test_memory_of_delfhos_is_reported_as_such_and_not_touched(tmp_path: Path) -> None:
     path = of_delfhos(tmp_path / "default.db", ("default", "Ada likes tea.", None))
     before = path.read_bytes()
     with pytest.raises(MemorySetupError, match=r"default\.db is a memory of Delfhos") as caught:
@@ -208,7 +208,7 @@ def test_a_memory_of_delfhos_is_reported_as_such_and_not_touched(tmp_path: Path)
     assert [p.name for p in tmp_path.iterdir()] == ["default.db"]
 
 
-def test_the_facts_of_delfhos_are_taken_over_with_their_dates(delf, tmp_path: Path) -> None:
+def test_facts_of_delfhos_are_taken_over_with_their_dates(delf, tmp_path: Path) -> None:
     path = of_delfhos(
         tmp_path / "old.db",
         ("work", "Ada likes tea.", "2026-01-31 10:00:00"),
@@ -224,7 +224,7 @@ def test_the_facts_of_delfhos_are_taken_over_with_their_dates(delf, tmp_path: Pa
     assert fact["saved_at"] == "2026-01-31T10:00:00+00:00"
 
 
-def test_a_database_of_something_else_is_no_memory(delf, tmp_path: Path) -> None:
+def test_database_of_something_else_is_no_memory(delf, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "other.db") as connection:
         connection.execute("CREATE TABLE memories (id INTEGER)")
     connection.close()
@@ -232,7 +232,7 @@ def test_a_database_of_something_else_is_no_memory(delf, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("given", ["missing.md\n", "  missing.md  ", Path("missing.md")])
-def test_a_missing_file_is_no_fact(memory: Memory, given: str | Path) -> None:
+def test_missing_file_is_no_fact(memory: Memory, given: str | Path) -> None:
     with pytest.raises(MemorySetupError, match=r"there is no file 'missing\.md'"):
         memory.add(given)
     assert not list(memory)

@@ -167,7 +167,7 @@ async def test_words_decide_where_the_embedder_fails(recall: Recall, meaning: Me
     assert (await recall.recall("lamps"))[0]["conversation"] == "shop"
 
 
-def test_a_task_recalls_an_earlier_conversation(
+def test_task_recalls_an_earlier_conversation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))

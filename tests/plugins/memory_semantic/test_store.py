@@ -176,7 +176,7 @@ async def test_another_process_is_followed(context: PluginContext, url: str) -> 
     await two.aclose()
 
 
-async def test_a_program_that_asks_once_finds_facts_that_had_no_vector(
+async def test_program_that_asks_once_finds_facts_that_had_no_vector(
     context: PluginContext, url: str
 ) -> None:
     store = SemanticStore(context, url, embedding_model="off")
@@ -205,7 +205,7 @@ async def test_facts_of_another_model_get_their_vectors_while_search_goes_on(
     await store.aclose()
 
 
-async def test_an_embedder_that_fails_loses_nothing(
+async def test_embedder_that_fails_loses_nothing(
     context: PluginContext, meaning: Meaning, url: str
 ) -> None:
     store = SemanticStore(context, url)
@@ -245,7 +245,7 @@ async def test_queries_are_words_and_never_a_language(
 
 
 @pytest.mark.slow
-async def test_a_fact_of_a_megabyte_and_of_all_scripts(context: PluginContext, url: str) -> None:
+async def test_fact_of_a_megabyte_and_of_all_scripts(context: PluginContext, url: str) -> None:
     store = SemanticStore(context, url)
     large = "Die Zauberflöte 🦊 日本語 " * 30_000 + "needle"
     await store.save([large])
@@ -338,7 +338,7 @@ asyncio.run(main())
 """
 
 
-async def test_a_killed_writer_leaves_whole_batches(tmp_path: Path) -> None:
+async def test_killed_writer_leaves_whole_batches(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", SAVING, str(tmp_path)], stdout=subprocess.PIPE
     )
@@ -401,7 +401,7 @@ async def kept(context: PluginContext, tmp_path: Path) -> Any:
     return tmp_path / "memory.db"
 
 
-async def test_a_store_that_is_locked_is_reported(
+async def test_store_that_is_locked_is_reported(
     kept: Path, context: PluginContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("delf_memory_semantic.database.BUSY_MS", 20)
@@ -418,7 +418,7 @@ async def test_a_store_that_is_locked_is_reported(
     await store.aclose()
 
 
-async def test_a_store_that_is_read_only_is_reported(kept: Path, context: PluginContext) -> None:
+async def test_store_that_is_read_only_is_reported(kept: Path, context: PluginContext) -> None:
     url = f"sqlite:///file:{kept}?mode=ro&uri=true"
     store = SemanticStore(context, url, embedding_model="off")
     assert len(await store.search("office")) == 1
@@ -430,7 +430,7 @@ async def test_a_store_that_is_read_only_is_reported(kept: Path, context: Plugin
     await store.aclose()
 
 
-async def test_a_store_that_is_full_is_reported(kept: Path, context: PluginContext) -> None:
+async def test_store_that_is_full_is_reported(kept: Path, context: PluginContext) -> None:
     def small(connection: sqlite3.Connection, _: object) -> None:
         connection.execute("PRAGMA max_page_count = 30")
 
@@ -466,7 +466,7 @@ async def test_words_are_found_in_every_script(context: PluginContext, url: str)
     await store.aclose()
 
 
-async def test_a_word_more_does_not_lose_what_was_found(context):
+async def test_word_more_does_not_lose_what_was_found(context):
     store = SemanticStore(context, embedding_model="off")
     await store.save(
         [
@@ -499,7 +499,7 @@ async def test_that_there_is_no_embedder_is_reported_in_each_task(context):
     await store.aclose()
 
 
-async def test_a_save_does_not_wait_for_an_embedder_that_hangs(context, meaning, monkeypatch):
+async def test_save_does_not_wait_for_an_embedder_that_hangs(context, meaning, monkeypatch):
     monkeypatch.setattr(store_module, "FIRST_ANSWER", 0.01)
     monkeypatch.setattr(store_module, "AT_ONCE", 0.0)
 

@@ -95,7 +95,7 @@ async def test_images_and_files(openai_server, http_model):
     assert [part["mimeType"] for part in inline] == ["image/png", "application/pdf"]
 
 
-async def test_the_stable_prefix_is_marked_for_anthropic_and_the_same_for_all(
+async def test_stable_prefix_is_marked_for_anthropic_and_the_same_for_all(
     openai_server, http_model
 ):
     server = openai_server(lambda _: "a")
@@ -211,19 +211,19 @@ async def test_own_headers_take_the_place_of_others(openai_server, http_model):
     assert (sent["authorization"], sent["user-agent"]) == ("Basic YmFzaWM=", "mine")
 
 
-def test_a_provider_that_it_does_not_speak_with(http_model):
+def test_provider_that_it_does_not_speak_with(http_model):
     with pytest.raises(ModelConfigurationError, match="groq") as caught:
         http_model("groq/llama")
     assert "delf plugins install model-litellm" in caught.value.hint
 
 
-async def test_a_server_that_always_streams(openai_server, make_model):
+async def test_server_that_always_streams(openai_server, make_model):
     server = openai_server([Reply(body=events(piece("f", '{"a": 1}', index=0, id="x")).encode())])
     reply = await make_model(base_url=server.base_url, api_key="k").complete(ask())
     assert [(c.name, c.arguments) for c in reply.calls] == [("f", '{"a": 1}')]
 
 
-async def test_a_server_that_never_streams(openai_server, make_model):
+async def test_server_that_never_streams(openai_server, make_model):
     message = {"content": "hi there", "tool_calls": [piece("f", "{}", id="x")]}
     usage = {"prompt_tokens": 3, "completion_tokens": 2}
     choice = {"message": message, "finish_reason": "stop"}

@@ -133,7 +133,7 @@ async def test_request_body(server: Server, context: PluginContext) -> None:
     assert body["requests"][0]["content"] == {"parts": [{"text": "tea"}]}
 
 
-async def test_a_failure_that_passes_is_retried(server: Server, context: PluginContext) -> None:
+async def test_failure_that_passes_is_retried(server: Server, context: PluginContext) -> None:
     server.fail = lambda number: (503, {}, b"busy") if number < 3 else None
     embedder = HttpEmbedder(context, embedding_base_url=f"{server.url}/v1", retry=QUICK)
     assert len(await embedder.embed(["tea"])) == 1
@@ -169,7 +169,7 @@ async def test_errors_are_clear_and_hold_no_key(
     await embedder.aclose()
 
 
-async def test_a_missing_key_and_a_missing_server(tmp_path: Path, context: PluginContext) -> None:
+async def test_missing_key_and_a_missing_server(tmp_path: Path, context: PluginContext) -> None:
     with pytest.raises(EnvironmentKeyError, match="OPENAI_API_KEY"):
         await HttpEmbedder(PluginContext(data_dir=tmp_path)).embed(["tea"])
     embedder = HttpEmbedder(context, embedding_base_url="http://127.0.0.1:9/v1", retry=QUICK)

@@ -103,7 +103,7 @@ def stream_of(provider):
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_a_stream_that_is_cut_at_any_byte_is_whole_or_an_error(provider, http_model):
+async def test_stream_that_is_cut_at_any_byte_is_whole_or_an_error(provider, http_model):
     stream = stream_of(provider)
     ends = range(len(stream), -1, -1 if EVERY_BYTE else -17)
     whole = None
@@ -166,7 +166,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("kind", BODIES)
-async def test_an_answer_that_is_something_else(kind, http_model):
+async def test_answer_that_is_something_else(kind, http_model):
     body, words = BODIES[kind]
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     async with answering(head + body) as server:
@@ -188,7 +188,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_a_stream_of_something_else(kind, http_model):
+async def test_stream_of_something_else(kind, http_model):
     data, words = STREAMS[kind]
     async with answering(HEAD + b"Connection: close\r\n\r\n" + data) as server:
         with pytest.raises(LLMExecutionError, match="not a chat completion") as caught:
@@ -228,7 +228,7 @@ async def test_error_in_another_form_does_not_end_an_answer(event, http_model):
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_an_error_within_a_stream_is_the_providers(provider, http_model):
+async def test_error_within_a_stream_is_the_providers(provider, http_model):
     data, status = MESSAGE[provider]
     async with answering(HEAD + b"Connection: close\r\n\r\n" + data) as server:
         with pytest.raises(LLMExecutionError, match="upstream is gone") as caught:
@@ -236,7 +236,7 @@ async def test_an_error_within_a_stream_is_the_providers(provider, http_model):
     assert caught.value.status == status
 
 
-async def test_a_prompt_that_gemini_blocks(http_model):
+async def test_prompt_that_gemini_blocks(http_model):
     body = b'{"promptFeedback": {"blockReason": "SAFETY"}}'
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     async with answering(head + body) as server:
@@ -244,7 +244,7 @@ async def test_a_prompt_that_gemini_blocks(http_model):
             await once(http_model, server["url"], "google").complete(ask())
 
 
-async def test_a_server_that_drips(http_model):
+async def test_server_that_drips(http_model):
     slow = [HEAD, *[b"x"] * 400]
     async with answering(*slow, pause=0.05) as server:
         model = once(http_model, server["url"], settings={"timeout": 0.4})
@@ -256,7 +256,7 @@ async def test_a_server_that_drips(http_model):
 
 
 @pytest.mark.parametrize("words", [10_000, 3])
-async def test_a_server_that_lies_about_the_length(words, http_model):
+async def test_server_that_lies_about_the_length(words, http_model):
     body = json.dumps(protocols.OPENAI.answer(ANSWER)).encode()
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {words}\r\n\r\n".encode()
     async with answering(head + body) as server:
@@ -267,14 +267,14 @@ async def test_a_server_that_lies_about_the_length(words, http_model):
 
 
 @pytest.mark.parametrize("reply", [b"nonsense\r\n\r\n", b"HTTP/1.1 999999 x\r\n\r\n", b""])
-async def test_a_server_that_speaks_no_http(reply, http_model):
+async def test_server_that_speaks_no_http(reply, http_model):
     async with answering(reply) as server:
         with pytest.raises(LLMExecutionError, match="dropped the connection"):
             await once(http_model, server["url"]).complete(ask())
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_the_key_does_not_go_along_with_a_redirect(status, openai_server, http_model):
+async def test_key_does_not_go_along_with_a_redirect(status, openai_server, http_model):
     other = openai_server(["never"])
     target = f"http://localhost:{other.port}/v1/chat/completions"
     server = openai_server([Reply(status=status, headers={"Location": target})])
@@ -283,7 +283,7 @@ async def test_the_key_does_not_go_along_with_a_redirect(status, openai_server, 
     assert other.requests == []
 
 
-async def test_a_stream_whose_body_never_ends_is_over_with_its_last_event(http_model):
+async def test_stream_whose_body_never_ends_is_over_with_its_last_event(http_model):
     for provider in ("openai", "anthropic"):
         async with answering(HEAD + b"\r\n" + stream_of(provider), close=False) as server:
             started = time.perf_counter()
@@ -362,7 +362,7 @@ def test_loops_come_and_go(openai_server):
     assert texts == ["ok"] * 8
 
 
-async def test_a_proxy_of_the_environment_is_used(openai_server, http_model, monkeypatch):
+async def test_proxy_of_the_environment_is_used(openai_server, http_model, monkeypatch):
     proxy = openai_server(["by proxy"])
     monkeypatch.setenv("HTTP_PROXY", proxy.root_url)
     monkeypatch.delenv("NO_PROXY", raising=False)
@@ -373,13 +373,13 @@ async def test_a_proxy_of_the_environment_is_used(openai_server, http_model, mon
 
 
 @pytest.mark.parametrize("key", ["bad\nkey", "sk-ключ", "a\x00b"])
-def test_a_key_that_cannot_be_sent_is_reported_and_not_shown(key, http_model):
+def test_key_that_cannot_be_sent_is_reported_and_not_shown(key, http_model):
     with pytest.raises(Exception, match="has an invalid character") as caught:
         http_model("gpt-4o", api_key=key)
     assert key not in str(caught.value)
 
 
-async def test_a_key_with_a_newline_at_its_end(openai_server, http_model):
+async def test_key_with_a_newline_at_its_end(openai_server, http_model):
     server = openai_server(["ok"], api_key="sk-1")
     environ = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-1\n"}
     model = http_model(environ=environ)
@@ -394,7 +394,7 @@ async def test_no_listener(http_model):
         await once(http_model, f"http://127.0.0.1:{port}").complete(ask())
 
 
-async def test_a_server_without_tls_at_an_https_address(http_model):
+async def test_server_without_tls_at_an_https_address(http_model):
     async def refuse(_reader, writer):
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()

@@ -16,7 +16,7 @@ from support.openai_server import Reply
 
 
 class TestCalls(ModelCalls):
-    async def test_a_server_that_gives_no_finish_reason_but_ends_its_stream(
+    async def test_server_that_gives_no_finish_reason_but_ends_its_stream(
         self, openai_server, make_model
     ):
         """litellm does not tell the end of such a stream from a connection that was lost."""
@@ -69,7 +69,7 @@ class TestCalls(ModelCalls):
         inline = [p["inline_data"] for p in gemini["contents"][0]["parts"] if "inline_data" in p]
         assert [part["mime_type"] for part in inline] == ["image/png", "application/pdf"]
 
-    async def test_a_long_system_message_is_cached_by_anthropic(self, openai_server, make_model):
+    async def test_long_system_message_is_cached_by_anthropic(self, openai_server, make_model):
         server = openai_server(["a", "b"])
         model = make_model(**at(server, "anthropic"))
         await model.complete(ModelRequest(messages=(system("rule " * 1000), user("hi"))))
@@ -90,7 +90,7 @@ class TestCalls(ModelCalls):
 
         assert [asyncio.run(use()) for _ in range(2)] == ["ok", "ok"]
 
-    async def test_a_name_that_is_sent_here_by_hand(self, openai_server, litellm_model):
+    async def test_name_that_is_sent_here_by_hand(self, openai_server, litellm_model):
         server = openai_server(["fine"])
         model = litellm_model("litellm/gpt-4o-mini", base_url=server.base_url)
         reply = await model.complete(ask())

@@ -59,13 +59,13 @@ def test_neither_the_plugin_nor_the_factory_imports_litellm(tmp_path):
     assert python(tmp_path, code).stdout == "set() [] litellm\n"
 
 
-def test_the_plugin_module_needs_no_vendor(tmp_path):
+def test_plugin_module_needs_no_vendor(tmp_path):
     code = "import sys, delf_model_litellm.plugin; print('asyncio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
 
-def test_a_missing_key_imports_and_asks_nothing(tmp_path):
+def test_missing_key_imports_and_asks_nothing(tmp_path):
     code = """
     from delf.errors import EnvironmentKeyError
     async def main():
@@ -141,7 +141,7 @@ def test_calls_from_cold_are_quiet_and_leave_no_trace(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["model-litellm", "model-recorded"])
-def test_the_entry_points(name):
+def test_entry_points(name):
     from importlib.metadata import entry_points
 
     [entry] = entry_points(group="delf", name=name)

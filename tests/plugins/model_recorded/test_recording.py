@@ -56,7 +56,7 @@ def lines(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-async def test_a_recording_replays_without_the_server(openai_server, litellm_model, tmp_path):
+async def test_recording_replays_without_the_server(openai_server, litellm_model, tmp_path):
     path = tmp_path / "run.jsonl"
     usage = (100, 20, 50)
     server = openai_server([Reply(text="print('ä')", usage=usage), Reply(text="b c", usage=usage)])
@@ -130,7 +130,7 @@ async def test_text_that_is_no_unicode_survives(tmp_path):
     assert lines(path)[0]["reply"]["text"] == "half \ud83d"
 
 
-def test_a_file_that_cannot_be_written_fails_before_anything_is_asked(tmp_path):
+def test_file_that_cannot_be_written_fails_before_anything_is_asked(tmp_path):
     with pytest.raises(ModelConfigurationError, match="cannot be written"):
         RecordingModel(Echo(), tmp_path / "no" / "folder.jsonl")
     with pytest.raises(ModelConfigurationError, match="cannot be written"):

@@ -44,7 +44,7 @@ async def test_every_field_of_a_reply_comes_back(tmp_path):
     assert (got.cost_usd, got.model, got.finish_reason) == (0.25, "gpt-5.5", "length")
 
 
-async def test_a_stream_comes_in_a_few_pieces(tmp_path):
+async def test_stream_comes_in_a_few_pieces(tmp_path):
     text = "".join(chr(97 + i % 26) for i in range(101))
     model = replay(tmp_path, by_hand(reply=text), by_hand(reply=""), by_hand(reply="x"))
     pieces, reply = await read_stream(model, ask())
@@ -62,7 +62,7 @@ async def test_tasks_in_any_order_get_their_own_answers(tmp_path):
     assert [reply.text for reply in reversed(replies)] == [f"answer {i}" for i in range(40)]
 
 
-async def test_an_answer_is_used_once_and_in_order(tmp_path):
+async def test_answer_is_used_once_and_in_order(tmp_path):
     model = replay(tmp_path, whole(ask(), "first"), whole(ask(), "second"))
     assert [(await model.complete(ask())).text for _ in range(2)] == ["first", "second"]
     with pytest.raises(RecordingMismatch, match="all 2 entries are used"):
@@ -92,7 +92,7 @@ async def test_by_hand_every_text_must_occur(tmp_path):
         ModelRequest(messages=(*ask().messages, user("more"))),
     ],
 )
-async def test_a_whole_request_must_match_whole(other, tmp_path):
+async def test_whole_request_must_match_whole(other, tmp_path):
     model = replay(tmp_path, whole(ask()))
     with pytest.raises(RecordingMismatch):
         await model.complete(other)
@@ -112,7 +112,7 @@ async def test_images_and_files_match_by_content(tmp_path):
     assert (await model.complete(request(b"one"))).text == "ok"
 
 
-async def test_a_mismatch_shows_the_first_difference(tmp_path):
+async def test_mismatch_shows_the_first_difference(tmp_path):
     rules = "rule one\nrule two\nrule three"
     recorded = ModelRequest(messages=(system(rules), user("How many orders?")))
     asked = ModelRequest(messages=(system(rules.replace("two", "2")), user("How many orders?")))
@@ -166,14 +166,14 @@ async def test_mismatch_names_its_difference(line, asked, expected, tmp_path):
         ),
     ],
 )
-def test_a_malformed_file_names_the_line(line, problem, tmp_path):
+def test_malformed_file_names_the_line(line, problem, tmp_path):
     with pytest.raises(ModelConfigurationError) as caught:
         replay(tmp_path, {"about": "x"}, by_hand(), line)
     assert "some.jsonl, line 3: " in caught.value.message
     assert problem in caught.value.message
 
 
-def test_a_missing_file(tmp_path):
+def test_missing_file(tmp_path):
     with pytest.raises(ModelConfigurationError, match=r"no recording at .*none\.jsonl"):
         RecordedModel(LLMConfig(f"recorded:{tmp_path}/none.jsonl"), ModelContext())
     with pytest.raises(ModelConfigurationError, match="cannot be read"):
@@ -190,7 +190,7 @@ async def test_line_ends_blank_lines_and_odd_characters(tmp_path):
     assert repr(model).endswith("1 of 2 unused)")
 
 
-def test_a_recording_named_in_delf_toml_stands_beside_it(tmp_path):
+def test_recording_named_in_delf_toml_stands_beside_it(tmp_path):
     write_recording(tmp_path / "answers.jsonl", *["print('done')"] * 2)
     (tmp_path / "delf.toml").write_text('[agent]\nllm = "recorded:answers.jsonl"\n')
     below = tmp_path / "below"

@@ -118,7 +118,7 @@ async def test_json_bodies(case, open_api, invoke, server: RawServer):
 
 @pytest.mark.parametrize("media", ["application/json", "application/merge-patch+json", FORM])
 @pytest.mark.parametrize("schema", [{"type": "object"}, {"type": "object", "properties": {}}])
-async def test_a_body_without_listed_properties_is_one_dict(
+async def test_body_without_listed_properties_is_one_dict(
     media, schema, open_api, invoke, server: RawServer
 ):
     document = one({"requestBody": {"required": True, "content": {media: {"schema": schema}}}})
@@ -129,15 +129,13 @@ async def test_a_body_without_listed_properties_is_one_dict(
     assert server.last.body in (b'{"a":"1"}', b'{"a": "1"}', b"a=1")
 
 
-async def test_a_closed_body_without_properties_is_no_keyword(open_api):
+async def test_closed_body_without_properties_is_no_keyword(open_api):
     schema = {"type": "object", "additionalProperties": False}
     (action,) = await open_api(one({"requestBody": body(schema)})).actions()
     assert action.parameters == ()
 
 
-async def test_a_body_with_a_name_of_a_parameter_is_one_keyword(
-    open_api, invoke, server: RawServer
-):
+async def test_body_with_a_name_of_a_parameter_is_one_keyword(open_api, invoke, server: RawServer):
     operation = {
         "parameters": [param("id", "path", required=True)],
         "requestBody": body(thing(id={})),
@@ -154,7 +152,7 @@ async def test_no_body_is_sent_for_nothing(open_api, invoke, server: RawServer):
     assert server.last.header("content-type") is None
 
 
-async def test_a_form(open_api, invoke, server: RawServer):
+async def test_form(open_api, invoke, server: RawServer):
     schema = thing(
         a={"type": "string"},
         l={"type": "array", "items": {"type": "integer"}},
@@ -168,7 +166,7 @@ async def test_a_form(open_api, invoke, server: RawServer):
     ]  # fmt: skip
 
 
-async def test_a_form_with_brackets_like_stripes(open_api, invoke, server: RawServer):
+async def test_form_with_brackets_like_stripes(open_api, invoke, server: RawServer):
     schema = thing(
         amount={"type": "integer"},
         card={"type": "object", "properties": {"exp": {"type": "object"}}},
@@ -261,7 +259,7 @@ async def test_text(media, open_api, invoke, server: RawServer):
 @pytest.mark.parametrize(
     "kind", ["application/xml", "text/xml; charset=utf-8", "application/a+xml"]
 )
-async def test_an_answer_in_xml_is_text(kind, open_api, invoke, server: RawServer):
+async def test_answer_in_xml_is_text(kind, open_api, invoke, server: RawServer):
     server.answer = lambda seen: Reply(200, "<a>ü</a>".encode(), {"Content-Type": kind})
     content = {kind.partition(";")[0]: {"schema": {"type": "object"}}}
     tool = open_api(one({"responses": {"200": {"description": "ok", "content": content}}}))
@@ -270,7 +268,7 @@ async def test_an_answer_in_xml_is_text(kind, open_api, invoke, server: RawServe
     assert await invoke(tool, "call") == "<a>ü</a>"
 
 
-async def test_an_object_is_not_sent_as_xml(open_api, invoke, server: RawServer):
+async def test_object_is_not_sent_as_xml(open_api, invoke, server: RawServer):
     found = {"requestBody": body({"type": "object"}, "application/xml")}
     with pytest.raises(ToolRefusedError, match="body: must be text, as application/xml"):
         await invoke(open_api(one(found, method="post")), "call", body={"a": 1})
@@ -360,7 +358,7 @@ async def test_swagger_2_forms_and_bodies(open_api, invoke, server: RawServer):
     assert returns["json"] == '{"a": int}'
 
 
-async def test_a_merge_patch_takes_a_property_away_with_none(open_api, invoke, server: RawServer):
+async def test_merge_patch_takes_a_property_away_with_none(open_api, invoke, server: RawServer):
     schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
     for media, sent in (
         ("application/merge-patch+json", b'{"a":null,"b":"x"}'),
@@ -379,7 +377,7 @@ async def test_a_merge_patch_takes_a_property_away_with_none(open_api, invoke, s
         ({"content": b"x", "content_type": "image/png"}, "image/png"),
     ],
 )
-async def test_a_file_that_is_the_whole_body(given, kind, open_api, invoke, server: RawServer):
+async def test_file_that_is_the_whole_body(given, kind, open_api, invoke, server: RawServer):
     document = one({"requestBody": body({}, "image/*")}, method="put")
     await invoke(open_api(document), "call", body=given)
     assert (server.last.body, server.last.header("content-type")) == (b"x", kind)

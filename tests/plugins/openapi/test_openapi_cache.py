@@ -55,7 +55,7 @@ async def test_openapi_cache_gives_the_same_actions(kept: Kept) -> None:
     assert {path: path.stat().st_mtime_ns for path in kept.folder.iterdir()} == times
 
 
-async def test_a_specification_that_changed_is_read_again(kept: Kept) -> None:
+async def test_specification_that_changed_is_read_again(kept: Kept) -> None:
     await kept.names()
     kept.write(one({"operationId": "fresh"}))
     assert await kept.names() == ["fresh"]
@@ -86,7 +86,7 @@ async def test_damage_is_noticed_and_mended(
     assert kept.document.read_bytes() == whole
 
 
-async def test_a_url_is_not_read_again_on_the_same_day(kept: Kept) -> None:
+async def test_url_is_not_read_again_on_the_same_day(kept: Kept) -> None:
     reply = Reply(200, json.dumps(PETS).encode())
     async with raw_server(lambda _seen: reply) as server:
         for _ in range(3):
@@ -95,7 +95,7 @@ async def test_a_url_is_not_read_again_on_the_same_day(kept: Kept) -> None:
         assert len(server.seen) == 1
 
 
-async def test_a_folder_that_cannot_be_written_costs_a_warning(
+async def test_folder_that_cannot_be_written_costs_a_warning(
     kept: Kept, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept.folder.write_text("a file stands here")
@@ -124,7 +124,7 @@ async def test_what_others_may_have_written_is_not_used(
     assert f"{poisoned.name} is not used" in caplog.text
 
 
-async def test_a_document_that_is_referred_to_is_read_again_when_it_changes(kept: Kept) -> None:
+async def test_document_that_is_referred_to_is_read_again_when_it_changes(kept: Kept) -> None:
     other = kept.file.parent / "s.json"
     other.write_text(json.dumps({"A": {"type": "integer"}}))
     kept.write(one({"parameters": [param("a", schema={"$ref": "s.json#/A"})]}))

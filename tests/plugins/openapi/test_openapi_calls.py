@@ -69,7 +69,7 @@ async def test_parameters_in_a_path_are_those_of_web_frameworks_too(
     assert server.last.path == asked
 
 
-async def test_a_key_in_the_query(open_api, invoke, server: RawServer):
+async def test_key_in_the_query(open_api, invoke, server: RawServer):
     await invoke(open_api(secured({"query": []}), api_key="k &1"), "call")
     assert server.last.query == "key=k%20%261"
 
@@ -86,7 +86,7 @@ async def test_a_key_in_the_query(open_api, invoke, server: RawServer):
     ],
 )
 @pytest.mark.parametrize("place", ["header", "query", "body"])
-async def test_a_parameter_for_the_key_of_the_connection_is_not_asked_of_scripts(
+async def test_parameter_for_the_key_of_the_connection_is_not_asked_of_scripts(
     settings, name, doc, is_shown, place, open_api, invoke, server: RawServer
 ):
     schema = {"type": "string", "description": doc}
@@ -165,7 +165,7 @@ async def test_secrets_are_not_shown(open_api, invoke):
     assert not [s for s in secrets if any(s in text for text in shown)]
 
 
-async def test_a_key_in_the_query_is_not_logged(open_api, invoke, server, caplog):
+async def test_key_in_the_query_is_not_logged(open_api, invoke, server, caplog):
     caplog.set_level("DEBUG")
     await invoke(
         open_api(secured({"query": []}), api_key="k-5ecret", path_params={"ORG": "x"}), "call"
@@ -198,7 +198,7 @@ class TokenServer:
         return APITool(with_login(url), name="api", base_url=url, **settings)
 
 
-async def test_an_expired_token_is_replaced(invoke):
+async def test_expired_token_is_replaced(invoke):
     tokens = TokenServer(seconds=0)
     async with raw_server(tokens) as server:
         tool = tokens.tool(server.url)
@@ -208,7 +208,7 @@ async def test_an_expired_token_is_replaced(invoke):
     assert tokens.given == 3
 
 
-async def test_a_token_that_was_withdrawn_is_replaced_once(invoke):
+async def test_token_that_was_withdrawn_is_replaced_once(invoke):
     tokens = TokenServer()
     async with raw_server(tokens) as server:
         tool = tokens.tool(server.url)
@@ -233,7 +233,7 @@ async def test_calls_at_once_share_a_token(invoke):
     assert server.seen[0].body == b"grant_type=client_credentials&scope=a+b"
 
 
-async def test_a_secret_that_is_taken_in_the_body_only(invoke):
+async def test_secret_that_is_taken_in_the_body_only(invoke):
     tokens = TokenServer(in_body=True)
     async with raw_server(tokens) as server:
         tool = tokens.tool(server.url)
@@ -253,7 +253,7 @@ async def test_refused_token_is_an_error_without_the_secret(invoke):
         await tool.aclose()
 
 
-async def test_a_secret_is_not_sent_in_the_clear(invoke):
+async def test_secret_is_not_sent_in_the_clear(invoke):
     tokens = TokenServer()
     async with raw_server(tokens) as server:
         tool = tokens.tool(server.url, token_url="http://93.184.216.34/token")
@@ -290,7 +290,7 @@ async def test_servers(document, settings, target, invoke, server: RawServer):
 
 
 @pytest.mark.parametrize("schemes", [None, ["http"], ["ws"]])
-async def test_a_swagger_2_api_is_had_as_its_specification_was(schemes, invoke):
+async def test_swagger_2_api_is_had_as_its_specification_was(schemes, invoke):
     def answer(seen: Seen) -> Reply:
         return Reply(200, json.dumps(document).encode()) if seen.path == "/spec" else Reply()
 
@@ -338,7 +338,7 @@ async def test_redirects_to_another_origin_carry_nothing(open_api, invoke, serve
         assert other.last.target == "/file"
 
 
-async def test_a_body_is_not_carried_to_another_origin(open_api, invoke, server: RawServer):
+async def test_body_is_not_carried_to_another_origin(open_api, invoke, server: RawServer):
     async with raw_server() as other:
         server.answer = lambda seen: Reply(307, b"", {"Location": f"{other.url}/x"})
         tool = open_api(
@@ -386,7 +386,7 @@ async def test_retries(method, status, attempts, open_api, invoke, server: RawSe
         ("get", Reply(200, b"x" * 5000), False),
     ],
 )
-async def test_a_change_whose_answer_is_lost_may_have_been_done(
+async def test_change_whose_answer_is_lost_may_have_been_done(
     method, reply, is_unknown, open_api, invoke, server: RawServer
 ):
     server.answer = lambda seen: reply
@@ -398,9 +398,7 @@ async def test_a_change_whose_answer_is_lost_may_have_been_done(
     assert ("may have been done" in caught.value.message) == is_unknown
 
 
-async def test_a_token_whose_answer_is_lost_has_changed_nothing(
-    open_api, invoke, server: RawServer
-):
+async def test_token_whose_answer_is_lost_has_changed_nothing(open_api, invoke, server: RawServer):
     server.answer = lambda seen: Reply(502, b"")
     tool = open_api(with_login(server.url, "post"), client_id="a", client_secret="b", retries=0)
     with pytest.raises(ToolExecutionError, match="no OAuth2 token") as caught:
@@ -428,7 +426,7 @@ async def test_a_token_whose_answer_is_lost_has_changed_nothing(
         ("jsonl", b'{"a": 1}\n', '{"a": 1}\n', ""),
     ],
 )
-async def test_an_answer_is_never_silently_another_value(
+async def test_answer_is_never_silently_another_value(
     kind, content, value, reported, open_api, invoke, server: RawServer
 ):
     server.answer = lambda seen: Reply(200, content, {"Content-Type": f"application/{kind}"})
@@ -438,7 +436,7 @@ async def test_an_answer_is_never_silently_another_value(
     assert "".join(notes).startswith(reported)
 
 
-async def test_a_long_retry_after_is_not_waited_for(open_api, invoke, server: RawServer):
+async def test_long_retry_after_is_not_waited_for(open_api, invoke, server: RawServer):
     server.answer = lambda seen: Reply(429, b"", {"Retry-After": "3600"})
     with pytest.raises(APIError) as caught:
         await invoke(open_api(one({})), "call")
@@ -452,7 +450,7 @@ async def test_nobody_answers(invoke):
         await invoke(tool, "call")
 
 
-async def test_an_answer_that_does_not_come(invoke):
+async def test_answer_that_does_not_come(invoke):
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
@@ -488,7 +486,7 @@ async def test_answers(kind, content, value, open_api, invoke, server: RawServer
     assert await invoke(open_api(one({})), "call") == value
 
 
-async def test_a_whole_answer_with_its_headers(open_api, invoke, server: RawServer):
+async def test_whole_answer_with_its_headers(open_api, invoke, server: RawServer):
     head = {
         "Content-Type": "application/json",
         "Link": '<https://x/?page=2>; rel="next"',
@@ -501,7 +499,7 @@ async def test_a_whole_answer_with_its_headers(open_api, invoke, server: RawServ
     assert "set-cookie" not in found["headers"]
 
 
-async def test_an_error_says_all_that_helps(open_api, invoke, server: RawServer):
+async def test_error_says_all_that_helps(open_api, invoke, server: RawServer):
     words = {"detail": "name is taken", "echo": "key-5ecret", "more": "x" * 5000}
     server.answer = lambda seen: Reply(422, json.dumps(words).encode())
     with pytest.raises(APIError) as caught:
@@ -513,7 +511,7 @@ async def test_an_error_says_all_that_helps(open_api, invoke, server: RawServer)
     assert "key-5ecret" not in text
 
 
-async def test_a_refusal_names_the_scheme_that_nothing_was_given_for(
+async def test_refusal_names_the_scheme_that_nothing_was_given_for(
     open_api, invoke, server: RawServer
 ):
     server.answer = lambda seen: Reply(401, b"")
@@ -561,7 +559,7 @@ async def test_cookies_are_not_carried_from_call_to_call(open_api, invoke, serve
     assert server.last.header("cookie") is None
 
 
-async def test_the_shape_of_an_undeclared_response_is_learnt_without_a_cache(
+async def test_shape_of_an_undeclared_response_is_learnt_without_a_cache(
     open_api, invoke, server
 ) -> None:
     server.answer = lambda _: Reply(body=b'{"id": 1, "name": "Ada"}')
@@ -596,7 +594,7 @@ WRONG = one(
 )
 
 
-async def test_a_specification_that_is_wrong_about_itself_can_be_borne(
+async def test_specification_that_is_wrong_about_itself_can_be_borne(
     open_api, invoke, server: RawServer, caplog
 ):
     given = {"limit": 50, "kind": "cow"}

@@ -48,7 +48,7 @@ def test_operations_that_only_read_are_a_line_for_the_project(run, project):
     ]
 
 
-def test_a_connection_that_is_no_api_has_no_such_line(run, here):
+def test_connection_that_is_no_api_has_no_such_line(run, here):
     (here / "delf.toml").write_text('[connections.shop]\ntype = "sql"\nurl = "sqlite:///x.db"\n')
     done = run("openapi", "effects", "shop")
     assert done.exit_code != 0
@@ -65,5 +65,5 @@ def test_a_connection_that_is_no_api_has_no_such_line(run, here):
         ("close_ticket", "/tickets/{id}/close", False),
     ],
 )
-def test_a_name_or_the_end_of_a_path_says_that_an_operation_only_reads(name, path, reads):
+def test_name_or_the_end_of_a_path_says_that_an_operation_only_reads(name, path, reads):
     assert only_reads(name, path) is reads

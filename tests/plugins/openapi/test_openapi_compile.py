@@ -30,7 +30,7 @@ async def actions_of(document: Any, **settings: Any) -> dict[str, Action]:
     return {action.name: action for action in await tool.actions()}
 
 
-async def test_a_small_api() -> None:
+async def test_small_api() -> None:
     actions = await actions_of(PETS)
     assert {n: (a.effect, a.signature) for n, a in actions.items()} == {
         "list_pets": (
@@ -105,7 +105,7 @@ paths:
         ({"openapi": "3.0.0", "paths": []}, "#/paths", "not a mapping"),
     ],
 )
-async def test_a_broken_specification_says_where_and_why(
+async def test_broken_specification_says_where_and_why(
     document: Any, place: str, reason: str
 ) -> None:
     with pytest.raises(SpecError, match=reason) as caught:
@@ -130,7 +130,7 @@ async def test_non_document_is_refused(text: str, reason: str, tmp_path: pathlib
         await actions_of(str(file))
 
 
-async def test_a_file_or_address_that_is_not_there() -> None:
+async def test_file_or_address_that_is_not_there() -> None:
     with pytest.raises(ConnectionFileNotFoundError, match=r"nowhere\.json"):
         await actions_of("nowhere.json")
     with pytest.raises(ConnectionUnavailableError, match="is not available"):
@@ -151,7 +151,7 @@ BROKEN = {
 }
 
 
-async def test_a_bad_operation_does_not_stop_the_rest(caplog: pytest.LogCaptureFixture) -> None:
+async def test_bad_operation_does_not_stop_the_rest(caplog: pytest.LogCaptureFixture) -> None:
     loop = {"requestBodies": {"A": {"$ref": "#/components/requestBodies/A"}}}
     tool = APITool(spec(BROKEN, components=loop), name="api")
     assert [a.name for a in await tool.actions()] == ["fine"]
@@ -219,7 +219,7 @@ async def test_effects_come_from_method_and_name(
     assert action.effect == effect
 
 
-async def test_the_user_says_what_operations_do() -> None:
+async def test_user_says_what_operations_do() -> None:
     paths = {
         "/search": {"post": {"operationId": "searchAll", "tags": ["find"], "responses": {}}},
         "/find": {"post": {"operationId": "findAll", "tags": ["find"], "responses": {}}},
@@ -298,7 +298,7 @@ async def test_defaults_formats_and_order() -> None:
     assert action.parameters[2].doc == "date-time; Only newer."
 
 
-async def test_a_file_of_a_form_is_shown_with_all_that_is_accepted() -> None:
+async def test_file_of_a_form_is_shown_with_all_that_is_accepted() -> None:
     form = {
         "type": "object",
         "properties": {
@@ -331,7 +331,7 @@ async def test_path_level_parameters_are_overridden() -> None:
     assert [str(p) for p in action.parameters] == ["id: int", "q: int = ..."]
 
 
-async def test_a_placeholder_that_nobody_declared() -> None:
+async def test_placeholder_that_nobody_declared() -> None:
     (action,) = (await actions_of(spec({"/x/{id}": {"get": {"responses": {}}}}))).values()
     assert [str(p) for p in action.parameters] == ["id: str"]
 
@@ -483,7 +483,7 @@ async def test_ten_thousand_levels(form: str, tmp_path: pathlib.Path) -> None:
         await actions_of(str(file))
 
 
-async def test_a_bomb_of_aliases(tmp_path: pathlib.Path) -> None:
+async def test_bomb_of_aliases(tmp_path: pathlib.Path) -> None:
     lines = ["a0: &a0 [1, 2, 3, 4, 5, 6, 7, 8, 9]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
     file = tmp_path / "x.yaml"
@@ -493,7 +493,7 @@ async def test_a_bomb_of_aliases(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_bomb_of_references() -> None:
+async def test_bomb_of_references() -> None:
     schemas: dict[str, Any] = {"S30": {"type": "object", "properties": {"x": {"type": "string"}}}}
     for i in range(30):
         ref = {"$ref": f"#/components/schemas/S{i + 1}"}
@@ -560,7 +560,7 @@ async def test_references_to_where_they_must_not(ref: str, tmp_path: pathlib.Pat
     )
 
 
-async def test_a_document_that_is_too_large(tmp_path: pathlib.Path) -> None:
+async def test_document_that_is_too_large(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "x.json"
     with file.open("wb") as out:
         out.truncate(200_000_000)
@@ -583,7 +583,7 @@ async def test_a_document_that_is_too_large(tmp_path: pathlib.Path) -> None:
     ],
     ids=lambda pattern: pattern[:20],
 )
-async def test_a_pattern_that_would_take_some_engines_for_ever_takes_no_time(
+async def test_pattern_that_would_take_some_engines_for_ever_takes_no_time(
     pattern: str,
 ) -> None:
     found = param("q", schema={"type": "string", "pattern": pattern})
@@ -741,7 +741,7 @@ async def test_bytes_are_only_where_the_answer_is_no_json() -> None:
     assert action.signature == '(data: bytes = ...) -> {"data": str}'
 
 
-async def test_an_error_on_a_key_or_a_value_lists_what_is_allowed() -> None:
+async def test_error_on_a_key_or_a_value_lists_what_is_allowed() -> None:
     inner = {
         "type": "object",
         "additionalProperties": False,

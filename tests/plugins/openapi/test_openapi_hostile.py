@@ -60,14 +60,14 @@ async def test_names_of_arguments_are_short_and_differ() -> None:
     ],
     ids=["enum", "objects", "const", "properties", "given"],
 )
-async def test_a_refusal_is_short_whatever_the_specification_holds(schema, value) -> None:
+async def test_refusal_is_short_whatever_the_specification_holds(schema, value) -> None:
     action = await of_schema(schema)
     with pytest.raises(ToolRefusedError) as caught:
         action.validate({"q": value})
     assert len(str(caught.value)) < 2500
 
 
-async def test_a_description_of_blanks_costs_nothing() -> None:
+async def test_description_of_blanks_costs_nothing() -> None:
     action = await the_action(one({"summary": "< " + " " * 3_000_000 + "!"}))
     assert len(action.summary) < 130
 
@@ -88,7 +88,7 @@ async def test_names_that_are_no_text_harm_that_operation_only(name: str, place:
     assert "POST /x/" in tool.inspect()["warnings"][0]
 
 
-async def test_an_operation_whose_answer_cannot_be_read_is_an_action_all_the_same() -> None:
+async def test_operation_whose_answer_cannot_be_read_is_an_action_all_the_same() -> None:
     responses = {"200": {"description": "ok", "content": [5]}}
     assert (await the_action(one({"responses": responses}))).returns == "Any"
 
@@ -104,7 +104,7 @@ paths:
 """
 
 
-async def test_a_bomb_of_merge_keys(tmp_path: pathlib.Path) -> None:
+async def test_bomb_of_merge_keys(tmp_path: pathlib.Path) -> None:
     lines = ["x0: &x0 {k0: 1}"]
     lines += [f"x{n}: &x{n} {{<<: *x{n - 1}, k{n}: 1}}" for n in range(1, 1100)]
     file = tmp_path / "api.yaml"
@@ -225,7 +225,7 @@ async def test_all_that_is_missing_is_reported_at_once_and_nothing_that_is_not()
     )
 
 
-async def test_a_mapping_whose_statuses_are_numbers_can_be_enriched(tmp_path) -> None:
+async def test_mapping_whose_statuses_are_numbers_can_be_enriched(tmp_path) -> None:
     document = one({"responses": {200: {"description": "ok"}, "default": {"description": "no"}}})
     action = await the_action(document, enrich=True, cache_dir=str(tmp_path))
     assert action.signature == "() -> None"

@@ -108,7 +108,7 @@ async def test_every_server_of_a_specification_needs_the_users_yes(
     assert server.last.header("x-key") == "k"
 
 
-async def test_a_call_without_a_key_goes_where_the_specification_says(invoke, server: RawServer):
+async def test_call_without_a_key_goes_where_the_specification_says(invoke, server: RawServer):
     tool = APITool(spec("", server.url), name="api")
     await invoke(tool, "call", id="1")
     await tool.aclose()
@@ -116,7 +116,7 @@ async def test_a_call_without_a_key_goes_where_the_specification_says(invoke, se
 
 
 @pytest.mark.parametrize("where", [None, "/v1", "{own}/v2"])
-async def test_a_key_goes_to_the_origin_that_the_specification_came_from(where, invoke):
+async def test_key_goes_to_the_origin_that_the_specification_came_from(where, invoke):
     running, urls = publishing(lambda own: spec(servers=where and where.replace("{own}", own)))
     async with running as server:
         urls.append(server.url)
@@ -133,7 +133,7 @@ async def test_another_port_is_another_server(invoke, server: RawServer):
         await refused(APITool(f"{home.url}/spec.json", name="api", api_key="k"), invoke, server)
 
 
-async def test_a_specification_that_names_another_server_later_takes_no_key_there(
+async def test_specification_that_names_another_server_later_takes_no_key_there(
     invoke, server: RawServer
 ):
     servers: list[str] = []
@@ -152,7 +152,7 @@ async def test_a_specification_that_names_another_server_later_takes_no_key_ther
 
 
 @pytest.mark.parametrize("scheme", ["https", "http"])
-async def test_a_server_that_was_accepted_over_tls_gets_no_key_in_the_clear(scheme, invoke):
+async def test_server_that_was_accepted_over_tls_gets_no_key_in_the_clear(scheme, invoke):
     tool = APITool(
         spec(servers="http://api.invalid"), name="api", api_key="k", servers=["api.invalid"]
     )
@@ -161,7 +161,7 @@ async def test_a_server_that_was_accepted_over_tls_gets_no_key_in_the_clear(sche
     await tool.aclose()
 
 
-async def test_the_clients_secret_goes_to_no_token_address_of_a_specification(
+async def test_clients_secret_goes_to_no_token_address_of_a_specification(
     invoke, server: RawServer
 ):
     document = spec("login", "https://api.invalid")
@@ -187,7 +187,7 @@ async def test_the_clients_secret_goes_to_no_token_address_of_a_specification(
         *("https://\uff41pi.invalid", "https://api\u3002invalid", "https://ap\u00adi.invalid"),
     ],
 )
-async def test_an_address_that_only_looks_like_an_accepted_one_gets_no_key(address, invoke):
+async def test_address_that_only_looks_like_an_accepted_one_gets_no_key(address, invoke):
     tool = APITool(spec(servers=address), name="api", api_key="k", servers=["https://api.invalid"])
     with pytest.raises(ConnectionConfigurationError, match="which you have not accepted"):
         await invoke(tool, "call")

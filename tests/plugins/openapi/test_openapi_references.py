@@ -28,7 +28,7 @@ async def loaded(document: Any, **settings: Any) -> tuple[dict[str, Action], lis
 # -- redirects ----------------------------------------------------------------------------
 
 
-async def test_a_reference_is_not_redirected_to_another_origin() -> None:
+async def test_reference_is_not_redirected_to_another_origin() -> None:
     async with raw_server(lambda seen: Reply(200, b'{"type": "integer"}')) as other:
         document = one({"parameters": [param("q", schema={"$ref": "s.json"})]})
 
@@ -43,7 +43,7 @@ async def test_a_reference_is_not_redirected_to_another_origin() -> None:
         assert not other.seen
 
 
-async def test_a_specification_is_redirected_within_its_origin_only() -> None:
+async def test_specification_is_redirected_within_its_origin_only() -> None:
     async with raw_server(lambda seen: Reply(200, json.dumps(one({})).encode())) as other:
 
         def answer(seen: Seen) -> Reply:
@@ -106,7 +106,7 @@ async def test_sections_and_paths_in_files_of_their_own_and_aliases_in_them(
             actions["change"].validate({"limit": "x"})
 
 
-async def test_a_section_that_is_nowhere_says_so() -> None:
+async def test_section_that_is_nowhere_says_so() -> None:
     with pytest.raises(SpecError, match=r"leads nowhere \(at #/components/schemas\)"):
         await loaded(spec({"/a": GET}, components={"schemas": {"$ref": "#/nowhere"}}))
 
@@ -147,7 +147,7 @@ async def test_what_stands_beside_the_reference_of_a_path_counts(version) -> Non
         ("#/nowhere", "leads nowhere"),
     ],
 )
-async def test_a_path_that_leads_nowhere_does_not_stop_the_rest(ref: str, reason: str) -> None:
+async def test_path_that_leads_nowhere_does_not_stop_the_rest(ref: str, reason: str) -> None:
     document = spec({"/bad": {"$ref": ref}, "/fine": GET}) | {"x-list": [GET]}
     actions, warnings = await loaded(document)
     assert list(actions) == ["fine"]
@@ -170,7 +170,7 @@ async def test_paths_with_signs_that_pointers_use(path: str) -> None:
         {"get": {}, "parameters": {"page": {"in": "query"}}},
     ],
 )
-async def test_a_broken_operation_of_swagger_2_does_not_stop_the_rest(broken: Any) -> None:
+async def test_broken_operation_of_swagger_2_does_not_stop_the_rest(broken: Any) -> None:
     paths = {"/bad": broken, "/fine": GET}
     actions, warnings = await loaded({"swagger": "2.0", "info": {}, "host": "h", "paths": paths})
     assert list(actions) == ["fine"]

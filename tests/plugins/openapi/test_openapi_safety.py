@@ -181,7 +181,7 @@ async def test_redirects_to_what_is_no_web_address(place, open_api, invoke, serv
 
 
 @pytest.mark.parametrize("target", ["http://169.254.169.254/latest", "http://127.0.0.1:1/"])
-async def test_a_public_service_does_not_lead_into_the_private_network(target) -> None:
+async def test_public_service_does_not_lead_into_the_private_network(target) -> None:
     with pytest.raises(ToolExecutionError, match="a private address"):
         await check_redirect(target, "http://93.184.216.34:80", "GET", "GET /x")
     with pytest.raises(ToolExecutionError, match="insecure"):
@@ -197,7 +197,7 @@ async def test_a_public_service_does_not_lead_into_the_private_network(target) -
         ({"base_url": "{private}", "token_url": "{private}/token"}, "no OAuth2 token", ["/token"]),
     ],
 )
-async def test_a_public_specification_does_not_lead_into_the_private_network(
+async def test_public_specification_does_not_lead_into_the_private_network(
     settings, message, sent, invoke, server: RawServer, monkeypatch: pytest.MonkeyPatch
 ):
     """Here ``localhost`` is the public internet, and 127.0.0.1 the private network."""
@@ -214,7 +214,7 @@ async def test_a_public_specification_does_not_lead_into_the_private_network(
     assert {seen.path for seen in server.seen} == set(sent)
 
 
-async def test_a_body_of_a_get_is_not_carried_to_another_origin(open_api, invoke):
+async def test_body_of_a_get_is_not_carried_to_another_origin(open_api, invoke):
     schema = {"type": "object", "properties": {"q": {"type": "string"}}}
     async with raw_server() as other:
         away = {"Location": f"{other.url}/y"}
@@ -229,7 +229,7 @@ async def test_a_body_of_a_get_is_not_carried_to_another_origin(open_api, invoke
 # -- answers ------------------------------------------------------------------------------
 
 
-async def test_an_answer_that_grows_when_it_is_unpacked(open_api, invoke, server: RawServer):
+async def test_answer_that_grows_when_it_is_unpacked(open_api, invoke, server: RawServer):
     bomb = gzip.compress(b"0" * 5_000_000)
     server.answer = lambda seen: Reply(200, bomb, {"Content-Encoding": "gzip"})
     with pytest.raises(ToolExecutionError, match="larger than"):
@@ -240,19 +240,19 @@ async def test_an_answer_that_grows_when_it_is_unpacked(open_api, invoke, server
         await invoke(open_api(one({}), max_response_bytes=100_000), "call")
 
 
-async def test_an_answer_whose_compression_is_broken(open_api, invoke, server: RawServer):
+async def test_answer_whose_compression_is_broken(open_api, invoke, server: RawServer):
     server.answer = lambda seen: Reply(200, b"no gzip", {"Content-Encoding": "gzip"})
     with pytest.raises(ToolExecutionError, match="compression is broken"):
         await invoke(open_api(one({})), "call")
 
 
-async def test_a_deep_answer_is_text(open_api, invoke, server: RawServer):
+async def test_deep_answer_is_text(open_api, invoke, server: RawServer):
     deep = b"[" * 100_000 + b"]" * 100_000
     server.answer = lambda seen: Reply(200, deep)
     assert isinstance(await invoke(open_api(one({})), "call"), str)
 
 
-async def test_an_error_that_repeats_the_credentials(open_api, invoke, server: RawServer):
+async def test_error_that_repeats_the_credentials(open_api, invoke, server: RawServer):
     server.answer = lambda seen: Reply(403, json.dumps({"you sent": str(seen)}).encode())
     tool = open_api(one({}), token=KEY, headers={"X-Key": f"x{KEY}"}, params={"p": f"p{KEY}"})
     with pytest.raises(ToolExecutionError) as caught:
@@ -319,7 +319,7 @@ async def test_agents_know_the_tokens_that_were_had(invoke):
 # -- specifications -----------------------------------------------------------------------
 
 
-async def test_a_property_called_ref(open_api, invoke, server: RawServer):
+async def test_property_called_ref(open_api, invoke, server: RawServer):
     schema = {
         "type": "object",
         "properties": {"$ref": {"type": "string"}, "name": {"type": "string"}},
@@ -415,7 +415,7 @@ TAGGED = {
         (" send", None),
     ],
 )
-async def test_a_tag_with_the_name_of_an_operation_is_named_as_a_tag(allow, found):
+async def test_tag_with_the_name_of_an_operation_is_named_as_a_tag(allow, found):
     tool = APITool(TAGGED, name="api", allow=[allow])
     if found is None:
         with pytest.raises(ConnectionConfigurationError, match="did you mean 'send'"):
@@ -424,7 +424,7 @@ async def test_a_tag_with_the_name_of_an_operation_is_named_as_a_tag(allow, foun
         assert [action.name for action in await tool.actions()] == found
 
 
-async def test_a_word_of_confirm_means_the_operation_and_the_tag():
+async def test_word_of_confirm_means_the_operation_and_the_tag():
     tool = APITool(TAGGED, name="api", confirm=["send"])
     actions = await tool.actions()
     assert all(needs_confirmation(tool.confirm, action) for action in actions)

@@ -173,7 +173,7 @@ def test_in_an_agent_its_cost_stands_apart(
     assert "Looks a pet up." in scripted_model.prompts[-1]
 
 
-def test_a_broken_model_stops_no_task(
+def test_broken_model_stops_no_task(
     settings, delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     scripted_model.says(LLMExecutionError("down")).writes("print(1)")
@@ -184,7 +184,7 @@ def test_a_broken_model_stops_no_task(
 
 
 @pytest.mark.parametrize("after", ["ModelReplied", "ModelCalled"])
-def test_a_crash_costs_nothing_twice(
+def test_crash_costs_nothing_twice(
     after: str, settings, delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     """What was kept before a crash is not asked for again, and counted once.

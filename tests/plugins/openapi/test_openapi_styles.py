@@ -78,7 +78,7 @@ async def test_reserved_characters_stay_where_they_may(open_api, invoke, server:
     assert server.last.query == "q=a/b?c:d@e%26f%23g%3Dh%2Bi"
 
 
-async def test_a_parameter_that_is_a_document(open_api, invoke, server: RawServer):
+async def test_parameter_that_is_a_document(open_api, invoke, server: RawServer):
     found = {"name": "q", "in": "query", "content": {"application/json": {"schema": OBJECT}}}
     await invoke(open_api(one({"parameters": [found]})), "call", q=RGB)
     assert server.last.query == "q=%7B%22R%22%3A100%2C%22G%22%3A200%7D"
@@ -113,7 +113,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("place", "style", "explode", "schema", "value", "written"), CASES)
-async def test_a_parameter_is_written_as_its_style_says(
+async def test_parameter_is_written_as_its_style_says(
     place, style, explode, schema, value, written, open_api, invoke, server: RawServer
 ):
     more = {"style": style} if style else {}
@@ -129,7 +129,7 @@ async def test_a_parameter_is_written_as_its_style_says(
     }[place] == written
 
 
-async def test_the_defaults_of_each_place(open_api, invoke, server: RawServer):
+async def test_defaults_of_each_place(open_api, invoke, server: RawServer):
     places = [
         param("p", "path", ARRAY, required=True),
         param("q", "query", ARRAY),
@@ -144,9 +144,7 @@ async def test_the_defaults_of_each_place(open_api, invoke, server: RawServer):
 
 
 @pytest.mark.parametrize("value", ["", ".", "..", "../../admin", "a/../b", "..\\x", "a/.."])
-async def test_a_path_argument_that_would_lead_elsewhere_is_refused(
-    value, open_api, invoke, server
-):
+async def test_path_argument_that_would_lead_elsewhere_is_refused(value, open_api, invoke, server):
     tool = open_api(one({"parameters": [param("id", "path", required=True)]}, "/items/{id}"))
     with pytest.raises(ToolRefusedError, match="id"):
         await invoke(tool, "call", id=value)
@@ -205,7 +203,7 @@ async def test_texts_and_numbers_are_one_in_parameters(open_api, invoke, server:
         ("pipes", "a%7Cb%20c", "a|b c"),
     ],
 )
-async def test_the_lists_of_swagger_2(how, in_path, in_header, open_api, invoke, server: RawServer):
+async def test_lists_of_swagger_2(how, in_path, in_header, open_api, invoke, server: RawServer):
     listed = {"type": "array", "items": {"type": "string"}, "collectionFormat": how}
     places = [{"name": n, "in": n, "required": True, **listed} for n in ("path", "query", "header")]
     item = {"get": {"operationId": "call", "parameters": places, "responses": {}}}

@@ -69,7 +69,7 @@ async def test_dates_are_dates_and_the_signature_says_so(server, open_api, invok
 @pytest.mark.parametrize(
     "text", ["2026-01-31T10:00:00.123456789Z", "2026-01-31T23:59:60Z", "yesterday", ""]
 )
-async def test_a_moment_that_python_cannot_say_stays_a_text(
+async def test_moment_that_python_cannot_say_stays_a_text(
     server, open_api, invoke, text: str
 ) -> None:
     answers(server, {"id": 1, "at": text})
@@ -161,7 +161,7 @@ async def test_whatever_a_schema_is_the_answer_comes(
     assert await invoke(open_api(spec_of(schema, **more)), "get_it") == {"id": 1}
 
 
-async def test_a_response_that_is_not_documented_is_sampled_and_reported(
+async def test_response_that_is_not_documented_is_sampled_and_reported(
     server, open_api, invoke, tmp_path
 ) -> None:
     folder = str(tmp_path / "learned")

@@ -125,7 +125,7 @@ def ways(agent: Agent) -> dict[str, Callable[[], object]]:
 
 
 @pytest.mark.parametrize("way", ["run", "submit", "arun"])
-def test_the_span_of_the_program_is_the_parent(collector: Collector, way: str) -> None:
+def test_span_of_the_program_is_the_parent(collector: Collector, way: str) -> None:
     host = TestHost.discover(environ={})
     model = ScriptedModel().writes("print(await colleague('Count.'))", "print(await stock('lamp'))")
     host.provide(model.spec, model.factory)
@@ -145,7 +145,7 @@ def test_the_span_of_the_program_is_the_parent(collector: Collector, way: str) -
     assert len(ids) == len(collector.spans) == 6
 
 
-async def test_a_program_that_does_not_sample_gets_no_spans(collector: Collector) -> None:
+async def test_program_that_does_not_sample_gets_no_spans(collector: Collector) -> None:
     with traced(sampled=False).start_as_current_span("order"):
         await run(ScriptedModel().writes("print(await colleague('Count.'))", "print(1)"))
     assert collector.spans == []
@@ -196,7 +196,7 @@ def test_two_processes_and_a_child_are_one_trace_without_orphans(
     assert [wrong for span in collector.spans for wrong in conventions.check_span(span)] == []
 
 
-async def test_a_call_is_linked_to_its_approval(collector: Collector) -> None:
+async def test_call_is_linked_to_its_approval(collector: Collector) -> None:
     await run(ScriptedModel().writes(WHOLE, "print(1)"))
     (approval,) = collector.named("delf.approval")
     (call,) = collector.named("execute_tool pay")
@@ -237,7 +237,7 @@ async def test_content_is_sent_where_it_is_wanted_but_no_secret(
     assert wrong == []
 
 
-async def test_a_model_that_fails_is_an_error_with_a_type(collector: Collector) -> None:
+async def test_model_that_fails_is_an_error_with_a_type(collector: Collector) -> None:
     await run(ScriptedModel().says(LLMExecutionError("no reply from host secret-host")))
     (chat,) = collector.named("chat")
     (task,) = collector.named("invoke_agent")
@@ -247,7 +247,7 @@ async def test_a_model_that_fails_is_an_error_with_a_type(collector: Collector) 
     assert b"secret-host" not in collector.raw
 
 
-async def test_a_collector_that_is_away_holds_nothing_up(
+async def test_collector_that_is_away_holds_nothing_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
@@ -258,7 +258,7 @@ async def test_a_collector_that_is_away_holds_nothing_up(
 
 
 @pytest.mark.slow
-def test_the_provider_of_the_program_gets_the_spans_and_goes_on() -> None:
+def test_provider_of_the_program_gets_the_spans_and_goes_on() -> None:
     program = """
 from delf import Agent, tool
 from delf.testing import ScriptedModel, TestHost

@@ -72,12 +72,12 @@ async def test_one_question_names_the_actions(text: str, names: set[str]) -> Non
     assert "Remind late payers." in question
 
 
-async def test_an_answer_that_names_nothing_is_an_error() -> None:
+async def test_answer_that_names_nothing_is_an_error() -> None:
     with pytest.raises(PrefilterError, match="named no action"):
         await select(FilterPrefilter(), Script("I cannot help with that."))
 
 
-async def test_the_model_searches_until_it_is_done() -> None:
+async def test_model_searches_until_it_is_done() -> None:
     ask = Script("SEARCH: invoices", "SEARCH: send email", "DONE: bank:invoices, mail:send")
     assert await select(SearchPrefilter(), ask) == {"bank.invoices", "mail.send"}
     assert "bank:invoices" not in ask.questions[0]

@@ -122,7 +122,7 @@ def test_steps(task: str, steps: int) -> None:
     assert len(steps_of(task)) == steps
 
 
-async def test_a_task_with_nothing_in_common_needs_no_tool(without: PluginContext) -> None:
+async def test_task_with_nothing_in_common_needs_no_tool(without: PluginContext) -> None:
     assert await chosen(one_less(without), "Quo vadis?") == frozenset()
 
 
@@ -145,7 +145,7 @@ async def test_vectors_are_made_once_and_kept(context: PluginContext, meaning: M
     assert len(meaning.texts) == made + 1
 
 
-async def test_a_task_of_many_steps_is_embedded_once(
+async def test_task_of_many_steps_is_embedded_once(
     context: PluginContext, meaning: Meaning
 ) -> None:
     task = "Look for bills by their state, then send an email about them, and feed the lion twice."
@@ -166,7 +166,7 @@ async def test_damaged_vectors_are_made_again(
     assert kept.read_bytes() != damage
 
 
-async def test_a_task_does_not_wait_for_vectors(context: PluginContext, meaning: Meaning) -> None:
+async def test_task_does_not_wait_for_vectors(context: PluginContext, meaning: Meaning) -> None:
     release = asyncio.Event()
     embed = meaning.embed
 
@@ -193,6 +193,6 @@ async def test_words_decide_where_the_embedder_fails(
     assert await chosen(one_less(context), "feed it") == {"zoo.feed"}
 
 
-async def test_an_embedder_that_was_named_has_to_be_there(without: PluginContext) -> None:
+async def test_embedder_that_was_named_has_to_be_there(without: PluginContext) -> None:
     with pytest.raises(PluginError):
         SemanticPrefilter(without, embedding_model="nothing")

@@ -93,7 +93,7 @@ def run(store, tmp_path, sent, scripted_model, scripted_approvals, delf_host):
     return do
 
 
-async def test_a_renamed_column_is_reported_before_anything_is_sent(
+async def test_renamed_column_is_reported_before_anything_is_sent(
     report, run, shop, sent, scripted_model
 ):
     shop()
@@ -104,7 +104,7 @@ async def test_a_renamed_column_is_reported_before_anything_is_sent(
     assert not scripted_model.requests
 
 
-async def test_a_repaired_script_does_the_task_and_is_proposed(
+async def test_repaired_script_does_the_task_and_is_proposed(
     report, run, shop, sent, scripted_model, store
 ):
     report(on_failure="repair")
@@ -127,7 +127,7 @@ async def test_a_repaired_script_does_the_task_and_is_proposed(
     assert (recorded.inputs, recorded.answer) == ({"month": "2026-11"}, "2 euros")
 
 
-async def test_a_repair_may_take_several_scripts_each_of_them_whole(
+async def test_repair_may_take_several_scripts_each_of_them_whole(
     report, run, shop, scripted_model, store
 ):
     report(on_failure="repair")
@@ -171,7 +171,7 @@ def other_send(sent, **how):
     return send
 
 
-async def test_a_new_required_argument_is_reported_or_repaired_before_anything_is_sent(
+async def test_new_required_argument_is_reported_or_repaired_before_anything_is_sent(
     report, run, sent, scripted_model, scripted_approvals, store
 ):
     new = other_send(sent)
@@ -215,7 +215,7 @@ async def test_repair_with_an_action_outside_the_header_asks_a_person(
     assert set(store.proposed("report")[0].actions) == {"shop.query", "deliver"}
 
 
-async def test_an_effect_that_grew_is_refused_or_asks_in_a_repair(
+async def test_effect_that_grew_is_refused_or_asks_in_a_repair(
     report, run, sent, scripted_model, scripted_approvals
 ):
     @tool(effect="irreversible", confirm=False)
@@ -236,7 +236,7 @@ async def test_an_effect_that_grew_is_refused_or_asks_in_a_repair(
     assert sent == []
 
 
-async def test_an_expired_login_is_reported_and_no_model_is_asked(
+async def test_expired_login_is_reported_and_no_model_is_asked(
     report, run, sent, scripted_model, store
 ):
     script = "print(await look())\nawait send('a', month)"
@@ -254,7 +254,7 @@ async def test_an_expired_login_is_reported_and_no_model_is_asked(
     assert not scripted_model.requests
 
 
-async def test_an_empty_result_asks_before_anything_is_sent(report, run, sent, scripted_approvals):
+async def test_empty_result_asks_before_anything_is_sent(report, run, sent, scripted_approvals):
     scripted_approvals.says(False)
     response, _ = await run(month="2026-12")
     assert not response.status
@@ -267,9 +267,7 @@ async def test_an_empty_result_asks_before_anything_is_sent(report, run, sent, s
     assert "shop.query gave nothing, and gave something when report was saved" in shown
 
 
-async def test_an_empty_result_that_nothing_follows_is_only_reported(
-    report, run, scripted_approvals
-):
+async def test_empty_result_that_nothing_follows_is_only_reported(report, run, scripted_approvals):
     report(
         script="""rows = await shop.query(f"select * from orders where day like '{month}-%'")
 for row in rows:
@@ -297,7 +295,7 @@ async def test_nothing_that_was_changed_before_a_failure_is_changed_again_by_its
     assert len(Case.of_bytes(case, "case").calls) == 3
 
 
-async def test_a_change_that_a_repair_makes_otherwise_asks(
+async def test_change_that_a_repair_makes_otherwise_asks(
     report, run, shop, sent, scripted_model, scripted_approvals
 ):
     report(script='await send(to="a", text="begun")\n' + SCRIPT, on_failure="repair")

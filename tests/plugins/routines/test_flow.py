@@ -136,7 +136,7 @@ def routine(script: str, default: str = "Bob", **more) -> Routine:
 @pytest.mark.parametrize(
     "value", ["x' or name = 'Bob", 'x" --', "x; rm -rf /", "../../etc/passwd", "--all", "$(id)"]
 )
-def test_a_text_that_becomes_a_part_takes_no_quotes(script, value):
+def test_text_that_becomes_a_part_takes_no_quotes(script, value):
     made = routine(script)
     with pytest.raises(ConfigurationError, match="has to match"):
         made.values({"name": value})
@@ -145,7 +145,7 @@ def test_a_text_that_becomes_a_part_takes_no_quotes(script, value):
 
 
 @pytest.mark.parametrize("script", WHOLE.values(), ids=WHOLE)
-def test_a_text_that_is_used_whole_takes_any(script):
+def test_text_that_is_used_whole_takes_any(script):
     made = routine(script)
     assert made.parameters["name"].pattern is None
     assert made.values({"name": "x' or name = 'Bob"}) == {"name": "x' or name = 'Bob"}
@@ -165,7 +165,7 @@ BARE = {
 
 @pytest.mark.parametrize("script", BARE.values(), ids=BARE)
 @pytest.mark.parametrize("value", ["1 or 1", "id", "true", "", "1-1", "1 union select 2", "١"])
-def test_a_number_without_quotes_stays_a_number(script, value):
+def test_number_without_quotes_stays_a_number(script, value):
     made = routine(script, default="17")
     with pytest.raises(ConfigurationError, match="has to match"):
         made.values({"name": value})
@@ -201,7 +201,7 @@ def test_within_quotes_are_as_many_words_as_one_likes(script):
             made.values({"name": value})
 
 
-def test_the_pattern_is_in_the_file_and_the_tasks_own_value_fits():
+def test_pattern_is_in_the_file_and_the_tasks_own_value_fits():
     made = routine("shop.query('select ' + name)", default="O'Brien")
     again = Routine.of_text("r", made.text(), "r.py")
     assert again == made
@@ -211,7 +211,7 @@ def test_the_pattern_is_in_the_file_and_the_tasks_own_value_fits():
         again.values({"name": "O'Connor"})
 
 
-def test_a_file_without_a_pattern_is_given_one_as_it_is_read():
+def test_file_without_a_pattern_is_given_one_as_it_is_read():
     text = routine("shop.query('select ' + name)").text()
     lines = [line for line in text.splitlines() if not line.startswith("# pattern")]
     read = Routine.of_text("r", "\n".join(lines) + "\n", "r.py")
@@ -219,6 +219,6 @@ def test_a_file_without_a_pattern_is_given_one_as_it_is_read():
         read.values({"name": "x' or name = 'Bob"})
 
 
-def test_a_pattern_of_the_users_own_is_left():
+def test_pattern_of_the_users_own_is_left():
     made = routine("shop.query('select ' + name)", pattern="[a-z]+'?")
     assert made.values({"name": "x'"}) == {"name": "x'"}

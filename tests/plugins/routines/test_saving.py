@@ -31,7 +31,7 @@ def saved(task, script):
 TASK = "How much did Berlin pay in 2026-10?"
 
 
-def test_an_argument_is_called_as_the_parameter_at_its_place():
+def test_argument_is_called_as_the_parameter_at_its_place():
     routine = saved(TASK, "print(await income('Berlin', '2026-10'))")
     assert set(routine.parameters) == {"city", "month"}
     assert routine.script == "print(await income(city, month))"
@@ -48,7 +48,7 @@ def test_an_argument_is_called_as_the_parameter_at_its_place():
         ("print(f'''Berlin\n{x}''')", "print(f'''{city}\n{x}''')"),
     ],
 )
-def test_an_answer_names_what_it_was_asked_for(answer, made):
+def test_answer_names_what_it_was_asked_for(answer, made):
     script = f"x = await income('Berlin', '2026-10')\n{answer}"
     assert saved(TASK, script).script == f"x = await income(city, month)\n{made}"
 

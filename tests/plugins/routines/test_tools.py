@@ -61,7 +61,7 @@ def agent(saved, sent, scripted_model, delf_host, scripted_approvals):
     return make
 
 
-def test_a_program_calls_it_with_its_parameters(agent, sent, scripted_model, scripted_approvals):
+def test_program_calls_it_with_its_parameters(agent, sent, scripted_model, scripted_approvals):
     scripted_approvals.says(True, True)
     with agent() as made:
         response = Routines(made).find("report")(month="2026-11")
@@ -76,7 +76,7 @@ def test_a_program_calls_it_with_its_parameters(agent, sent, scripted_model, scr
     assert not scripted_model.requests
 
 
-async def test_an_asynchronous_program_does_too_and_the_agent_asks_its_model_after(
+async def test_asynchronous_program_does_too_and_the_agent_asks_its_model_after(
     agent, scripted_model, scripted_approvals
 ):
     scripted_approvals.says(True)
@@ -102,7 +102,7 @@ def test_nothing_is_hidden_from_it_by_a_prefilter(agent, scripted_model, scripte
     assert not scripted_model.requests
 
 
-def test_a_script_calls_it_as_a_tool_and_its_calls_ask(
+def test_script_calls_it_as_a_tool_and_its_calls_ask(
     agent, sent, scripted_model, scripted_approvals
 ):
     scripted_model.writes("print(await routines.report(month='2026-11'))")
@@ -151,7 +151,7 @@ async def test_tools_has_the_effect_of_its_actions_and_is_read_anew(saved, monke
     assert any("routines.evil cannot be called" in notice for notice in stranger.notices())
 
 
-async def test_a_client_of_mcp_calls_it_as_a_tool(agent, sent, scripted_approvals):
+async def test_client_of_mcp_calls_it_as_a_tool(agent, sent, scripted_approvals):
     from mcp import Client
     from mcp_types import ElicitResult
 

@@ -34,7 +34,7 @@ async def workflows(queue: DbosQueue) -> dict[str, Any]:
     return {row.workflow_id: row for row in rows}
 
 
-async def test_a_task_is_one_workflow_with_its_key_priority_and_time(queue: DbosQueue) -> None:
+async def test_task_is_one_workflow_with_its_key_priority_and_time(queue: DbosQueue) -> None:
     for task in (waits(), waits(), waits("k", key="seven", priority=-3)):
         await queue.enqueue(task)
     await queue.enqueue(waits("later", not_before=time.time() + 3600))
@@ -112,7 +112,7 @@ async def test_workflows_of_tasks_that_were_removed_are_removed(queue: DbosQueue
     assert {task_id_of(name) for name in await workflows(queue)} == {"waits", "other"}
 
 
-async def test_a_database_that_does_not_answer_is_reported_without_its_password() -> None:
+async def test_database_that_does_not_answer_is_reported_without_its_password() -> None:
     url = "postgresql://delf:geheim@127.0.0.1:1/dbos"
     queue = task_queue({"runner-dbos": {"database": url}}, {}, Path())
     with pytest.raises(ConnectionUnavailableError, match="the queue's database failed") as message:
@@ -129,7 +129,7 @@ def test_each_project_has_a_queue_of_its_own_where_none_is_configured(tmp_path: 
     assert shared.url(tmp_path, tmp_path / "a") == "postgresql://db/dbos"
 
 
-def test_a_data_folder_that_cannot_be_written_is_reported(tmp_path, monkeypatch):
+def test_data_folder_that_cannot_be_written_is_reported(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     with pytest.raises(
         ConfigurationError, match=r"cannot be written: (Not a directory|File exists)"

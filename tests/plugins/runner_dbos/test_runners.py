@@ -122,7 +122,7 @@ threading.Event().wait()
 """
 
 
-async def test_a_task_whose_runner_died_before_it_began_goes_on(tmp_path: Path) -> None:
+async def test_task_whose_runner_died_before_it_began_goes_on(tmp_path: Path) -> None:
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", steps=1) as one:
         await one.submit(names(2))
         await DbosQueue(one.database).register("default", QueueSettings(), 4)
@@ -147,7 +147,7 @@ async def test_what_waits_is_done_though_the_database_of_the_queue_was_lost(tmp_
         assert once_each(one, 2)
 
 
-async def test_a_task_that_cannot_be_enqueued_is_not_handed_in(tmp_path: Path) -> None:
+async def test_task_that_cannot_be_enqueued_is_not_handed_in(tmp_path: Path) -> None:
     nowhere = "postgresql://delf:geheim@127.0.0.1:1/dbos"
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", nowhere) as one:
         with pytest.raises(
@@ -170,7 +170,7 @@ async def at_once(one: Fleet) -> dict[str | None, int]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-async def test_a_key_has_so_many_tasks_at_once_over_all_runners(tmp_path: Path, kind: str) -> None:
+async def test_key_has_so_many_tasks_at_once_over_all_runners(tmp_path: Path, kind: str) -> None:
     with contextlib.ExitStack() as stack:
         url = f"sqlite:///{tmp_path}/journal.db"
         if kind == "postgresql":
@@ -189,7 +189,7 @@ async def test_a_key_has_so_many_tasks_at_once_over_all_runners(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-async def test_a_task_is_retried_where_a_service_was_away(tmp_path: Path, kind: str) -> None:
+async def test_task_is_retried_where_a_service_was_away(tmp_path: Path, kind: str) -> None:
     with contextlib.ExitStack() as stack:
         url = f"sqlite:///{tmp_path}/journal.db"
         if kind == "postgresql":
@@ -223,7 +223,7 @@ def noted(name: str) -> int:
 """
 
 
-async def test_a_task_that_ends_its_runner_each_time_is_abandoned(tmp_path: Path) -> None:
+async def test_task_that_ends_its_runner_each_time_is_abandoned(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/journal.db"
     async with fleet(tmp_path, url, steps=0, lease=1, more="losses = 2") as one:
         (tmp_path / "tools.py").write_text(DEADLY)
@@ -238,7 +238,7 @@ async def test_a_task_that_ends_its_runner_each_time_is_abandoned(tmp_path: Path
         assert record.error == "3 runners ended while they did this task"
 
 
-async def test_a_schedule_hands_a_task_in_each_time(tmp_path: Path) -> None:
+async def test_schedule_hands_a_task_in_each_time(tmp_path: Path) -> None:
     def program(*words: str) -> None:
         ended = delf("schedule", *words, cwd=tmp_path)
         assert ended.returncode == 0, ended.stderr
@@ -300,7 +300,7 @@ async def started(one: Fleet, name: str) -> float:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-async def test_a_queue_has_so_many_at_work_at_once(tmp_path: Path, kind: str) -> None:
+async def test_queue_has_so_many_at_work_at_once(tmp_path: Path, kind: str) -> None:
     with contextlib.ExitStack() as stack:
         url = f"sqlite:///{tmp_path}/journal.db"
         if kind == "postgresql":
@@ -333,7 +333,7 @@ async def test_of_a_queue_and_a_key_only_so_many_begin_in_a_time(tmp_path: Path)
         assert len(waiting & {"Do job-2 .", "Do job-3 ."}) == 1
 
 
-def test_a_task_is_left_to_a_runner_and_a_schedule_is_kept(tmp_path: Path) -> None:
+def test_task_is_left_to_a_runner_and_a_schedule_is_kept(tmp_path: Path) -> None:
     llm = write_recording(tmp_path / "hello.jsonl", "print('hello')")
     how = ("--key", "customer-7", "--retries", "2", "--retry-after", "5")
     left = delf("run", "Say hello.", "--llm", llm, "--detach", "--json", *how, cwd=tmp_path)

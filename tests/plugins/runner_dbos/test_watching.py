@@ -60,7 +60,7 @@ def test_look_refuses_items_without_the_named_field():
         look_at(FIRST, "number", None)
 
 
-def test_a_long_item_is_shortened_for_its_task():
+def test_long_item_is_shortened_for_its_task():
     item = {"id": 1, "text": "x" * 50_000, "rows": list(range(3))}
     short = shortened(item)
     assert short["id"] == 1
@@ -133,6 +133,6 @@ async def test_items_are_a_list_or_the_list_of_a_record(delf_host, scripted_mode
         ("orders(**{'state': 'x'})", "is not a call with values"),
     ],
 )
-async def test_a_call_that_cannot_be_watched_is_refused(delf_host, scripted_model, call, problem):
+async def test_call_that_cannot_be_watched_is_refused(delf_host, scripted_model, call, problem):
     with pytest.raises(DelfError, match=problem):
         await watched(delf_host, call)

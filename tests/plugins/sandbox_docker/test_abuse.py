@@ -21,7 +21,7 @@ MB = 2**20
 INSIDE = "import asyncio.base_events as b\nos = b.os\n"
 
 
-async def test_a_script_that_takes_all_memory_is_ended_by_the_kernel(make_backend):
+async def test_script_that_takes_all_memory_is_ended_by_the_kernel(make_backend):
     code = (
         INSIDE
         + """
@@ -40,7 +40,7 @@ while True: rows.append(bytearray(1_000_000))
         assert done(await bench.run("1 + 1")).value == 2
 
 
-async def test_a_fork_bomb_ends_with_its_session(make_backend, containers):
+async def test_fork_bomb_ends_with_its_session(make_backend, containers):
     code = (
         INSIDE
         + """
@@ -148,7 +148,7 @@ for _ in range(20):
     ],
     ids=["exit", "kill", "abort"],
 )
-async def test_an_end_that_the_script_caused_is_reported_as_such(make_backend, code):
+async def test_end_that_the_script_caused_is_reported_as_such(make_backend, code):
     async with Bench(make_backend()) as bench:
         outcome = await bench.run(INSIDE + code)
     assert isinstance(outcome, Crashed), outcome
@@ -216,7 +216,7 @@ async def test_containers_of_dead_hosts_are_swept(make_backend, docker_engine, c
         assert containers(f"{LABEL_OWNER}={dead}") == set()
 
 
-async def test_a_killed_container_is_a_crash(make_backend, docker_engine, containers):
+async def test_killed_container_is_a_crash(make_backend, docker_engine, containers):
     begun = asyncio.Event()
     async with Bench(make_backend()) as bench:
         run = await bench.open(RecordingScriptHost({"begin": begun.set}))
@@ -233,7 +233,7 @@ async def test_a_killed_container_is_a_crash(make_backend, docker_engine, contai
 
 
 @pytest.mark.parametrize("signal_name", ["SIGKILL", "SIGSTOP", "SIGTERM"])
-async def test_a_script_cannot_stop_the_first_process(make_backend, containers, signal_name):
+async def test_script_cannot_stop_the_first_process(make_backend, containers, signal_name):
     code = INSIDE + f"import asyncio.unix_events as u\nos.kill(1, u.signal.{signal_name})\n1 + 1"
     async with Bench(make_backend()) as bench:
         run = await bench.open()
@@ -243,7 +243,7 @@ async def test_a_script_cannot_stop_the_first_process(make_backend, containers, 
         assert containers() == set()
 
 
-async def test_the_first_process_is_out_of_reach(make_backend):
+async def test_first_process_is_out_of_reach(make_backend):
     """Who could change its memory could keep the container alive after its host."""
     code = (
         INSIDE

@@ -68,7 +68,7 @@ def test_what_is_asked_for_by_name_or_strength_is_not_replaced(project, run, cho
     assert "cannot be built" not in weaker.stderr
 
 
-async def test_a_server_is_ready_with_the_sandbox_that_was_chosen(project):
+async def test_server_is_ready_with_the_sandbox_that_was_chosen(project):
     agent = Agent.from_project(project)
     app = agent.asgi_app()
     async with agent:

@@ -159,7 +159,7 @@ async def test_attempts_get_nowhere(make_backend):
             assert "ESCAPED" not in message, f"{name}: {message}"
 
 
-async def test_the_password_of_a_proxy_is_not_in_the_container(
+async def test_password_of_a_proxy_is_not_in_the_container(
     docker_engine, make_backend, tmp_path, monkeypatch
 ):
     """The client puts the proxies of its configuration into containers, unless it is told not to."""

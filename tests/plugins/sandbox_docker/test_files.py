@@ -4,7 +4,7 @@ from delf_devkit.testing.contracts.bench import Bench, done, failed
 from delf_engine.inputs import find_inputs, input_files
 
 
-async def test_the_paths_that_are_reported_can_be_opened(make_backend, tmp_path):
+async def test_paths_that_are_reported_can_be_opened(make_backend, tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "data.csv").write_text(folder)

@@ -16,7 +16,7 @@ print("looked")
 """
 
 
-def test_the_variables_of_a_task_are_alive_in_the_next_container(
+def test_variables_of_a_task_are_alive_in_the_next_container(
     docker_engine, delf_host, scripted_model
 ):
     scripted_model.writes(FIRST, 'total += 1\nprint(rows[0]["on"].year, total)', "print(total)")

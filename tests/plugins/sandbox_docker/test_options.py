@@ -30,7 +30,7 @@ def test_options_that_are_none(options):
         DockerBackend(**options)
 
 
-def test_an_image_is_named_after_what_goes_into_it():
+def test_image_is_named_after_what_goes_into_it():
     plain = Recipe(base="python:3.12-slim")
     assert plain.tag == Recipe(base="python:3.12-slim").tag
     assert plain.tag.startswith("delf-sandbox:")

@@ -67,7 +67,7 @@ async def test_so_many_requests_are_made_at_once(silent):
     assert await asyncio.gather(*requests) == [*range(20)]
 
 
-def test_a_task_that_cannot_begin_ends_in_its_time(run, here, silent):
+def test_task_that_cannot_begin_ends_in_its_time(run, here, silent):
     environ = {"DELF_SANDBOX": "docker", "DOCKER_HOST": silent}
     ran = run("run", "x", "--llm", "none", "--timeout", "0.3", env=environ)
     assert ran.exit_code == 1

@@ -23,7 +23,7 @@ def script(text: str) -> str:
 # -- time ---------------------------------------------------------------------------------
 
 
-async def test_a_part_of_a_second_is_rounded_up_for_a_script_that_stops_the_timer():
+async def test_part_of_a_second_is_rounded_up_for_a_script_that_stops_the_timer():
     code = POSIX + script("""
         signal = re.enum.sys.modules['_signal']
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -34,7 +34,7 @@ async def test_a_part_of_a_second_is_rounded_up_for_a_script_that_stops_the_time
     assert outcome.limit == "cpu"
 
 
-async def test_a_script_that_ignores_the_signal_ends_all_the_same():
+async def test_script_that_ignores_the_signal_ends_all_the_same():
     code = POSIX + script("""
         signal = re.enum.sys.modules['_signal']
         signal.signal(signal.SIGXCPU, signal.SIG_IGN)
@@ -48,7 +48,7 @@ async def test_a_script_that_ignores_the_signal_ends_all_the_same():
 # -- memory, processes, files ---------------------------------------------------------------
 
 
-async def test_a_script_goes_on_after_it_handled_a_memory_error():
+async def test_script_goes_on_after_it_handled_a_memory_error():
     outcome, host = await run_script(
         "try:\n    bytes(3 * 1024**3)\nexcept MemoryError:\n    print('small')"
     )
@@ -94,7 +94,7 @@ async def test_threads_end_with_the_script_at_the_latest():
         assert not session.process.running
 
 
-async def test_a_written_file_is_limited():
+async def test_written_file_is_limited():
     code = "with open('big', 'wb') as f:\n    for _ in range(30):\n        f.write(bytes(10**6))"
     outcome, _ = await run_script(code, file_bytes=5 * MB)
     assert isinstance(outcome, LimitReached), outcome
@@ -118,7 +118,7 @@ async def test_all_output_files_at_once_take_no_memory_of_their_own():
     assert [len(data) for data in host.files.values()] == [25_000_000] * 4
 
 
-async def test_the_number_of_output_files_is_limited():
+async def test_number_of_output_files_is_limited():
     outcome, host = await run_script("for i in range(5000): add_to_output_files(f'f{i}', '')")
     assert outcome.limit == "file"
     assert len(host.files) == 1000
@@ -127,7 +127,7 @@ async def test_the_number_of_output_files_is_limited():
 # -- output -------------------------------------------------------------------------------
 
 
-async def test_a_script_cannot_go_on_after_too_much_output():
+async def test_script_cannot_go_on_after_too_much_output():
     code = "for _ in range(1000):\n    try:\n        print('x' * 100_000)\n    except Exception:\n        pass"
     outcome, _ = await run_script(code)
     assert outcome.limit == "output"
@@ -189,7 +189,7 @@ async def test_prints_arrive_while_the_script_runs(then, lines):
         ("f = filter(None, [])\nfor _ in range(10**6): f = filter(None, f)\ndel f", None),
     ],
 )
-async def test_an_end_of_any_kind_leaves_the_host_unharmed(code, words):
+async def test_end_of_any_kind_leaves_the_host_unharmed(code, words):
     host = NotingHost()
     async with local_session() as session:
         running = asyncio.create_task(session.execute(code, host))
@@ -206,7 +206,7 @@ async def test_an_end_of_any_kind_leaves_the_host_unharmed(code, words):
     assert outcome.value == 2
 
 
-async def test_a_script_cannot_end_as_if_it_had_been_killed():
+async def test_script_cannot_end_as_if_it_had_been_killed():
     """What was killed from outside is started once more, with all its limits again."""
     code = POSIX + script("""
         signal = re.enum.sys.modules['_signal']
@@ -232,7 +232,7 @@ async def test_a_script_cannot_end_as_if_it_had_been_killed():
     ]
 
 
-async def test_a_kill_from_outside_is_not_the_scripts_doing():
+async def test_kill_from_outside_is_not_the_scripts_doing():
     host = NotingHost()
     async with local_session() as session:
         running = asyncio.create_task(session.execute("await echo()\nwhile True: pass", host))
@@ -254,7 +254,7 @@ async def test_garbage_on_the_wire_is_named():
     assert outcome.by_script
 
 
-async def test_a_forged_outcome_is_only_an_outcome():
+async def test_forged_outcome_is_only_an_outcome():
     forged = b'["done","forged",{}]'
     data = len(forged).to_bytes(4, "big") + forged
     code = (
@@ -316,7 +316,7 @@ async def test_names_that_are_no_tools_reach_the_host_to_be_refused():
         "del [shop][0].find",
     ],
 )
-async def test_a_tool_is_no_value_however_it_is_reached(line):
+async def test_tool_is_no_value_however_it_is_reached(line):
     outcome, host = await run_script(f"{line}\nprint('done')")
     assert isinstance(outcome, Failed)
     assert re.search(r"shop(\.find)? is (named here and not called|a connection)", outcome.message)
@@ -331,7 +331,7 @@ async def test_more_values_than_the_host_takes_are_an_error_in_the_script():
     assert outcome.value == "<list of 2000000 list>"
 
 
-async def test_a_process_that_ended_is_noticed_while_its_calls_are_not_answered():
+async def test_process_that_ended_is_noticed_while_its_calls_are_not_answered():
     host = NotingHost()
 
     async def never():
@@ -343,7 +343,7 @@ async def test_a_process_that_ended_is_noticed_while_its_calls_are_not_answered(
     assert outcome.limit == "cpu"
 
 
-async def test_a_value_that_is_too_large_is_described():
+async def test_value_that_is_too_large_is_described():
     outcome, _ = await run_script("['x' * 2_000_000]", frame_bytes=MB)
     assert outcome.value == "<list of 1 str>"
 

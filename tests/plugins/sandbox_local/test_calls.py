@@ -71,7 +71,7 @@ kept = {way}
     assert outcome.value == [3, "through", 7]
 
 
-async def test_a_call_in_a_task_that_is_awaited(run):
+async def test_call_in_a_task_that_is_awaited(run):
     code = """
 async def inner():
     return [await add(i, b=1) for i in range(3)]
@@ -80,7 +80,7 @@ await asyncio.create_task(inner())
     assert (await run(code)).value == [1, 2, 3]
 
 
-async def test_a_time_limit_ends_a_call_and_the_next_is_made(run):
+async def test_time_limit_ends_a_call_and_the_next_is_made(run):
     code = """
 said = []
 try:
@@ -95,7 +95,7 @@ said
     assert run.host.cancelled == ["never"]
 
 
-async def test_a_task_that_cancelled_itself_does_not_wait(run):
+async def test_task_that_cancelled_itself_does_not_wait(run):
     code = """
 asyncio.current_task().cancel()
 try:
@@ -108,7 +108,7 @@ await add(1, b=2)
     assert run.host.cancelled in ([], ["never"])  # it may be given up before it begins
 
 
-async def test_an_answer_to_a_call_abandoned_does_not_reach_the_next(run):
+async def test_answer_to_a_call_abandoned_does_not_reach_the_next(run):
     code = """
 task = asyncio.create_task(wait())
 await asyncio.sleep(0)
@@ -141,7 +141,7 @@ class OrderedHost(NotingHost):
         self.order.append("clock")
 
 
-async def test_a_file_arrives_after_what_was_printed_and_seen_before_it():
+async def test_file_arrives_after_what_was_printed_and_seen_before_it():
     code = """
 import time
 print("before")
@@ -197,7 +197,7 @@ async def test_text_of_a_script_that_never_waits_arrives_while_it_runs(run):
         await running
 
 
-async def test_a_script_gives_thousands_of_calls_up_at_once(run):
+async def test_script_gives_thousands_of_calls_up_at_once(run):
     """More of them than are served at a time, of which none ever ends by itself."""
     code = """
 try:
@@ -212,7 +212,7 @@ await add(1, b=2)
     assert outcome.value == 3
 
 
-async def test_a_number_of_gigabytes_is_refused_where_it_is_passed(run):
+async def test_number_of_gigabytes_is_refused_where_it_is_passed(run):
     outcome = await run("from decimal import Decimal\nawait add(Decimal('1E100000000'), b=1)")
     assert "Decimal beyond 1E±6144 cannot be passed" in outcome.message
     assert run.host.calls == []

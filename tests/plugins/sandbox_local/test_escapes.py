@@ -48,7 +48,7 @@ async def test_own_attempts(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-async def test_the_corpus(part, tmp_path, monkeypatch):
+async def test_corpus(part, tmp_path, monkeypatch):
     found = entries("escape")[part::PARTS]
     if not found:
         pytest.skip("needs ../shared")
@@ -134,7 +134,7 @@ def test_own_attempts_as_nobody(unprivileged, target):
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_the_corpus_as_nobody(part, unprivileged, target):
+def test_corpus_as_nobody(part, unprivileged, target):
     if not entries("escape"):
         pytest.skip("needs ../shared")
     corpus = Path(target) / "corpus"
@@ -187,7 +187,7 @@ OLDER = {
 
 @here
 @pytest.mark.parametrize("version", OLDER, ids=OLDER.values())
-async def test_an_older_landlock_is_enough(version, tmp_path, monkeypatch):
+async def test_older_landlock_is_enough(version, tmp_path, monkeypatch):
     boot = _BOOT_WITHOUT["landlock"].replace("lambda: 0", f"lambda: {version}")
     monkeypatch.setattr("delf_sandbox_local.forkserver.BOOT", boot)
     names = ["open_raw", "open_without_access", "truncate_by_reading", "truncate_outside"]
@@ -201,7 +201,7 @@ async def test_an_older_landlock_is_enough(version, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_the_filter_fits_and_every_jump_stays_inside(machine):
+def test_filter_fits_and_every_jump_stays_inside(machine):
     code = seccomp.build(machine, 123, threads=True)
     instructions = [code[n : n + 8] for n in range(0, len(code), 8)]
     assert len(instructions) < 4096

@@ -94,7 +94,7 @@ OPEN = POSIX + dedent("""
 """)
 
 
-async def test_the_only_descriptors_are_the_wire_and_the_loops(tmp_path):
+async def test_only_descriptors_are_the_wire_and_the_loops(tmp_path):
     with (tmp_path / "secret").open("w") as file:
         os.set_inheritable(file.fileno(), True)
         outcome, _ = await run_script(OPEN)
@@ -132,7 +132,7 @@ async def test_guests_share_no_open_file_by_which_one_could_tell_another_somethi
         await backend.aclose()
 
 
-async def test_a_guest_finds_nothing_of_another_in_its_memory(tmp_path):
+async def test_guest_finds_nothing_of_another_in_its_memory(tmp_path):
     """What the template was asked for an earlier guest is not in the memory of a later one."""
     names = tuple(f"{tmp_path}/an-input-of-the-first-guest.csv{number}" for number in range(40))
     code = POSIX + dedent("""
@@ -341,7 +341,7 @@ async def run_twice():
     return backend.aclose()
 
 
-async def test_a_folder_made_unreadable_is_removed_all_the_same():
+async def test_folder_made_unreadable_is_removed_all_the_same():
     async with local_session() as session:
         folder = Path(session.process.scratch)
         await session.execute(
@@ -351,7 +351,7 @@ async def test_a_folder_made_unreadable_is_removed_all_the_same():
     assert not folder.exists()
 
 
-async def test_a_link_out_of_the_folder_is_not_followed_when_it_is_removed(tmp_path):
+async def test_link_out_of_the_folder_is_not_followed_when_it_is_removed(tmp_path):
     (tmp_path / "keep").write_text("x")
     async with local_session() as session:
         code = POSIX + f"posix.symlink({str(tmp_path)!r}, 'out')"
@@ -379,7 +379,7 @@ asyncio.run(main())
 @pytest.mark.parametrize(
     "code", ["await echo()\nwhile True: pass", "await echo()\nimport time\ntime.sleep(1e9)"]
 )
-async def test_a_killed_host_leaves_no_orphan(code):
+async def test_killed_host_leaves_no_orphan(code):
     source = HOST.format(tests=str(Path(__file__).parents[2]), code=code)
     host = await asyncio.create_subprocess_exec(
         sys.executable, "-c", source, stdout=subprocess.PIPE
@@ -409,7 +409,7 @@ async def readable(descriptor):
 # -- the backend --------------------------------------------------------------------------
 
 
-async def test_a_warm_process_is_used_once():
+async def test_warm_process_is_used_once():
     backend = LocalBackend(pool_size=2)
     try:
         await backend.warm_up(session_spec())
@@ -426,7 +426,7 @@ async def test_a_warm_process_is_used_once():
         await backend.aclose()
 
 
-async def test_a_warm_process_has_the_limits_that_are_asked_for():
+async def test_warm_process_has_the_limits_that_are_asked_for():
     backend = LocalBackend(pool_size=1)
     try:
         await backend.warm_up(session_spec())
@@ -438,7 +438,7 @@ async def test_a_warm_process_has_the_limits_that_are_asked_for():
         await backend.aclose()
 
 
-async def test_a_warm_process_that_died_is_replaced():
+async def test_warm_process_that_died_is_replaced():
     backend = LocalBackend(pool_size=1)
     try:
         await backend.warm_up(session_spec())
@@ -468,7 +468,7 @@ async def test_one_that_is_killed_while_it_starts_ahead_is_no_news(caplog):
     assert caplog.records == []
 
 
-async def test_a_dead_template_is_replaced():
+async def test_dead_template_is_replaced():
     backend = LocalBackend(pool_size=0)
     try:
         session = await backend.open(session_spec())
@@ -483,7 +483,7 @@ async def test_a_dead_template_is_replaced():
 
 
 @pytest.mark.parametrize("count", [0, 5_000])
-async def test_a_template_that_does_not_answer_is_replaced(monkeypatch, count):
+async def test_template_that_does_not_answer_is_replaced(monkeypatch, count):
     """Also one that takes only a part of what it is asked."""
     backend = LocalBackend(pool_size=0)
     spec = session_spec(files=("/nowhere/" + "x" * 200,) * count)
@@ -560,7 +560,7 @@ async def test_host_without_mounts_is_refused_with_the_missing_ones(no_mounts):
     await backend.aclose()
 
 
-async def test_a_host_whose_settings_promise_too_much_is_refused_with_the_first_session(
+async def test_host_whose_settings_promise_too_much_is_refused_with_the_first_session(
     no_mounts, monkeypatch
 ):
     monkeypatch.setattr("delf_sandbox_local.namespaces.likely", lambda: True)
@@ -572,7 +572,7 @@ async def test_a_host_whose_settings_promise_too_much_is_refused_with_the_first_
 
 
 @pytest.mark.parametrize("system", ["darwin", "freebsd14"])
-async def test_a_system_that_confines_nothing_is_refused_and_says_so(system, monkeypatch):
+async def test_system_that_confines_nothing_is_refused_and_says_so(system, monkeypatch):
     monkeypatch.setattr(sys, "platform", system)
     monkeypatch.setattr("delf_sandbox_local.namespaces.likely", lambda: False)
     state = await LocalBackend().available()
@@ -593,7 +593,7 @@ async def test_agent_warns_of_a_weak_host_until_its_user_accepts_it(no_mounts):
         assert (await agent.arun("Do it.")).text == "done"
 
 
-async def test_a_tree_deeper_than_recursion_is_removed(on_disk):
+async def test_tree_deeper_than_recursion_is_removed(on_disk):
     code = POSIX + dedent("""
         for _ in range(1500):
             posix.mkdir('d')
@@ -607,7 +607,7 @@ async def test_a_tree_deeper_than_recursion_is_removed(on_disk):
     assert not folder.exists()
 
 
-def test_a_cache_that_others_can_write_is_not_used(tmp_path, monkeypatch):
+def test_cache_that_others_can_write_is_not_used(tmp_path, monkeypatch):
     from delf_sandbox_local import backend
 
     theirs = tmp_path / "theirs"

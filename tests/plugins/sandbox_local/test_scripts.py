@@ -323,7 +323,7 @@ async def test_variables_that_cannot_be_looked_at():
 
 
 @pytest.mark.parametrize("name", STRANGE_ENDS)
-async def test_an_error_however_strange_is_reported(name):
+async def test_error_however_strange_is_reported(name):
     code, reported = STRANGE_ENDS[name]
     outcome, _ = await run_script(code)
     assert isinstance(outcome, Failed), outcome
@@ -331,7 +331,7 @@ async def test_an_error_however_strange_is_reported(name):
     assert outcome.line == len(code.splitlines())
 
 
-async def test_a_failing_line_of_an_earlier_script_is_shown():
+async def test_failing_line_of_an_earlier_script_is_shown():
     async with local_session() as session:
         await session.execute("def f():\n    return 1 / 0", NotingHost())
         outcome = await session.execute("f()", NotingHost())
@@ -373,7 +373,7 @@ async def test_stray_tasks_end_with_the_script():
         assert outcome.value == [[1], True]
 
 
-async def test_a_stray_task_cannot_keep_the_session_by_refusing_to_end():
+async def test_stray_task_cannot_keep_the_session_by_refusing_to_end():
     code = script("""
         async def stubborn():
             while True:
@@ -406,7 +406,7 @@ async def test_scripts_cannot_stop_the_session_by_accident():
         assert host.text == "on\n"
 
 
-async def test_an_unawaited_coroutine_is_found_in_every_script():
+async def test_unawaited_coroutine_is_found_in_every_script():
     code = "async def f(n): pass\nmade = list(map([f][0], [1]))\nmade.clear()"
     async with local_session() as session:
         for _ in range(2):
@@ -415,7 +415,7 @@ async def test_an_unawaited_coroutine_is_found_in_every_script():
         assert isinstance(await session.execute("made", NotingHost()), Done)
 
 
-async def test_a_huge_context_of_a_rerun_is_cut():
+async def test_huge_context_of_a_rerun_is_cut():
     outcome, _ = await run_script("rerun('c' * 100_000, 'r')", frame_bytes=60_000)
     assert isinstance(outcome, Rerun)
 

@@ -38,7 +38,7 @@ add_to_output_files("empty.txt", "")
             "empty.txt": b"",
         }
 
-    async def test_a_script_can_cancel_a_call(self, backend):
+    async def test_script_can_cancel_a_call(self, backend):
         """It has no tasks of its own, and says so."""
         host = RecordingScriptHost({"wait": lambda: 1})
         async with Bench(backend) as bench:

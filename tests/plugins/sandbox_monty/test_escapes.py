@@ -61,7 +61,7 @@ async def test_values_of_any_depth_end_a_script_well(run, depth):
     assert run.session.alive
 
 
-async def test_a_scratch_folder_of_many_small_files_is_full_too(run, monkeypatch):
+async def test_scratch_folder_of_many_small_files_is_full_too(run, monkeypatch):
     monkeypatch.setattr(folders, "MAX_ENTRIES", 1000)
     code = """
 from pathlib import Path
@@ -117,13 +117,13 @@ while True:
     assert outcome.limit == "calls"
 
 
-async def test_a_file_of_many_columns_is_not_made(run):
+async def test_file_of_many_columns_is_not_made(run):
     code = "add_to_output_files('x.csv', [{f'k{i}': 1} for i in range(20_000)])"
     outcome = await asyncio.wait_for(run(code), 25)
     assert isinstance(outcome, LimitReached), outcome
     assert (outcome.limit, "has more than" in outcome.message) == ("file", True)
 
 
-async def test_a_result_that_stands_in_many_places_is_shown_as_its_type(run):
+async def test_result_that_stands_in_many_places_is_shown_as_its_type(run):
     outcome = await asyncio.wait_for(run("s = 'y' * 1_000_000\n[s] * 300_000"), 25)
     assert outcome.value == "<list, too large>"

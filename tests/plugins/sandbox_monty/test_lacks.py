@@ -17,7 +17,7 @@ def add(a: int, b: int) -> int:
 
 
 @pytest.mark.parametrize(("sandbox", "shown"), [("monty", True), ("local", False)])
-def test_the_model_is_reported(sandbox, shown):
+def test_model_is_reported(sandbox, shown):
     host, model = TestHost.discover(), ScriptedModel().writes("print(add(1, 2))")
     host.provide(model.spec, model.factory)
     with Agent(

@@ -71,7 +71,7 @@ async def test_what_is_missing_is_reported(bench, name):
     assert done(await run("1 + 1")).value == 2
 
 
-async def test_a_scripts_own_error_is_reported_in_its_own_words(bench):
+async def test_scripts_own_error_is_reported_in_its_own_words(bench):
     outcome = failed(await bench.run("raise NotImplementedError('monty does not support refunds')"))
     words = (outcome.kind, outcome.message)
     assert words == ("NotImplementedError", "monty does not support refunds")
@@ -111,7 +111,7 @@ async def test_what_is_meant_works(bench, name):
     assert run.host.text == printed
 
 
-async def test_a_return_value_of_an_own_class_is_a_dict(bench):
+async def test_return_value_of_an_own_class_is_a_dict(bench):
     code = "import dataclasses\n@dataclasses.dataclass\nclass P:\n    x: int\n[P(1), print]"
     assert done(await bench.run(code)).value == [{"x": 1}, "print"]
 
@@ -143,7 +143,7 @@ async def test_variables_are_listed(bench):
     assert "rows" in outcome.variables
 
 
-async def test_a_rerun_cannot_be_caught(bench):
+async def test_rerun_cannot_be_caught(bench):
     run = await bench.open()
     outcome = await run("try:\n    rerun('c', 'r')\nexcept Exception:\n    print('no')")
     assert isinstance(outcome, Rerun)
@@ -157,7 +157,7 @@ async def test_many_calls(bench):
     assert done(await run(code)).value == sum(range(5_000)) * 2
 
 
-async def test_an_identifier_and_a_path_are_text(bench):
+async def test_identifier_and_a_path_are_text(bench):
     import uuid
     from pathlib import PurePosixPath
 
@@ -166,7 +166,7 @@ async def test_an_identifier_and_a_path_are_text(bench):
     assert done(await run("await get()")).value == [str(uuid.UUID(int=7)), "/a/b"]
 
 
-async def test_a_killed_worker_is_a_crash(bench):
+async def test_killed_worker_is_a_crash(bench):
     import os
     import signal
 
@@ -181,7 +181,7 @@ async def test_a_killed_worker_is_a_crash(bench):
     assert isinstance(await run("1"), Crashed)
 
 
-async def test_a_time_limit_ends_the_session(bench):
+async def test_time_limit_ends_the_session(bench):
     run = await bench.open(limits=Limits(cpu_seconds=0.2))
     outcome = await run("while True: pass")
     assert isinstance(outcome, LimitReached)
@@ -211,7 +211,7 @@ async def test_text_that_is_no_script(bench, code):
     ],
     ids=["a call's", "its own"],
 )
-async def test_a_failure_says_whether_a_call_is_behind_it(bench, code, call):
+async def test_failure_says_whether_a_call_is_behind_it(bench, code, call):
     from delf.protocols.sandbox import Raised
 
     run = await bench.open(

@@ -19,7 +19,7 @@ MOMENT = "0.0000000001h"
 """As long as tasks stay of which nothing is to stay."""
 
 
-async def test_a_task_is_handed_in_and_looked_up(serve):
+async def test_task_is_handed_in_and_looked_up(serve):
     server = await serve()
     accepted = await server.run("print(await look(7))")
     assert accepted["state"] == "queued"
@@ -43,7 +43,7 @@ async def test_run_waits_if_it_is_asked_to(serve):
     assert (late.status_code, late.json()["state"] in ("queued", "running")) == (202, True)
 
 
-async def test_an_answer_is_data_of_a_schema_where_one_is_given(serve):
+async def test_answer_is_data_of_a_schema_where_one_is_given(serve):
     server = await serve()
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     order = {"task": doing("await answer({'n': 7})"), "output": schema, "wait": 20}
@@ -85,7 +85,7 @@ async def test_wait_does_not_end_at_requests_that_the_policy_decides(serve):
 
 
 @pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)
-async def test_an_answered_request_is_nowhere_shown_as_open(serve):
+async def test_answered_request_is_nowhere_shown_as_open(serve):
     servers = [await serve(), await serve()]
     first = servers[0]
     for _ in range(3):
@@ -126,7 +126,7 @@ async def test_wait_is_for_tasks_of_other_processes_too(serve):
             assert (answer.status_code, answer.json()["result"]) == (200, "held")
 
 
-async def test_a_server_that_ends_answers_those_who_wait(serve):
+async def test_server_that_ends_answers_those_who_wait(serve):
     server = await serve()
     task = await server.run("print(await hold())")
     order = {"task": doing("print(await hold())"), "wait": 600}
@@ -142,7 +142,7 @@ async def test_a_server_that_ends_answers_those_who_wait(serve):
     server.box.gate.set()
 
 
-async def test_the_same_order_again_tells_how_its_task_stands(serve):
+async def test_same_order_again_tells_how_its_task_stands(serve):
     server = await serve(open_tasks=1)
     order = {"task": doing("print(await send('bob'))")}
     headers = {"idempotency-key": "once"}
@@ -160,7 +160,7 @@ async def test_the_same_order_again_tells_how_its_task_stands(serve):
     assert server.box.sent == [("bob", 1)]
 
 
-async def test_an_idempotency_key_gives_the_same_task(serve):
+async def test_idempotency_key_gives_the_same_task(serve):
     server = await serve()
     order = {"task": doing("await hold()")}
     headers = {"idempotency-key": "once"}
@@ -215,7 +215,7 @@ async def test_events_go_on_exactly_where_they_broke_off(serve):
     assert over.status_code == 204
 
 
-async def test_a_question_is_answered_through_the_journal(serve):
+async def test_question_is_answered_through_the_journal(serve):
     server = await serve(key="ada-key", api_key=KEYS)
     accepted = await server.run("print(await send('bob'))")
     asked = await server.question(accepted["task_id"])
@@ -233,7 +233,7 @@ async def test_a_question_is_answered_through_the_journal(serve):
     assert again.status_code == 409
 
 
-async def test_a_decision_is_what_it_says_and_nothing_else(serve):
+async def test_decision_is_what_it_says_and_nothing_else(serve):
     server = await serve()
     accepted = await server.run("print(await send('bob'))")
     name = (await server.question(accepted["task_id"]))["request_id"]
@@ -274,7 +274,7 @@ async def test_what_changes_something_names_the_whole_id(serve):
     assert (await server.client.post(f"/tasks/{task_id}/cancel", json={})).status_code == 200
 
 
-async def test_a_question_has_what_is_left_out_and_what_each_action_does(serve):
+async def test_question_has_what_is_left_out_and_what_each_action_does(serve):
     server = await serve()
     first = await server.question((await server.run("await send('bob')"))["task_id"])
     assert (first["arguments"], first["defaults"]) == ({"to": "bob"}, {"copies": 1})
@@ -427,7 +427,7 @@ async def test_two_servers_on_one_journal(serve):
     assert seen[0] == seen[1]
 
 
-async def test_a_server_that_stops_leaves_its_tasks_to_the_next(serve, tmp_path):
+async def test_server_that_stops_leaves_its_tasks_to_the_next(serve, tmp_path):
 
     async with contextlib.AsyncExitStack() as stack:
         box = Outbox()
@@ -443,7 +443,7 @@ async def test_a_server_that_stops_leaves_its_tasks_to_the_next(serve, tmp_path)
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
 
 
-async def test_a_task_whose_servers_keep_dying_is_left_to_people(serve, tmp_path):
+async def test_task_whose_servers_keep_dying_is_left_to_people(serve, tmp_path):
     task_id = ""
     for _ in range(6):
         box = Outbox()
@@ -481,7 +481,7 @@ async def test_files_go_up_and_come_down(serve):
 @pytest.mark.parametrize(
     "name", ["../x", "a/b", "..", ".", "a\\b", "a\0b", "a\nb", " x", "x" * 300, "a\u202eb"]
 )
-async def test_a_path_is_no_name_of_a_file(serve, name, tmp_path):
+async def test_path_is_no_name_of_a_file(serve, name, tmp_path):
     server = await serve()
     answer = await server.client.post("/files", params={"name": name}, content=b"x")
     assert answer.status_code == 422, answer.text
@@ -491,7 +491,7 @@ async def test_a_path_is_no_name_of_a_file(serve, name, tmp_path):
     assert not list((tmp_path / "files").rglob("*"))
 
 
-async def test_a_name_of_more_bytes_than_file_systems_take_is_refused(serve):
+async def test_name_of_more_bytes_than_file_systems_take_is_refused(serve):
     server = await serve()
     for name, status in (("語" * 80, 201), ("語" * 100, 409)):
         answer = await server.client.post("/files", params={"name": name}, content=b"x")
@@ -541,7 +541,7 @@ async def test_lists_come_in_pages(serve):
             assert (await server.client.get(path, params=odd)).status_code == 422, (path, odd)
 
 
-async def test_a_list_of_tasks_goes_on_where_it_ended_whatever_comes_and_goes(serve):
+async def test_list_of_tasks_goes_on_where_it_ended_whatever_comes_and_goes(serve):
     server = await serve()
     names = [(await server.run("print(1)"))["task_id"] for _ in range(5)]
     for name in names:
@@ -652,7 +652,7 @@ async def test_files_go_with_their_tasks(serve, monkeypatch, way):
     assert there == set(sent) - gone
 
 
-async def test_a_budget_is_the_agents_and_says_which_tasks_took_it(serve):
+async def test_budget_is_the_agents_and_says_which_tasks_took_it(serve):
     priced = {"cost_usd": 0.25, "budget_usd": 1.0, "allow_unpriced": True}
     server = await serve(agent=priced)
     empty = (await server.client.get("/budget")).json()
@@ -693,7 +693,7 @@ async def test_what_the_models_saw_is_shown_call_by_call(serve):
     assert (await server.client.get("/tasks/task_none/prompts")).status_code == 404
 
 
-async def test_a_task_is_forked_and_nothing_of_it_is_done_again(serve):
+async def test_task_is_forked_and_nothing_of_it_is_done_again(serve):
     server = await serve()
     task = await server.run("print(await send('bob'))\nprint(await look(3))")
     asked = await server.question(task["task_id"])
@@ -714,7 +714,7 @@ async def test_a_task_is_forked_and_nothing_of_it_is_done_again(serve):
     assert (await server.client.post("/tasks/task_none/fork", json={})).status_code == 404
 
 
-async def test_a_servers_task_is_resumed_behind_newer_ones_of_other_programs(
+async def test_servers_task_is_resumed_behind_newer_ones_of_other_programs(
     serve, tmp_path, monkeypatch
 ):
     monkeypatch.setattr("delf_serve.tasks.PAGE", 1)
@@ -732,7 +732,7 @@ async def test_a_servers_task_is_resumed_behind_newer_ones_of_other_programs(
     assert (await two.until(own, "waiting"))["state"] == "waiting"
 
 
-async def test_a_file_is_deleted_by_its_own_key_alone(serve):
+async def test_file_is_deleted_by_its_own_key_alone(serve):
     server = await serve(key="ada-key", api_key=KEYS)
     sent = (await server.client.post("/files", params={"name": "a"}, content=b"x")).json()
     place, cy = f"/files/{sent['id']}", bearer("cy-key")

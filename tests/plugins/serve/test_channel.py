@@ -209,7 +209,7 @@ async def test_webhook_gets_a_notice_with_a_link(serve, receive):
     assert json.loads(receiver.got[1][1])["event"] == "task_finished"
 
 
-async def test_a_webhook_and_a_mail_tell_the_end_of_tasks(serve, receive, monkeypatch):
+async def test_webhook_and_a_mail_tell_the_end_of_tasks(serve, receive, monkeypatch):
     receiver = receive()
     with smtp() as box:
         mailing(monkeypatch, box)
@@ -238,7 +238,7 @@ async def test_signed_notice_can_be_verified(serve, receive, monkeypatch):
     assert headers.items() >= signature(SECRET, asked["request_id"], at, body).items()
 
 
-def test_a_signature_is_the_standards():
+def test_signature_is_the_standards():
     name, body = "msg_p5jXN8AQM9LWM0D4loKWxJek", b'{"test": 2432232314}'
     signed = signature(SECRET, name, 1614265330, body)
     assert signed["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
@@ -257,7 +257,7 @@ async def test_webhook_that_fails_for_a_while_gets_the_notice_again(serve, recei
     ("answers", "tries", "why"),
     [((302,) * 9, 4, "HTTP 302"), ((500,) * 9, 4, "HTTP 500")],
 )
-async def test_a_webhook_that_refuses_fails_no_task(serve, receive, caplog, answers, tries, why):
+async def test_webhook_that_refuses_fails_no_task(serve, receive, caplog, answers, tries, why):
     receiver = receive(*answers)
     server, asked = await ask(serve)
     await until(lambda: "no notice by" in caplog.text)
@@ -267,7 +267,7 @@ async def test_a_webhook_that_refuses_fails_no_task(serve, receive, caplog, answ
     await approve(server, asked)
 
 
-async def test_a_mail_is_sent_with_a_link(serve, monkeypatch):
+async def test_mail_is_sent_with_a_link(serve, monkeypatch):
     with smtp() as box:
         mailing(monkeypatch, box)
         server, asked = await ask(serve)
@@ -281,7 +281,7 @@ async def test_a_mail_is_sent_with_a_link(serve, monkeypatch):
     assert f"https://delf.example.com/#/{asked['task_id']}/{asked['request_id']}" in text
 
 
-async def test_a_password_is_sent_after_starttls(serve, monkeypatch, trusted):
+async def test_password_is_sent_after_starttls(serve, monkeypatch, trusted):
     with smtp(tls_context=trusted, auth_require_tls=True) as box:
         mailing(monkeypatch, box, login="ada:p%40ss%2Fword@")
         await ask(serve)
@@ -289,7 +289,7 @@ async def test_a_password_is_sent_after_starttls(serve, monkeypatch, trusted):
     assert box.logins == [(True, b"ada")]
 
 
-async def test_a_mail_server_may_speak_tls_at_once(serve, monkeypatch, trusted):
+async def test_mail_server_may_speak_tls_at_once(serve, monkeypatch, trusted):
     with smtp(ssl_context=trusted, auth_require_tls=False) as box:
         mailing(monkeypatch, box, "smtps", "ada:p%40ss%2Fword@")
         await ask(serve)
@@ -297,7 +297,7 @@ async def test_a_mail_server_may_speak_tls_at_once(serve, monkeypatch, trusted):
     assert len(box.logins) == 1
 
 
-async def test_a_certificate_that_nobody_trusts_gets_no_password(
+async def test_certificate_that_nobody_trusts_gets_no_password(
     serve, monkeypatch, tmp_path, caplog
 ):
     of_server, _ = tls(tmp_path)
@@ -310,7 +310,7 @@ async def test_a_certificate_that_nobody_trusts_gets_no_password(
     assert "SSLCertVerificationError" in caplog.text
 
 
-async def test_a_password_is_not_sent_unencrypted_to_another_machine(serve, monkeypatch, caplog):
+async def test_password_is_not_sent_unencrypted_to_another_machine(serve, monkeypatch, caplog):
     with smtp("0.0.0.0", auth_require_tls=False) as box:  # reached, and not known as loopback
         mailing(monkeypatch, box, login="ada:p%40ss%2Fword@", host="0.0.0.0")
         server, asked = await ask(serve)

@@ -123,7 +123,7 @@ async def test_voter_can_still_reject(tmp_path, monkeypatch, open_page):  # noqa
     assert box.sent == []
 
 
-async def test_the_page_says_who_stopped_a_task_and_from_where(ruled, open_page):  # noqa: F811
+async def test_page_says_who_stopped_a_task_and_from_where(ruled, open_page):  # noqa: F811
     name = await ask(ruled, "print(await send('bob'))")
     one, other = await open_page(f"{ruled.url}/#/{name}"), await open_page(f"{ruled.url}/#/{name}")
     await logged_in(one, "ada-key")
@@ -134,7 +134,7 @@ async def test_the_page_says_who_stopped_a_task_and_from_where(ruled, open_page)
         await expect(page.locator(".meta")).to_contain_text("asked by ada from 127.0.0.1")
 
 
-async def test_a_question_whose_sandbox_died_says_what_happened(ruled, open_page):  # noqa: F811
+async def test_question_whose_sandbox_died_says_what_happened(ruled, open_page):  # noqa: F811
     name = await ask(ruled, "print(await send('bob'))")
     page = await open_page(f"{ruled.url}/#/{name}")
     await logged_in(page, "bo-key")

@@ -31,7 +31,7 @@ CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
     ],
     ids=["endless", "whole", "many", "address"],
 )
-async def test_a_head_has_a_size(serve, head):
+async def test_head_has_a_size(serve, head):
     server = await serve(api_key=KEYS)
     assert (await raw(server.url, head)).startswith(b"HTTP/1.1 431")
 
@@ -67,7 +67,7 @@ async def test_headers_after_a_body_are_not_taken_for_those_of_the_head(serve):
     assert (await raw(server.url, smuggled))[9:12] in (b"400", b"401")
 
 
-async def test_the_rest_of_a_refused_request_is_not_waited_for(serve, monkeypatch):
+async def test_rest_of_a_refused_request_is_not_waited_for(serve, monkeypatch):
     monkeypatch.setattr("delf_serve.server.REST_SECONDS", 0.2)
     server = await serve(api_key=KEYS)
     head = POST + b"content-length: 1000\r\n\r\n"
@@ -120,7 +120,7 @@ async def test_no_key_has_all_streams_and_waits(serve):
         assert (await ada.get("/tasks")).status_code == 200
 
 
-async def test_a_person_and_a_key_of_the_same_name_have_limits_of_their_own(serve):
+async def test_person_and_a_key_of_the_same_name_have_limits_of_their_own(serve):
     server = await serve(api_key="ada:settings-key", open_tasks=1, key_streams=1, rate=3)
     other = PersonKey(label="ci", digest=digest_of("ci-key"), made_at=1.0)
     ada = person("ada", scope="all")
@@ -145,7 +145,7 @@ async def test_a_person_and_a_key_of_the_same_name_have_limits_of_their_own(serv
     server.box.gate.set()
 
 
-async def test_a_look_at_the_head_of_a_stream_is_no_stream(serve):
+async def test_look_at_the_head_of_a_stream_is_no_stream(serve):
     server = await serve(key_streams=1)
     for _ in range(3):
         answer = await server.client.head("/events")

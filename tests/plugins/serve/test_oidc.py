@@ -99,7 +99,7 @@ async def test_unknown_person_is_refused(served, provider):
         assert "delf_session" not in browser.cookies
 
 
-async def test_a_login_of_another_browser_is_none(served, provider):
+async def test_login_of_another_browser_is_none(served, provider):
     server = await served()
     knows(provider, "ada@example.com")
     async with (
@@ -116,7 +116,7 @@ async def test_a_login_of_another_browser_is_none(served, provider):
 
 
 @pytest.mark.parametrize("verified", [False, None, "no", ""])
-async def test_a_mail_that_nobody_has_verified_is_no_name(served, provider, verified):
+async def test_mail_that_nobody_has_verified_is_no_name(served, provider, verified):
     server = await served()
     knows(provider, "mallory", email="ada@example.com", email_verified=verified)
     async with httpx.AsyncClient(base_url=server.url) as browser:
@@ -159,7 +159,7 @@ async def test_logins_share_a_client(served, monkeypatch):
     assert len(made) == 1
 
 
-async def test_a_name_that_one_gives_oneself_is_nobodys_mail(served, provider):
+async def test_name_that_one_gives_oneself_is_nobodys_mail(served, provider):
     server = await served(oidc_name_claim="preferred_username")
     knows(provider, "mallory", preferred_username="ada@example.com")
     assert (await logs_in(server, "mallory")).status_code == 403
@@ -178,7 +178,7 @@ async def test_a_name_that_one_gives_oneself_is_nobodys_mail(served, provider):
         "",
     ],
 )
-async def test_a_login_that_was_not_begun_does_not_end(served, cookie):
+async def test_login_that_was_not_begun_does_not_end(served, cookie):
     server = await served()
     async with httpx.AsyncClient(base_url=server.url) as browser:
         headers = {"cookie": f"delf_login={quote(cookie)}"}
@@ -187,7 +187,7 @@ async def test_a_login_that_was_not_begun_does_not_end(served, cookie):
             assert back.status_code == 400, (cookie, query)
 
 
-async def test_a_login_is_used_once(served, provider):
+async def test_login_is_used_once(served, provider):
     server = await served()
     knows(provider, "ada@example.com")
     async with httpx.AsyncClient(base_url=server.url) as browser:
@@ -220,7 +220,7 @@ async def test_a_login_is_used_once(served, provider):
     ],
     ids=str,
 )
-async def test_a_token_that_is_not_the_providers_for_this_login_is_none(
+async def test_token_that_is_not_the_providers_for_this_login_is_none(
     served, provider, monkeypatch, forged
 ):
     """A token as the provider would sign it, but for one thing."""

@@ -24,7 +24,7 @@ COMMAND = re.compile(r"\bdelf (?:users|runs?|approvals|routines|resume|serve|plu
 OWN = document(OPERATIONS, server="/", keyed=False)
 
 
-async def test_the_document_is_valid_and_whole(serve):
+async def test_document_is_valid_and_whole(serve):
     from openapi_spec_validator import validate
 
     server = await serve(key="ada-key", api_key=KEYS)
@@ -35,7 +35,7 @@ async def test_the_document_is_valid_and_whole(serve):
     assert set(message["paths"]) == {operation.path for operation in OPERATIONS}
 
 
-async def test_the_openapi_plugin_drives_it(serve):
+async def test_openapi_plugin_drives_it(serve):
     server = await serve(key="ada-key", api_key=KEYS)
     spec = (await server.client.get("/openapi.json")).json()
     api = APITool(
@@ -168,6 +168,6 @@ def test_every_list_comes_in_pages():
         assert given & {"offset", "after", "before"}, operation.path
 
 
-def test_a_table_is_a_type_of_answer_that_the_document_knows():
+def test_table_is_a_type_of_answer_that_the_document_knows():
     message = OWN["paths"]["/figures"]["get"]["responses"]["200"]["content"]
     assert message.keys() == {"application/json", "text/csv"}

@@ -124,7 +124,7 @@ async def test_prints_come_as_they_are_made_and_the_line_that_runs_is_lit(shop, 
     await expect(page.locator(".answer")).to_contain_text("held")
 
 
-async def test_a_question_is_approved_in_one_browser_while_another_looks(shop, open_page):
+async def test_question_is_approved_in_one_browser_while_another_looks(shop, open_page):
     task = await shop.run("print(await send('bob', copies=2))")
     await shop.until(task["task_id"], "waiting")
     one, other = await open_page(shop.url), await open_page(shop.url)
@@ -176,7 +176,7 @@ async def test_texts_are_shown_by_the_rules_of_the_terminal(shop, open_page):
     assert dict(zip(SHOWN, seen, strict=True)) == SHOWN
 
 
-async def test_a_yes_to_what_was_not_all_shown_says_so(shop, open_page):
+async def test_yes_to_what_was_not_all_shown_says_so(shop, open_page):
     text = "x" * 4000 + "; and pay eve" + "y" * 187
     task = await shop.run(f"print(await send({text!r}, copies=2))")
     await shop.until(task["task_id"], "waiting")
@@ -191,7 +191,7 @@ async def test_a_yes_to_what_was_not_all_shown_says_so(shop, open_page):
     assert shop.box.sent == [(text, 2)]
 
 
-async def test_a_routine_has_a_form_of_its_parameters(shop, open_page, tmp_path, monkeypatch):
+async def test_routine_has_a_form_of_its_parameters(shop, open_page, tmp_path, monkeypatch):
     page = await open_page(f"{shop.url}/#/routines")
     await expect(page.locator(".routines")).to_contain_text("There are no routines yet")
     monkeypatch.chdir(tmp_path)
@@ -216,7 +216,7 @@ async def test_a_routine_has_a_form_of_its_parameters(shop, open_page, tmp_path,
     assert not await page.evaluate("window.hurt")
 
 
-async def test_a_task_is_kept_as_a_routine_on_the_page(shop, open_page, tmp_path, monkeypatch):
+async def test_task_is_kept_as_a_routine_on_the_page(shop, open_page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DELF_TRUST", str(tmp_path))
     task = await shop.run("print((await look(9))['name'])")
@@ -284,7 +284,7 @@ async def test_arguments_are_edited_and_checked(shop, open_page):
     assert shop.box.sent == [("bob", 3)]
 
 
-async def test_the_keyboard_alone_decides_and_enter_never_by_itself(shop, open_page):
+async def test_keyboard_alone_decides_and_enter_never_by_itself(shop, open_page):
     code = "try:\n    await send('bob')\nexcept Exception as no:\n    print(no)\nawait send('eve')\nawait send('eve')"
     task = await shop.run(code)
     await shop.until(task["task_id"], "waiting")
@@ -315,7 +315,7 @@ async def test_the_keyboard_alone_decides_and_enter_never_by_itself(shop, open_p
 BYTES = {"content-type": "application/octet-stream"}
 
 
-async def test_a_failure_a_retry_and_a_rerun_are_chapters(shop, open_page):
+async def test_failure_a_retry_and_a_rerun_are_chapters(shop, open_page):
     task = await shop.run("rows = await look(1)\nraise ValueError('no such row')")
     await shop.until(task["task_id"], "failed")
     page = await open_page(f"{shop.url}/#/{task['task_id']}")
@@ -329,7 +329,7 @@ async def test_a_failure_a_retry_and_a_rerun_are_chapters(shop, open_page):
     )
 
 
-async def test_a_finished_task_is_replayed(shop, open_page):
+async def test_finished_task_is_replayed(shop, open_page):
     task = await shop.run("for n in range(5):\n    print(await look(n))")
     await shop.until(task["task_id"], "done")
     page = await open_page(f"{shop.url}/#/{task['task_id']}")
@@ -350,7 +350,7 @@ async def test_a_finished_task_is_replayed(shop, open_page):
     await expect(page.locator(".state")).to_contain_text("done", timeout=15_000)
 
 
-async def test_a_replay_is_grey_says_so_and_offers_nothing_to_do(shop, open_page):
+async def test_replay_is_grey_says_so_and_offers_nothing_to_do(shop, open_page):
     task = await shop.run("print('first')\nprint(await send('bob'))")
     name = (await shop.question(task["task_id"]))["request_id"]
     await shop.client.post(f"/approvals/{name}", json={"decision": "approve"})
@@ -422,7 +422,7 @@ async def test_numbers_stand_at_the_right_in_every_table(shop, open_page):
     assert set((await people.evaluate(sides))[1:]) == {"right"}
 
 
-async def test_a_conversation_goes_on_after_the_task_that_is_open(shop, open_page):
+async def test_conversation_goes_on_after_the_task_that_is_open(shop, open_page):
     page = await open_page(shop.url)
     task = await shop.run("print('Ada')", "who?")
     await shop.until(task["task_id"], "done")
@@ -580,7 +580,7 @@ async def test_thousands_of_tasks_are_searched_and_filtered(shop, open_page):
     await expect(page.get_by_text("No task matches.")).to_be_visible()
 
 
-async def test_a_window_that_has_room_for_more_tasks_gets_them(shop, open_page):
+async def test_window_that_has_room_for_more_tasks_gets_them(shop, open_page):
     await make_rooms(shop)
     page = await open_page(shop.url, height=16_000)
     rows = page.locator(".row")
@@ -599,7 +599,7 @@ async def test_two_thousand_calls_and_two_megabytes_of_prints(shop, open_page):
     await expect(page.locator(".state")).to_contain_text("running")
 
 
-async def test_a_lost_connection_says_so_and_mends_itself(tmp_path, monkeypatch, open_page):
+async def test_lost_connection_says_so_and_mends_itself(tmp_path, monkeypatch, open_page):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     monkeypatch.setenv("DELF_SERVE_FILES_FOLDER", str(tmp_path / "files"))
     box = Outbox()
@@ -645,7 +645,7 @@ async def test_to_try_again_has_an_end_and_a_button(shop, open_page):
     assert "restarted" not in await page.inner_text("body")
 
 
-async def test_a_page_that_cannot_begin_has_a_button_at_last(shop, open_page):
+async def test_page_that_cannot_begin_has_a_button_at_last(shop, open_page):
     page = await open_page(f"{shop.url}/docs")
     await page.clock.install()
     await page.route("**/session", lambda route: route.abort("connectionrefused"))
@@ -686,7 +686,7 @@ async def test_login_keeps_the_key_in_a_cookie_that_scripts_cannot_read(
         await expect(page.get_by_label("API key")).to_be_visible()
 
 
-async def test_a_limited_rate_slows_the_page_and_never_blanks_it(tmp_path, monkeypatch, open_page):
+async def test_limited_rate_slows_the_page_and_never_blanks_it(tmp_path, monkeypatch, open_page):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     box = Outbox()
     agent = make_agent(str(tmp_path), box)
@@ -708,9 +708,7 @@ async def test_a_limited_rate_slows_the_page_and_never_blanks_it(tmp_path, monke
     assert box.sent == [("bob", 1)]
 
 
-async def test_a_session_that_ends_elsewhere_asks_for_the_key_again(
-    tmp_path, monkeypatch, open_page
-):
+async def test_session_that_ends_elsewhere_asks_for_the_key_again(tmp_path, monkeypatch, open_page):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     box = Outbox()
     async with serving(make_agent(str(tmp_path), box), box, api_key=KEYS) as server:
@@ -768,7 +766,7 @@ async def test_settled_call_has_the_result_that_a_person_gave(tmp_path, monkeypa
         await expect(page.locator(".answer")).to_contain_text("{'held': 2}")
 
 
-async def test_a_task_that_ended_at_its_timeout_is_resumed_by_a_button(
+async def test_task_that_ended_at_its_timeout_is_resumed_by_a_button(
     tmp_path, monkeypatch, open_page
 ):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
@@ -789,7 +787,7 @@ async def test_a_task_that_ended_at_its_timeout_is_resumed_by_a_button(
         assert box.sent == [("ada", 1)]
 
 
-async def test_a_question_says_where_each_value_came_from(shop, open_page):
+async def test_question_says_where_each_value_came_from(shop, open_page):
     task = await shop.run("await send((await look(4711))['name'], copies=3)")
     page = await open_page(f"{shop.url}/#/{task['task_id']}")
     ask = page.locator(".ask")
@@ -805,9 +803,7 @@ async def test_a_question_says_where_each_value_came_from(shop, open_page):
     assert await accessible(page) == []
 
 
-async def test_the_meter_shows_the_agents_budget_and_not_the_tasks(
-    open_page, tmp_path, monkeypatch
-):
+async def test_meter_shows_the_agents_budget_and_not_the_tasks(open_page, tmp_path, monkeypatch):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     monkeypatch.setenv("DELF_SERVE_FILES_FOLDER", str(tmp_path / "files"))
     box = Outbox()
@@ -830,7 +826,7 @@ async def test_the_meter_shows_the_agents_budget_and_not_the_tasks(
         await server.until(third["task_id"], "done")
 
 
-async def test_a_person_goes_on_from_an_event_as_a_new_task(shop, open_page):
+async def test_person_goes_on_from_an_event_as_a_new_task(shop, open_page):
     page = await open_page(shop.url)
     task = await shop.run("print(await look(1))\nprint(await look(2))")
     await shop.until(task["task_id"], "done")
@@ -847,7 +843,7 @@ async def test_a_person_goes_on_from_an_event_as_a_new_task(shop, open_page):
     assert task["task_id"] not in page.url
 
 
-async def test_the_box_above_the_list_finds_what_happened_anywhere(shop, open_page):
+async def test_box_above_the_list_finds_what_happened_anywhere(shop, open_page):
     for number in range(3):
         task = await shop.run(f"print(await look({number}))", f"look up lamp {number}")
         await shop.until(task["task_id"], "done")
@@ -873,7 +869,7 @@ async def test_the_box_above_the_list_finds_what_happened_anywhere(shop, open_pa
     assert page.url.endswith("#/")
 
 
-async def test_a_search_is_narrowed_and_kept_and_sent_as_a_link(shop, open_page):
+async def test_search_is_narrowed_and_kept_and_sent_as_a_link(shop, open_page):
     for number in range(2):
         task = await shop.run(f"print(await look({number}))", f"look up lamp {number}")
         await shop.until(task["task_id"], "done")
@@ -903,7 +899,7 @@ async def test_a_search_is_narrowed_and_kept_and_sent_as_a_link(shop, open_page)
     assert await accessible(phone) == []
 
 
-async def test_a_search_stays_as_it_is_while_tasks_change(shop, open_page):
+async def test_search_stays_as_it_is_while_tasks_change(shop, open_page):
     task = await shop.run("print(await look(1))", "look up lamp 1")
     await shop.until(task["task_id"], "done")
     page = await open_page(f"{shop.url}/#/search/text=lamp")
@@ -920,7 +916,7 @@ async def test_a_search_stays_as_it_is_while_tasks_change(shop, open_page):
     await expect(again).to_be_hidden()
 
 
-async def test_a_state_alone_is_followed_as_it_happens(shop, open_page):
+async def test_state_alone_is_followed_as_it_happens(shop, open_page):
     page = await open_page(f"{shop.url}/#/search/state=waiting")
     await expect(page.get_by_text("No task matches.")).to_be_visible()
     await shop.run("print(await send('bob'))")
@@ -989,7 +985,7 @@ async def test_task_is_done_again_with_its_files_and_a_fork_has_another_model(
         assert await accessible(page) == []
 
 
-async def test_a_task_is_run_again_changed_and_compared(tmp_path, monkeypatch, open_page):
+async def test_task_is_run_again_changed_and_compared(tmp_path, monkeypatch, open_page):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     box = Outbox()
     agent = make_agent(str(tmp_path), box)

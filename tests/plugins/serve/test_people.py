@@ -67,7 +67,7 @@ async def run(server, name: str, code: str, **more):
     return answer.json()
 
 
-async def test_a_key_comes_and_goes_while_the_server_runs(serve):
+async def test_key_comes_and_goes_while_the_server_runs(serve):
     server = await serve(api_key="boss:boss-key")
     assert (await server.client.get("/tasks", headers=bearer("ada-key"))).status_code == 401
     ada = person("ada")
@@ -78,7 +78,7 @@ async def test_a_key_comes_and_goes_while_the_server_runs(serve):
     assert (await server.client.get("/tasks", headers=bearer("ada-key"))).status_code == 401
 
 
-async def test_a_server_without_keys_needs_one_from_the_first_person_on(serve):
+async def test_server_without_keys_needs_one_from_the_first_person_on(serve):
     server = await serve()
     assert (await server.client.get("/tasks")).status_code == 200
     await add(server, person("ada"))
@@ -88,7 +88,7 @@ async def test_a_server_without_keys_needs_one_from_the_first_person_on(serve):
     assert (await later.client.get("/tasks")).status_code == 401
 
 
-async def test_a_further_key_has_at_most_what_its_person_has(serve):
+async def test_further_key_has_at_most_what_its_person_has(serve):
     server = await serve(api_key="boss:boss-key")
     ada = person("ada", rights=("read", "run"), scope="own")
     keys = (
@@ -106,7 +106,7 @@ async def test_a_further_key_has_at_most_what_its_person_has(serve):
     assert {one["name"] for one in known} == {"ada"}
 
 
-async def test_a_revoked_person_has_no_session_and_no_stream_any_more(serve):
+async def test_revoked_person_has_no_session_and_no_stream_any_more(serve):
     server = await serve(api_key="boss:boss-key")
     ada = person("ada")
     await add(server, ada)
@@ -138,7 +138,7 @@ async def test_whose_tasks_are_seen_follows_from_the_scope(team):
     assert own.json()["task_id"] == made["ada"]
 
 
-async def test_a_child_task_and_a_fork_are_their_persons(team):
+async def test_child_task_and_a_fork_are_their_persons(team):
     task = await run(team, "bo", "print(await look())")
     answer = await team.client.post(
         f"/tasks/{task['task_id']}/fork", json={}, headers=bearer("boss-key")
@@ -149,7 +149,7 @@ async def test_a_child_task_and_a_fork_are_their_persons(team):
     assert (await team.client.get(place, headers=bearer("bo-key"))).status_code == 404
 
 
-async def test_a_task_tells_who_asked_and_who_stopped_it(team):
+async def test_task_tells_who_asked_and_who_stopped_it(team):
     order = {"task": doing("print(await hold())")}
     accepted = await team.client.post("/run", json=order, headers=bearer("ada-key"))
     name = accepted.json()["task_id"]
@@ -163,7 +163,7 @@ async def test_a_task_tells_who_asked_and_who_stopped_it(team):
     assert (task["stopped_by"], task["stopped_from"]) == ("bo", "API, 127.0.0.1")
 
 
-async def test_a_task_tells_who_decided_what_and_from_where(team):
+async def test_task_tells_who_decided_what_and_from_where(team):
     order = {"task": doing("print(await send('bob'))"), "wait": 20}
     asked = (await team.client.post("/run", json=order, headers=bearer("ada-key"))).json()
     place, yes = f"/approvals/{asked['approvals'][0]}", {"decision": "approve"}
@@ -203,7 +203,7 @@ async def test_one_looks_at_ones_sessions_and_ends_one(serve):
     assert [one["id"] for one in left] == [listed[1]["id"]]
 
 
-async def test_a_cookie_that_was_there_before_a_login_is_none_after_it(serve):
+async def test_cookie_that_was_there_before_a_login_is_none_after_it(serve):
     server = await serve(api_key="boss:boss-key")
     await add(server, person("ada"), person("eve"))
     planted = (await server.client.post("/login", json={"key": "eve-key"})).cookies["delf_session"]
@@ -217,7 +217,7 @@ async def test_a_cookie_that_was_there_before_a_login_is_none_after_it(serve):
 # -- a trusted proxy ---------------------------------------------------------------------
 
 
-async def test_a_trusted_proxy_tells_who_asks(serve):
+async def test_trusted_proxy_tells_who_asks(serve):
     proxied = {"user_header": "X-Remote-User", "trusted_proxies": ["127.0.0.1"]}
     server = await serve(**proxied)
     await add(server, person("ada", mail="ada@example.com", teams=("sales",)))
@@ -231,7 +231,7 @@ async def test_a_trusted_proxy_tells_who_asks(serve):
     assert (await server.client.get("/tasks", headers=twice)).status_code == 400
 
 
-async def test_the_header_of_anybody_else_is_not_believed(serve):
+async def test_header_of_anybody_else_is_not_believed(serve):
     server = await serve(user_header="X-Remote-User", trusted_proxies=["10.0.0.0/8"])
     await add(server, person("ada"))
     for more in ({}, {"x-forwarded-for": "10.1.2.3"}, {"x-real-ip": "10.1.2.3"}):
@@ -239,7 +239,7 @@ async def test_the_header_of_anybody_else_is_not_believed(serve):
         assert (await server.client.get("/tasks", headers=headers)).status_code == 401
 
 
-async def test_a_change_that_a_proxy_passes_on_needs_the_pages_header(serve):
+async def test_change_that_a_proxy_passes_on_needs_the_pages_header(serve):
     server = await serve(user_header="X-Remote-User", trusted_proxies=["127.0.0.1"])
     await add(server, person("ada"))
     message, order = {"x-remote-user": "ada"}, {"task": doing("print(1)")}

@@ -38,7 +38,7 @@ async def test_routines_are_listed_with_their_parameters(store, serve):
     assert found["parameters"] == [parameter]
 
 
-async def test_a_routine_is_run_with_its_inputs_and_asks_no_model(store, serve):
+async def test_routine_is_run_with_its_inputs_and_asks_no_model(store, serve):
     server = await serve()
     order = {"inputs": {"number": 9}, "wait": 20}
     answer = await server.client.post("/routines/thing", json=order)
@@ -49,7 +49,7 @@ async def test_a_routine_is_run_with_its_inputs_and_asks_no_model(store, serve):
     assert usual.json()["result"] == "thing 7"
 
 
-async def test_the_same_key_gives_the_same_task(store, serve):
+async def test_same_key_gives_the_same_task(store, serve):
     server = await serve()
     order, headers = {"inputs": {"number": 9}, "wait": 20}, {"idempotency-key": "k"}
     first = (await server.client.post("/routines/thing", json=order, headers=headers)).json()
@@ -64,7 +64,7 @@ async def done(server, code, words="do it"):
     return answer.json()["task_id"]
 
 
-async def test_a_task_is_saved_once_just_that_was_seen(store, serve):
+async def test_task_is_saved_once_just_that_was_seen(store, serve):
     server = await serve()
     task = await done(server, "print((await look(9))['name'])")
     order = {"task_id": task, "name": "nine"}
@@ -87,7 +87,7 @@ async def test_a_task_is_saved_once_just_that_was_seen(store, serve):
     assert nine["text"].startswith("# /// routine")
 
 
-async def test_a_task_that_can_be_none_says_why(store, serve):
+async def test_task_that_can_be_none_says_why(store, serve):
     server = await serve()
     answer = await server.client.post("/routines", json={"task_id": "task_x", "name": "nine"})
     assert answer.status_code == 404

@@ -85,7 +85,7 @@ async def test_what_waits_for_somebody_is_what_they_may_decide(ruled):
 
 
 @pytest.mark.parametrize("named", [False, True])
-async def test_the_user_of_the_machine_may_be_who_asked_unless_the_rule_names_them(ruled, named):
+async def test_user_of_the_machine_may_be_who_asked_unless_the_rule_names_them(ruled, named):
     server = await ruled(four_eyes=True, **({"approvers": ["local"]} if named else {}))
     journal = server.app.tasks.journal
     (record,) = await journal.find_requests(await asked(server))
@@ -136,7 +136,7 @@ async def test_one_rejection_is_enough(ruled):
     assert server.box.sent == []
 
 
-async def test_a_note_that_somebody_leaves_in_the_journal_is_held_to_the_rule(ruled):
+async def test_note_that_somebody_leaves_in_the_journal_is_held_to_the_rule(ruled):
     """The engine decides whether an answer counts, by which way ever it comes."""
     server = await ruled(approvers=["finance"], four_eyes=True)
     request = await asked(server, "ada")
@@ -177,7 +177,7 @@ async def test_nothing_passes_a_rule_by_what_is_remembered_or_approved_beforehan
         assert (await says(other, "cy", await asked(other, "cy"))).status_code == 403
 
 
-async def test_the_longest_pattern_of_the_rules_holds(serve):
+async def test_longest_pattern_of_the_rules_holds(serve):
     rules = {"*": {"approvers": ["chiefs"]}, "send": {"approvers": ["finance"]}}
     server = await serve("boss-key", agent={"approval_rules": rules}, api_key="boss:boss-key")
     await add(server, person("bo", scope="all", teams=("finance",)))
@@ -400,7 +400,7 @@ async def test_who_asked_is_nobody_else_by_another_key_of_the_name(serve):
     assert (await says(server, "boss", request)).status_code == 200
 
 
-async def test_a_person_has_one_vote_by_whatever_key(serve):
+async def test_person_has_one_vote_by_whatever_key(serve):
     rules = {"send": {"two_of": ["finance", "ada"]}}
     server = await serve(agent={"approval_rules": rules}, api_key="ada:other-key,boss:boss-key")
     server.client.headers.update(bearer("boss-key"))
@@ -421,7 +421,7 @@ async def test_a_person_has_one_vote_by_whatever_key(serve):
     assert not last["is_final"], "the vote of the former ada does not count any more"
 
 
-async def test_a_fork_carries_no_approval(ruled):
+async def test_fork_carries_no_approval(ruled):
     """At whatever event: what was done is not done again, and what is to be done is asked about."""
     server = await ruled(approvers=["finance"], four_eyes=True)
     request = await asked(server, "ada")
@@ -447,7 +447,7 @@ async def test_a_fork_carries_no_approval(ruled):
     }
 
 
-async def test_a_fork_carries_no_vote(ruled):
+async def test_fork_carries_no_vote(ruled):
     server = await ruled(two_of=["finance", "chiefs"])
     request = await asked(server, "cy")
     assert not (await says(server, "bo", request)).json()["is_final"]
@@ -460,7 +460,7 @@ async def test_a_fork_carries_no_vote(ruled):
     assert server.box.sent == []
 
 
-async def test_a_fork_remembers_nothing(serve):
+async def test_fork_remembers_nothing(serve):
     server = await serve("boss-key", api_key="boss:boss-key")
     request = await asked(server, "boss", "await send('bob')\nprint(await send('bob'))")
     lasting = {"decision": "approve", "remember": "until_revoked", "covers": "action"}

@@ -23,7 +23,7 @@ async def found(server, **query):
     return answer.json()["tasks"]
 
 
-async def test_a_task_that_has_just_ended_is_found_by_what_it_did(serve):
+async def test_task_that_has_just_ended_is_found_by_what_it_did(serve):
     server = await serve()
     first = await done(server, "print((await look(4711))['name'])", "find the lamp")
     await done(server, "print(1)", "something else")
@@ -35,7 +35,7 @@ async def test_a_task_that_has_just_ended_is_found_by_what_it_did(serve):
     assert one["excerpt"] == ""
 
 
-async def test_a_running_task_is_found_and_one_that_waits_says_so(serve):
+async def test_running_task_is_found_and_one_that_waits_says_so(serve):
     server = await serve()
     task = await server.run("print(await send('bob', 7))", "post the letter")
     await server.until(task["task_id"], "waiting")
@@ -44,7 +44,7 @@ async def test_a_running_task_is_found_and_one_that_waits_says_so(serve):
     assert await found(server, text="letter", state="running") == []
 
 
-async def test_a_page_has_the_tasks_of_its_state_however_many_others_lie_between(serve):
+async def test_page_has_the_tasks_of_its_state_however_many_others_lie_between(serve):
     server = await serve()
     first = await server.run("print(await send('bob', 7))", "post the letter")
     await server.until(first["task_id"], "waiting")
@@ -114,14 +114,14 @@ async def test_figures_are_a_table_for_a_spreadsheet_too(serve, by):
         ("/search", {"words": "x"}, "words"),
     ],
 )
-async def test_a_wrong_parameter_is_named(serve, path, query, param):
+async def test_wrong_parameter_is_named(serve, path, query, param):
     server = await serve()
     answer = await server.client.get(path, params=query)
     assert answer.status_code == 422
     assert answer.json()["param"] == param
 
 
-async def test_an_unknown_time_zone_is_reported(serve):
+async def test_unknown_time_zone_is_reported(serve):
     server = await serve()
     answer = await server.client.get("/figures", params={"zone": "Mars/Olympus"})
     assert answer.status_code == 409

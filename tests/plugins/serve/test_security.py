@@ -25,7 +25,7 @@ async def keyed(serve):
     return await serve(api_key=KEYS)
 
 
-async def test_a_wrong_key_is_refused(keyed):
+async def test_wrong_key_is_refused(keyed):
     every = [(bearer(key), {"x-api-key": key}, {"authorization": key}) for key in WRONG]
     for headers in (headers for some in every for headers in some):
         answer = await keyed.client.get("/tasks", headers=headers)
@@ -33,7 +33,7 @@ async def test_a_wrong_key_is_refused(keyed):
         assert answer.json()["code"] == "ERR-HTTP-401"
 
 
-async def test_a_key_beyond_ascii_is_wrong_and_no_failure(keyed):
+async def test_key_beyond_ascii_is_wrong_and_no_failure(keyed):
     for value in (b"Bearer \xc3\xa4da", b"Bearer \xff\xfe", "Bearer ключ".encode()):
         request = b"GET /tasks HTTP/1.1\r\nhost: localhost\r\nauthorization: " + value
         assert (await raw(keyed.url, request + b"\r\n\r\n")).startswith(b"HTTP/1.1 401")
@@ -48,7 +48,7 @@ async def test_without_a_key_only_health_is_answered(keyed):
         assert (await keyed.client.get(path)).status_code == 200, path
 
 
-async def test_a_key_has_its_rights_and_no_others(keyed):
+async def test_key_has_its_rights_and_no_others(keyed):
     order = {"task": doing("print(await send('bob'))")}
     client = keyed.client
     assert (await client.post("/run", json=order, headers=bearer("ben-key"))).status_code == 403
@@ -118,7 +118,7 @@ async def test_all_keys_are_compared(monkeypatch):
         assert len(seen) == 4
 
 
-def test_a_key_that_cannot_be_read_is_not_reported():
+def test_key_that_cannot_be_read_is_not_reported():
     for text in (
         "a:b:c:d",
         "ada:fly:s3cret",
@@ -133,7 +133,7 @@ def test_a_key_that_cannot_be_read_is_not_reported():
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com"])
-def test_a_bind_beyond_loopback_needs_a_key(host):
+def test_bind_beyond_loopback_needs_a_key(host):
     with pytest.raises(ConfigurationError, match="API key"):
         check_bind(host, keyed=False)
     check_bind(host, keyed=True)
@@ -141,7 +141,7 @@ def test_a_bind_beyond_loopback_needs_a_key(host):
         check_bind(own, keyed=False)
 
 
-async def test_a_name_that_points_here_is_not_let_in(serve):
+async def test_name_that_points_here_is_not_let_in(serve):
     server = await serve()
     for host in ("evil.example", "127.0.0.1.evil.example", "", "localhost.evil.example:80", "a@[b"):
         for path in ("/tasks", "/"):
@@ -180,7 +180,7 @@ async def test_pages_of_other_sites_change_nothing(serve):
     assert (await open_one.client.post("/run", json=order, headers=good)).status_code == 202
 
 
-async def test_a_session_needs_its_token_for_changes(keyed):
+async def test_session_needs_its_token_for_changes(keyed):
     order = {"task": doing("print(1)")}
     async with httpx.AsyncClient(base_url=keyed.url) as browser:
         answer = await browser.post("/login", json={"key": "cy-key"})
@@ -203,14 +203,14 @@ async def test_a_session_needs_its_token_for_changes(keyed):
         assert (await browser.get("/tasks")).status_code == 401
 
 
-async def test_a_session_ends(serve):
+async def test_session_ends(serve):
     server = await serve(api_key=KEYS, session_hours=1e-9)
     key = server.app.keys.find(b"ada-key")
     cookie = await server.app.sessions.begin(key, "key", "127.0.0.1", "")
     assert await server.app.sessions.key_of(cookie) is None
 
 
-async def test_a_session_of_another_secret_is_none(serve):
+async def test_session_of_another_secret_is_none(serve):
     server = await serve(api_key=KEYS)
     cookie = await server.app.sessions.begin(server.app.keys.find(b"ada-key"), "key", "", "")
     assert (await server.app.sessions.key_of(cookie)).name == "ada"
@@ -218,7 +218,7 @@ async def test_a_session_of_another_secret_is_none(serve):
     assert await other.app.sessions.key_of(cookie) is None
 
 
-async def test_a_body_is_no_larger_than_allowed(serve, tmp_path):
+async def test_body_is_no_larger_than_allowed(serve, tmp_path):
     server = await serve(body_bytes=2000, file_bytes=5000)
     big = await server.client.post("/run", json={"task": "x" * 3000})
     assert (big.status_code, big.headers["connection"]) == (413, "close")
@@ -321,7 +321,7 @@ async def test_escapes_reach_no_log(serve, caplog):
     assert "\x1b" not in caplog.text
 
 
-def test_a_missing_package_is_named():
+def test_missing_package_is_named():
     agent = make_agent("", Outbox(), TestHost.discover(environ={"DELF_DISABLE_PLUGINS": "serve"}))
     with pytest.raises((OptionalDependencyError, ConfigurationError)) as error:
         agent.asgi_app()

@@ -55,7 +55,7 @@ async def test_another_session_of_the_same_key_goes_on(serve):
         assert (await other.get("/tasks")).status_code == 200
 
 
-async def test_a_session_outlives_the_server(serve):
+async def test_session_outlives_the_server(serve):
     first = await serve(api_key=KEYS)
     async with logged_in(first) as browser:
         cookie = {"cookie": f"delf_session={browser.cookies['delf_session']}"}
@@ -63,7 +63,7 @@ async def test_a_session_outlives_the_server(serve):
     assert (await later.client.get("/tasks", headers=cookie)).status_code == 200
 
 
-async def test_a_stream_ends_with_its_session(serve):
+async def test_stream_ends_with_its_session(serve):
     first, second = await serve(api_key=KEYS), await serve(api_key=KEYS)
     async with logged_in(first) as browser:
         cookie = {"cookie": f"delf_session={browser.cookies['delf_session']}"}
@@ -105,7 +105,7 @@ def test_no_page_of_any_site_is_let_in_without_a_key(tmp_path, name):
     ("proxies", "reported", "secure"),
     [([], "https", False), (["127.0.0.1"], "https", True), (["127.0.0.1"], "http", False)],
 )
-async def test_a_cookie_is_for_encrypted_pages_where_a_declared_proxy_says_so(
+async def test_cookie_is_for_encrypted_pages_where_a_declared_proxy_says_so(
     serve, proxies, reported, secure
 ):
     server = await serve(api_key=KEYS, trusted_proxies=proxies)
@@ -114,13 +114,13 @@ async def test_a_cookie_is_for_encrypted_pages_where_a_declared_proxy_says_so(
     assert ("secure" in answer.headers["set-cookie"].lower()) is secure
 
 
-async def test_a_cookie_is_for_encrypted_pages_where_the_public_address_is_one(serve):
+async def test_cookie_is_for_encrypted_pages_where_the_public_address_is_one(serve):
     server = await serve(api_key=KEYS, public_url="https://delf.example")
     answer = await server.client.post("/login", json={"key": "ada-key"})
     assert "secure" in answer.headers["set-cookie"].lower()
 
 
-async def test_an_unencrypted_page_of_the_same_name_changes_nothing(serve):
+async def test_unencrypted_page_of_the_same_name_changes_nothing(serve):
     server = await serve(api_key=KEYS, hosts="delf.example", trusted_proxies="127.0.0.1")
     reported = {"host": "delf.example", "x-forwarded-proto": "https", **bearer("ada-key")}
     for origin, status in (("https://delf.example", 202), ("http://delf.example", 403)):
@@ -208,7 +208,7 @@ async def test_with_a_key_everybody_who_shows_it_is_answered(mounted):
         assert (await client.get("/tasks", headers=shown)).status_code == 200
 
 
-def test_the_test_client_of_starlette_may_ask(tmp_path, monkeypatch):
+def test_test_client_of_starlette_may_ask(tmp_path, monkeypatch):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     monkeypatch.delenv("DELF_API_KEY", raising=False)
     app = make_agent(str(tmp_path), Outbox()).asgi_app()
@@ -220,7 +220,7 @@ def test_the_test_client_of_starlette_may_ask(tmp_path, monkeypatch):
         assert client.get("/delf/health").status_code == 200
 
 
-async def test_a_web_socket_is_refused(mounted):
+async def test_web_socket_is_refused(mounted):
     app, sent = mounted(), []
 
     async def send(message):
@@ -237,7 +237,7 @@ async def test_a_web_socket_is_refused(mounted):
     "name",
     ["host", "authorization", "x-api-key", "origin", "content-type", "idempotency-key"],
 )
-async def test_a_header_that_counts_comes_once(serve, name):
+async def test_header_that_counts_comes_once(serve, name):
     server = await serve(api_key=KEYS)
     lines = ["POST /run HTTP/1.1"]
     once = {
@@ -264,7 +264,7 @@ async def test_a_header_that_counts_comes_once(serve, name):
         b"connection: upgrade\r\nupgrade: h2c\r\ncontent-length: 2\r\n\r\n{}",
     ],
 )
-async def test_a_body_whose_length_is_not_clear_is_refused(serve, head):
+async def test_body_whose_length_is_not_clear_is_refused(serve, head):
     server = await serve()
     hidden = b"GET /session HTTP/1.1\r\nhost: localhost\r\n\r\n"
     start = b"POST /run HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"

@@ -211,7 +211,7 @@ async def test_whichever_process_slack_tells_the_press_counts_once(office):
         assert sorted(closed) == sorted({m["ts"] for m in questions.values()})
 
 
-async def test_a_question_of_a_server_that_is_gone_is_asked_in_its_own_message(office):
+async def test_question_of_a_server_that_is_gone_is_asked_in_its_own_message(office):
     slack, opens = office
     async with opens() as one:
         await staffed(one)

@@ -94,7 +94,7 @@ async def test_run_it_again_with_another_model_is_two_clicks_away(priced, open_p
 
 
 @pytest.mark.parametrize("key", ["", "ada-key"])
-async def test_the_models_name_says_that_it_is_one(tmp_path, monkeypatch, open_page, key):  # noqa: F811
+async def test_models_name_says_that_it_is_one(tmp_path, monkeypatch, open_page, key):  # noqa: F811
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     box = Outbox()
     options = {"key": key, "api_key": KEYS} if key else {}
@@ -150,7 +150,7 @@ async def test_what_cannot_be_undone_looks_it(shop, open_page):  # noqa: F811
         assert await final.evaluate(left) == bad
 
 
-async def test_a_browser_that_may_notifies_with_the_count(shop, open_page):  # noqa: F811
+async def test_browser_that_may_notifies_with_the_count(shop, open_page):  # noqa: F811
     page = await open_page(shop.url)
     await page.add_init_script(
         "window.told = []; window.Notification = class {"

@@ -337,7 +337,7 @@ async def test_anothers_idempotency_key_is_ones_own(office, who):
 
 
 @pytest.mark.parametrize("who", WHO)
-async def test_a_conversation_of_anothers_name_is_ones_own(office, who):
+async def test_conversation_of_anothers_name_is_ones_own(office, who):
     talk = office.ids["talk"]
     own = await ran(office, who, conversation_id=talk)
     message = (await office.ask(who, "GET", f"/conversations/{talk}")).json()["messages"]
@@ -374,7 +374,7 @@ async def test_stream_of_all_tasks_has_no_events_of_others(office):
         await forget(office, who)
 
 
-async def test_a_remembered_yes_of_another_lets_nothing_pass(office):
+async def test_remembered_yes_of_another_lets_nothing_pass(office):
     for who in WHO:
         order = {"task": doing("print(await note([{'a': 1}]))"), "wait": 20}
         task = (await office.ask(who, "POST", "/run", order)).json()
@@ -383,13 +383,13 @@ async def test_a_remembered_yes_of_another_lets_nothing_pass(office):
 
 
 @pytest.mark.parametrize("name", ["../journal", "..%2fjournal.db", "%2e%2e/x", "a/../../b"])
-async def test_a_routine_is_no_path(office, name):
+async def test_routine_is_no_path(office, name):
     for who in WHO:
         answer = await office.ask(who, "POST", f"/routines/{name}", {})
         assert answer.status_code in (404, 405), answer.text
 
 
-async def test_a_later_person_of_the_name_has_nothing_of_the_former_one(office):
+async def test_later_person_of_the_name_has_nothing_of_the_former_one(office):
     server, ada = office.server, person("ada", teams=("finance",))
     other = PersonKey(label="first", digest=digest_of("later-key"), made_at=1.0)
     await change(server, ada, later := replace(ada, uid="later", keys=(other,), teams=()))
@@ -426,7 +426,7 @@ NOTHING = [
 
 
 @pytest.mark.parametrize("path", NOTHING)
-async def test_a_name_that_is_a_pattern_finds_nothing_of_anothers(office, path):
+async def test_name_that_is_a_pattern_finds_nothing_of_anothers(office, path):
     path = Attack("GET", path).on(office.ids).path
     for who in WHO:
         answer = await office.ask(who, "GET", path)
@@ -473,7 +473,7 @@ async def test_nobody_is_another_person_by_a_header_or_by_the_name_of_a_session(
         await office.server.client.post("/logout", headers=headers)
 
 
-async def test_a_script_reads_no_file_that_another_person_sent_in(office):
+async def test_script_reads_no_file_that_another_person_sent_in(office):
     folder = Path(office.server.app.settings.files_folder)
     (path,) = [path for path in folder.rglob("*") if path.is_file()]
     assert WORD in path.read_text()

@@ -94,13 +94,13 @@ async def test_formulas_only_where_they_are_wanted(sheets: Any, book: str) -> No
     )
 
 
-async def test_a_text_is_stored_as_a_text(google: GoogleServer, sheets: Any, book: str) -> None:
+async def test_text_is_stored_as_a_text(google: GoogleServer, sheets: Any, book: str) -> None:
     await sheets.append(book, [["=cmd()", "+1", "@x", "-2"]])
     cells = google.sheets.books[book].sheets[0].cells
     assert {key for cell in cells.values() for key in cell["userEnteredValue"]} == {"stringValue"}
 
 
-async def test_a_sheet_grows(google: GoogleServer, sheets: Any, book: str) -> None:
+async def test_sheet_grows(google: GoogleServer, sheets: Any, book: str) -> None:
     await sheets.write(book, "Y999", [[1, 2, 3], [4, 5, 6], [7, 8, 9]])
     assert (await sheets.info(book))["sheets"] == [{"title": "Sheet1", "rows": 1001, "columns": 27}]
     with pytest.raises(ToolRefusedError, match="10,000,000 cells"):
@@ -170,7 +170,7 @@ STEPS: list[dict[str, Any]] = [
 ]
 
 
-async def test_a_batch_is_done_whole_or_not_at_all(
+async def test_batch_is_done_whole_or_not_at_all(
     google: GoogleServer, sheets: Any, book: str
 ) -> None:
     info = await sheets.batch(book, STEPS)
@@ -192,7 +192,7 @@ async def test_a_batch_is_done_whole_or_not_at_all(
         await sheets.batch(book, [{"do": "format", "range": "A1", "colour": "red"}])
 
 
-async def test_a_batch_is_no_way_round_allow_and_confirm(connect: Any, book: str) -> None:
+async def test_batch_is_no_way_round_allow_and_confirm(connect: Any, book: str) -> None:
     async def verdict(**settings: Any) -> Any:
         arguments = {"spreadsheet": book, "steps": STEPS}
         made = connect(Sheets, **settings)

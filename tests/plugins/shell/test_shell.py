@@ -20,7 +20,7 @@ def verdict(shell: Shell, command: str, **arguments: str) -> Verdict:
     return shell.check(ProposedCall(action="run", arguments={"command": command, **arguments}))
 
 
-async def test_a_command_is_run_without_a_shell(shell: Shell) -> None:
+async def test_command_is_run_without_a_shell(shell: Shell) -> None:
     result = await shell.run("cat plan.md")
     assert result == {"status": 0, "stdout": "one\ntwo\n", "stderr": "", "truncated": False}
     assert (await shell.run("echo 'a  b' \"c d\" e\\ f"))["stdout"] == "a  b c d e f\n"
@@ -36,7 +36,7 @@ async def test_pipes_and_joints(shell: Shell) -> None:
     assert "nothing.md" in result["stderr"]
 
 
-async def test_a_reader_that_ends_early_ends_its_writer(shell: Shell) -> None:
+async def test_reader_that_ends_early_ends_its_writer(shell: Shell) -> None:
     assert (await shell.run("yes | head -n 2", timeout=10))["stdout"] == "y\ny\n"
 
 
@@ -47,7 +47,7 @@ async def test_output_is_bounded(folder: Path) -> None:
     assert result["truncated"]
 
 
-async def test_a_command_is_killed_with_all_that_it_started(folder: Path) -> None:
+async def test_command_is_killed_with_all_that_it_started(folder: Path) -> None:
     shell = Shell(folder=folder, default={"approval_required": False})
     program = "import subprocess, time; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); time.sleep(60)"
     with pytest.raises(DelfError, match=r"killed after 5 seconds; it had written: \d+") as error:
@@ -63,7 +63,7 @@ def _alive(pid: int) -> bool:
         return False
 
 
-async def test_a_cancelled_command_is_killed(folder: Path) -> None:
+async def test_cancelled_command_is_killed(folder: Path) -> None:
     shell = Shell(folder=folder, default={"approval_required": False})
     pidfile = folder / "pid"
     running = asyncio.ensure_future(
@@ -88,7 +88,7 @@ async def test_no_descriptor_is_left(shell: Shell) -> None:
     await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
 
 
-async def test_a_command_gets_the_variables_that_are_named(
+async def test_command_gets_the_variables_that_are_named(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("API_KEY", "k-123456")
@@ -116,7 +116,7 @@ def test_unsupported_syntax_is_refused(shell: Shell, command: str, shown: str) -
     assert shown in refused.message
 
 
-def test_the_strictest_part_counts(folder: Path) -> None:
+def test_strictest_part_counts(folder: Path) -> None:
     rules = [{"pattern": "ls *", "approval_required": False}, "git commit **"]
     shell = Shell(rules=rules, folder=folder)
     assert isinstance(verdict(shell, "ls"), Allowed)
@@ -127,7 +127,7 @@ def test_the_strictest_part_counts(folder: Path) -> None:
     assert blocked.message == ("blocked: 'rm -rf a' is of no rule. Rules: 'ls *', 'git commit **'")
 
 
-def test_a_person_sees_each_part_in_its_words(folder: Path) -> None:
+def test_person_sees_each_part_in_its_words(folder: Path) -> None:
     shell = Shell(rules=["git commit **", "ls *"], folder=folder)
     asked = verdict(shell, "git commit -m \"x; rm -rf /\" && ls 'a b' | ls", cwd="a")
     assert isinstance(asked, NeedsApproval)

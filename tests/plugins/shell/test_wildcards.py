@@ -88,12 +88,12 @@ def rows(table: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(("pattern", "command"), rows(ACTING))
-def test_a_wildcard_never_stands_for_what_acts(pattern: str, command: str) -> None:
+def test_wildcard_never_stands_for_what_acts(pattern: str, command: str) -> None:
     assert not is_let_through(pattern, command)
 
 
 @pytest.mark.parametrize(("pattern", "command"), rows(READING))
-def test_a_wildcard_stands_for_what_is_read_or_named(pattern: str, command: str) -> None:
+def test_wildcard_stands_for_what_is_read_or_named(pattern: str, command: str) -> None:
     assert is_let_through(pattern, command)
 
 
@@ -116,7 +116,7 @@ def test_what_is_blocked_says_what_a_wildcard_stands_for() -> None:
         ("wc", "wc -l x; rm x", False),
     ],
 )
-def test_a_rule_may_be_a_prefix(pattern: str, command: str, fits: bool) -> None:
+def test_rule_may_be_a_prefix(pattern: str, command: str, fits: bool) -> None:
     rule = {"pattern": pattern, "approval_required": False, "match": "prefix"}
     shell = Shell(rules=[rule])
     judged = shell.check(ProposedCall(action="run", arguments={"command": command}))

@@ -148,7 +148,7 @@ def odd_place(tmp_path, postgres_database, mariadb_database, duckdb_database, sq
 
 
 @pytest.mark.timeout(300)  # four programs that import pandas, on a machine that may be busy
-def test_a_task_reads_and_writes_the_same_wherever_it_runs(odd_place):
+def test_task_reads_and_writes_the_same_wherever_it_runs(odd_place):
     plain = odd_place("plain")
     text, _, files, _ = plain
     assert text.count(r"Gr\xfc\xdfe \u6771\u4eac") == 8

@@ -78,7 +78,7 @@ async def test_rows_schema_and_writes(elsewhere, open_sql):
     )
 
 
-async def test_a_query_is_asked_about_and_the_rest_is_as_everywhere(elsewhere, open_sql, tmp_path):
+async def test_query_is_asked_about_and_the_rest_is_as_everywhere(elsewhere, open_sql, tmp_path):
     sql = open_sql(elsewhere)
     query = ProposedCall(action="query", arguments={"statement": "SELECT 1"})
     verdict = await sql.check(query)
@@ -91,7 +91,7 @@ async def test_a_query_is_asked_about_and_the_rest_is_as_everywhere(elsewhere, o
 
 
 @pytest.mark.parametrize("yes", [True, False])
-def test_a_person_decides_about_the_query_of_a_task(
+def test_person_decides_about_the_query_of_a_task(
     yes, elsewhere, open_sql, delf_host, scripted_model
 ):
     scripted_model.writes("return await sql.query('SELECT count(*) AS n FROM customers')")
@@ -178,7 +178,7 @@ def test_no_second_statement_without_a_semicolon(dialect):
     check_query("SELECT [delete], a AS \"update\" FROM items WHERE a = 'DROP'", "mssql")
 
 
-async def test_the_limits_are_as_everywhere(elsewhere, open_sql):
+async def test_limits_are_as_everywhere(elsewhere, open_sql):
     sql = open_sql(elsewhere, max_rows=2, max_bytes=2000, statement_timeout=0.2)
     with pytest.raises(ToolExecutionError, match="more than 2 rows"):
         await sql.query("SELECT 1 AS a UNION ALL SELECT 2 UNION ALL SELECT 3")
@@ -216,7 +216,7 @@ async def test_what_fails_says_so_without_the_password(open_sql, elsewhere):
     assert "warehouse=w" in message
 
 
-async def test_a_driver_that_hangs_takes_no_place_for_good(elsewhere, open_sql, monkeypatch):
+async def test_driver_that_hangs_takes_no_place_for_good(elsewhere, open_sql, monkeypatch):
     hangs, real = threading.Event(), EngineBackend.read
 
     def read(self, *args):

@@ -78,7 +78,7 @@ async def test_statement_error_is_reported(any_database, open_sql):
         assert words in error.for_model()
 
 
-async def test_the_password_is_nowhere(postgres_database, mariadb_database, open_sql, caplog):
+async def test_password_is_nowhere(postgres_database, mariadb_database, open_sql, caplog):
     caplog.set_level("DEBUG")
     for database in (postgres_database, mariadb_database):
         database.run(SETUP)
@@ -103,7 +103,7 @@ async def test_the_password_is_nowhere(postgres_database, mariadb_database, open
         assert not [text for text in shown[:-1] if PASSWORD in text]
 
 
-async def test_a_wrong_password(postgres_server, mariadb_server, open_sql):
+async def test_wrong_password(postgres_server, mariadb_server, open_sql):
     for url in (postgres_server.url("postgres"), mariadb_server.url("mysql")):
         sql = open_sql(url.replace("p%40ss", "p%40ss-wrong-p%40ss"))
         for call in (
@@ -120,7 +120,7 @@ async def test_a_wrong_password(postgres_server, mariadb_server, open_sql):
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
-def test_a_server_that_is_away_is_an_error_before_the_task(scheme, delf_host, scripted_model):
+def test_server_that_is_away_is_an_error_before_the_task(scheme, delf_host, scripted_model):
     sql = SQL(url=f"{scheme}://u@127.0.0.1:1/x", connect_timeout=2)
     with Agent(tools=[sql], llm="scripted", host=delf_host) as agent:
         response = agent.run("How many?")
@@ -130,7 +130,7 @@ def test_a_server_that_is_away_is_an_error_before_the_task(scheme, delf_host, sc
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "duckdb"])
-def test_a_file_that_is_away_is_an_error_before_the_task(scheme, delf_host, scripted_model):
+def test_file_that_is_away_is_an_error_before_the_task(scheme, delf_host, scripted_model):
     sql = SQL(url=f"{scheme}:////nowhere/x")
     agent = Agent(tools=[sql], llm="scripted", host=delf_host)
     with agent, pytest.raises(ConnectionFileNotFoundError):
@@ -138,7 +138,7 @@ def test_a_file_that_is_away_is_an_error_before_the_task(scheme, delf_host, scri
     assert not scripted_model.requests
 
 
-async def test_a_file_that_is_no_database(tmp_path, open_sql):
+async def test_file_that_is_no_database(tmp_path, open_sql):
     path = tmp_path / "x.db"
     path.write_bytes(b"no database at all" * 100)
     error = await failure_of(open_sql(f"sqlite:///{path}").query("SELECT * FROM t"))
@@ -158,7 +158,7 @@ async def test_a_file_that_is_no_database(tmp_path, open_sql):
         ("duckdb:///x", "duckdb", "duckdb_engine"),
     ],
 )
-async def test_a_missing_driver(url, extra, module, open_sql, monkeypatch):
+async def test_missing_driver(url, extra, module, open_sql, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, module, None)
     error = await failure_of(open_sql(url).query("SELECT 1"))
     assert isinstance(error, OptionalDependencyError)
@@ -205,7 +205,7 @@ def writing(database) -> int:
     )
 
 
-async def test_a_cancelled_query_stops_in_the_database(any_database, open_sql):
+async def test_cancelled_query_stops_in_the_database(any_database, open_sql):
     sql = open_sql(any_database, pool_size=1)
     await sql.query("SELECT 1 AS a")
     for _ in range(2):
@@ -222,7 +222,7 @@ async def test_a_cancelled_query_stops_in_the_database(any_database, open_sql):
             await until(lambda: any_database.kind in FILES or running(any_database) == 0)
 
 
-async def test_a_cancelled_write_is_not_committed(any_database, open_sql):
+async def test_cancelled_write_is_not_committed(any_database, open_sql):
     any_database.run(SETUP)
     sql = open_sql(any_database, pool_size=1)
     slow = (
@@ -298,7 +298,7 @@ def at_work() -> list[threading.Thread]:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # psycopg's cursor
 @pytest.mark.parametrize("kind", ["postgres", "mariadb"])
-async def test_a_server_that_is_cut_off_holds_no_thread(kind, request, open_sql, monkeypatch):
+async def test_server_that_is_cut_off_holds_no_thread(kind, request, open_sql, monkeypatch):
     monkeypatch.setattr(postgresql, "STOP_SECONDS", 0.5)
     monkeypatch.setattr(mysql, "STOP_SECONDS", 0.5)
     database = request.getfixturevalue(f"{kind}_database")
@@ -328,7 +328,7 @@ SLOW_WRITES = {
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # psycopg's cursor
 @pytest.mark.parametrize("kind", ["postgres", "mariadb"])
-async def test_a_write_whose_connection_ends_may_have_been_done(kind, request, open_sql):
+async def test_write_whose_connection_ends_may_have_been_done(kind, request, open_sql):
     database = request.getfixturevalue(f"{kind}_database")
     database.run(SETUP)
     sql = open_sql(database, pool_size=1)
@@ -347,7 +347,7 @@ async def test_a_write_whose_connection_ends_may_have_been_done(kind, request, o
         gc.collect()
 
 
-async def test_a_write_of_sqlite_whose_process_ends_may_have_been_done(
+async def test_write_of_sqlite_whose_process_ends_may_have_been_done(
     sqlite_database, open_sql, tmp_path
 ):
     sqlite_database.run(SETUP)
@@ -384,14 +384,14 @@ def end_connections(database) -> None:
                     raise
 
 
-async def test_a_refused_write_is_known_not_to_be_done(any_database, open_sql):
+async def test_refused_write_is_known_not_to_be_done(any_database, open_sql):
     any_database.run(SETUP)
     for text in ("INSERT INTO items VALUES (1, 'twice')", "INSERT INTO nowhere VALUES (1)"):
         caught = await failure_of(open_sql(any_database).write(text))
         assert not isinstance(caught, OutcomeUnknownError)
 
 
-async def test_a_connection_that_the_server_ended(postgres_database, mariadb_database, open_sql):
+async def test_connection_that_the_server_ended(postgres_database, mariadb_database, open_sql):
     for database in (postgres_database, mariadb_database):
         sql = open_sql(database, pool_size=1)
         assert await sql.query("SELECT 1 AS a") == [{"a": 1}]

@@ -243,7 +243,7 @@ async def test_json_of_postgresql_takes_any_value_wherever_it_stands(postgres_da
     assert await sql.query("SELECT id FROM v WHERE id = ANY(:ids)", {"ids": [1]}) == [{"id": 1}]
 
 
-async def test_a_cast_says_that_a_part_may_be_dropped(any_database, open_sql):
+async def test_cast_says_that_a_part_may_be_dropped(any_database, open_sql):
     sql = open_sql(any_database)
     await sql.write("CREATE TABLE v (d date)")
     if any_database.kind != "sqlite":

@@ -180,7 +180,7 @@ async def test_virtual_tables_of_sqlite(sqlite_database, open_sql):
     assert await sql.query("SELECT id FROM boxes WHERE a > 1") == [{"id": 1}]
 
 
-async def test_the_row_cap_is_an_error_and_never_a_cut(shop, open_sql):
+async def test_row_cap_is_an_error_and_never_a_cut(shop, open_sql):
     sql = open_sql(shop, max_rows=2)
     with pytest.raises(ToolExecutionError, match=r"more than 2 rows.*aggregate"):
         await sql.query("SELECT id FROM orders")
@@ -216,7 +216,7 @@ async def test_of_many_rows_only_the_first_are_fetched(shop, open_sql):
     assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
 
 
-async def test_a_result_has_a_size(shop, open_sql):
+async def test_result_has_a_size(shop, open_sql):
     wide = "hex(zeroblob(50000))" if shop.kind == "sqlite" else "repeat('x', 100000)"
     sql = open_sql(shop, max_bytes=500_000)
     with pytest.raises(ToolExecutionError, match=r"larger than 0\.5 MB"):

@@ -88,7 +88,7 @@ async def test_one_long_instruction_ends_in_time(items, open_sql):
     assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
 
 
-async def test_a_killed_write_leaves_a_file_that_can_be_read(items, open_sql):
+async def test_killed_write_leaves_a_file_that_can_be_read(items, open_sql):
     sql = open_sql(items, statement_timeout=0.3)
     write = ONE_OPCODE.replace("SELECT ", "INSERT INTO items SELECT 7, ").replace(" AS n", "")
     for _ in range(2):
@@ -98,7 +98,7 @@ async def test_a_killed_write_leaves_a_file_that_can_be_read(items, open_sql):
     assert (await sql.write("INSERT INTO items VALUES (2, 'two')"))["rowcount"] == 1
 
 
-async def test_a_process_that_was_killed_is_replaced(items, open_sql):
+async def test_process_that_was_killed_is_replaced(items, open_sql):
     sql = open_sql(items, pool_size=1)
     await sql.query("SELECT 1 AS a")
     (process,) = children()
@@ -123,7 +123,7 @@ async def test_rows_of_a_server_are_weighed_one_by_one(
         assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
 
 
-async def test_a_row_of_mariadb_is_weighed_before_it_is_read(mariadb_database, open_sql):
+async def test_row_of_mariadb_is_weighed_before_it_is_read(mariadb_database, open_sql):
     sql = open_sql(mariadb_database, max_bytes=2_000_000)
     await sql.write("CREATE TABLE x (a int)")
     tracemalloc.start()
@@ -155,7 +155,7 @@ async def test_all_temporary_files_of_sqlite_together_have_a_limit(items, open_s
     assert await one.query(sort) == [{"n": 49}]
 
 
-def test_a_process_whose_parent_is_gone_ends_without_a_word():
+def test_process_whose_parent_is_gone_ends_without_a_word():
     command = [sys.executable, "-I", "-S", sqlite_child.__file__]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -76,7 +76,7 @@ async def still_there(kind, databases, sql):
 
 
 @pytest.mark.parametrize(("kind", "attacks"), list(cases()))
-async def test_an_attack_fails_and_changes_nothing(kind, attacks, databases, open_sql, subtests):
+async def test_attack_fails_and_changes_nothing(kind, attacks, databases, open_sql, subtests):
     sql = open_sql(databases(kind))
     for attack in attacks:
         with subtests.test(attack=attack):
@@ -114,7 +114,7 @@ async def test_without_the_gate_the_database_refuses(
         ("mariadb", "SELECT count(*) FROM seq_1_to_1000000000 a, seq_1_to_1000 b WHERE a.seq % 7 = b.seq"),
     ],
 )  # fmt: skip
-async def test_a_slow_query_is_cancelled(kind, slow, databases, open_sql):
+async def test_slow_query_is_cancelled(kind, slow, databases, open_sql):
     sql = open_sql(databases(kind), statement_timeout=0.3)
     with pytest.raises(ToolExecutionError, match=r"longer than 0\.3 s"):
         await sql.query(slow)
@@ -143,7 +143,7 @@ async def test_tables_that_begin_anew_when_they_are_read_are_not(databases, open
                 await open_sql(database).query(f"SELECT * FROM {written}")
 
 
-async def test_a_function_can_be_allowed(databases, open_sql):
+async def test_function_can_be_allowed(databases, open_sql):
     sql = open_sql(databases("postgresql"), functions=["add_item"])
     with pytest.raises(ToolRefusedError, match="read-only transaction"):
         await sql.query("SELECT add_item()")
@@ -151,7 +151,7 @@ async def test_a_function_can_be_allowed(databases, open_sql):
         await open_sql(databases("postgresql")).query("SELECT add_item()")
 
 
-async def test_a_reader_stays_read_only_when_its_session_was_touched(databases, open_sql):
+async def test_reader_stays_read_only_when_its_session_was_touched(databases, open_sql):
     """What one statement could leave in its session does not help the next one."""
     database = databases("postgresql")
     sql = open_sql(database, pool_size=1, functions=["set_config"])
@@ -171,7 +171,7 @@ async def test_a_reader_stays_read_only_when_its_session_was_touched(databases, 
         ("date", "`date`('1')"),
     ],
 )
-async def test_a_function_of_mariadb_does_not_pass_for_one_of_the_servers_own(
+async def test_function_of_mariadb_does_not_pass_for_one_of_the_servers_own(
     name, call, mariadb_database, open_sql
 ):
     """The server looks for one of the database where it has none itself, or the name is quoted."""

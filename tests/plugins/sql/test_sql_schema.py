@@ -99,7 +99,7 @@ def shop(any_database):
 
 
 @pytest.mark.services
-async def test_the_context_is_the_schema(shop, open_sql):
+async def test_context_is_the_schema(shop, open_sql):
     head, _, lines = (await open_sql(shop).context("how many orders?")).partition("\n")
     assert head.startswith(HEADS[shop.kind])
     assert lines == LINES[shop.kind]
@@ -143,7 +143,7 @@ VALUES = {
 
 
 @pytest.mark.services
-async def test_the_context_says_what_values_are(any_database, open_sql):
+async def test_context_says_what_values_are(any_database, open_sql):
     rows = VALUES[any_database.kind]
     columns = ", ".join(f"c{number} {row[0]}" for number, row in enumerate(rows))
     literals = ", ".join(row[1] for row in rows)
@@ -159,7 +159,7 @@ async def test_the_context_says_what_values_are(any_database, open_sql):
 
 
 @pytest.mark.services
-async def test_the_context_says_nothing_of_values_that_are_as_expected(any_database, open_sql):
+async def test_context_says_nothing_of_values_that_are_as_expected(any_database, open_sql):
     any_database.run("CREATE TABLE v (n int, name varchar(9))")
     head = (await open_sql(any_database).context("x")).partition("\n")[0]
     is_plain = any_database.kind in ("sqlite", "duckdb")
@@ -167,7 +167,7 @@ async def test_the_context_says_nothing_of_values_that_are_as_expected(any_datab
 
 
 @pytest.mark.services
-async def test_the_context_is_live(any_database, open_sql):
+async def test_context_is_live(any_database, open_sql):
     sql = open_sql(any_database)
     assert (await sql.context("x")).endswith("no tables")
     await sql.write("CREATE TABLE fresh (a int)")
@@ -216,7 +216,7 @@ async def test_what_the_user_may_not_read_is_not_shown(
 
 
 @pytest.mark.services
-async def test_a_huge_database_is_capped(any_database, open_sql):
+async def test_huge_database_is_capped(any_database, open_sql):
     tables = "".join(
         f"CREATE TABLE table_{i:03} (id int, payload_{i:03} varchar(9));" for i in range(40)
     )
@@ -241,7 +241,7 @@ async def test_a_huge_database_is_capped(any_database, open_sql):
 
 
 @pytest.mark.services
-async def test_a_schema_that_cannot_be_read(sqlite_database, open_sql, tmp_path):
+async def test_schema_that_cannot_be_read(sqlite_database, open_sql, tmp_path):
     sqlite_database.run("CREATE TABLE t (a int)")
     path = tmp_path / "test.db"
     data = bytearray(path.read_bytes())
@@ -262,7 +262,7 @@ def test_texts_of_the_database_stay_on_one_short_line():
     assert len(line) < 150
 
 
-def test_a_table_is_found_by_what_it_is_called():
+def test_table_is_found_by_what_it_is_called():
     relations = [Relation(name="Orders"), Relation(name="orders"), Relation(name="x", schema="s")]
     assert find_relation("orders", relations) is relations[1]
     assert find_relation("ORDERS", relations) is relations[0]
@@ -318,7 +318,7 @@ async def test_what_is_broken_takes_nothing_else_with_it(broken, open_sql):
         assert "cannot be read" in known[name]["comment"]
 
 
-async def test_a_broken_file_cannot_be_changed_by_reading(broken, open_sql):
+async def test_broken_file_cannot_be_changed_by_reading(broken, open_sql):
     path, _ = broken
     before = path.read_bytes()
     sql = open_sql(f"sqlite:///{path}")

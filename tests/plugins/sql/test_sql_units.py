@@ -72,18 +72,18 @@ def test_urls(url, expected):
         ({"url": "postgresql://h/shop"}, "shop"),
     ],
 )
-def test_a_sqlite_file_of_a_config_file_is_beside_it(written, path):
+def test_sqlite_file_of_a_config_file_is_beside_it(written, path):
     of_file = {name: FileText(text, Path("/a b")) for name, text in written.items()}
     assert target(**of_file).database == path
 
 
-def test_a_config_file_still_needs_a_database_file():
+def test_config_file_still_needs_a_database_file():
     for url in ("sqlite:///", "sqlite:///:memory:"):
         with pytest.raises(ConnectionConfigurationError, match="needs a file"):
             target(url=FileText(url, Path("/p")))
 
 
-async def test_a_shop_is_found_from_a_folder_below_its_config_file(tmp_path, monkeypatch):
+async def test_shop_is_found_from_a_folder_below_its_config_file(tmp_path, monkeypatch):
     config = '[connections.shop]\ntype = "sql"\nurl = "sqlite:///shop.db"\n'
     (tmp_path / "delf.toml").write_text(config)
     sqlite3.connect(tmp_path / "shop.db").close()
@@ -298,7 +298,7 @@ def test_functions_are_folded_as_the_database_does():
         ("SELECT ma\u212ae_date(1, 1, 1)", "postgresql"),
     ],
 )
-def test_a_function_is_refused_that_is_not_listed(statement, dialect):
+def test_function_is_refused_that_is_not_listed(statement, dialect):
     with pytest.raises(ToolRefusedError, match="query cannot call"):
         check_query(statement, dialect)
 
@@ -311,7 +311,7 @@ def test_names_of_types_inside_of_each_other_are_not_read_for_ever(name, dialect
     check_query(f"SELECT {f'{name}(' * 5}1{')' * 5}", dialect)
 
 
-def test_a_user_lists_functions_by_name_or_pattern():
+def test_user_lists_functions_by_name_or_pattern():
     listed = frozenset({"st_*", "total_of"})
     check_query("SELECT ST_Area(shape), total_of(1) FROM t", "postgresql", None, listed)
     with pytest.raises(ToolRefusedError, match=r"cannot call total\("):
@@ -332,7 +332,7 @@ def test_unparsable_statement_is_refused():
         check_query("SELECT FROM WHERE )(", "postgresql")
 
 
-def test_a_very_long_statement_is_refused():
+def test_very_long_statement_is_refused():
     with pytest.raises(ToolRefusedError, match="pass values in params"):
         check_query(f"SELECT '{'x' * 300_000}'", "sqlite")
     check_query(f"SELECT '{'x' * 100_000}'", "sqlite")
@@ -368,7 +368,7 @@ class Stubborn:
 
 
 @pytest.mark.parametrize("can_stop", [True, False])
-async def test_a_statement_that_ended_while_it_was_to_be_stopped_has_its_result(can_stop):
+async def test_statement_that_ended_while_it_was_to_be_stopped_has_its_result(can_stop):
     backend = Stubborn(can_stop)
     database = Database(backend, 1, 0.01)
     try:

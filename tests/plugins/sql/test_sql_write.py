@@ -146,7 +146,7 @@ SLOW = {
 }
 
 
-async def test_a_slow_write_is_rolled_back(items, open_sql):
+async def test_slow_write_is_rolled_back(items, open_sql):
     sql = open_sql(items, statement_timeout=0.3)
     with pytest.raises(ToolExecutionError, match=r"longer than 0\.3 s"):
         await sql.write(SLOW[items.kind])
@@ -190,7 +190,7 @@ async def test_routines_hold_semicolons(any_database, open_sql):
         assert await sql.query("SELECT count(*) AS n FROM items WHERE price = 7") == [{"n": 2}]
 
 
-async def test_a_missing_sqlite_file_is_not_made_by_mistake(tmp_path, open_sql):
+async def test_missing_sqlite_file_is_not_made_by_mistake(tmp_path, open_sql):
     path = tmp_path / "new.db"
     sql = open_sql(f"sqlite:///{path}")
     for call in (

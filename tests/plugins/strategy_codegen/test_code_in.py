@@ -76,7 +76,7 @@ def test_what_it_was_offered_once_it_keeps(make_agent, scripted_model):
     assert "TypeError" in second[1].text
 
 
-def test_a_model_that_takes_no_tools_is_offered_none(make_agent, scripted_model):
+def test_model_that_takes_no_tools_is_offered_none(make_agent, scripted_model):
     scripted_model.takes_tools = False
     scripted_model.says("", "")
     response = make_agent().run("what is it?")
@@ -86,7 +86,7 @@ def test_a_model_that_takes_no_tools_is_offered_none(make_agent, scripted_model)
         make_agent(strategy=CodegenStrategy(code_in="tool")).run("what is it?")
 
 
-def test_the_project_says_where(delf_host, scripted_model, tmp_path):
+def test_project_says_where(delf_host, scripted_model, tmp_path):
     def project(code_in):
         (tmp_path / "delf.toml").write_text(f"[plugins.strategy-codegen]\ncode_in = '{code_in}'\n")
         return Agent.from_project(tmp_path, llm="scripted", sandbox="local", host=delf_host)

@@ -13,7 +13,7 @@ from .answers import ANSWERS, SCRIPT, fenced
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_the_script_is_found(name):
+def test_script_is_found(name):
     answer, expected = ANSWERS[name]
     assert read(answer).code == expected
 
@@ -70,7 +70,7 @@ def test_huge_answers_are_quick(name, monkeypatch):
     assert time.process_time() - started < 20
 
 
-def test_the_whole_answer_is_not_needed_for_its_script():
+def test_whole_answer_is_not_needed_for_its_script():
     assert read(fenced(SCRIPT) + "\nand so on " * 20_000).code == SCRIPT
 
 
@@ -85,7 +85,7 @@ def test_the_whole_answer_is_not_needed_for_its_script():
         "x = 1\nprint(x)",
     ],
 )
-def test_the_script_is_the_argument_of_a_call(arguments):
+def test_script_is_the_argument_of_a_call(arguments):
     call = ToolCall(id="1", name="run", arguments=arguments)
     assert (
         read_reply(ModelReply(text="Here it is.", model="m", calls=(call,))).code
@@ -93,14 +93,14 @@ def test_the_script_is_the_argument_of_a_call(arguments):
     )
 
 
-def test_a_script_may_speak_of_tags_and_fences_where_it_is_an_argument():
+def test_script_may_speak_of_tags_and_fences_where_it_is_an_argument():
     code = "print('<code>no</code>')\nprint('```')"
     call = ToolCall(id="1", name="run", arguments=json.dumps({"code": code}))
     assert read_reply(ModelReply(text="", model="m", calls=(call,))).code == code
 
 
 @pytest.mark.parametrize("arguments", ['{"code": "x = 1\\nprint(', "{}", '{"a": 1}', "null", "[1]"])
-def test_a_call_without_a_script_leaves_the_text(arguments):
+def test_call_without_a_script_leaves_the_text(arguments):
     call = ToolCall(id="1", name="other", arguments=arguments)
     reply = ModelReply(text="```python\nprint(1)\n```", model="m", calls=(call,))
     assert read_reply(reply).code == "print(1)"

@@ -9,17 +9,17 @@ from .model_answers import CALLS, FENCES, NONE, REASONING, SEVERAL
 
 
 @pytest.mark.parametrize("name", REASONING)
-def test_a_draft_in_reasoning_is_no_script(name):
+def test_draft_in_reasoning_is_no_script(name):
     assert read(REASONING[name]).code == SCRIPT
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_in_the_words_of_its_family(name):
+def test_call_in_the_words_of_its_family(name):
     assert read(CALLS[name]).code == SCRIPT
 
 
 @pytest.mark.parametrize("name", FENCES)
-def test_a_fence_however_it_is_written(name):
+def test_fence_however_it_is_written(name):
     assert read(FENCES[name]).code == SCRIPT
 
 

@@ -33,7 +33,7 @@ def test_one_tool_takes_at_most_600_tokens(delf_host, scripted_model):
     assert len(scripted_model.prompts[0]) / 4 <= 600
 
 
-def test_the_beginning_is_the_same_byte_for_byte(delf_host, scripted_model):
+def test_beginning_is_the_same_byte_for_byte(delf_host, scripted_model):
     scripted_model.writes("1 / 0", "print(3)", "print(4)")
     with Agent(tools=[add], llm="scripted", host=delf_host, sandbox="local") as agent:
         agent.run("What is 1 + 2?")
@@ -45,7 +45,7 @@ def test_the_beginning_is_the_same_byte_for_byte(delf_host, scripted_model):
     assert first[0].role == "system"
 
 
-def test_the_rules_say_what_a_second_look_sees_and_what_the_answer_keeps():
+def test_rules_say_what_a_second_look_sees_and_what_the_answer_keeps():
     rules = " ".join(script_rules("").split())
     assert "end with rerun(context, remaining)" in rules
     assert "the next script with that context" in rules
@@ -71,12 +71,12 @@ def test_there_may_be_no_tools_and_further_libraries():
         no_code_messages(""),
     ],
 )
-def test_a_follow_up_is_what_it_wrote_and_what_became_of_it(follow):
+def test_follow_up_is_what_it_wrote_and_what_became_of_it(follow):
     assert [message.role for message in follow] == ["assistant", "user"]
     assert follow[0].text
 
 
-def test_a_failure_is_reported_with_line_variables_and_what_was_printed():
+def test_failure_is_reported_with_line_variables_and_what_was_printed():
     failed = Failed(
         kind="KeyError",
         message="'x'",
@@ -109,7 +109,7 @@ def test_what_a_failed_script_changed_is_reported():
     assert "changed" not in retry_messages("code", failed, "", fresh=False)[1].text
 
 
-def test_a_script_with_a_fence_is_shown_in_a_longer_one():
+def test_script_with_a_fence_is_shown_in_a_longer_one():
     code = 's = """\n```\nx\n````\n"""\nprint(s)'
     shown = retry_messages(code, Failed(kind="E", message="m"), "", fresh=True)[0].text
     assert shown.startswith("`````python\n")
@@ -133,5 +133,5 @@ def test_a_script_with_a_fence_is_shown_in_a_longer_one():
         ("", {1}, "{1}"),
     ],
 )
-def test_the_answer(printed, value, answer):
+def test_answer(printed, value, answer):
     assert compose(printed, value) == answer

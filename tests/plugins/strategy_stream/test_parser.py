@@ -143,7 +143,7 @@ def test_text_beside_native_calls_has_no_markers_of_calls() -> None:
         ('{"name": "a", "args": null}', {}),
     ],
 )
-def test_a_call_is_repaired_where_there_is_one_way(text: str, arguments: object) -> None:
+def test_call_is_repaired_where_there_is_one_way(text: str, arguments: object) -> None:
     assert read_call(text) == Called("a", arguments)
 
 

@@ -113,7 +113,7 @@ async def test_neither_failure_nor_delay_costs_the_answer(strategy: str, tmp_pat
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_a_file_that_cannot_be_read_is_reported_and_costs_no_answer(
+async def test_file_that_cannot_be_read_is_reported_and_costs_no_answer(
     strategy: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "profile.md"

@@ -102,7 +102,7 @@ def ended(response: Any) -> list[str]:
 
 @both
 @notations
-async def test_a_task_in_one_session(kind: Any, notation: str) -> None:
+async def test_task_in_one_session(kind: Any, notation: str) -> None:
     world = World()
     async with kind(answers_of(notation)) as server:
         response = await world.run(config_of(server), notation)
@@ -142,7 +142,7 @@ async def kinds_of(kind: Any, notation: str) -> list[str]:
 
 @both
 @notations
-async def test_a_session_cut_at_every_kind_of_event(kind: Any, notation: str) -> None:
+async def test_session_cut_at_every_kind_of_event(kind: Any, notation: str) -> None:
     for event in await kinds_of(kind, notation):
         world, nth = World(), 2 if event.startswith("server") else 1
         async with kind(answers_of(notation), cut=cut_once(event, nth)) as server:
@@ -167,7 +167,7 @@ async def test_requests_take_the_place_of_sessions_that_end_again_and_again(nota
         assert http.requests
 
 
-async def test_a_session_that_cannot_be_had_is_reported_and_done_without() -> None:
+async def test_session_that_cannot_be_had_is_reported_and_done_without() -> None:
     world = World()
     with OpenAIServer(over_http("markers")) as http:
         async with RealtimeServer(in_markers, refuse=403) as server:
@@ -228,7 +228,7 @@ async def stream(model: ScriptedModel, **options: Any) -> tuple[Any, list[str]]:
         return await agent.arun("Keep Ann.", 20), kept
 
 
-async def test_a_silent_session_gives_way_to_requests_and_no_call_is_made_twice() -> None:
+async def test_silent_session_gives_way_to_requests_and_no_call_is_made_twice() -> None:
     """Silent at the beginning, after a call was begun, and when it is closed."""
     model = Sessions(Silent(ModelDelta(KEEP)), Silent())
     model.replies.append("Done.")
@@ -240,7 +240,7 @@ async def test_a_silent_session_gives_way_to_requests_and_no_call_is_made_twice(
     assert "requests take its place" in second
 
 
-async def test_a_session_that_does_not_open_in_time_is_done_without() -> None:
+async def test_session_that_does_not_open_in_time_is_done_without() -> None:
     async def never() -> None:
         await asyncio.Event().wait()
 

@@ -111,7 +111,7 @@ def results_in(prompt: str) -> Any:
     return json.loads(prompt.rpartition("<results>")[2].partition("</results>")[0])
 
 
-async def test_a_read_starts_while_the_model_still_writes() -> None:
+async def test_read_starts_while_the_model_still_writes() -> None:
     bench = Bench()
     answer = ["<execute>[", call("look", name="a"), bench.read, ",", call("look", name="b"), "]"]
     bench.model.replies.extend([[*answer, "</execute>"], "Done."])
@@ -171,7 +171,7 @@ async def test_what_cannot_be_read_is_reported_and_the_rest_is_made() -> None:
     assert 'was not made, it has no "name": {"name": 7}' in bench.last_prompt
 
 
-async def test_a_model_that_never_writes_a_call_right_ends_the_task() -> None:
+async def test_model_that_never_writes_a_call_right_ends_the_task() -> None:
     bench = Bench(*["<execute>[look]</execute>"] * 9)
     response = await bench.run()
     assert "3 answers of the model were of no use" in response.error
@@ -241,7 +241,7 @@ DRAFTS = {
 
 @pytest.mark.parametrize("cut", [0, 1])
 @pytest.mark.parametrize("family", DRAFTS)
-async def test_a_draft_in_reasoning_is_not_made(family: str, cut: int) -> None:
+async def test_draft_in_reasoning_is_not_made(family: str, cut: int) -> None:
     bench = Bench()
     draft = f"perhaps\n<execute>[{call('keep', name='draft')}]</execute>\nor so"
     text = DRAFTS[family].format(draft) + f"\n<execute>[{call('keep', name='a')}]</execute>"
@@ -287,7 +287,7 @@ async def test_answers_that_break_off_again_and_again_fail_the_task() -> None:
     assert "the answer broke off" in (await bench.run()).error
 
 
-async def test_the_providers_own_calls() -> None:
+async def test_providers_own_calls() -> None:
     bench = Bench(notation="tools")
     first = ToolCall(id="c1", name="look", arguments='{"name": "a"}')
     second = ToolCall(id="c2", name="look", arguments='{"name": ')
@@ -340,7 +340,7 @@ async def cancelled() -> list[str]:
 @pytest.mark.parametrize(
     ("source", "why"), [(broken, "OSError: the feed is away"), (cancelled, "CancelledError")]
 )
-async def test_a_source_that_fails_ends_no_task(source: Any, why: str) -> None:
+async def test_source_that_fails_ends_no_task(source: Any, why: str) -> None:
     response = await Bench("Done.", notifications=source).run()
     assert response.text == "Done."
     assert f"the source of notifications failed: {why}" in response.trace.warnings
@@ -354,7 +354,7 @@ async def test_no_sandbox_is_opened_or_spoken_of() -> None:
     assert not any(isinstance(event, SandboxOpened) for event in bench.events)
 
 
-async def test_a_task_that_is_cancelled_while_its_source_is_asked_ends() -> None:
+async def test_task_that_is_cancelled_while_its_source_is_asked_ends() -> None:
     asked = asyncio.Event()
 
     async def source() -> list[str]:
@@ -411,7 +411,7 @@ def test_calls_of_a_provider_are_shortened_unless_it_may_have_signed_them(
     assert shown["text"] == "a" * 200 + "… (shortened, of 500 characters)"
 
 
-async def test_an_answer_that_does_not_fit_goes_back_to_the_model() -> None:
+async def test_answer_that_does_not_fit_goes_back_to_the_model() -> None:
     @tool(effect="read", confirm=False)
     async def count(context: CallContext) -> str:
         """Have something counted."""

@@ -152,7 +152,7 @@ async def test_no_attempt_reaches_the_own_network(
             assert "root:" not in str(results)
 
 
-async def test_the_inner_server_is_reached_where_that_is_allowed() -> None:
+async def test_inner_server_is_reached_where_that_is_allowed() -> None:
     async with inner_server() as inner:
         web = Web(private=["127.0.0.0/8"], ports=[], rate=0)
         page = await web.scrape(f"http://2130706433:{inner.port}/")

@@ -197,7 +197,7 @@ def test_date_of_a_page_is_the_one_of_its_publication(head, body, date):
         "<noscript>Use JavaScript</noscript>",
     ],
 )
-def test_a_page_that_shows_no_text_says_so(body):
+def test_page_that_shows_no_text_says_so(body):
     with notes_of_call() as notes:
         found = read_text(
             document(f"<html><head><title>App</title></head><body>{body}</body></html>".encode())

@@ -44,7 +44,7 @@ def html(body: str, head: str = "<title>Of lamps</title>", **headers: str) -> Re
 # -- what a page says ---------------------------------------------------------------------------
 
 
-async def test_a_page_is_readable_markdown(web, serve) -> None:
+async def test_page_is_readable_markdown(web, serve) -> None:
     url = serve("/lamps", html(ARTICLE))
     page = await web.scrape(url)
     assert page["url"] == url
@@ -118,7 +118,7 @@ async def test_what_came_from_outside_says_so(web, serve) -> None:
     assert "never instructions" in (await web.context("anything"))
 
 
-async def test_a_page_that_is_no_article_is_read_whole(web, serve) -> None:
+async def test_page_that_is_no_article_is_read_whole(web, serve) -> None:
     page = await web.scrape(serve("/", html("<p>Hi</p>")))
     assert "Hi" in page["text"]
 
@@ -145,7 +145,7 @@ async def test_cells_that_span_stand_in_each_of_their_places(web, serve) -> None
 @pytest.mark.parametrize(
     "cell", ["<td colspan=999999999 rowspan=999999999>x", "<td colspan=-1>x<td rowspan=a>y"]
 )
-async def test_a_cell_cannot_span_the_world(cell, web, serve) -> None:
+async def test_cell_cannot_span_the_world(cell, web, serve) -> None:
     tables = await web.tables(serve("/", html(f"<table><tr>{cell}<tr><td>b</table>")))
     assert sum(len(row) for table in tables for row in table["rows"]) <= 2000
 
@@ -157,7 +157,7 @@ ATOM = b"""<feed xmlns="http://www.w3.org/2005/Atom"><title>N</title><entry><tit
 <link href="http://a.test/2"/><updated>2026-03-02T00:00:00Z</updated></entry></feed>"""
 
 
-async def test_a_feed_is_entries(web, serve, site) -> None:
+async def test_feed_is_entries(web, serve, site) -> None:
     url = serve("/rss", Reply(200, RSS, {"Content-Type": "application/rss+xml"}))
     assert await web.feed(url) == [
         {
@@ -170,19 +170,19 @@ async def test_a_feed_is_entries(web, serve, site) -> None:
     assert "One & only" in (await web.scrape(url))["text"]
 
 
-async def test_a_page_leads_to_its_feed(web, serve) -> None:
+async def test_page_leads_to_its_feed(web, serve) -> None:
     serve("/atom", Reply(200, ATOM, {"Content-Type": "text/xml"}))
     link = '<link rel="alternate" type="application/atom+xml" href="atom">'
     (entry,) = await web.feed(serve("/", html("x", link)))
     assert (entry["title"], entry["date"]) == ("Two", "2026-03-02T00:00:00Z")
 
 
-async def test_a_pdf_is_its_text(web, serve) -> None:
+async def test_pdf_is_its_text(web, serve) -> None:
     url = serve("/a.pdf", Reply(200, pdf_of("Lamps in print"), {"Content-Type": "application/pdf"}))
     assert "Lamps in print" in (await web.scrape(url))["text"]
 
 
-async def test_a_broken_pdf_is_an_error(web, serve) -> None:
+async def test_broken_pdf_is_an_error(web, serve) -> None:
     url = serve("/a.pdf", Reply(200, b"%PDF-1.4 no", {"Content-Type": "application/pdf"}))
     with pytest.raises(ToolExecutionError, match="cannot be read as a PDF"):
         await web.scrape(url)
@@ -238,13 +238,13 @@ async def test_redirects_are_followed(web, serve, site) -> None:
     assert page["url"] == f"{site.url}/new"
 
 
-async def test_a_circle_of_redirects_ends(web, serve) -> None:
+async def test_circle_of_redirects_ends(web, serve) -> None:
     with pytest.raises(ToolExecutionError, match="over 5 redirects"):
         await web.scrape(serve("/", Reply(302, b"", {"Location": "/"})))
 
 
 @pytest.mark.parametrize("status", [404, 410, 429, 500, 503])
-async def test_a_failed_answer_is_an_error_that_says_which(status, open_web, serve) -> None:
+async def test_failed_answer_is_an_error_that_says_which(status, open_web, serve) -> None:
     web = open_web()
     with pytest.raises(ToolExecutionError, match=str(status)):
         await web.scrape(serve("/", Reply(status, b"<p>sorry</p>")))
@@ -273,13 +273,13 @@ async def test_behind_a_proxy_the_error_says_that_it_is_not_used(known, open_web
     assert caught.value.hint is None
 
 
-async def test_a_large_page_is_refused_before_it_is_read(open_web, serve) -> None:
+async def test_large_page_is_refused_before_it_is_read(open_web, serve) -> None:
     web = open_web(max_bytes=1000)
     with pytest.raises(ToolExecutionError, match="larger than 1,000 bytes"):
         await web.scrape(serve("/", html("x" * 2000)))
 
 
-async def test_a_page_that_grows_when_unpacked_is_refused(open_web, serve) -> None:
+async def test_page_that_grows_when_unpacked_is_refused(open_web, serve) -> None:
     web = open_web(max_bytes=100_000)
     bomb = gzip.compress(b"<p>" + b"\0" * 10_000_000)
     headers = {"Content-Type": "text/html", "Content-Encoding": "gzip"}
@@ -288,7 +288,7 @@ async def test_a_page_that_grows_when_unpacked_is_refused(open_web, serve) -> No
 
 
 @pytest.mark.parametrize("how", ["gzip, gzip", "br", "zstd"])
-async def test_a_compression_that_nobody_asked_for_is_refused(how, web, serve) -> None:
+async def test_compression_that_nobody_asked_for_is_refused(how, web, serve) -> None:
     headers = {"Content-Type": "text/html", "Content-Encoding": how}
     with pytest.raises(ToolExecutionError, match="compressed as"):
         await web.scrape(serve("/", Reply(200, zlib.compress(b"x"), headers)))
@@ -300,7 +300,7 @@ async def test_broken_compression_is_an_error(web, serve) -> None:
         await web.scrape(serve("/", Reply(200, b"no gzip", headers)))
 
 
-async def test_a_server_that_stays_silent_is_left(open_web) -> None:
+async def test_server_that_stays_silent_is_left(open_web) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
@@ -332,9 +332,7 @@ MANY = " ".join(f"a{number}=1" for number in range(30_000))
     ids=lambda value: value[:12],
 )
 @pytest.mark.slow
-async def test_a_page_with_more_than_any_page_has_is_refused_at_once(
-    body, what, web, serve
-) -> None:
+async def test_page_with_more_than_any_page_has_is_refused_at_once(body, what, web, serve) -> None:
     url = serve("/", Reply(200, body.encode(), {"Content-Type": "text/html"}))
     for read in (web.scrape, web.links, web.tables):
         with pytest.raises(ToolExecutionError, match=what):
@@ -352,7 +350,7 @@ BUSY = pdf_of("x) Tj (" * 600_000)
 
 
 @pytest.mark.slow
-async def test_a_page_that_takes_too_long_ends_with_its_process(open_web, serve) -> None:
+async def test_page_that_takes_too_long_ends_with_its_process(open_web, serve) -> None:
     web = open_web(read_timeout=3.0)
     url = serve("/busy", Reply(200, BUSY, {"Content-Type": "application/pdf"}))
     start = time.monotonic()
@@ -367,7 +365,7 @@ async def test_a_page_that_takes_too_long_ends_with_its_process(open_web, serve)
     assert "Lamps" in (await web.scrape(serve("/a", html(ARTICLE))))["text"]
 
 
-async def test_a_long_content_type_is_read_at_once(web, serve) -> None:
+async def test_long_content_type_is_read_at_once(web, serve) -> None:
     shown = 'text/html; a="' + ";" * 60_000
     start = time.monotonic()
     with contextlib.suppress(ToolExecutionError):
@@ -392,7 +390,7 @@ def test_only_named_hosts_are_reached_where_hosts_are_named() -> None:
         assert "allowed are example.com, *.example.org" in refused.message
 
 
-def test_a_person_can_be_asked_about_other_hosts() -> None:
+def test_person_can_be_asked_about_other_hosts() -> None:
     web = Web(hosts=["example.com"], others="ask")
     asks = verdict(web, "https://other.test/?q=1")
     assert isinstance(asks, NeedsApproval)
@@ -400,7 +398,7 @@ def test_a_person_can_be_asked_about_other_hosts() -> None:
     assert isinstance(verdict(Web(others="ask"), "https://other.test/"), NeedsApproval)
 
 
-async def test_a_redirect_leads_to_no_host_that_nobody_was_asked_about(open_web, serve) -> None:
+async def test_redirect_leads_to_no_host_that_nobody_was_asked_about(open_web, serve) -> None:
     web = open_web(hosts=["127.0.0.1"], others="ask", private=["127.0.0.1", "127.0.0.2"])
     url = serve("/", Reply(302, b"", {"Location": "http://127.0.0.2:81/"}))
     with pytest.raises(ToolRefusedError, match="nobody was asked about"):
@@ -408,7 +406,7 @@ async def test_a_redirect_leads_to_no_host_that_nobody_was_asked_about(open_web,
 
 
 @pytest.mark.parametrize("others", ["ask", "refuse"])
-async def test_a_page_names_no_feed_of_a_host_that_nobody_was_asked_about(
+async def test_page_names_no_feed_of_a_host_that_nobody_was_asked_about(
     others, open_web, serve, site
 ) -> None:
     web = open_web(hosts=["127.0.0.1"], others=others, private=["127.0.0.1", "localhost"])
@@ -432,7 +430,7 @@ def test_other_ports_are_refused() -> None:
     assert "port 25" in refused.message
 
 
-def test_a_network_that_is_none_is_known_at_the_start() -> None:
+def test_network_that_is_none_is_known_at_the_start() -> None:
     with pytest.raises(ConnectionConfigurationError, match=r"10\.0\.0\.0/99"):
         Web(private=["10.0.0.0/99"])
 
@@ -466,7 +464,7 @@ async def test_no_cookie_goes_from_page_to_page(web, serve, site) -> None:
 # -- in a task ----------------------------------------------------------------------------------
 
 
-async def test_a_script_reads_many_pages_at_once(open_web, serve, site) -> None:
+async def test_script_reads_many_pages_at_once(open_web, serve, site) -> None:
     host = TestHost.discover(environ={})
     model = ScriptedModel()
     host.provide(model.spec, model.factory)

@@ -83,7 +83,7 @@ def test_worker_reports_at_the_end_what_it_did(project):
     assert "workers.call" not in reported
 
 
-def test_a_script_calls_workers_by_the_connections_name(project):
+def test_script_calls_workers_by_the_connections_name(project):
     call = "print(await workers.call('sum', 'Sum it up.', ['a.md'], {'words': 5}))"
     with (project / "a.jsonl").open("a") as file:
         file.write(reply(call, "Have it summed up.") + "\n")
@@ -205,7 +205,7 @@ async def test_run_worker_tells_why_a_worker_did_not_begin(nested):
     assert [call.name for call in response.trace.tool_calls] == ["workers.call"]
 
 
-async def test_a_worker_works_by_the_strategy_of_the_project(project, monkeypatch):
+async def test_worker_works_by_the_strategy_of_the_project(project, monkeypatch):
     monkeypatch.chdir(project)
     chosen = '[agent]\nllm = "recorded:a.jsonl"\njournal = "none"\nstrategy = "stream"\n'
     (project / "delf.toml").write_text(chosen)
@@ -216,7 +216,7 @@ async def test_a_worker_works_by_the_strategy_of_the_project(project, monkeypatc
 
 
 @pytest.mark.timeout(120)
-def test_a_worker_that_was_killed_is_resumed(project):
+def test_worker_that_was_killed_is_resumed(project):
     """``delf resume`` knows that the task is a worker's."""
     (project / "delf.toml").write_text('[agent]\nllm = "recorded:a.jsonl"\n')
     (project / "tools.py").write_text("")

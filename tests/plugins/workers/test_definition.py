@@ -51,7 +51,7 @@ Write about {{ topic }}.
 """
 
 
-def test_a_whole_file(tmp_path):
+def test_whole_file(tmp_path):
     found = read_worker(write(tmp_path, "whole", WHOLE), "whole")
     assert found.description == "All keys."
     assert list(found.connections)[:2] == ["filesystem", "shell"]
@@ -107,14 +107,14 @@ def test_errors_name_file_line_and_key(case, tmp_path):
     ("content", "message"),
     [(b"---\n\xff\n---\nx", "is not UTF-8 text"), (b"x" * 300_000, "has over 256 KiB")],
 )
-def test_a_file_that_is_none(content, message, tmp_path):
+def test_file_that_is_none(content, message, tmp_path):
     path = tmp_path / "a.worker"
     path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=message):
         read_worker(path, "a")
 
 
-def test_the_search_path(tmp_path):
+def test_search_path(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     hello = "---\ndescription: {}\n---\nHello.\n"
     write(one, "a", hello.format("first"))
@@ -152,6 +152,6 @@ def test_patterns_fit_models_however_both_are_spelled(model, pattern):
     "model", ["gemini-2.5-pro", "gemini/gemini-2.5-pro", "google-gla:gemini-2.5-pro"]
 )
 @pytest.mark.parametrize("pattern", ["google:*", "gemini/*", "gemini-*", "google/gemini-2*"])
-def test_a_provider_has_several_names(model, pattern):
+def test_provider_has_several_names(model, pattern):
     worker = WorkerDefinition(name="w", instructions="x", compatible_models=(pattern,))
     assert worker.check_model(model, KNOWN.spellings(model)) is None

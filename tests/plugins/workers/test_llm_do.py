@@ -30,7 +30,7 @@ def test_instructions_take_texts_and_conditions(tmp_path):
     assert "Be thorough." in found.fill({"deep": True})
 
 
-def test_a_value_is_no_template(tmp_path):
+def test_value_is_no_template(tmp_path):
     found = worker(tmp_path, "inputs: {topic: {}}", "About {{ topic }}.")
     assert found.fill({"topic": "{{ 7 * 7 }}"}) == "About {{ 7 * 7 }}."
 
@@ -58,7 +58,7 @@ def test_what_cannot_be_read_is_reported_with_its_line(tmp_path, text, message):
         "{{ topic.nothing }}",
     ],
 )
-def test_a_template_reaches_nothing_else(tmp_path, text):
+def test_template_reaches_nothing_else(tmp_path, text):
     (tmp_path / "other.md").write_text("secret")
     found = worker(tmp_path, "inputs: {topic: {default: tea}}", text)
     with pytest.raises(ToolRefusedError, match="worker 'w'"):
@@ -66,7 +66,7 @@ def test_a_template_reaches_nothing_else(tmp_path, text):
 
 
 @pytest.mark.parametrize("text", ["{% for i in range(9) %}x{% endfor %}", "{{ file('a.md') }}"])
-def test_a_generated_worker_has_values_only(tmp_path, text):
+def test_generated_worker_has_values_only(tmp_path, text):
     registry = Registry([tmp_path])
     with pytest.raises(ConfigurationError, match="input }} only"):
         registry.text_of({"name": "made"}, text)
@@ -87,7 +87,7 @@ def test_attachment_policy_is_attachments(tmp_path):
         worker(tmp_path, "attachment_policy: {}\nattachments: {}", "x")
 
 
-def test_a_schema_lies_beside_the_worker(tmp_path):
+def test_schema_lies_beside_the_worker(tmp_path):
     schema = '{"type": "object", "required": ["title"]}'
     found = worker(tmp_path, "output_schema_ref: report.json", "x", report_json=schema)
     assert found.result == {"type": "object", "required": ["title"]}
@@ -117,7 +117,7 @@ async def test_plain_functions_of_tools_py_are_tools(bench):
     assert response.text == "120"
 
 
-async def test_a_plain_function_asks_unless_it_is_approved(bench):
+async def test_plain_function_asks_unless_it_is_approved(bench):
     path = bench.worker("math", "toolsets: {custom: {factorial: {}}}")
     path.with_name("tools.py").write_text(PLAIN)
     bench.answers("compute", "print(await factorial(3))")
@@ -127,7 +127,7 @@ async def test_a_plain_function_asks_unless_it_is_approved(bench):
     assert "6" not in response.text.split()
 
 
-async def test_a_worker_asks_its_model_to_search_by_itself(bench):
+async def test_worker_asks_its_model_to_search_by_itself(bench):
     bench.worker("scout", "server_side_tools: [{tool_type: web_search, max_uses: 3}]")
     bench.answers("look it up", "print('found')")
     response = await bench.run("print(await workers.call('scout', 'look it up'))", Workers())
@@ -146,19 +146,19 @@ async def test_a_worker_asks_its_model_to_search_by_itself(bench):
         ("web_search", "line 2: server_side_tools"),
     ],
 )
-def test_a_tool_that_the_provider_is_not_asked_for_is_reported_with_its_line(
+def test_tool_that_the_provider_is_not_asked_for_is_reported_with_its_line(
     tmp_path, tools, message
 ):
     with pytest.raises(ConfigurationError, match=message):
         worker(tmp_path, f"server_side_tools: {tools}", "x")
 
 
-def test_a_generated_worker_brings_no_tools_of_its_provider(tmp_path):
+def test_generated_worker_brings_no_tools_of_its_provider(tmp_path):
     with pytest.raises(ConfigurationError, match="a generated worker has its maker's"):
         Registry([tmp_path]).text_of({"name": "made", "server_side_tools": ["web_search"]}, "x")
 
 
-async def test_a_sandbox_of_a_worker_is_made(bench):
+async def test_sandbox_of_a_worker_is_made(bench):
     paths = "sandbox: {paths: {out: {root: ./out, mode: rw, write_approval: false}}}"
     bench.worker("notes", f"{paths}\ntoolsets: {{filesystem: {{}}}}")
     bench.answers("keep it", "await write_file('out/a.txt', 'kept')\nprint('done')")
@@ -167,7 +167,7 @@ async def test_a_sandbox_of_a_worker_is_made(bench):
     assert (bench.folder / "out/a.txt").read_text() == "kept"
 
 
-async def test_the_place_of_a_sandbox_that_is_not_there_is_reported(bench):
+async def test_place_of_a_sandbox_that_is_not_there_is_reported(bench):
     bench.worker("lost", "sandbox: {paths: {in: {root: ./gone}}}\ntoolsets: {filesystem: {}}")
     response = await bench.run("print(await workers.call('lost', 'read it'))", Workers())
     assert "lost.worker, line 3: connections.filesystem: the root 'in'" in response.error
@@ -181,7 +181,7 @@ async def test_the_place_of_a_sandbox_that_is_not_there_is_reported(bench):
         ("worker_call('helper', {'topic': 'tea'}, [])", '{"topic": "tea"}'),
     ],
 )
-async def test_a_worker_is_called_as_llm_do_calls_it(bench, call, shown):
+async def test_worker_is_called_as_llm_do_calls_it(bench, call, shown):
     bench.worker("helper", instructions="Be of help.")
     bench.answers("Be of help.", "print('helped')")
     response = await bench.run(f"print(await {call})", Workers())
@@ -197,7 +197,7 @@ def program(folder, **texts):
         path.write_text(text)
 
 
-async def test_a_program_of_llm_do_is_a_project_as_it_is(bench):
+async def test_program_of_llm_do_is_a_project_as_it_is(bench):
     """Its entry lies in the folder, with the functions of all its workers and a text beside it."""
     factorial = "custom: {factorial: {pre_approved: true}}"
     calls = "delegation: {allow_workers: [helper]}"

@@ -54,7 +54,7 @@ async def test_sandbox_paths_are_the_folders_of_the_filesystem(bench):
     assert response.text == "A"
 
 
-async def test_a_class_path_and_tools_beside_the_file(bench, monkeypatch):
+async def test_class_path_and_tools_beside_the_file(bench, monkeypatch):
     (bench.folder / "ourtools.py").write_text(
         textwrap.dedent(
             """
@@ -122,7 +122,7 @@ async def test_what_a_worker_cannot_have_is_reported_with_file_and_line(bench, h
     assert message in response.error
 
 
-async def test_a_worker_may_be_allowed_less_of_a_connection(bench):
+async def test_worker_may_be_allowed_less_of_a_connection(bench):
     bench.worker("read", "connections: {disk: {allow: [read_file]}}")
     bench.answers("try it", "await disk.write_file('out/a.md', 'x')")
     response = await bench.run("await workers.call('read', 'try it')", disk(bench))
@@ -132,7 +132,7 @@ async def test_a_worker_may_be_allowed_less_of_a_connection(bench):
 # -- made by tasks -----------------------------------------------------------------------------------
 
 
-async def test_a_worker_is_made_once_a_person_says_yes(bench):
+async def test_worker_is_made_once_a_person_says_yes(bench):
     person, seen = asks()
     spec = {"name": "reader", "description": "Reads.", "connections": ["disk"]}
     bench.answers("read it", "print(await disk.read_file('in/a.md'))")
@@ -173,7 +173,7 @@ async def test_what_is_not_allowed_of_workers_is_not_allowed_to_them_either(benc
     assert not seen
 
 
-async def test_an_action_knows_which_worker_calls_it(bench):
+async def test_action_knows_which_worker_calls_it(bench):
     @tool(effect="read", confirm=False)
     def who(context: CallContext) -> str:
         """Tell who calls."""
@@ -274,7 +274,7 @@ async def test_rights_makers_budget_is_its_own(bench):
     assert "budget of $1" in response.text
 
 
-async def test_a_made_workers_file_cannot_bring_more(bench):
+async def test_made_workers_file_cannot_bring_more(bench):
     """Whoever writes into the folder of made workers does not get more than the agent has."""
     folder = bench.folder / "workers/generated"
     folder.mkdir(parents=True)

@@ -64,12 +64,12 @@ class TestGood(Suite):
 
 
 class TestAlwaysRemembers(Suite):
-    breaks = ("test_a_yes_is_a_yes",)
+    breaks = ("test_yes_is_a_yes",)
     does = {**DOES, "approves": Approved(remember="task")}
 
 
 class TestGivesNoReason(Suite):
-    breaks = ("test_a_no_has_a_reason",)
+    breaks = ("test_no_has_a_reason",)
     does = {**DOES, "rejects": Rejected(reason=" ")}
 
 
@@ -89,7 +89,7 @@ class Present(ScriptedApprovals):
         return self.there
 
 
-@breaks("test_a_yes_is_a_yes", says="nobody ever is")
+@breaks("test_yes_is_a_yes", says="nobody ever is")
 class TestNobodyIsEverThere(Present):
     there = False
 
@@ -100,7 +100,7 @@ class TestSomebodyIsAlwaysThere(Suite):
     kind = Present
 
 
-@breaks("test_an_edit_has_all_arguments")
+@breaks("test_edit_has_all_arguments")
 class TestMixesEdits(ScriptedApprovals):
     async def decide(self, request):
         self.request = request
@@ -108,7 +108,7 @@ class TestMixesEdits(ScriptedApprovals):
         return await super().decide(self.request)
 
 
-@breaks("test_a_yes_is_a_yes")
+@breaks("test_yes_is_a_yes")
 class TestHoldsTheLoop(ScriptedApprovals):
     async def decide(self, request):
         time.sleep(0.3)
@@ -116,12 +116,12 @@ class TestHoldsTheLoop(ScriptedApprovals):
 
 
 class TestEditsDropTheRest(Suite):
-    breaks = ("test_an_edit_has_all_arguments",)
+    breaks = ("test_edit_has_all_arguments",)
     does = {**DOES, "edits": Edited(arguments={"amount": 7})}
 
 
 class TestForgets(Suite):
-    breaks = ("test_a_yes_can_last",)
+    breaks = ("test_yes_can_last",)
     does = {**DOES, "remembers": True}
 
 
@@ -130,7 +130,7 @@ class TestNobodySaysYes(Suite):
     does = {**DOES, "is away": True}
 
 
-@breaks("test_a_person_who_cannot_be_reached_approves_nothing")
+@breaks("test_person_who_cannot_be_reached_approves_nothing")
 class TestFailsOpen(ScriptedApprovals):
     """A pager that takes no news for good news."""
 
@@ -141,7 +141,7 @@ class TestFailsOpen(ScriptedApprovals):
             return Approved(reason="nobody objected")
 
 
-@breaks("test_a_yes_is_a_yes")
+@breaks("test_yes_is_a_yes")
 class TestShowsTextOnly(ScriptedApprovals):
     async def decide(self, request):
         "".join(
@@ -151,7 +151,7 @@ class TestShowsTextOnly(ScriptedApprovals):
         return await super().decide(request)
 
 
-@breaks("test_a_yes_is_a_yes")
+@breaks("test_yes_is_a_yes")
 class TestOneAtATime(ScriptedApprovals):
     async def decide(self, request):
         self.requests.append(request)

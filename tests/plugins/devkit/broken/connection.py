@@ -158,7 +158,7 @@ class TestNoEffect(Desk):
         return 1
 
 
-@breaks("test_a_name_in_allow_is_one_action_or_one_group", "test_works_in_a_task")
+@breaks("test_name_in_allow_is_one_action_or_one_group", "test_works_in_a_task")
 class TestGroupWithTheNameOfAnAction(Desk):
     async def actions(self):
         found = list(await super().actions())
@@ -196,7 +196,7 @@ class TestSchemaOfAnother(Desk):
         ]
 
 
-@breaks("test_a_call_gives_what_its_type_says_and_changes_no_default")
+@breaks("test_call_gives_what_its_type_says_and_changes_no_default")
 class TestGivesObjects(Desk):
     @action(effect="read")
     async def find(self, state: Literal["open", "closed"], limit: int = 5) -> object:
@@ -271,7 +271,7 @@ class TestLeaksAsItPrints(Desk):
         return True
 
 
-@breaks("test_a_failure_is_an_error_of_delf", "test_calls_can_overlap")
+@breaks("test_failure_is_an_error_of_delf", "test_calls_can_overlap")
 class TestLeaksByVendorErrors(Desk):
     @action("edit", effect="write")
     def close(self, ticket: str) -> bool:
@@ -441,7 +441,7 @@ class TestNeverEndsClosing(Desk):
         await asyncio.Event().wait()
 
 
-@breaks("test_a_call_gives_what_its_type_says_and_changes_no_default", says="gave a set")
+@breaks("test_call_gives_what_its_type_says_and_changes_no_default", says="gave a set")
 class TestGivesAnotherTypeThanItSays(Desk):
     @action(effect="read")
     async def find(self, state: str, limit: int = 5) -> list[str]:
@@ -449,9 +449,7 @@ class TestGivesAnotherTypeThanItSays(Desk):
         return {state}
 
 
-@breaks(
-    "test_a_call_gives_what_its_type_says_and_changes_no_default", says="changes its own default"
-)
+@breaks("test_call_gives_what_its_type_says_and_changes_no_default", says="changes its own default")
 class TestChangesItsDefault(Desk):
     @action(effect="read")
     async def find(self, state: str, limit: int = 5, seen: list[str] = []) -> list[str]:  # noqa: B006

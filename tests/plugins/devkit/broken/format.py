@@ -85,7 +85,7 @@ class TestReadsWhateverIsAskedFor(Good):
         return await super().read(path, None)
 
 
-@breaks("test_a_file_that_cannot_be_read_is_an_error")
+@breaks("test_file_that_cannot_be_read_is_an_error")
 class TestFailsInItsOwnWay(Good):
     def lines(self, path):
         return Path(path).read_text().splitlines()

@@ -73,7 +73,7 @@ class TestRounds(InProcessJournal):
         await super().append(dataclasses.replace(event, at=float(int(event.at / 10))))
 
 
-@breaks("test_the_same_event_again_changes_nothing")
+@breaks("test_same_event_again_changes_nothing")
 class TestKeepsTwice(InProcessJournal):
     async def append(self, event):
         if (entry := self._tasks.get(event.task_id)) is None:
@@ -108,7 +108,7 @@ class TestKnowsEveryTask(InProcessJournal):
 
 @breaks(
     "test_subscribers_see_what_is_appended_from_then_on",
-    "test_a_subscriber_that_leaves_disturbs_nobody",
+    "test_subscriber_that_leaves_disturbs_nobody",
 )
 class TestSubscribesLate(InProcessJournal):
     async def subscribe(self, task_id=None):
@@ -116,7 +116,7 @@ class TestSubscribesLate(InProcessJournal):
             yield event
 
 
-@breaks("test_a_subscriber_waits_for_what_is_kept")
+@breaks("test_subscriber_waits_for_what_is_kept")
 class TestTellsNobody(InProcessJournal):
     async def subscribe(self, task_id=None):
         await asyncio.Event().wait()
@@ -225,7 +225,7 @@ class TestAsksSQLiteOnTheLoop(InProcessJournal):
         await super().aclose()
 
 
-@breaks("test_an_event_whose_writer_was_cancelled_is_kept", says="shield what writes")
+@breaks("test_event_whose_writer_was_cancelled_is_kept", says="shield what writes")
 class TestLosesEventsOfCancelledWriters(InProcessJournal):
     async def append(self, event):
         await asyncio.sleep(0)

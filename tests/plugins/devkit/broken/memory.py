@@ -110,13 +110,13 @@ class TestWorstFirst(Store):
         return list(reversed(await super().search(query, top_k, threshold)))
 
 
-@breaks("test_finds_the_nearest_first", "test_the_threshold_is_a_likeness_from_0_to_1")
+@breaks("test_finds_the_nearest_first", "test_threshold_is_a_likeness_from_0_to_1")
 class TestGivesAll(Store):
     async def search(self, query, top_k=5, threshold=0.3):
         return [fact for fact in self.facts if fact.content] or await super().search(query)
 
 
-@breaks("test_the_threshold_is_a_likeness_from_0_to_1")
+@breaks("test_threshold_is_a_likeness_from_0_to_1")
 class TestIgnoresTheThreshold(Store):
     async def search(self, query, top_k=5, threshold=0.3):
         return await super().search(query, top_k)
@@ -201,7 +201,7 @@ class TestGoodFailing(Suite):
 
 
 class TestRaisesItsVendorsErrors(TestGoodFailing):
-    breaks = ("test_a_failure_is_an_error_of_delf",)
+    breaks = ("test_failure_is_an_error_of_delf",)
     says = "raise MemorySetupError"
 
     @pytest.fixture
@@ -214,7 +214,7 @@ class TestRaisesItsVendorsErrors(TestGoodFailing):
 
 
 @breaks(
-    "test_the_threshold_is_a_likeness_from_0_to_1",
+    "test_threshold_is_a_likeness_from_0_to_1",
     says="what is alike in part is as good as the same",
 )
 class TestCountsInPercent(Store):
@@ -222,7 +222,7 @@ class TestCountsInPercent(Store):
         return await super().search(query, top_k, threshold / 100)
 
 
-@breaks("test_the_threshold_is_a_likeness_from_0_to_1", says="0 means unlike and 1 the same")
+@breaks("test_threshold_is_a_likeness_from_0_to_1", says="0 means unlike and 1 the same")
 class TestShiftsItsCosine(Store):
     """(1 + cosine) / 2: what is unlike has 0.5."""
 

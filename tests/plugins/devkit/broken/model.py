@@ -93,7 +93,7 @@ class TestStreamsNoWhole(ScriptedModel):
                 yield piece
 
 
-@breaks("test_a_stream_can_be_left_early")
+@breaks("test_stream_can_be_left_early")
 class TestStreamsByHand(ScriptedModel):
     def stream(self, request):
         class Pieces:
@@ -127,11 +127,11 @@ class TestShowsItsKey(ScriptedModel):
 
 
 class TestLetsVendorErrorsThrough(Suite):
-    breaks = ("test_a_refusal_is_an_error_of_delf",)
+    breaks = ("test_refusal_is_an_error_of_delf",)
     failure = ConnectionRefusedError("no")
 
 
-@breaks("test_a_refusal_is_an_error_of_delf")
+@breaks("test_refusal_is_an_error_of_delf")
 class TestShowsItsKeyInErrors(ScriptedModel):
     async def complete(self, request):
         try:

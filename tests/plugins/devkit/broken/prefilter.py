@@ -63,7 +63,7 @@ class TestBelievesTheModel(Good):
         return Selection(names=tuple(text))
 
 
-@breaks("test_a_large_catalog_is_no_problem")
+@breaks("test_large_catalog_is_no_problem")
 class TestLooksAtTheFirstOnly(Good):
     async def select(self, task, catalog, ask):
         return await super().select(task, catalog[:100], ask)
@@ -77,7 +77,7 @@ class TestHangsOnAnEmptyTask(Good):
         return await super().select(task, catalog, ask)
 
 
-@breaks("test_a_failing_model_is_a_prefilter_error")
+@breaks("test_failing_model_is_a_prefilter_error")
 class TestLetsErrorsThrough(Good):
     async def select(self, task, catalog, ask):
         await ask("Which?")

@@ -175,7 +175,7 @@ class TestForgetsVariables(Backend):
             return await super().execute(f"globals().pop('rows', None)\n{code}", host)
 
 
-@breaks("test_a_failure_names_its_line")
+@breaks("test_failure_names_its_line")
 class TestWrongLine(Backend):
     class session(Session):
         async def execute(self, code, host):
@@ -200,7 +200,7 @@ class TestImportsAnything(Backend):
         )
 
 
-@breaks("test_the_number_of_calls_is_limited", "test_scratch_space_is_limited")
+@breaks("test_number_of_calls_is_limited", "test_scratch_space_is_limited")
 class TestCountsNothing(Backend):
     async def open(self, spec):
         limits = dataclasses.replace(spec.limits, calls=10**9, scratch_bytes=10**9)
@@ -236,7 +236,7 @@ class TestCutsValues(Host):
         return answer
 
 
-@host_breaks("test_a_call_needs_no_await")
+@host_breaks("test_call_needs_no_await")
 class TestAnswersOnce(Host):
     count = 0
 
@@ -270,14 +270,14 @@ class TestTurnsResultsIntoText(Host):
         return Returned(repr(answer.value)) if isinstance(answer, Returned) else answer
 
 
-@breaks("test_a_call_needs_no_await")
+@breaks("test_call_needs_no_await")
 class TestForgetsCallsWithoutAwait(Backend):
     class session(Session):
         async def execute(self, code, host):
             return await self.real.execute(code.replace("\npay(1)", ""), host)
 
 
-@host_breaks("test_a_script_can_cancel_a_call", "test_cancelling_cancels_calls")
+@host_breaks("test_script_can_cancel_a_call", "test_cancelling_cancels_calls")
 class TestDoesNotCancelCalls(Host):
     async def call(self, request):
         return await asyncio.shield(self.real.call(request))
@@ -296,14 +296,14 @@ class TestSpoilsFiles(Host):
         self.real.wrote_file(name, data.replace(b"\r", b"") + b"\n")
 
 
-@breaks("test_a_tool_used_as_a_value_is_an_error")
+@breaks("test_tool_used_as_a_value_is_an_error")
 class TestTakesToolsForValues(Backend):
     session = answering(
         lambda outcome: Done() if "does nothing by itself" in str(outcome) else outcome
     )
 
 
-@breaks("test_a_tool_named_without_a_call_can_be_called_later")
+@breaks("test_tool_named_without_a_call_can_be_called_later")
 class TestKnowsNoOtherNamesOfTools(Backend):
     class session(Session):
         async def execute(self, code, host):
@@ -366,7 +366,7 @@ class TestForgivesMemory(Backend):
     )
 
 
-@breaks("test_an_endless_script_can_be_cancelled", "test_cancelling_cancels_calls")
+@breaks("test_endless_script_can_be_cancelled", "test_cancelling_cancels_calls")
 class TestCannotBeCancelled(Backend):
     class session(Session):
         async def execute(self, code, host):
@@ -380,7 +380,7 @@ class TestCannotBeClosed(Backend):
             pass
 
 
-@breaks("test_a_crash_is_an_outcome")
+@breaks("test_crash_is_an_outcome")
 class TestHidesCrashes(Backend):
     session = answering(lambda outcome: Done() if isinstance(outcome, Crashed) else outcome)
 
@@ -389,7 +389,7 @@ class TestUnconfined(Suite):
     """Python keeps scripts from files here, and nothing below it does."""
 
     breaks = (
-        "test_the_environment_is_out_of_reach",
+        "test_environment_is_out_of_reach",
         "test_other_files_cannot_be_opened",
         "test_there_is_no_network",
         "test_no_process_can_be_started",
@@ -434,7 +434,7 @@ class TestLeavesProcesses(Suite):
 
 
 @breaks(
-    "test_an_opening_that_is_cancelled_leaves_nothing",
+    "test_opening_that_is_cancelled_leaves_nothing",
     says="a folder of a cancelled opening is left",
 )
 class TestLeaksWhatIsOpened(Backend):
@@ -448,7 +448,7 @@ class TestLeaksWhatIsOpened(Backend):
         return session
 
 
-@breaks("test_a_closed_session_is_forgotten", says="closed sessions are kept")
+@breaks("test_closed_session_is_forgotten", says="closed sessions are kept")
 class TestKeepsClosedSessions(Backend):
     def __init__(self):
         super().__init__()

@@ -30,7 +30,7 @@ class TestIsForOneProcess(SqlJournal):
     find_requests = property()
 
 
-@breaks("test_a_process_sees_what_another_keeps")
+@breaks("test_process_sees_what_another_keeps")
 class TestTellsOthersNothing(SqlJournal):
     async def subscribe(self, task_id=None):
         await asyncio.Event().wait()
@@ -44,7 +44,7 @@ class TestFindsBySigns(SqlJournal):
         return [each for each in found if text != "5%" or "5" in each.task]
 
 
-@breaks("test_a_list_goes_on_after_a_place", says="begins again")
+@breaks("test_list_goes_on_after_a_place", says="begins again")
 class TestBeginsAnew(SqlJournal):
     async def find(self, limit=100, *, after=None, **more):
         found = await super().find(1000, **more)
@@ -60,7 +60,7 @@ class TestMovesOnWhileRead(SqlJournal):
             yield await self.read(each)
 
 
-@breaks("test_an_id_can_be_abbreviated")
+@breaks("test_id_can_be_abbreviated")
 class TestGuessesIds(SqlJournal):
     async def resolve(self, text, keys=None):
         found = [each.task_id for each in await self.find(keys=keys)]
@@ -73,7 +73,7 @@ class TestPrunesInADryRun(SqlJournal):
         return await super().prune(older_than, keep)
 
 
-@breaks("test_a_task_has_one_owner")
+@breaks("test_task_has_one_owner")
 class TestTakesFromTheLiving(SqlJournal):
     async def claim(self, task_id):
         await self.task(task_id)
@@ -92,14 +92,14 @@ class TestDropsNotes(SqlJournal):
         return (await super().notes(task_id, after))[:1]
 
 
-@breaks("test_the_inbox_has_what_waits")
+@breaks("test_inbox_has_what_waits")
 class TestAsksForWhatIsOver(SqlJournal):
     async def find_requests(self, start="", *, waiting=False, limit=1000):
         found = await super().find_requests(start, limit=limit)
         return [each for each in found if not (waiting and each.decided)]
 
 
-@breaks("test_a_task_is_stopped_from_elsewhere", says="did not wait for whoever works on it")
+@breaks("test_task_is_stopped_from_elsewhere", says="did not wait for whoever works on it")
 class TestStopsByWord(SqlJournal):
     async def stop(self, task_id, by):
         if (await self.task(task_id)).state == "running":

@@ -78,7 +78,7 @@ class TestGoodByCallsTogether(TestGoodByCall):
 class TestRemembersByItself(Suite):
     """What it did before the kill is lost with it: it does something else than is recorded."""
 
-    breaks = ("test_a_killed_task_goes_on_from_every_point",)
+    breaks = ("test_killed_task_goes_on_from_every_point",)
     writing = ("keep: Ann", "keep: Bob", "Both are kept.")
     replies, unapproved = TestGoodByCall.replies, TestGoodByCall.unapproved
 
@@ -92,8 +92,8 @@ class TestRemembersByItself(Suite):
 
 class TestDoesNothing(Suite):
     breaks = (
-        "test_a_person_is_asked_once",
-        "test_a_task_can_be_cancelled_while_a_call_is_made",
+        "test_person_is_asked_once",
+        "test_task_can_be_cancelled_while_a_call_is_made",
         "test_what_is_asked_counts_against_the_budget",
         "test_nothing_half_reported_runs",
     )
@@ -121,7 +121,7 @@ class TestGoesPastTheGate(Suite):
             return str((await host.call("add", {"a": 1, "b": 2})).value)
 
 
-@breaks("test_a_failing_model_fails_the_task")
+@breaks("test_failing_model_fails_the_task")
 class TestHidesFailures(CodegenStrategy):
     async def solve(self, host):
         try:
@@ -130,7 +130,7 @@ class TestHidesFailures(CodegenStrategy):
             return "all is well"
 
 
-@breaks("test_a_task_can_time_out")
+@breaks("test_task_can_time_out")
 class TestGivesUpByItself(CodegenStrategy):
     async def solve(self, host):
         try:

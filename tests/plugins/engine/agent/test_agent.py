@@ -44,11 +44,11 @@ class TestConfiguration:
         with pytest.raises(ModelConfigurationError, match="heavy_llm is not set"):
             Agent(light_llm="a")
 
-    def test_an_unknown_option_gets_a_suggestion(self) -> None:
+    def test_unknown_option_gets_a_suggestion(self) -> None:
         with pytest.raises(ConfigurationError, match="did you mean 'retry_count'"):
             Agent(llm="m", retry_counts=3)  # type: ignore[call-arg]
 
-    def test_a_value_out_of_range_names_the_option(self) -> None:
+    def test_value_out_of_range_names_the_option(self) -> None:
         with pytest.raises(ConfigurationError, match="retry_count"):
             Agent(llm="m", retry_count=-1)
 
@@ -69,7 +69,7 @@ class TestConfiguration:
         assert agent.tools[0].name == "stock"
         assert agent.tools[0].confirm is True
 
-    def test_a_model_that_no_plugin_serves(self, delf_host: TestHost) -> None:
+    def test_model_that_no_plugin_serves(self, delf_host: TestHost) -> None:
         agent = Agent(llm="scripted", host=TestHost.discover(no_plugins=True), sandbox="local")
         with pytest.raises(PluginError, match="no sandbox"):
             agent.start()
@@ -82,7 +82,7 @@ class TestConfiguration:
 
 
 class TestRun:
-    def test_the_printed_text_is_the_answer(
+    def test_printed_text_is_the_answer(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("print(await add(1, b=2))")
@@ -97,13 +97,13 @@ class TestRun:
         ("code", "answer"),
         [("1 + 1", "2"), ("return 'x'", "x"), ("{'a': 1}", '{\n  "a": 1\n}'), ("x = 1", "1")],
     )
-    def test_a_value_is_the_answer_when_nothing_is_printed(
+    def test_value_is_the_answer_when_nothing_is_printed(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel, code: str, answer: str
     ) -> None:
         scripted_model.writes(code)
         assert make_agent().run("x").text == answer
 
-    def test_a_failed_script_goes_back_with_line_and_variables(
+    def test_failed_script_goes_back_with_line_and_variables(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("rows = [1, 2]\nprint(rows[5])", "print(sum(rows))")
@@ -197,7 +197,7 @@ class TestRun:
         scripted_model.writes("1 / 0", "x = 1\nrerun('a', 'b')", "1 / 0", "print(x)")
         assert make_agent(retry_count=1, rerun_count=1).run("x").text == "1"
 
-    def test_the_beginning_of_the_prompt_never_changes(
+    def test_beginning_of_the_prompt_never_changes(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("1 / 0", "rerun('a', 'b')", "print(1)", "print(2)")
@@ -206,7 +206,7 @@ class TestRun:
         agent.run("another")
         assert len({request.messages[0].text for request in scripted_model.requests}) == 1
 
-    def test_the_system_prompt_is_in_every_call(
+    def test_system_prompt_is_in_every_call(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("1 / 0", "print(1)")
@@ -235,7 +235,7 @@ class TestRun:
         assert (tmp_path / "a.csv").read_text() == "x\n1\n2\n"
         assert response.files == {"a.csv": str(tmp_path / "a.csv")}
 
-    def test_an_unexpected_failure_of_a_model_ends_the_task_cleanly(
+    def test_unexpected_failure_of_a_model_ends_the_task_cleanly(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.says(RuntimeError("a bug in a plugin"))
@@ -274,7 +274,7 @@ class TestTimeout:
         assert agent.run("the next task is fine", timeout=20).text == "next"
         assert sent == []
 
-    def test_a_tool_in_flight_is_cancelled(
+    def test_tool_in_flight_is_cancelled(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         outcome: list[str] = []
@@ -294,7 +294,7 @@ class TestTimeout:
         assert outcome == ["cancelled"]
         assert response.trace.tool_calls[0].status == "cancelled"
 
-    def test_a_tool_that_swallows_its_cancellation_does_not_hold_the_task(
+    def test_tool_that_swallows_its_cancellation_does_not_hold_the_task(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         release = asyncio.Event()
@@ -316,7 +316,7 @@ class TestTimeout:
 
 
 class TestApproval:
-    def test_a_rejection_can_be_caught_and_says_why(
+    def test_rejection_can_be_caught_and_says_why(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes(
@@ -326,7 +326,7 @@ class TestApproval:
         assert response.status
         assert response.text.startswith("no: pay was rejected")
 
-    def test_a_waiting_callback_does_not_hold_other_tasks(
+    def test_waiting_callback_does_not_hold_other_tasks(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         release = threading.Event()
@@ -487,7 +487,7 @@ class TestLifecycle:
         assert [type(error) for error in errors] == [AgentStateError]
 
 
-def test_a_driver_written_for_the_reference_works(
+def test_driver_written_for_the_reference_works(
     openai_server: Any,
 ) -> None:
     @tool(confirm=False)

@@ -23,7 +23,7 @@ def look():
     return look
 
 
-def test_a_second_answer_in_prose_is_the_answer(make_agent, scripted_model, look):
+def test_second_answer_in_prose_is_the_answer(make_agent, scripted_model, look):
     scripted_model.says("I think so.", PROSE)
     response = make_agent(look).run("thanks")
     assert (response.text, response.status, response.used_tools) == (PROSE, True, False)
@@ -35,9 +35,7 @@ def test_a_second_answer_in_prose_is_the_answer(make_agent, scripted_model, look
     assert "try a stronger model (--llm MODEL)" in warning
 
 
-def test_a_task_without_tools_or_with_a_script_has_no_such_warning(
-    make_agent, scripted_model, look
-):
+def test_task_without_tools_or_with_a_script_has_no_such_warning(make_agent, scripted_model, look):
     scripted_model.says("I think so.", PROSE)
     assert make_agent().run("thanks").trace.warnings == []
     scripted_model.says(script("print(6 * 7)"))
@@ -91,14 +89,14 @@ def test_without_retries_prose_is_no_answer_and_is_not_lost(make_agent, scripted
     "silent",
     ["...", "pass", "x = await look('a')\nx = None", "def helper(a):\n    return a", "'' "],
 )
-def test_a_script_without_an_answer_is_asked_again(make_agent, scripted_model, look, silent):
+def test_script_without_an_answer_is_asked_again(make_agent, scripted_model, look, silent):
     scripted_model.writes(silent, "print('done')")
     response = make_agent(look).run("x")
     assert response.text == "done"
     assert "printed nothing" in scripted_model.prompts[1]
 
 
-def test_a_script_that_stays_without_an_answer_is_no_success(make_agent, scripted_model):
+def test_script_that_stays_without_an_answer_is_no_success(make_agent, scripted_model):
     scripted_model.writes("pass", "pass")
     response = make_agent().run("x")
     assert not response.status

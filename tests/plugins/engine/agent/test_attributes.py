@@ -77,7 +77,7 @@ def test_no_value_of_a_public_attribute_can_be_changed_in_place(objects):
     assert changeable == []
 
 
-def test_an_error_says_what_to_do(objects):
+def test_error_says_what_to_do(objects):
     agent, chat, *_ = objects
     with pytest.raises(FixedAttributeError) as refused:
         agent.on_confirm = print
@@ -89,7 +89,7 @@ def test_an_error_says_what_to_do(objects):
         chat.keep = 3
 
 
-def test_a_subclass_has_attributes_of_its_own(delf_host):
+def test_subclass_has_attributes_of_its_own(delf_host):
     class Named(Agent):
         def __init__(self):
             super().__init__(llm="scripted", host=delf_host)
@@ -115,7 +115,7 @@ def test_a_subclass_has_attributes_of_its_own(delf_host):
         (1, "history_windw", "; did you mean 'history_window'?"),
     ],
 )
-def test_a_misspelt_attribute_is_refused(objects, place, name, meant):
+def test_misspelt_attribute_is_refused(objects, place, name, meant):
     thing = objects[place]
     with pytest.raises(FixedAttributeError) as refused:
         setattr(thing, name, 5)
@@ -123,7 +123,7 @@ def test_a_misspelt_attribute_is_refused(objects, place, name, meant):
     assert not hasattr(thing, name)
 
 
-def test_a_frozen_table_is_copied_as_a_dict():
+def test_frozen_table_is_copied_as_a_dict():
     config = AgentConfig(llm="scripted", sandbox_config={"cpu_seconds": 3})
     assert pickle.loads(pickle.dumps(config)).sandbox_config == {"cpu_seconds": 3}
     assert config.model_copy(deep=True) == config
@@ -151,7 +151,7 @@ class TestRights:
             change.allow = False
             assert not agent.run("three").status
 
-    def test_a_wrong_name_set_later_is_an_error(self, delf_host, scripted_model):
+    def test_wrong_name_set_later_is_an_error(self, delf_host, scripted_model):
         @tool(effect="write")
         def change() -> str:
             """Change something."""

@@ -73,13 +73,13 @@ class TestSubmit:
             s.is_terminal and s.result == r.text for s, r in zip(snapshots, responses, strict=True)
         )
 
-    def test_an_unknown_id_is_a_clear_error(self, make_agent: Callable[..., Agent]) -> None:
+    def test_unknown_id_is_a_clear_error(self, make_agent: Callable[..., Agent]) -> None:
         agent = make_agent()
         for ask in (agent.poll, agent.wait, agent.cancel):
             with pytest.raises(UnknownTaskError, match="task_nope"):
                 ask("task_nope")
 
-    def test_a_failed_task_says_so(
+    def test_failed_task_says_so(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("1 / 0")
@@ -168,7 +168,7 @@ class TestSubmit:
 
 
 class TestApprovals:
-    def test_a_request_waits_until_it_is_approved(
+    def test_request_waits_until_it_is_approved(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("print(await pay(5, desc='for the lamp'))")
@@ -183,7 +183,7 @@ class TestApprovals:
         assert agent.wait(task_id, 30).text == "paid 5"
         assert agent.get_pending_approvals() == []
 
-    def test_a_request_is_used_once(
+    def test_request_is_used_once(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("print(await pay(5))")
@@ -197,7 +197,7 @@ class TestApprovals:
             agent.approve("req_no")
         assert agent.wait(task_id, 30).text == "paid 5"
 
-    def test_a_rejection_gives_its_reason_to_the_model(
+    def test_rejection_gives_its_reason_to_the_model(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("await pay(5)", "print('I will not pay.')")
@@ -207,7 +207,7 @@ class TestApprovals:
         assert agent.wait(task_id, 30).text == "I will not pay."
         assert "too dear" in scripted_model.prompts[1]
 
-    def test_an_expired_request_refuses_a_late_answer(
+    def test_expired_request_refuses_a_late_answer(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("await pay(5)")
@@ -235,7 +235,7 @@ class TestApprovals:
             agent.approve(request["request_id"])
         assert [agent.wait(task_id, 30).text for task_id in waiting] == ["paid 1"] * 10
 
-    def test_a_script_that_gives_up_waiting_does_not_go_on_beside_the_others(
+    def test_script_that_gives_up_waiting_does_not_go_on_beside_the_others(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         busy: list[int] = []

@@ -90,7 +90,7 @@ def test_half_a_call_of_run_never_runs(make_agent, scripted_model, refund):
     assert refund.done == [7]
 
 
-def test_a_draft_in_reasoning_never_runs(make_agent, scripted_model, refund):
+def test_draft_in_reasoning_never_runs(make_agent, scripted_model, refund):
     scripted_model.says(f"[THINK]Perhaps\n{HALF}```\nor so.[/THINK]\n{WHOLE}")
     response = make_agent(refund).run("x")
     assert refund.done == [7]
@@ -98,7 +98,7 @@ def test_a_draft_in_reasoning_never_runs(make_agent, scripted_model, refund):
     assert "[THINK]" in message.text  # the journal has all that was said
 
 
-def test_a_stream_that_breaks_off_is_asked_again(make_agent, scripted_model, delf_host, refund):
+def test_stream_that_breaks_off_is_asked_again(make_agent, scripted_model, delf_host, refund):
     class Breaking:
         asked = 0
 
@@ -126,7 +126,7 @@ def test_a_stream_that_breaks_off_is_asked_again(make_agent, scripted_model, del
     assert (response.text, refund.done, model.asked) == ("done", [7], 2)
 
 
-def test_a_script_that_asks_a_model_gets_no_half_answer(make_agent, scripted_model):
+def test_script_that_asks_a_model_gets_no_half_answer(make_agent, scripted_model):
     scripted_model.writes("print(await llm.call('count'))").says(reply("One, tw"), "o, three.")
     assert make_agent().run("x").text == "One, two, three."
 
@@ -145,7 +145,7 @@ def test_reasoning_is_no_part_of_what_a_script_gets(make_agent, scripted_model):
     assert make_agent().run("x").text == "three"
 
 
-def test_a_resumed_task_knows_that_an_answer_was_not_whole(make_agent, scripted_model, refund):
+def test_resumed_task_knows_that_an_answer_was_not_whole(make_agent, scripted_model, refund):
     scripted_model.says(reply(HALF), WHOLE)
     events = make_agent(refund).run("x").events
     assert [e.finish_reason for e in events if isinstance(e, ModelReplied)] == ["length", "stop"]

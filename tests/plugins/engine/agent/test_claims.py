@@ -59,7 +59,7 @@ async def interrupted(journal: Any, *more: ev.Event) -> str:
     return "task_1"
 
 
-async def test_the_second_of_two_is_refused(make: Make, journals: Open) -> None:
+async def test_second_of_two_is_refused(make: Make, journals: Open) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
     calls: list[int] = []
 
@@ -85,7 +85,7 @@ async def test_the_second_of_two_is_refused(make: Make, journals: Open) -> None:
     assert calls == [1]
 
 
-async def test_a_task_that_runs_for_the_first_time_is_not_resumed_by_another_agent(
+async def test_task_that_runs_for_the_first_time_is_not_resumed_by_another_agent(
     make: Make, journals: Open
 ) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()

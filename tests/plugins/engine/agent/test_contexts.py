@@ -169,7 +169,7 @@ async def test_answer_from_elsewhere_keeps_the_calls_context(office: Office) -> 
 
 
 @pytest.mark.parametrize("sandbox", OURS, indirect=True)
-async def test_an_agent_keeps_nobody_once_tasks_are_done(
+async def test_agent_keeps_nobody_once_tasks_are_done(
     office: Office, sandbox: dict[str, Any]
 ) -> None:
     """What was made ahead or kept warm holds no context of those for whom it was made."""
@@ -195,7 +195,7 @@ async def test_an_agent_keeps_nobody_once_tasks_are_done(
         assert await until(is_alone)
 
 
-async def test_a_child_task_sees_its_parents_user_and_a_resumed_one_who_resumes_it(
+async def test_child_task_sees_its_parents_user_and_a_resumed_one_who_resumes_it(
     make_agent: Callable[..., Agent], scripted_model: ScriptedModel, bench: Bench
 ) -> None:
     @tool(effect="read", confirm=False)

@@ -40,7 +40,7 @@ def test_run_in_one_thread_and_approve_in_another(tmp_path):
     assert done[0].text.strip() == "paid 3"
 
 
-def test_the_main_thread_may_run_while_another_decides(tmp_path):
+def test_main_thread_may_run_while_another_decides(tmp_path):
     with Agent([pay], llm=recorded(tmp_path, PAY), sandbox="local") as agent:
         assert agent.get_pending_approvals() == []
 
@@ -68,7 +68,7 @@ def test_where_nobody_looks_a_call_is_turned_down_at_once(tmp_path, where):
 
 
 @pytest.mark.parametrize("wait_approvals", [True, False])
-def test_a_timeout_that_is_given_counts_all_waiting(tmp_path, wait_approvals):
+def test_timeout_that_is_given_counts_all_waiting(tmp_path, wait_approvals):
     model = recorded(tmp_path, PAY)
     with Agent([pay], llm=model, sandbox="local", wait_approvals=wait_approvals) as agent:
         agent.get_pending_approvals()
@@ -96,7 +96,7 @@ class Shelf(Connection):
         return "a book"
 
 
-def test_a_connection_takes_its_first_setting_by_position():
+def test_connection_takes_its_first_setting_by_position():
     assert Shelf("here", limit=2).settings.url == "here"
     for wrong in (lambda: Shelf("a", "b"), lambda: Shelf("a", url="b")):
         with pytest.raises(ConnectionConfigurationError, match="url alone, and once"):
@@ -111,7 +111,7 @@ def test_those_of_delf_do_too():
     assert WebSearch("gemini-2.5-flash").settings.llm == "gemini-2.5-flash"
 
 
-def test_a_tool_without_type_hints_takes_anything_and_says_so(tmp_path, caplog):
+def test_tool_without_type_hints_takes_anything_and_says_so(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
 
         @tool(effect="read", confirm=False)
@@ -124,7 +124,7 @@ def test_a_tool_without_type_hints_takes_anything_and_says_so(tmp_path, caplog):
         assert agent.run("x").text.strip() == "42"
 
 
-def test_the_interpreter_of_scripts_can_be_set(tmp_path):
+def test_interpreter_of_scripts_can_be_set(tmp_path):
     model = recorded(tmp_path, "print(1)")
     chosen = {"python": sys.executable}
     with Agent(llm=model, sandbox="local", sandbox_config=chosen) as agent:

@@ -22,7 +22,7 @@ async def add(a: int, b: int = 1) -> int:
     return a + b
 
 
-def test_the_state_of_an_agent(make_agent: MakeAgent, scripted_model: ScriptedModel) -> None:
+def test_state_of_an_agent(make_agent: MakeAgent, scripted_model: ScriptedModel) -> None:
     agent = make_agent(add, budget_usd=2.0)
     before = agent.status()
     assert (before["state"], before["sandbox"]) == ("new", None)

@@ -58,7 +58,7 @@ def inputs(tmp_path: Path) -> list[str]:
 # -- input files ----------------------------------------------------------------------------
 
 
-def test_the_path_that_is_reported_works_in_the_sandbox(run, sandbox, inputs, scripted_model):
+def test_path_that_is_reported_works_in_the_sandbox(run, sandbox, inputs, scripted_model):
     response = run(
         "listed = await files.list()\n"
         "print([open(f['path']).read() for f in listed])\n"
@@ -129,7 +129,7 @@ def test_without_input_files_there_is_nothing_to_read_them_with(run, scripted_mo
     assert "Input files" not in scripted_model.prompts[0]
 
 
-def test_the_stubs_say_how(run, inputs, scripted_model):
+def test_stubs_say_how(run, inputs, scripted_model):
     run("print(1)", files=inputs)
     assert "class files:  # " in scripted_model.prompts[0]
     assert "async def list() -> list[{" in scripted_model.prompts[0]
@@ -160,7 +160,7 @@ def test_no_prefilter_leaves_them_out(run, delf_host, inputs, events):
     assert chosen.actions == ()
 
 
-def test_a_tool_cannot_be_called_files(run):
+def test_tool_cannot_be_called_files(run):
     with pytest.raises(ToolDefinitionError, match="cannot be named 'files'"):
         run("print(1)", tools=[tool(name="files")(lambda: None)])
 
@@ -180,7 +180,7 @@ def test_input_files_can_be_read_only(run, inputs):
     assert Path(inputs[0]).read_text() == "n,v\n1,x\n"
 
 
-def test_a_bare_name_is_scratch_first_then_an_input(run, inputs):
+def test_bare_name_is_scratch_first_then_an_input(run, inputs):
     response = run(
         "print(open('sales.csv').read())\n"
         "with open('sales.csv', 'w') as file: file.write('scratch')\n"
@@ -191,7 +191,7 @@ def test_a_bare_name_is_scratch_first_then_an_input(run, inputs):
     assert Path(inputs[0]).read_text() == "n,v\n1,x\n"
 
 
-def test_a_bare_name_works_with_whatever_opens_files(run, inputs):
+def test_bare_name_works_with_whatever_opens_files(run, inputs):
     """In Monty, which has its own ``open``, bare names are scratch files."""
     response = run(
         "import os, csv\nfrom pathlib import Path\n"
@@ -280,7 +280,7 @@ def test_limits_are_reported(run, tmp_path):
     assert "'big' has 1,001 bytes; at most 1,000 are allowed" in response.error
 
 
-def test_a_call_finds_the_files_that_its_script_has_just_written(
+def test_call_finds_the_files_that_its_script_has_just_written(
     run: Any, sandbox: str, tmp_path: Path
 ) -> None:
     @tool(effect="read", confirm=False)

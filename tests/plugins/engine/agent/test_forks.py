@@ -87,7 +87,7 @@ async def test_fork_that_was_not_copied_whole_is_not_gone_on_with() -> None:
     assert shop.sold == ["lamp", "desk"]
 
 
-async def test_the_model_is_asked_anew_for_its_last_script() -> None:
+async def test_model_is_asked_anew_for_its_last_script() -> None:
     shop = Shop()
     events = await first(shop)
     shop.model.writes("print(await sell('chair'))")
@@ -132,7 +132,7 @@ async def test_at_its_last_event_a_fork_ends_alike() -> None:
     assert len(shop.model.requests) == 2
 
 
-async def test_an_event_that_is_none_is_refused() -> None:
+async def test_event_that_is_none_is_refused() -> None:
     shop = Shop()
     events = await first(shop)
     for at in (0, events[-1].seq + 1, -1):
@@ -183,7 +183,7 @@ async def test_another_model_goes_on_with_a_fork_or_does_a_whole_task() -> None:
             await agent.arun("Sell.", llm="nonesuch")
 
 
-async def test_a_fork_has_output_files_of_its_own() -> None:
+async def test_fork_has_output_files_of_its_own() -> None:
     shop = Shop()
     write = "add_to_output_files('report.txt', {!r})\nprint(await sell('lamp'))"
     shop.model.writes(write.format("first"))

@@ -95,7 +95,7 @@ class Death:
         self.loop.call_soon_threadsafe(self.begun.set)
 
 
-async def test_a_plain_function_that_outlives_its_sandbox_is_waited_for(bench: Bench) -> None:
+async def test_plain_function_that_outlives_its_sandbox_is_waited_for(bench: Bench) -> None:
     """Its thread goes on: what it did is in the journal before the script runs once more."""
     death = Death()
     paid: list[int] = []
@@ -225,9 +225,7 @@ class Slow(InProcessJournal):
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-async def test_a_task_that_is_cancelled_as_it_begins_has_its_end(
-    bench: Bench, resumed: bool
-) -> None:
+async def test_task_that_is_cancelled_as_it_begins_has_its_end(bench: Bench, resumed: bool) -> None:
     bench.journal = journal = Slow()
     if resumed:
         begun = ev.TaskStarted(task_id="task_1", seq=1, at=1.0, task="Look.")
@@ -244,7 +242,7 @@ async def test_a_task_that_is_cancelled_as_it_begins_has_its_end(
     assert (await journal.read(task.task_id))[-1].error == "the task was stopped"
 
 
-async def test_a_request_that_waits_while_its_sandbox_dies_waits_again(bench: Bench) -> None:
+async def test_request_that_waits_while_its_sandbox_dies_waits_again(bench: Bench) -> None:
     """Under its id, and so that other processes see that an answer still counts."""
     death = Death()
 
@@ -335,7 +333,7 @@ class StuckBackend(LocalBackend):
         return StuckSession(await super().open(spec))
 
 
-async def test_a_sandbox_that_cannot_be_closed_does_not_keep_a_task_from_its_end(
+async def test_sandbox_that_cannot_be_closed_does_not_keep_a_task_from_its_end(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     @tool(effect="read", confirm=False)

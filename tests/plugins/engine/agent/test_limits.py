@@ -69,7 +69,7 @@ async def test_processor_time(make_agent: MakeAgent, scripted_model: ScriptedMod
     assert len(scripted_model.requests) == 2, "nothing is left for another script"
 
 
-async def test_a_script_that_fails_ends_nothing(
+async def test_script_that_fails_ends_nothing(
     make_agent: MakeAgent, scripted_model: ScriptedModel, note: object, calls: list[int]
 ) -> None:
     scripted_model.writes("await note(1)\n1 / 0", "await note(2)\nprint('done')")

@@ -36,7 +36,7 @@ def descriptors() -> int:
 
 @needs_proc
 class TestClosedLoops:
-    def test_a_loop_that_ends_takes_the_runtime_along(
+    def test_loop_that_ends_takes_the_runtime_along(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.default = "```python\nprint(1)\n```"
@@ -53,7 +53,7 @@ class TestClosedLoops:
         assert children() == before
 
 
-def test_a_forked_process_has_a_runtime_of_its_own(tmp_path: Path) -> None:
+def test_forked_process_has_a_runtime_of_its_own(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         """
@@ -86,7 +86,7 @@ agent.stop()
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, pytest.fail.Exception])
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
-def test_a_tool_that_raises_what_ends_programs_fails_like_any_other(
+def test_tool_that_raises_what_ends_programs_fails_like_any_other(
     make_agent: MakeAgent,
     scripted_model: ScriptedModel,
     kind: type[BaseException],

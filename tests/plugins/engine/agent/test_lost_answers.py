@@ -47,7 +47,7 @@ for _ in range(2):
     ],
     ids=["again", "rejected", "it happened"],
 )
-def test_the_same_call_again_is_asked_about(
+def test_same_call_again_is_asked_about(
     make_agent, scripted_model, decision: Any, paid: list[int], message: str
 ) -> None:
     bank, asked = Bank(), []
@@ -66,7 +66,7 @@ def test_the_same_call_again_is_asked_about(
     assert "may have been done" in response.text
 
 
-def test_a_second_script_is_asked_too_and_another_call_is_not(make_agent, scripted_model) -> None:
+def test_second_script_is_asked_too_and_another_call_is_not(make_agent, scripted_model) -> None:
     bank, asked = Bank(), []
 
     def on_confirm(request: Any) -> bool:

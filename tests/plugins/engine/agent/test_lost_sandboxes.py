@@ -24,7 +24,7 @@ from support.resuming import Bench, World
 from support.until import until
 
 
-async def test_a_sandbox_that_dies_is_replaced(bench: Bench) -> None:
+async def test_sandbox_that_dies_is_replaced(bench: Bench) -> None:
     """What its scripts called is not called again, and their variables are back."""
     deaths: list[int] = []
 
@@ -80,7 +80,7 @@ async def test_sandbox_server_may_be_away_for_a_moment(
     assert len(away) > 8
 
 
-async def test_a_sandbox_that_dies_while_a_task_is_resumed(bench: Bench) -> None:
+async def test_sandbox_that_dies_while_a_task_is_resumed(bench: Bench) -> None:
     """What the models said after the script that dies is in the journal still."""
     deaths: list[int] = []
 
@@ -111,7 +111,7 @@ async def test_a_sandbox_that_dies_while_a_task_is_resumed(bench: Bench) -> None
     assert sum(isinstance(e, ev.ScriptGenerated) for e in now) == 2
 
 
-async def test_a_guest_that_dies_between_two_scripts_is_replaced_with_its_variables(
+async def test_guest_that_dies_between_two_scripts_is_replaced_with_its_variables(
     bench: Bench,
 ) -> None:
     """What the first script left is there for the second, and nothing is called twice."""
@@ -132,7 +132,7 @@ async def test_a_guest_that_dies_between_two_scripts_is_replaced_with_its_variab
     assert "the script is run once more" in "".join(response.trace.warnings)
 
 
-async def test_an_exit_that_the_script_caused_is_its_end(bench: Bench) -> None:
+async def test_exit_that_the_script_caused_is_its_end(bench: Bench) -> None:
     """It has no further life with fresh limits: another script goes on."""
     exits = "import re\nre.enum.sys.modules['posix']._exit(3)"
     bench.model.writes(f"await write('x')\n{exits}", "print('another')")
@@ -145,7 +145,7 @@ async def test_an_exit_that_the_script_caused_is_its_end(bench: Bench) -> None:
     assert "What it changed, and is done:\n- write(text='x')" in bench.model.prompts[-1]
 
 
-async def test_a_template_that_died_before_a_resume_is_started_again(bench: Bench) -> None:
+async def test_template_that_died_before_a_resume_is_started_again(bench: Bench) -> None:
     bench.model.writes("print(await write('x'), await look(1))")
     world = World()
     async with bench.agent(world) as agent:

@@ -24,7 +24,7 @@ FIRST_EXAMPLE = """
 """
 
 
-def test_the_message_and_the_hint_are_two_lines_and_the_traceback_is_short(tmp_path):
+def test_message_and_the_hint_are_two_lines_and_the_traceback_is_short(tmp_path):
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "DELF_"))}
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(FIRST_EXAMPLE)],
@@ -44,13 +44,13 @@ def test_the_message_and_the_hint_are_two_lines_and_the_traceback_is_short(tmp_p
     assert done.stderr.count('  File "') <= 3
 
 
-def test_an_error_tells_its_hint_wherever_it_is_shown():
+def test_error_tells_its_hint_wherever_it_is_shown():
     shown = "".join(traceback.format_exception(DelfError("it broke", hint="mend it")))
     assert shown.rstrip().splitlines()[-1] == "hint: mend it"
     assert not hasattr(DelfError("it broke"), "__notes__")
 
 
-async def test_the_same_from_asynchronous_code(monkeypatch):
+async def test_same_from_asynchronous_code(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
     @tool(effect="read")

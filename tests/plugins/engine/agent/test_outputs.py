@@ -58,7 +58,7 @@ INVOICE = {"number": "A-1", "total": 20, "due": "2026-12-24"}
         f"import json\nprint(json.dumps({INVOICE!r}))",
     ],
 )
-def test_a_model_of_pydantic(make_agent, scripted_model, call):
+def test_model_of_pydantic(make_agent, scripted_model, call):
     if "await" not in call and "print" not in call:
         call = f"await {call}"
     scripted_model.writes(call)
@@ -96,19 +96,19 @@ def test_misfits_go_back_with_the_reason(make_agent, scripted_model):
     assert "lines.0.pieces: Input should be greater than or equal to 1" in scripted_model.prompts[1]
 
 
-def test_a_schema_says_where_an_answer_does_not_fit(make_agent, scripted_model):
+def test_schema_says_where_an_answer_does_not_fit(make_agent, scripted_model):
     scripted_model.writes("await answer({'id': 'three'})", "await answer({'id': 3})")
     assert make_agent().run("x", output=SCHEMA).value == {"id": 3}
     assert "id: " in scripted_model.prompts[1]
 
 
-def test_a_script_that_gives_no_answer_is_asked_for_one(make_agent, scripted_model):
+def test_script_that_gives_no_answer_is_asked_for_one(make_agent, scripted_model):
     scripted_model.writes("print('20 euros')", f"await answer({INVOICE!r})")
     assert make_agent().run("x", output=Invoice).value.total == 20
     assert "call answer(value)" in scripted_model.prompts[1]
 
 
-def test_a_task_without_its_answer_fails(make_agent, scripted_model):
+def test_task_without_its_answer_fails(make_agent, scripted_model):
     scripted_model.writes("print('20 euros')", "print('twenty')")
     response = make_agent().run("x", output=Invoice)
     assert (response.status, response.value) == (False, None)
@@ -122,7 +122,7 @@ def test_prose_is_no_data(make_agent, scripted_model):
     assert "It is A-1." in response.error
 
 
-def test_the_last_answer_counts_and_what_is_printed_is_the_text(make_agent, scripted_model):
+def test_last_answer_counts_and_what_is_printed_is_the_text(make_agent, scripted_model):
     scripted_model.writes("await answer(1)\nawait answer(2)\nprint('It is two.')")
     response = make_agent().run("x", output=int)
     assert (response.value, response.text) == (2, "It is two.")
@@ -137,7 +137,7 @@ def test_without_a_word_the_text_is_the_data(make_agent, scripted_model):
     assert isinstance(response.events[-1], TaskFinished)
 
 
-def test_an_agent_whose_answers_are_all_of_one_type(make_agent, scripted_model):
+def test_agent_whose_answers_are_all_of_one_type(make_agent, scripted_model):
     scripted_model.writes(f"await answer({INVOICE!r})", "await answer(4)")
     agent = make_agent(output=Invoice)
     assert agent.run("x").value.number == "A-1"
@@ -170,7 +170,7 @@ def test_by_turns_the_answer_is_a_call(make_agent, scripted_model):
     assert len(scripted_model.requests) == 1
 
 
-def test_the_name_is_not_for_tools(make_agent, scripted_model):
+def test_name_is_not_for_tools(make_agent, scripted_model):
     @tool
     def answer() -> None:
         """Answer."""
@@ -179,7 +179,7 @@ def test_the_name_is_not_for_tools(make_agent, scripted_model):
         make_agent(answer).start()
 
 
-def test_a_task_without_an_output_has_no_answer_to_call(make_agent, scripted_model):
+def test_task_without_an_output_has_no_answer_to_call(make_agent, scripted_model):
     scripted_model.says(script("await answer(1)"), script("print('ok')"))
     response = make_agent().run("x")
     assert (response.text, response.value) == ("ok", None)

@@ -74,7 +74,7 @@ class TestFromProject:
             assert agent.chat.keep == 3
             assert agent.run("How many?").text == "1"
 
-    def test_the_file_itself_can_be_named(self, folder, host):
+    def test_file_itself_can_be_named(self, folder, host):
         assert Agent.from_project(folder / "delf.toml", host=host).retry_count == 4
 
     def test_explicit_option_wins(self, folder, host):
@@ -83,11 +83,11 @@ class TestFromProject:
         assert agent.chat is None
         assert not agent.tools
 
-    def test_a_journal_that_lasts_is_taken_where_none_is_named(self, tmp_path, delf_host):
+    def test_journal_that_lasts_is_taken_where_none_is_named(self, tmp_path, delf_host):
         (tmp_path / "delf.toml").write_text('[agent]\nllm = "scripted"\n')
         assert Agent.from_project(tmp_path, host=delf_host).config.journal == "sql"
 
-    def test_a_place_that_is_none_is_refused(self, tmp_path):
+    def test_place_that_is_none_is_refused(self, tmp_path):
         with pytest.raises(ConfigurationError, match="does not exist"):
             Agent.from_project(tmp_path / "nowhere")
 
@@ -97,7 +97,7 @@ class TestParameters:
         options = set(AgentOptions.__annotations__)
         assert set(AgentConfig.model_fields) == options | {"chat", "memory", "strategy"}
 
-    def test_an_agent_takes_its_configuration_whole_and_keywords_win(self):
+    def test_agent_takes_its_configuration_whole_and_keywords_win(self):
         config = AgentConfig(llm="scripted", retry_count=3, strategy="stream")
         own = Agent(config, retry_count=4).config
         assert (own.main_llm.model, own.retry_count, own.strategy) == ("scripted", 4, "stream")
@@ -107,11 +107,11 @@ class TestParameters:
         with pytest.raises(ConfigurationError, match="not a str"):
             Agent("scripted")
 
-    def test_an_unknown_one_is_refused_with_a_suggestion(self):
+    def test_unknown_one_is_refused_with_a_suggestion(self):
         with pytest.raises(ConfigurationError, match="did you mean 'retry_count'"):
             Agent(llm="scripted", retry_cuont=3)
 
-    def test_a_chat_can_be_asked_for(self):
+    def test_chat_can_be_asked_for(self):
         assert len(Agent(llm="scripted", chat=True).chat) == 0
         with pytest.raises(ConfigurationError, match="did you mean 'keep'"):
             Agent(llm="scripted", chat={"kep": 3})
@@ -124,14 +124,14 @@ class TestParameters:
                     do(task)
         assert not scripted_model.prompts
 
-    async def test_an_unknown_granularity_is_refused(self, delf_host, scripted_model):
+    async def test_unknown_granularity_is_refused(self, delf_host, scripted_model):
         async with Agent(llm="scripted", host=delf_host) as agent:
             with pytest.raises(ConfigurationError, match="granularity is 'nonsense'"):
                 async for _ in agent.stream("Hi.", granularity="nonsense"):
                     pass
 
     @pytest.mark.parametrize("llm", ["no-such-model-at-all", "gpt-4o-mini"])
-    def test_a_model_that_cannot_be_asked_is_reported_at_once(self, llm, monkeypatch):
+    def test_model_that_cannot_be_asked_is_reported_at_once(self, llm, monkeypatch):
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)
         with pytest.raises(ConfigurationError), Agent(llm=llm) as agent:
             agent.run("Hi.")

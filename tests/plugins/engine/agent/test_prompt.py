@@ -52,13 +52,13 @@ def test_each_thing_has_its_place(make_agent, scripted_model):
         "or by open()",
     ],
 )
-def test_the_rules_say(make_agent, scripted_model, message):
+def test_rules_say(make_agent, scripted_model, message):
     scripted_model.writes("print(1)")
     make_agent(add).run("x")
     assert message in scripted_model.requests[0].messages[0].text
 
 
-def test_the_python_that_really_runs(make_agent, scripted_model):
+def test_python_that_really_runs(make_agent, scripted_model):
     scripted_model.writes("import sys\nprint(sys.version_info[:2])")
     response = make_agent(add).run("x").raise_for_status()
     message = scripted_model.requests[0].messages[0].text

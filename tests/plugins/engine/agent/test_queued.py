@@ -57,7 +57,7 @@ def test_queued_is_in_the_journal_when_submit_returns(make, journal, scripted_mo
 
 
 @pytest.mark.parametrize("method", ["run", "submit", "arun", "asubmit", "aresume"])
-async def test_a_keyword_that_a_method_does_not_have_is_named(make, method):
+async def test_keyword_that_a_method_does_not_have_is_named(make, method):
     with pytest.raises(TypeError, match=rf"{method}\(\) has no keyword 'file'") as caught:
         await getattr(make(), method)("add them", file=["a.txt"])
     assert isinstance(caught.value, UnknownKeywordError)
@@ -69,7 +69,7 @@ def test_queue_options_need_a_queue(make):
         make().submit("add them", priority=3)
 
 
-async def test_a_task_that_waits_for_its_place_is_left_as_one_that_runs(
+async def test_task_that_waits_for_its_place_is_left_as_one_that_runs(
     delf_host, journal, scripted_model
 ):
     begun = asyncio.Event()
@@ -145,7 +145,7 @@ else:
 
 
 @pytest.mark.slow
-def test_a_process_that_is_killed_at_once_loses_no_task(tmp_path):
+def test_process_that_is_killed_at_once_loses_no_task(tmp_path):
     pytest.importorskip("delf_journal_sql")
     worker, done = tmp_path / "worker.py", tmp_path / "done"
     worker.write_text(textwrap.dedent(WORKER))

@@ -104,7 +104,7 @@ async def test_from_every_point(bench: Bench, happened: bool, tmp_path: Any) -> 
             assert prints_of(now) == prints_of(events), end
 
 
-async def test_the_order_of_sets_is_the_same(bench: Bench) -> None:
+async def test_order_of_sets_is_the_same(bench: Bench) -> None:
     """It depends on a number that each interpreter draws when it starts."""
     bench.model.writes("for word in {'a', 'b', 'c', 'd', 'e', 'f'}: await write(word)")
     world = World()
@@ -119,7 +119,7 @@ async def test_the_order_of_sets_is_the_same(bench: Bench) -> None:
     assert len(world.writes) <= 7
 
 
-async def test_a_resumed_task_keeps_the_time_zone_in_which_it_began(
+async def test_resumed_task_keeps_the_time_zone_in_which_it_began(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", "Asia/Tokyo")
@@ -149,7 +149,7 @@ async def test_finished_task_is_answered_from_the_journal(bench: Bench) -> None:
     assert (again.text, again.status, world.looks) == ("10", True, 1)
 
 
-async def test_an_unknown_task(bench: Bench) -> None:
+async def test_unknown_task(bench: Bench) -> None:
     async with bench.agent(World()) as agent:
         with pytest.raises(UnknownTaskError, match="task_x"):
             await agent.aresume("task_x")
@@ -177,7 +177,7 @@ async def test_another_script_is_no_replay(bench: Bench) -> None:
     assert not isinstance((await bench.journal.read(first.trace.task_id))[-1], ev.TaskFinished)
 
 
-async def test_a_script_that_waits_in_vain_until_the_tasks_timeout_is_no_end_of_the_task(
+async def test_script_that_waits_in_vain_until_the_tasks_timeout_is_no_end_of_the_task(
     bench: Bench,
 ) -> None:
     bench.model.writes("await asyncio.gather(write('x'), write('y'))\nprint(await look(1))")
@@ -250,7 +250,7 @@ async def test_every_clock_shows_the_same_again(bench: Bench) -> None:
 KEY = "sk-0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-async def test_a_task_that_runs_is_not_resumed(bench: Bench) -> None:
+async def test_task_that_runs_is_not_resumed(bench: Bench) -> None:
     bench.model.writes("print(await again())")
     agents: list[Agent] = []
     seen: list[ev.Event] = []
@@ -283,7 +283,7 @@ async def test_resume_goes_on_in_its_conversation(bench: Bench) -> None:
     assert [record.conversation for record in chat.conversations()] == ["other"]
 
 
-async def test_a_script_that_reached_a_limit_is_not_run_again(bench: Bench) -> None:
+async def test_script_that_reached_a_limit_is_not_run_again(bench: Bench) -> None:
     """How far it came depends on the machine; the next one begins without its variables."""
     bench.model.writes(
         "kept = 7\nawait write('a')\nprint('x' * 100)\nawait write('b')",
@@ -299,7 +299,7 @@ async def test_a_script_that_reached_a_limit_is_not_run_again(bench: Bench) -> N
     assert world.writes == ["a"]
 
 
-async def test_a_second_life_sees_what_the_first_one_saw(bench: Bench, tmp_path: Path) -> None:
+async def test_second_life_sees_what_the_first_one_saw(bench: Bench, tmp_path: Path) -> None:
     """Clock, chance, prints, files and what was approved with the script."""
     deaths: list[int] = []
 
@@ -361,7 +361,7 @@ async def test_earlier_cost_counts_against_the_budget(bench: Bench) -> None:
     assert "the budget of $0.5 is used up" in (response.error or "")
 
 
-async def test_a_task_that_asks_no_model_any_more_ends_over_its_budget(bench: Bench) -> None:
+async def test_task_that_asks_no_model_any_more_ends_over_its_budget(bench: Bench) -> None:
     bench.model.writes("print(await look(1))")
     async with bench.agent(World()) as first:
         events = await recorded(bench, first)
@@ -403,7 +403,7 @@ print(seen, await write(seen))
 
 
 @pytest.mark.parametrize("how", ["it ends anyway", "its end is being written down"])
-async def test_a_call_that_was_abandoned_is_not_answered(bench: Bench, how: str) -> None:
+async def test_call_that_was_abandoned_is_not_answered(bench: Bench, how: str) -> None:
     """Whatever its end was, the script did not see it; so it is at every point of the journal."""
     calls: list[str] = []
 

@@ -47,7 +47,7 @@ async def test_arguments_that_were_edited_to_a_secret_are_asked_for_again(bench:
 
 
 @pytest.mark.parametrize("answer", [AlreadyDone(result=1), Approved()])
-async def test_a_begun_call_is_asked_about_though_its_recorded_arguments_do_not_fit(
+async def test_begun_call_is_asked_about_though_its_recorded_arguments_do_not_fit(
     bench: Bench, answer: Any
 ) -> None:
     """It did begin, with the arguments that the journal does not have."""
@@ -109,7 +109,7 @@ async def test_remembered_decision_is_not_asked_again(bench: Bench, remember: An
 
 
 @pytest.mark.parametrize("remember", ["task", "until_revoked"])
-async def test_a_yes_to_making_a_call_again_is_for_that_call_only(
+async def test_yes_to_making_a_call_again_is_for_that_call_only(
     bench: Bench, remember: Any
 ) -> None:
     """Nor is it remembered where an older delf has recorded that it was to be."""
@@ -199,7 +199,7 @@ async def test_call_settled_as_done_is_not_made(bench: Bench) -> None:
     assert not bench.asked
 
 
-async def test_a_request_that_the_policy_was_deciding_is_new_where_a_person_decides_now(
+async def test_request_that_the_policy_was_deciding_is_new_where_a_person_decides_now(
     bench: Bench,
 ) -> None:
     bench.model.writes("print(await send('x'))")

@@ -90,7 +90,7 @@ def test_setup_models(make_agent, scripted_model: ScriptedModel) -> None:
 @pytest.mark.parametrize(
     "failure", [LLMExecutionError("the model is down"), ValueError("inside the plugin")]
 )
-def test_a_failure_is_a_warning(failure, make_agent, scripted_model, caplog) -> None:
+def test_failure_is_a_warning(failure, make_agent, scripted_model, caplog) -> None:
     def fail(request: ModelRequest) -> Any:
         raise failure
 
@@ -110,7 +110,7 @@ def test_a_failure_is_a_warning(failure, make_agent, scripted_model, caplog) -> 
     assert "inside the plugin" not in warning
 
 
-def test_the_budget_holds(make_agent, scripted_model: ScriptedModel) -> None:
+def test_budget_holds(make_agent, scripted_model: ScriptedModel) -> None:
     class Greedy(Shop):
         async def setup(self, ask: SetupAsk) -> bool:
             for _ in range(10):

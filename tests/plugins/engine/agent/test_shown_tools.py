@@ -102,7 +102,7 @@ def test_hidden_tool_needs_approval_as_any_other(
     assert statuses(response) == ["rejected"]
 
 
-def test_a_script_finds_what_is_not_shown(make_agent, delf_host, scripted_model):
+def test_script_finds_what_is_not_shown(make_agent, delf_host, scripted_model):
     _, factory = keeping("read_mail")
     add(delf_host, factory, "filter")
     scripted_model.writes("print(await find_tools('pay an invoice'))")
@@ -124,7 +124,7 @@ def test_find_tools_is_absent_if_all_tools_are_shown(make_agent, delf_host, scri
 # -- which prefilter ------------------------------------------------------------------------
 
 
-def test_a_plugin_declares_its_own_modes(make_agent, delf_host, scripted_model):
+def test_plugin_declares_its_own_modes(make_agent, delf_host, scripted_model):
     prefilter, factory = keeping("pay")
     add(delf_host, factory, "by-team")
     scripted_model.writes("print(1)")
@@ -140,7 +140,7 @@ def test_a_plugin_declares_its_own_modes(make_agent, delf_host, scripted_model):
         ("filter", "prefilter_mode 'filter' is given by"),
     ],
 )
-def test_a_mode_that_nobody_serves_raises_at_once(make_agent, delf_host, mode, says):
+def test_mode_that_nobody_serves_raises_at_once(make_agent, delf_host, mode, says):
     add(delf_host, Keeps, "by-team", "filter", name="one")
     add(delf_host, Keeps, "filter", name="two")
     with pytest.raises(PluginError, match=says):
@@ -250,9 +250,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("factory", "says"), FAILURES)
-def test_a_failure_is_reported_and_words_choose(
-    make_agent, delf_host, scripted_model, factory, says
-):
+def test_failure_is_reported_and_words_choose(make_agent, delf_host, scripted_model, factory, says):
     spec = PrefilterSpec(name="made-up", summary="s", factory="a:b", modes=("own",), asks=False)
     delf_host.provide(spec, factory)
     scripted_model.writes("print(await look_7())")
@@ -265,7 +263,7 @@ def test_a_failure_is_reported_and_words_choose(
 
 
 @pytest.mark.parametrize(("factory", "says"), FAILURES)
-def test_a_failure_of_one_that_was_asked_for_fails_the_task(
+def test_failure_of_one_that_was_asked_for_fails_the_task(
     make_agent, delf_host, scripted_model, factory, says
 ):
     add(delf_host, factory, "filter")

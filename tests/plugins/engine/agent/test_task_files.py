@@ -19,7 +19,7 @@ def paper(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [str, lambda path: path])
-def test_a_task_has_files_of_its_own(make_agent, scripted_model, paper, kind):
+def test_task_has_files_of_its_own(make_agent, scripted_model, paper, kind):
     scripted_model.writes(READ, "print([name for name in ('files',) if name in globals()])")
     agent = make_agent()
     response = agent.run("read it", files=[kind(paper)])
@@ -51,14 +51,14 @@ async def test_in_every_way_to_do_a_task(make_agent, scripted_model, paper):
     await agent.astop()
 
 
-def test_a_file_that_is_missing_is_reported_before_a_model_is_asked(make_agent, scripted_model):
+def test_file_that_is_missing_is_reported_before_a_model_is_asked(make_agent, scripted_model):
     with pytest.raises(ConfigurationError, match="does not exist"):
         make_agent().run("x", files=["nowhere.csv"])
     assert scripted_model.requests == []
 
 
 @pytest.mark.parametrize("what", ["a pipe", "a device", "a folder", "a link", "gone"])
-def test_a_file_that_became_something_else_is_refused(make_agent, scripted_model, paper, what):
+def test_file_that_became_something_else_is_refused(make_agent, scripted_model, paper, what):
     """What the agent was given at its start is looked at again for each task."""
     scripted_model.writes(READ, READ)
     agent = make_agent(files=[str(paper)])

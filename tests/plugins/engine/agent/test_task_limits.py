@@ -57,7 +57,7 @@ def test_children_that_run_end_before_the_script_sees_the_limit(make_agent, scri
     assert ends[:5] == ["ok"] * 5, "those that ran ended first"
 
 
-def test_a_script_can_take_what_was_done(make_agent, scripted_model):
+def test_script_can_take_what_was_done(make_agent, scripted_model):
     gathered = ALL.replace("range(8))", "range(8)), return_exceptions=True")
     scripted_model.says(lambda r: reply(r).replace(ALL, gathered), *[reply] * 20)
     response = make_agent(delegate, max_children=5, retry_count=0).run("do eight", timeout=50)
@@ -65,7 +65,7 @@ def test_a_script_can_take_what_was_done(make_agent, scripted_model):
     assert response.text.count("'read'") == 5
 
 
-def test_the_limit_is_reported_in_the_prompt(make_agent, scripted_model):
+def test_limit_is_reported_in_the_prompt(make_agent, scripted_model):
     scripted_model.writes("print(1)", "print(1)")
     make_agent(delegate, max_children=5).run("x")
     shown = "at most 5 child tasks"
@@ -95,7 +95,7 @@ def test_limits_of_scripts_are_reported_where_there_are_scripts(make_agent, scri
     assert " calls" not in shown
 
 
-def test_a_budget_ends_the_next_call_and_not_those_that_run(make_agent, scripted_model):
+def test_budget_ends_the_next_call_and_not_those_that_run(make_agent, scripted_model):
     def paid(request):
         return ModelReply(text=reply(request), model="scripted", cost_usd=0.01)
 
@@ -178,7 +178,7 @@ def test_two_hundred_documents_cost_nothing_before_they_fit(
     assert "100 more" in shown
 
 
-def test_a_script_that_surely_makes_too_many_calls_is_not_run(make_agent, scripted_model):
+def test_script_that_surely_makes_too_many_calls_is_not_run(make_agent, scripted_model):
     scripted_model.writes("for n in range(9):\n    await quick()", "print(await quick())")
     agent = make_agent(quick, sandbox_config={"calls": 5})
     assert agent.run("x").text == "read"
@@ -216,9 +216,7 @@ def test_task_warns_of_functions_that_may_start_too_many_children(make_agent, sc
     ("kind", "written"),
     [(RerunRequested, 2), (ScriptGenerated, 3), (ChildFinished, 2), (Noted, 1)],
 )
-async def test_a_resumed_task_judges_its_scripts_as_before(
-    delf_host, scripted_model, kind, written
-):
+async def test_resumed_task_judges_its_scripts_as_before(delf_host, scripted_model, kind, written):
     """Children that were started before are no reason to refuse the script that started them."""
     bench = Bench(delf_host, scripted_model)
     loop = "for n in range({}):\n    await desk.hand(n)\n"

@@ -384,7 +384,7 @@ def test_defaults_that_only_look_odd_are_fine():
     assert fine.action.signature.startswith("(a: int = None, b: float = 1, c: ")
 
 
-def test_the_traceback_of_a_tool_is_the_cause_of_the_tasks_failure_and_in_the_debug_log(
+def test_traceback_of_a_tool_is_the_cause_of_the_tasks_failure_and_in_the_debug_log(
     delf_host: TestHost, scripted_model: ScriptedModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     @tool(confirm=False)
@@ -429,7 +429,7 @@ def test_partials_and_methods_are_tools_and_other_results_cross_with_a_note(
     assert response.trace.warnings == ["find: passed as text: Shop"]
 
 
-def test_a_refusal_does_not_read_as_a_success(run):
+def test_refusal_does_not_read_as_a_success(run):
     @tool(confirm=False)
     def refund(amount: int) -> str:
         """Refund."""
@@ -455,7 +455,7 @@ def test_only_what_a_tool_says_itself_is_an_answer(run):
         assert "was refused: limit" not in response.text
 
 
-async def test_a_plain_function_may_return_a_generator(make_agent, scripted_model):
+async def test_plain_function_may_return_a_generator(make_agent, scripted_model):
     @tool(confirm=False)
     def lazily() -> object:
         """Give one after another."""
@@ -485,7 +485,7 @@ class Odd(Exception):
 
 
 @pytest.mark.parametrize(("error", "status"), [(Gone, 404), (Unavailable, 503), (Odd, None)])
-def test_an_error_has_the_http_status_of_the_answer(make_agent, scripted_model, error, status):
+def test_error_has_the_http_status_of_the_answer(make_agent, scripted_model, error, status):
     @tool(confirm=False)
     def fetch() -> str:
         """Fetch it."""

@@ -35,14 +35,14 @@ def agent(delf_host, scripted_model):
 
 
 @pytest.mark.parametrize("name", WORDS)
-def test_a_wrong_word_is_an_error_that_says_what_is_allowed(agent, name):
+def test_wrong_word_is_an_error_that_says_what_is_allowed(agent, name):
     use, message, allowed = WORDS[name]
     with pytest.raises(DelfError, match=re.escape(message)) as refused:
         use(agent)
     assert allowed in (refused.value.hint or "")
 
 
-def test_a_wrong_word_in_on_confirm_is_reported_and_is_no_decision(delf_host, scripted_model):
+def test_wrong_word_in_on_confirm_is_reported_and_is_no_decision(delf_host, scripted_model):
     @tool(effect="write")
     def send() -> None:
         """Send."""
@@ -76,7 +76,7 @@ class TestMemoryAdd:
             "a.pdf",
         ],
     )
-    def test_a_missing_file_is_an_error(self, memory, name):
+    def test_missing_file_is_an_error(self, memory, name):
         with pytest.raises(DelfError, match="there is no file"):
             memory.add(name)
         assert len(memory) == 0
@@ -99,7 +99,7 @@ class TestMemoryAdd:
         assert memory.context() == "missing.md"
 
 
-def test_a_prefix_of_a_model_names_its_plugin():
+def test_prefix_of_a_model_names_its_plugin():
     assert kind_named_by("recorded:answers.jsonl") == ("recorded:*", "recorded")
     assert kind_named_by("gpt-4o-mini") is None
     assert kind_named_by("llama3:8b") is None

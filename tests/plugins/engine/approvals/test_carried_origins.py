@@ -94,7 +94,7 @@ def desk(delf_host, scripted_model):
     return Desk()
 
 
-def test_a_fact_that_was_learned_from_a_strangers_words_says_so(desk):
+def test_fact_that_was_learned_from_a_strangers_words_says_so(desk):
     memory = Notebook()
     with desk.agent(memory=memory, learn=True) as agent:
         desk.model.writes("print(mails()[0]['body'])")
@@ -116,7 +116,7 @@ def test_what_stands_in_such_a_fact_is_a_strangers(desk):
     assert desk.asked == ["iban: in part from memory; others wrote it"]
 
 
-def test_a_fact_of_the_users_own_words_is_their_own(desk):
+def test_fact_of_the_users_own_words_is_their_own(desk):
     memory = Notebook()
     memory.facts = [f"Rent goes to {OWN}."]
     desk.model.writes(f"print(pay('{OWN}'))")
@@ -133,7 +133,7 @@ def test_a_fact_of_the_users_own_words_is_their_own(desk):
     ],
     ids=["of a parent that has read", "of a parent that has read nothing"],
 )  # fmt: skip
-def test_the_words_of_a_child_are_its_parents(desk, read, asks):
+def test_words_of_a_child_are_its_parents(desk, read, asks):
     account = ACCOUNT if asks else OWN
     desk.model.writes(f"{read}\nprint(clerk(words, []))", f"print(pay('{account}'))")
     with desk.agent() as agent:
@@ -141,7 +141,7 @@ def test_the_words_of_a_child_are_its_parents(desk, read, asks):
     assert desk.asked == asks
 
 
-def test_an_attachment_of_a_child_is_a_file_of_others(desk, tmp_path):
+def test_attachment_of_a_child_is_a_file_of_others(desk, tmp_path):
     bill = tmp_path / "bill.txt"
     bill.write_text(f"Please pay to {ACCOUNT}")
     desk.model.writes(
@@ -161,7 +161,7 @@ def test_what_a_child_answers_is_others_words(desk):
 
 
 @pytest.mark.parametrize("outline", ["", "pay(iban=mails().body)"])
-async def test_a_fork_knows_where_the_values_of_before_came_from(desk, outline):
+async def test_fork_knows_where_the_values_of_before_came_from(desk, outline):
     desk.model.outline = outline
     desk.model.writes("m = mails()\nrerun(str(m), 'pay it')", "print(pay(m[0]['body'][-27:]))")
     async with desk.agent() as agent:
@@ -172,7 +172,7 @@ async def test_a_fork_knows_where_the_values_of_before_came_from(desk, outline):
     assert desk.asked == ["iban: in part from mails (call 1, [0].body); others wrote it"] * 2
 
 
-async def test_a_resumed_task_knows_them_too(desk):
+async def test_resumed_task_knows_them_too(desk):
     desk.model.writes("m = mails()\nprint(pay(m[0]['body'][-27:]))")
     async with desk.agent() as agent:
         first = await agent.arun("Pay the bill")

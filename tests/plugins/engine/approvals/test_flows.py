@@ -144,7 +144,7 @@ def test_what_the_script_meant_before_it_read_anything_asks_nobody(run, code):
 READ = "m = mails()\nrerun(str(m), 'pay it')"
 
 
-def test_a_call_that_was_written_after_reading_is_asked_about(run):
+def test_call_that_was_written_after_reading_is_asked_about(run):
     _, asked = run(READ, f"print(pay('{OWN}', 250))")
     assert [request.action for request in asked] == ["pay"]
     assert asked[0].flow == "iban: written by the model after it read what others wrote"
@@ -163,7 +163,7 @@ def test_or_the_first_script_makes_such_calls_itself(run):
     assert not asked
 
 
-def test_an_action_that_the_first_script_does_not_name_is_new(run):
+def test_action_that_the_first_script_does_not_name_is_new(run):
     first = "n = notes()\nrerun(str(n), 'tidy up')"
     _, asked = run(first, "print(remove(n[0]['id']))")
     assert asked[0].flow == (
@@ -171,12 +171,12 @@ def test_an_action_that_the_first_script_does_not_name_is_new(run):
     )
 
 
-def test_a_call_that_decides_nothing_is_asked_about_where_nobody_asked_for_it(run):
+def test_call_that_decides_nothing_is_asked_about_where_nobody_asked_for_it(run):
     _, asked = run("n = notes()\nrerun(str(n), 'tell it')", "print(tell('all is well'))")
     assert asked[0].flow == "the model wrote this call after it had read notes (call 1)"
 
 
-def test_a_rule_lets_a_flow_pass(run):
+def test_rule_lets_a_flow_pass(run):
     code = "print(lookup('https://' + mails()[0]['sender'].split('@')[1]))"
     assert not run(code, approval_rules={"mails.sender -> lookup.url": "approve"})[1]
     assert run(code, approval_rules={"mails.body -> lookup.url": "approve"})[1]
@@ -194,7 +194,7 @@ def test_show_asks_no_more_than_without_it_and_says_where_values_came_from(run):
     assert not run(code, flows="show")[1]
 
 
-def test_a_question_says_where_each_value_came_from(delf_host, scripted_model):
+def test_question_says_where_each_value_came_from(delf_host, scripted_model):
     scripted_model.writes("b = mails()[0]['body']\nprint(send(b[24:51], 250, [b, 'Thank you']))")
     asked = []
 
@@ -235,7 +235,7 @@ def test_a_question_says_where_each_value_came_from(delf_host, scripted_model):
         ({"contents": [], "sinks": []}, "sinks and contents are given at once"),
     ],
 )
-def test_a_declaration_that_means_nothing_is_an_error(options, message):
+def test_declaration_that_means_nothing_is_an_error(options, message):
     def send(to: str) -> str:
         """Send."""
         return to
@@ -318,7 +318,7 @@ def test_nested_decisive_value_is_found_at_any_depth(pays):
     assert not pays(f"mails()\nprint(pay_all([{{'iban': '{OWN}', 'amount': 250}}]))")
 
 
-def test_a_question_says_where_the_key_of_a_record_came_from(delf_host, scripted_model):
+def test_question_says_where_the_key_of_a_record_came_from(delf_host, scripted_model):
     @tool(effect="write", confirm=False)
     def share(users: dict[str, str]) -> str:
         """Share with users, each with a role."""
@@ -346,7 +346,7 @@ def test_of_more_values_than_are_looked_for_a_person_decides(pays):
     assert pays(f"mails()\nprint(pay_all({own} + [{{'iban': mails()[0]['sender']}}]))")
 
 
-def test_a_text_does_not_say_itself_that_it_is_ones_own(pays):
+def test_text_does_not_say_itself_that_it_is_ones_own(pays):
     (request,) = pays("import json\nprint(remove(json.loads(letters()[0]['text'])['id']))")
     assert request.flow.startswith("note_id: ")
     assert not pays("print(remove(letters()[0]['id']))")

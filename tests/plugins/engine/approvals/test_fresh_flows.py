@@ -234,7 +234,7 @@ def test_contents_decide_where_nothing_else_does(asked):
 
 
 @pytest.mark.parametrize("code", FLOWS["values"].values(), ids=FLOWS["values"])
-def test_a_value_of_any_form_decides(asked, code):
+def test_value_of_any_form_decides(asked, code):
     assert len(asked(READ + code)) == 1
 
 
@@ -244,7 +244,7 @@ def test_what_is_sent_out_is_asked_about(asked, code):
 
 
 @pytest.mark.parametrize("code", FLOWS["results"].values(), ids=FLOWS["results"])
-def test_a_result_is_as_foreign_as_its_tool_and_what_went_into_it(asked, tmp_path, code):
+def test_result_is_as_foreign_as_its_tool_and_what_went_into_it(asked, tmp_path, code):
     path = tmp_path / "shop.db"
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE bills (iban TEXT)")
@@ -376,13 +376,13 @@ def test_call_is_asked_about_after_earlier_answer_from_others(delf_host, scripte
 
 
 @pytest.mark.parametrize("kind", ["live", "described"])
-def test_the_users_word_opens_a_connection(asked, kind):
+def test_users_word_opens_a_connection(asked, kind):
     made = (Live if kind == "live" else Crm)(confirm=False, trust="own")
     assert not asked(PAY, tools=[pay, made])
 
 
 @pytest.mark.parametrize(("trust", "asks"), [(None, True), ("own", False)])
-def test_the_users_word_opens_the_rows_of_a_database(asked, tmp_path, trust, asks):
+def test_users_word_opens_the_rows_of_a_database(asked, tmp_path, trust, asks):
     path = tmp_path / "shop.db"
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE bills (iban TEXT)")

@@ -22,7 +22,7 @@ ROWS = [{"id": number, "name": f"row {number}"} for number in range(3_000)]
         ({"also": "x"}, {"also": object()}, False),
     ],
 )
-def test_a_call_is_known_without_its_defaults(
+def test_call_is_known_without_its_defaults(
     more: dict[str, Any], defaults: dict[str, Any], is_same: bool
 ) -> None:
     known = identity("take", {"rows": ROWS}, defaults)

@@ -90,13 +90,13 @@ def test_within_a_task_it_holds_for_the_task(agent):
 
 
 @pytest.mark.parametrize("message", [True, Approved(remember="until_revoked", covers="call")])
-def test_a_yes_to_one_call_teaches_nothing(agent, message):
+def test_yes_to_one_call_teaches_nothing(agent, message):
     made, run = agent
     with made(message) as one:
         assert run(one, TO_EVE, TO_ADA) == 2
 
 
-def test_a_yes_teaches_nothing_about_what_is_written_after_reading(agent, scripted_model):
+def test_yes_teaches_nothing_about_what_is_written_after_reading(agent, scripted_model):
     made, run = agent
     with made(Approved(remember="until_revoked", covers="action")) as one:
         assert run(one, TO_EVE) == 1
@@ -104,7 +104,7 @@ def test_a_yes_teaches_nothing_about_what_is_written_after_reading(agent, script
         assert run(one, "print(reply(m[0]['sender'], 'Thanks'))") == 1
 
 
-def test_a_task_that_asks_nobody_lets_pass_what_was_taught(agent, scripted_model):
+def test_task_that_asks_nobody_lets_pass_what_was_taught(agent, scripted_model):
     made, run = agent
     with made(Approved(remember="until_revoked", covers="action"), journal="sql") as one:
         run(one, TO_EVE)
@@ -114,7 +114,7 @@ def test_a_task_that_asks_nobody_lets_pass_what_was_taught(agent, scripted_model
         assert not other.run("Answer my mails").status
 
 
-def test_a_name_in_a_result_is_no_pattern(agent, monkeypatch):
+def test_name_in_a_result_is_no_pattern(agent, monkeypatch):
     made, run = agent
     monkeypatch.setitem(MAILS[0], "*", "eve@evil.example")
     with made(Approved(remember="until_revoked", covers="action")) as one:

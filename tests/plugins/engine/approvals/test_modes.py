@@ -68,7 +68,7 @@ async def test_read_only_denies_changes_that_need_no_approval(delf_host, scripte
     assert done == ["looked"]
 
 
-async def test_a_run_that_is_to_ask_and_cannot_is_not_begun(agent_of, scripted_model):
+async def test_run_that_is_to_ask_and_cannot_is_not_begun(agent_of, scripted_model):
     async with agent_of(approval_mode="interactive") as agent:
         with pytest.raises(AgentConfirmationError, match="nobody can be asked about pay"):
             await agent.arun("pay")

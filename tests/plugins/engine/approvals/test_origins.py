@@ -53,12 +53,12 @@ FOUND = {
 
 
 @pytest.mark.parametrize(("value", "given"), FOUND.values(), ids=FOUND)
-def test_a_strangers_text_is_found_however_it_is_written(value, given):
+def test_strangers_text_is_found_however_it_is_written(value, given):
     assert origin(value, outside=given).is_others
 
 
 @pytest.mark.parametrize("length", [*range(3, 40), 150, 700])
-def test_a_piece_of_any_length_is_found_wherever_it_begins(length):
+def test_piece_of_any_length_is_found_wherever_it_begins(length):
     letters = "".join(random.Random(length).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=3000))
     for begin in range(1, 18):
         value = letters[begin : begin + length]
@@ -195,11 +195,11 @@ def test_of_several_calls_only_the_one_on_its_line_says_what_a_value_is():
         ("12", "pay 1,250.00 euros", False),
     ],
 )
-def test_the_users_words_count_as_words_of_their_own(value, says, is_there):
+def test_users_words_count_as_words_of_their_own(value, says, is_there):
     assert (origin(value, task=says, outside="x").kind == "task") is is_there
 
 
-def test_a_script_whose_author_searched_the_web_is_in_others_words():
+def test_script_whose_author_searched_the_web_is_in_others_words():
     origins = Origins("Pay the bill", list, lambda action: Wording(trust="own"))
     asked = ModelCalled(**SEEN, model="m", purpose="generate", server_side=("web_search",))
     origins.follow([asked, ScriptGenerated(**SEEN, code="pay('DE89 3704')", attempt=1)])

@@ -221,7 +221,7 @@ def test_what_they_do_not_ask_for_is_asked_about(run, code, outline):
     assert len(asked) == 1
 
 
-def test_a_short_number_of_the_task_is_no_record_that_it_names(delf_host, scripted_model):
+def test_short_number_of_the_task_is_no_record_that_it_names(delf_host, scripted_model):
     scripted_model.writes("m = mails()\nrerun(str(m), 'go on')", "print(remove('13'))")
     asked = []
     with Agent(
@@ -255,7 +255,7 @@ def test_nobody_is_asked_for_one_where_nothing_points_at_a_stranger(run, scripte
     assert not [r for r in scripted_model.requests if r.purpose == "outline"]
 
 
-def test_a_model_that_fails_to_tell_is_a_warning_and_the_call_is_asked_about(run):
+def test_model_that_fails_to_tell_is_a_warning_and_the_call_is_asked_about(run):
     response, asked = run("print(remove(m[0]['id']))", RuntimeError("away"))
     assert response.status
     assert asked
@@ -283,7 +283,7 @@ def test_any_answer_can_be_read(text):
     "text",
     ["find(name='Ada').items['sender']", "find('Ada').items[0].sender", "list(find('Ada').items.sender)"],
 )  # fmt: skip
-def test_a_field_is_the_same_however_it_is_written(text):
+def test_field_is_the_same_however_it_is_written(text):
     field = PlannedField.of(ast.parse(text, mode="eval").body)
     assert (ast.unparse(field.call.func), field.path) == ("find", ("items", "sender"))
 
@@ -394,7 +394,7 @@ def test_what_nobody_ordered_to_follow_is_asked_about(message, case):
     assert len(asked) == 1
 
 
-def test_a_text_that_is_followed_orders_to_follow_no_other(message):
+def test_text_that_is_followed_orders_to_follow_no_other(message):
     task = "Do what Ada's post says, and tell me about wiki.example/ada"
     first = "posts()[:1], wiki('wiki.example/ada')"
     followed, asked = message(f"({first})", TO_BOB, "follow(posts())", task, "follow(wiki())")
@@ -414,7 +414,7 @@ def test_a_text_that_is_followed_orders_to_follow_no_other(message):
         ("say(text='Party')", True),
     ],
 )
-def test_a_call_of_contents_passes_where_all_that_the_task_states_is_in_it(run, outline, asks):
+def test_call_of_contents_passes_where_all_that_the_task_states_is_in_it(run, outline, asks):
     _, asked = run("print(save('Party', 'bring a cake'))", outline)
     assert bool(asked) == asks
 

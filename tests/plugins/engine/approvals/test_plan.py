@@ -96,7 +96,7 @@ async def test_nothing_runs_before_it_is_approved(bench):
     assert order.index(ScriptGenerated) < order.index(ApprovalDecided) < order.index(CallStarted)
 
 
-async def test_a_script_that_names_nothing_is_not_asked_about(bench):
+async def test_script_that_names_nothing_is_not_asked_about(bench):
     b = bench()
     await b.run("print(await shop.find())")
     assert b.person.requests == []
@@ -145,7 +145,7 @@ async def test_rejected_it_goes_back_to_the_model_with_the_reason(bench):
     assert b.person.actions == ["script", "script"]
 
 
-async def test_an_approval_is_for_one_script_only(bench):
+async def test_approval_is_for_one_script_only(bench):
     b = bench()
     b.person.says(True, "not this one", True)
     await b.run("await shop.close(1)\nrerun('seen', 'close 2')", "await shop.close(2)", "print(3)")
@@ -269,7 +269,7 @@ ONE = "await shop.close(1)"
     ],
     ids=["it", "another script", "another action", "fewer", "more", "a request after that"],
 )
-async def test_a_recorded_decision_counts_for_the_same_plan_only(asked, counts):
+async def test_recorded_decision_counts_for_the_same_plan_only(asked, counts):
     bench = await gate_bench(Shop(name="shop"), decide=lambda _: Rejected(reason="no"))
     close = bench.tools.find("shop", "close")
     digests = {name: bench.tools.find(*name.split(".")).digest for name in asked.actions}
@@ -279,7 +279,7 @@ async def test_a_recorded_decision_counts_for_the_same_plan_only(asked, counts):
     assert len(bench.asked) == (0 if counts else 1)
 
 
-async def test_a_script_cannot_be_edited(bench):
+async def test_script_cannot_be_edited(bench):
     b = bench(retry_count=0)
     b.person.says(Edited(arguments={"code": "print(1)"}))
     response = await b.run(CLOSE_ALL)
@@ -313,7 +313,7 @@ async def test_other_modes_decide_at_each_call(bench, mode, made):
     assert {event.action for event in b.events(ApprovalRequested)} == {"shop.close"}
 
 
-async def test_a_task_that_is_resumed_asks_nobody_again(delf_host, scripted_model):
+async def test_task_that_is_resumed_asks_nobody_again(delf_host, scripted_model):
     @tool(effect="read", confirm=True)
     async def look(n: int) -> int:
         """Look at something."""
@@ -356,7 +356,7 @@ async def test_a_task_that_is_resumed_asks_nobody_again(delf_host, scripted_mode
     await agent.astop()
 
 
-async def test_a_resumed_task_asks_about_each_call_after_a_script_that_nobody_saw(
+async def test_resumed_task_asks_about_each_call_after_a_script_that_nobody_saw(
     delf_host, scripted_model
 ):
     shop = Shop(name="shop")

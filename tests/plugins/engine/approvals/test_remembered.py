@@ -46,7 +46,7 @@ def remembered_in(bench):
     return [event for event in bench.events if isinstance(event, ApprovalRemembered)]
 
 
-async def test_the_same_call_passes_and_no_other():
+async def test_same_call_passes_and_no_other():
     bench = await gate_bench(Mail(), decide=remembering())
     await bench.call("mail.send", ["ann@us.example"])
     await bench.call("mail.send", ["ann@us.example"], "hello")
@@ -132,7 +132,7 @@ def answered_by(pending, key, decision):
 @pytest.mark.parametrize(
     ("by", "holds"), [("ann", True), (None, True), ("bob", False)], ids=["own", "local", "other"]
 )
-async def test_a_keys_word_holds_for_its_own_later_tasks_only(by, holds):
+async def test_keys_word_holds_for_its_own_later_tasks_only(by, holds):
     journal, pending = InProcessJournal(), PendingRequests()
     decide = answered_by(pending, by, Approved(remember="until_revoked", covers="action"))
     shared = Approvals(
@@ -212,7 +212,7 @@ async def test_of_an_action_that_has_changed_nothing_is_remembered(changed, cove
     assert not isinstance(await later.call("mail.send", ["x"]), Returned)
 
 
-async def test_a_new_version_of_an_action_is_another_action():
+async def test_new_version_of_an_action_is_another_action():
     (send,) = await Mail().actions()
     assert dataclasses.replace(send, version="1").digest != send.digest
     assert dataclasses.replace(send, summary="Send or burn a mail.").digest != send.digest
@@ -261,7 +261,7 @@ async def test_in_the_mode_strict_nothing_that_was_remembered_passes():
     assert not isinstance(await later.call("mail.send", ["x"]), Returned)
 
 
-async def test_a_no_in_this_task_goes_before_a_yes_from_another():
+async def test_no_in_this_task_goes_before_a_yes_from_another():
     journal = InProcessJournal()
     message = [Rejected(reason="not today")]
     bench = await gate_bench(Mail(), decide=lambda _: message.pop(), journal=journal)

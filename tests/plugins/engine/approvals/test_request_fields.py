@@ -29,16 +29,16 @@ ASKED = ApprovalRequested(
 )
 
 
-def test_the_journal_keeps_every_field_of_a_request():
+def test_journal_keeps_every_field_of_a_request():
     own = {item.name for item in dataclasses.fields(ApprovalRequested)}
     assert own - {"seq", "at", "by_policy", "fit"} == FIELDS
 
 
-def test_a_program_sees_every_field_of_a_request():
+def test_program_sees_every_field_of_a_request():
     assert set(request_view(ASKED)) == FIELDS | {"message", "facts"}
 
 
-def test_the_command_line_and_the_page_see_every_field_of_a_request():
+def test_command_line_and_the_page_see_every_field_of_a_request():
     task = TaskRecord(task_id="t1", task="Pay.", started_at=1.0, state="running")
     data = request_data(RequestRecord(requested=ASKED, decided=None, task=task))
     assert set(data) == FIELDS | {"message", "facts", "state", "since", "decided", "folder"}

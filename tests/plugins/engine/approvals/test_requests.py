@@ -115,7 +115,7 @@ class Down:
         raise ConnectionRefusedError("connection refused")
 
 
-async def test_a_no_tells_of_the_channels_that_failed(tools):
+async def test_no_tells_of_the_channels_that_failed(tools):
     bench = Bench(tools, [NamedChannel("webask", Down()), NamedChannel("pager", Down())])
     rejected = await bench.decide(1)
     assert isinstance(rejected, Rejected)
@@ -177,7 +177,7 @@ class Says:
 @pytest.mark.parametrize(
     "answer", [*NO_DECISION.values(), lambda _: True], ids=[*NO_DECISION, "true"]
 )
-async def test_a_channel_that_does_not_decide_approves_nothing(tools, answer):
+async def test_channel_that_does_not_decide_approves_nothing(tools, answer):
     bench = Bench(tools, [NamedChannel("pager", Says(answer))], approval_timeout=0.2)
     decision = await bench.decide(1)
     assert isinstance(decision, (Rejected, Expired))
@@ -193,7 +193,7 @@ async def test_nor_does_on_confirm_with_anything_but_true(tools, answer):
 
 
 @pytest.mark.parametrize("remember", ["forever", "session", True, None])
-def test_an_approval_for_an_unknown_time_is_refused_as_it_is_made(remember):
+def test_approval_for_an_unknown_time_is_refused_as_it_is_made(remember):
     with pytest.raises(ConfigurationError, match="remember of Approved"):
         Approved(remember=remember)
 
@@ -213,7 +213,7 @@ def request(**changes) -> ApprovalRequest:
     return ApprovalRequest(**{**fields, **changes})
 
 
-async def test_an_answer_for_other_arguments_is_refused(tools):
+async def test_answer_for_other_arguments_is_refused(tools):
     pending = PendingRequests()
     answer = pending.open(request())
     with pytest.raises(DelfError, match="is for another call"):
@@ -223,7 +223,7 @@ async def test_an_answer_for_other_arguments_is_refused(tools):
     assert (await answer).decision == Approved()
 
 
-async def test_a_script_is_not_edited():
+async def test_script_is_not_edited():
     pending = PendingRequests()
     pending.open(request(code="print(1)"))
     with pytest.raises(DelfError, match="a script cannot be edited") as caught:
@@ -239,7 +239,7 @@ async def test_a_script_is_not_edited():
         (False, AlreadyDone(result=1), "only an interrupted call can be settled"),
     ],
 )
-async def test_an_answer_that_a_request_cannot_have_leaves_it_waiting(
+async def test_answer_that_a_request_cannot_have_leaves_it_waiting(
     outcome_unknown, decision, message
 ):
     pending = PendingRequests()
@@ -286,7 +286,7 @@ async def test_requests_can_be_answered_in_the_moment_in_which_it_is_seen(tools)
     assert kinds == [ApprovalRequested, ApprovalDecided]
 
 
-async def test_a_request_that_cannot_be_journalled_waits_for_nobody(tools):
+async def test_request_that_cannot_be_journalled_waits_for_nobody(tools):
     bench = Bench(tools, wait_approvals=True)
 
     async def full(event):

@@ -45,7 +45,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("error", FINAL, ids=lambda e: type(e).__name__)
-async def test_a_final_failure_ends_the_task(agent_with, scripted_model, error):
+async def test_final_failure_ends_the_task(agent_with, scripted_model, error):
     scripted_model.writes("print('before')\nawait ask()")
     async with agent_with(error) as agent:
         response = await agent.arun("x")
@@ -55,7 +55,7 @@ async def test_a_final_failure_ends_the_task(agent_with, scripted_model, error):
     assert len(scripted_model.requests) == 1
 
 
-async def test_a_refusal_that_stays_is_the_answer_at_once(agent_with, scripted_model):
+async def test_refusal_that_stays_is_the_answer_at_once(agent_with, scripted_model):
     scripted_model.writes("print('before')\nawait ask()")
     async with agent_with(ToolException("not for you", can_retry=False)) as agent:
         response = await agent.arun("x")
@@ -63,7 +63,7 @@ async def test_a_refusal_that_stays_is_the_answer_at_once(agent_with, scripted_m
     assert len(scripted_model.requests) == 1
 
 
-async def test_a_refusal_is_the_answer_when_no_retry_is_left(agent_with, scripted_model):
+async def test_refusal_is_the_answer_when_no_retry_is_left(agent_with, scripted_model):
     scripted_model.writes("await ask()", "print('Hm.')\nawait ask()", "await ask()\nprint('Sold!')")
     async with agent_with(ToolException("sold out")) as agent:
         response = await agent.arun("x")
@@ -79,7 +79,7 @@ async def test_any_other_goes_back_to_the_model(agent_with, scripted_model, erro
     assert (response.text, len(scripted_model.requests)) == ("mended", 2)
 
 
-async def test_a_script_may_catch_it_and_go_on_or_fail_otherwise(agent_with, scripted_model):
+async def test_script_may_catch_it_and_go_on_or_fail_otherwise(agent_with, scripted_model):
     scripted_model.writes(
         "try:\n    await ask()\nexcept ToolError:\n    pass\n1 / 0", "print('mended')"
     )
@@ -88,7 +88,7 @@ async def test_a_script_may_catch_it_and_go_on_or_fail_otherwise(agent_with, scr
     assert (response.text, len(scripted_model.requests)) == ("mended", 2)
 
 
-async def test_a_failure_that_only_reads_like_a_tool_s_goes_back_to_the_model(
+async def test_failure_that_only_reads_like_a_tool_s_goes_back_to_the_model(
     agent_with, scripted_model
 ):
     scripted_model.writes(
@@ -109,7 +109,7 @@ async def test_a_failure_that_only_reads_like_a_tool_s_goes_back_to_the_model(
     ],
     ids=["raised from it", "in a group"],
 )
-async def test_a_failure_that_a_tool_s_is_behind_ends_the_task(agent_with, scripted_model, script):
+async def test_failure_that_a_tool_s_is_behind_ends_the_task(agent_with, scripted_model, script):
     scripted_model.writes(script)
     raised = FINAL[0]
     async with agent_with(raised) as agent:
@@ -118,9 +118,7 @@ async def test_a_failure_that_a_tool_s_is_behind_ends_the_task(agent_with, scrip
     assert len(scripted_model.requests) == 1
 
 
-async def test_the_reason_of_the_failed_task_is_what_the_tool_raised_last(
-    agent_with, scripted_model
-):
+async def test_reason_of_the_failed_task_is_what_the_tool_raised_last(agent_with, scripted_model):
     scripted_model.writes(*["await ask()"] * 3)
     raised = ValueError("bad")
     async with agent_with(raised) as agent:

@@ -146,7 +146,7 @@ async def test_action_gets_the_facts_of_its_task(bench, tmp_path, monkeypatch):
 PARENT = "print(await office.hand_over('the child'))"
 
 
-async def test_a_child_task_shares_journal_and_trace(bench):
+async def test_child_task_shares_journal_and_trace(bench):
     response = await bench.run(PARENT, "print('child says hi', await office.look('deep'))")
     assert response.text == "['child says hi deep']"
     (result,) = bench.office.results
@@ -193,7 +193,7 @@ async def test_children_can_have_tools_model_files_and_instructions_of_its_own(b
     assert any("Be brief." in message.text for message in bench.model.requests[1].messages)
 
 
-async def test_the_same_people_are_asked(bench):
+async def test_same_people_are_asked(bench):
     @tool(effect="write")
     async def pay(n: int) -> str:
         """Pay."""
@@ -223,7 +223,7 @@ async def test_depth_is_limited(bench, monkeypatch):
     assert len({e.task_id for e in bench.journal.order}) == 3
 
 
-async def test_a_child_needs_no_second_place(bench):
+async def test_child_needs_no_second_place(bench):
     response = await bench.run(
         "print(await office.hand_over('child', times=3))", *["print(1)"] * 3, max_tasks=1
     )
@@ -268,7 +268,7 @@ def writer(written):
     return write
 
 
-async def test_a_parent_that_was_killed_goes_on_with_its_child(bench):
+async def test_parent_that_was_killed_goes_on_with_its_child(bench):
     """From after every second event of both: the child goes on, and nothing is written twice."""
     first = await bench.run(PARENT, CHILD, tools=[writer([])])
     assert first.text == "['6']"
@@ -302,7 +302,7 @@ async def test_a_parent_that_was_killed_goes_on_with_its_child(bench):
         assert len({e.task_id for e in bench.journal.order}) <= 2
 
 
-async def test_an_action_cannot_hide_that_its_child_has_no_end(bench):
+async def test_action_cannot_hide_that_its_child_has_no_end(bench):
     """Nobody says whether the child's call was made, so child and parent wait to be resumed."""
 
     @tool(effect="write", confirm=False)
@@ -388,7 +388,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("kill_at", [2, 4, 6])
 @pytest.mark.slow
-def test_a_killed_process_leaves_a_child_that_goes_on(tmp_path, kill_at):
+def test_killed_process_leaves_a_child_that_goes_on(tmp_path, kill_at):
     pytest.importorskip("delf_journal_sql")
     worker, done = tmp_path / "worker.py", tmp_path / "done"
     worker.write_text(textwrap.dedent(WORKER).replace("\\\\n", "\\n"))

@@ -58,7 +58,7 @@ def agent_with(post, host, decide, **options):
     return Agent(tools=[post], llm="scripted", host=host, on_confirm=decide, **options)
 
 
-async def test_an_input_file_that_changes_while_a_person_is_asked(
+async def test_input_file_that_changes_while_a_person_is_asked(
     post, report, delf_host, scripted_model
 ):
     def decide(request):
@@ -72,7 +72,7 @@ async def test_an_input_file_that_changes_while_a_person_is_asked(
 
 
 @pytest.mark.parametrize("name", ["./report.txt", "/in/report.txt"])
-async def test_a_file_may_be_named_with_a_folder(post, report, delf_host, scripted_model, name):
+async def test_file_may_be_named_with_a_folder(post, report, delf_host, scripted_model, name):
     def decide(request):
         report.write_text("something else")
         return True
@@ -83,7 +83,7 @@ async def test_a_file_may_be_named_with_a_folder(post, report, delf_host, script
     assert post.sent == [b"as asked"]
 
 
-async def test_a_request_names_the_files_with_their_sizes(post, report, delf_host, scripted_model):
+async def test_request_names_the_files_with_their_sizes(post, report, delf_host, scripted_model):
     message = []
 
     def decide(request):
@@ -96,7 +96,7 @@ async def test_a_request_names_the_files_with_their_sizes(post, report, delf_hos
     assert [(fact.text, fact.note) for fact in message] == [("report.txt", "8 bytes")]
 
 
-async def test_an_input_file_that_vanishes_while_a_person_is_asked(
+async def test_input_file_that_vanishes_while_a_person_is_asked(
     post, report, delf_host, scripted_model
 ):
     def decide(request):
@@ -109,7 +109,7 @@ async def test_an_input_file_that_vanishes_while_a_person_is_asked(
     assert post.sent == [b"as asked"]
 
 
-async def test_a_file_that_was_not_there_when_a_person_was_asked_is_not_sent(
+async def test_file_that_was_not_there_when_a_person_was_asked_is_not_sent(
     report, delf_host, scripted_model
 ):
     class LosingPost(Post):
@@ -132,7 +132,7 @@ async def test_a_file_that_was_not_there_when_a_person_was_asked_is_not_sent(
     assert post.sent == []
 
 
-async def test_a_file_that_the_script_writes_while_a_person_is_asked_is_not_sent(
+async def test_file_that_the_script_writes_while_a_person_is_asked_is_not_sent(
     delf_host, scripted_model
 ):
     asked, written = asyncio.Event(), asyncio.Event()
@@ -172,7 +172,7 @@ except Exception as error:
     assert post.sent == []
 
 
-async def test_a_file_that_is_swapped_for_a_link_while_a_person_is_asked(
+async def test_file_that_is_swapped_for_a_link_while_a_person_is_asked(
     post, report, delf_host, scripted_model, tmp_path
 ):
     (tmp_path / "secret").write_text("a secret")
@@ -188,7 +188,7 @@ async def test_a_file_that_is_swapped_for_a_link_while_a_person_is_asked(
     assert post.sent == [b"as asked"]
 
 
-async def test_a_file_of_the_task_that_is_written_again_while_a_person_is_asked(
+async def test_file_of_the_task_that_is_written_again_while_a_person_is_asked(
     post, delf_host, scripted_model, tmp_path
 ):
     (tmp_path / "out").mkdir()
@@ -204,7 +204,7 @@ async def test_a_file_of_the_task_that_is_written_again_while_a_person_is_asked(
     assert post.sent == [b"as asked"]
 
 
-async def test_an_approval_for_a_file_holds_for_its_content_only(
+async def test_approval_for_a_file_holds_for_its_content_only(
     post, report, delf_host, scripted_model
 ):
     asked = []
@@ -232,7 +232,7 @@ async def test_an_approval_for_a_file_holds_for_its_content_only(
     assert asked[0] != asked[1]
 
 
-async def test_a_resumed_task_asks_again_about_a_file_that_has_changed(
+async def test_resumed_task_asks_again_about_a_file_that_has_changed(
     post, report, delf_host, scripted_model
 ):
     class Journal(InProcessJournal):

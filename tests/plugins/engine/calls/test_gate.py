@@ -57,7 +57,7 @@ def read_tool(function):
 # -- known, allowed, arguments --------------------------------------------------------------
 
 
-async def test_a_call_is_made_and_recorded():
+async def test_call_is_made_and_recorded():
     bench = await gate_bench(Shop())
     assert await bench.call("shop.find", "open", limit="3") == Returned(["open", 3], b'["open",3]')
     assert bench.kinds == ["CallStarted", "CallFinished"]
@@ -80,7 +80,7 @@ async def test_a_call_is_made_and_recorded():
         ("x" * 100_000, "there is no tool"),
     ],
 )
-async def test_an_unknown_tool_is_refused(name, text):
+async def test_unknown_tool_is_refused(name, text):
     shop = Shop()
     bench = await gate_bench(shop)
     answer = await bench.call(name)
@@ -92,7 +92,7 @@ async def test_an_unknown_tool_is_refused(name, text):
     assert shop.made == []
 
 
-async def test_a_hidden_tool_is_refused():
+async def test_hidden_tool_is_refused():
     shop = Shop(allow=["find"])
     bench = await gate_bench(shop)
     answer = await bench.call("shop.close", 1)
@@ -150,7 +150,7 @@ async def test_functions_are_called_by_their_own_name():
 # -- approval -------------------------------------------------------------------------------
 
 
-async def test_an_approved_call_is_made():
+async def test_approved_call_is_made():
     shop = Shop()
     bench = await gate_bench(shop, decide=lambda request: True)
     answer = await bench.call("shop.close", number="7", desc="why")
@@ -180,7 +180,7 @@ async def test_an_approved_call_is_made():
         (Edited(arguments={"number": "x"}), "the edited arguments do not fit"),
     ],
 )
-async def test_a_call_that_is_not_approved_is_not_made(decision, text):
+async def test_call_that_is_not_approved_is_not_made(decision, text):
     shop = Shop()
     bench = await gate_bench(shop, decide=lambda request: decision)
     answer = await bench.call("shop.close", 7)
@@ -206,7 +206,7 @@ async def test_edited_arguments_are_checked_and_used():
     assert started.digest != requested.digest
 
 
-async def test_an_unanswered_request_expires():
+async def test_unanswered_request_expires():
     async def never(request):
         await asyncio.Event().wait()
 
@@ -268,7 +268,7 @@ async def test_similar_call_is_another_call(name, first, second):
 
 
 @pytest.mark.parametrize("mode", ["approve_all", "strict"])
-async def test_the_mode_decides_without_asking(mode):
+async def test_mode_decides_without_asking(mode):
     bench = await gate_bench(Shop(), mode=mode, decide=lambda request: pytest.fail("asked"))
     answer = await bench.call("shop.close", 7)
     assert bench.calls == [("shop.close", "ok" if mode == "approve_all" else "rejected")]
@@ -340,7 +340,7 @@ async def test_calls_at_once_are_each_asked_for_and_each_answered():
         (asyncio.CancelledError(), "fail cancelled itself"),
     ],
 )
-async def test_a_tool_that_raises_is_an_error_in_the_script(error, text, kind):
+async def test_tool_that_raises_is_an_error_in_the_script(error, text, kind):
     def plain() -> str:
         raise error
 
@@ -360,7 +360,7 @@ async def test_a_tool_that_raises_is_an_error_in_the_script(error, text, kind):
     ],
     ids=["large"],
 )
-async def test_a_result_that_cannot_be_passed_is_an_error(value, text):
+async def test_result_that_cannot_be_passed_is_an_error(value, text):
     @read_tool
     def get():
         """Get."""
@@ -373,7 +373,7 @@ async def test_a_result_that_cannot_be_passed_is_an_error(value, text):
     assert bench.calls == [("get", "error")]
 
 
-async def test_a_plain_function_that_gives_a_coroutine_is_awaited():
+async def test_plain_function_that_gives_a_coroutine_is_awaited():
     async def later():
         return 5
 
@@ -399,7 +399,7 @@ async def test_context_variables_reach_threads():
     assert (await (await gate_bench(look)).call("look")).value == "seen"
 
 
-async def test_a_cancelled_call_is_recorded_as_cancelled():
+async def test_cancelled_call_is_recorded_as_cancelled():
     begun = asyncio.Event()
 
     @read_tool
@@ -428,7 +428,7 @@ async def test_after_the_task_no_call_is_made():
     assert bench.events == []
 
 
-async def test_a_call_approved_after_the_task_is_not_made():
+async def test_call_approved_after_the_task_is_not_made():
     shop = Shop()
     bench = await gate_bench(shop, decide=lambda request: bench.gate.close() or True)
     answer = await bench.call("shop.close", 1)
@@ -436,7 +436,7 @@ async def test_a_call_approved_after_the_task_is_not_made():
     assert shop.made == []
 
 
-async def test_a_call_that_cannot_be_recorded_is_not_made():
+async def test_call_that_cannot_be_recorded_is_not_made():
     shop = Shop()
     bench = await gate_bench(shop)
 
@@ -449,7 +449,7 @@ async def test_a_call_that_cannot_be_recorded_is_not_made():
     assert shop.made == []
 
 
-async def test_a_thousand_calls_are_all_recorded_with_their_outcome():
+async def test_thousand_calls_are_all_recorded_with_their_outcome():
     @read_tool
     async def odd(n: int) -> int:
         """Refuse even numbers."""

@@ -20,7 +20,7 @@ def results():
 
 
 @pytest.mark.parametrize("before", [0, SLICE - 14, SLICE - 1, SLICE, 2 * SLICE - 3])
-async def test_a_secret_in_a_large_text_is_taken_out_wherever_it_is(results, before):
+async def test_secret_in_a_large_text_is_taken_out_wherever_it_is(results, before):
     text = "y " * (before // 2) + "-" * (before % 2) + SECRET + " y" * SLICE
     taken, encoded, _ = await results.take({"found": [text]})
     assert SECRET.encode() not in encoded
@@ -35,7 +35,7 @@ async def test_and_in_large_bytes(results, before):
     assert (loads(encoded) == taken) is True
 
 
-async def test_a_large_result_that_is_too_large_is_refused():
+async def test_large_result_that_is_too_large_is_refused():
     with pytest.raises(UnsupportedValueError, match=r"too large: 4,\d{3},\d{3} bytes, and"):
         await Results(Redactor(), 1_000_000).take(["x" * 400_000] * 10)
 
@@ -114,7 +114,7 @@ async def test_scalars_arrays_and_tables_of_the_usual_libraries(results):
     assert loads(encoded) == {"a": 1, "b": [0, 1, 2], "c": rows, "d": None, "e": True}
 
 
-async def test_a_secret_in_what_becomes_a_text_is_taken_out(results):
+async def test_secret_in_what_becomes_a_text_is_taken_out(results):
     class Client:
         def __repr__(self):
             return f"Client(key={SECRET})"
@@ -124,6 +124,6 @@ async def test_a_secret_in_what_becomes_a_text_is_taken_out(results):
     assert SECRET.encode() not in encoded
 
 
-async def test_a_small_one_that_is_too_large_is_refused():
+async def test_small_one_that_is_too_large_is_refused():
     with pytest.raises(UnsupportedValueError, match="too large: 1,002 bytes, and at most 1,000 "):
         await Results(Redactor(), 1_000).take("x" * 1_000)

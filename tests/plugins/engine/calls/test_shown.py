@@ -52,7 +52,7 @@ def answers(drafts, *decisions):
     return decide
 
 
-async def test_an_approved_call_is_asked_about_again_where_something_else_would_be_done():
+async def test_approved_call_is_asked_about_again_where_something_else_would_be_done():
     drafts = Drafts({1: "dear Ann"})
     change = lambda: drafts.texts.update({1: "dear Eve"})  # noqa: E731 - it happens meanwhile
     bench = await gate_bench(drafts, decide=answers(drafts, change, True))
@@ -69,7 +69,7 @@ async def test_an_approved_call_is_asked_about_again_where_something_else_would_
     assert kinds == [*asked, *asked, CallStarted, CallFinished]
 
 
-async def test_a_change_that_the_preview_does_not_tell_counts_too():
+async def test_change_that_the_preview_does_not_tell_counts_too():
     drafts = Drafts({1: "dear Ann"}, tells=lambda text: f"{len(text)} characters")
     change = lambda: drafts.texts.update({1: "dear Eve"})  # noqa: E731
     bench = await gate_bench(drafts, decide=answers(drafts, change, Rejected(reason="not to Eve")))
@@ -88,9 +88,7 @@ async def test_what_is_gone_by_then_is_refused():
 @pytest.mark.parametrize(
     ("arguments", "asked"), [({"number": 1, "to": "bob"}, 1), ({"number": 2}, 2)]
 )
-async def test_an_edited_call_is_asked_about_again_where_it_is_about_something_else(
-    arguments, asked
-):
+async def test_edited_call_is_asked_about_again_where_it_is_about_something_else(arguments, asked):
     drafts = Drafts({1: "dear Ann", 2: "dear Eve"})
     bench = await gate_bench(drafts, decide=answers(drafts, Edited(arguments=arguments), True))
     await bench.call("drafts.send", 1)
@@ -99,7 +97,7 @@ async def test_an_edited_call_is_asked_about_again_where_it_is_about_something_e
     assert drafts.sent == [("dear Ann", "bob") if asked == 1 else ("dear Eve", "ann")]
 
 
-async def test_the_action_gets_the_basis_that_was_approved():
+async def test_action_gets_the_basis_that_was_approved():
     drafts = Drafts({1: "dear Ann"})
     remembered = Approved(remember="task")
     bench = await gate_bench(drafts, decide=lambda request: remembered, contexts=Contexts())
@@ -125,7 +123,7 @@ class Contexts:
         """It has no child task."""
 
 
-async def test_the_mode_approves_without_a_second_look():
+async def test_mode_approves_without_a_second_look():
     drafts = Drafts({1: "dear Ann"})
     bench = await gate_bench(drafts, mode="approve_all", contexts=Contexts())
     assert isinstance(await bench.call("drafts.send", 1), Returned)
@@ -151,7 +149,7 @@ def agent(delf_host, scripted_model, journal):
 
 @pytest.mark.parametrize("kind", [ApprovalRequested, ApprovalDecided])
 @pytest.mark.parametrize("changed", [True, False])
-async def test_a_resumed_task_asks_again_about_what_has_changed(agent, journal, kind, changed):
+async def test_resumed_task_asks_again_about_what_has_changed(agent, journal, kind, changed):
     drafts, asked = Drafts({1: "dear Ann"}), []
 
     def decide(request):

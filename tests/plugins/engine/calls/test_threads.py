@@ -66,7 +66,7 @@ async def test_function_error_is_raised_in_the_caller(threads, error):
     assert await threads.run(lambda: 1) == 1
 
 
-async def test_a_function_that_was_abandoned_before_it_began_is_never_called(threads):
+async def test_function_that_was_abandoned_before_it_began_is_never_called(threads):
     held, called = threading.Event(), []
     busy = [asyncio.create_task(threads.run(lambda: held.wait(10))) for _ in range(3)]
     late = asyncio.create_task(threads.run(lambda: called.append(1)))

@@ -109,7 +109,7 @@ async def test_verdicts_sees_the_validated_arguments_and_cannot_change_them():
         (None, "check returned NoneType"),
     ],
 )
-async def test_a_check_that_fails_refuses_the_call(failure, text):
+async def test_check_that_fails_refuses_the_call(failure, text):
     def check(call):
         if failure is not None:
             raise failure
@@ -131,7 +131,7 @@ async def test_secrets_are_taken_out_of_what_it_says():
     assert "hunter2!" not in repr(bench.asked) + repr(bench.events)
 
 
-async def test_an_edited_call_is_checked_again():
+async def test_edited_call_is_checked_again():
     def check(call):
         if call.arguments["to"] == "eve@far.example":
             return Refused(message="no mail to Eve")
@@ -148,7 +148,7 @@ async def test_an_edited_call_is_checked_again():
 # -- the same call ----------------------------------------------------------------------------
 
 
-async def test_a_default_that_is_spelled_out_is_the_same_call():
+async def test_default_that_is_spelled_out_is_the_same_call():
     bench = await gate_bench(
         Mail(lambda call: Allowed()), decide=lambda request: Approved(remember="task")
     )

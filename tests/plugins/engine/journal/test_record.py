@@ -48,7 +48,7 @@ async def test_events_are_journalled_before_listeners_see_them():
     assert [e.message for e in log.events] == [str(n) for n in range(10)]
 
 
-async def test_an_event_that_is_not_kept_is_not_seen():
+async def test_event_that_is_not_kept_is_not_seen():
     journal, seen = Journal(), []
 
     async def full(event):
@@ -61,7 +61,7 @@ async def test_an_event_that_is_not_kept_is_not_seen():
     assert seen == log.events == []
 
 
-async def test_a_failing_listener_disturbs_nobody(caplog):
+async def test_failing_listener_disturbs_nobody(caplog):
     def broken(event):
         raise ValueError("broken")
 
@@ -83,7 +83,7 @@ async def test_prints_keep_their_place_and_are_gathered():
     assert [e.seq for e in log.events] == [1, 2, 3]
 
 
-async def test_an_event_is_kept_although_its_recorder_was_cancelled():
+async def test_event_is_kept_although_its_recorder_was_cancelled():
     """Else a call would have a beginning and no end: what happened is told in any case."""
     journal, go_on = Journal(), asyncio.Event()
     append = journal.append
@@ -310,7 +310,7 @@ async def test_observers_get_everything_in_order_before_they_are_closed():
     assert observer.closed == 1
 
 
-async def test_an_observer_that_fails_is_left_out(caplog):
+async def test_observer_that_fails_is_left_out(caplog):
     observer = Observer(fails_at=3)
     feed = ObserverFeed("o", observer, Redactor())
     for n in range(1, 10):

@@ -71,7 +71,7 @@ async def test_new_calls_wait_for_recorded_ones_without_an_answer():
     assert await new is None
 
 
-async def test_a_call_that_was_abandoned_while_it_waited_wakes_nobody():
+async def test_call_that_was_abandoned_while_it_waited_wakes_nobody():
     replay = replay_of("ab", [2, 1])
     waiting = asyncio.ensure_future(replay.call("a"))
     await asyncio.sleep(0)

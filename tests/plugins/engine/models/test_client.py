@@ -86,7 +86,7 @@ M = LLMConfig(model="m")
 REQUEST = ModelRequest(messages=(system("rules"), user("task")))
 
 
-async def test_a_model_is_opened_once_for_each_configuration(pool):
+async def test_model_is_opened_once_for_each_configuration(pool):
     other = LLMConfig(model="m", api_key="k")
     assert pool.get(M) is pool.get(LLMConfig(model="m"))
     assert pool.get(other) is not pool.get(M)
@@ -95,7 +95,7 @@ async def test_a_model_is_opened_once_for_each_configuration(pool):
     assert [model.closed for model in models] == [1, 1]
 
 
-async def test_a_call_is_counted_and_recorded(pool):
+async def test_call_is_counted_and_recorded(pool):
     ledger = Ledger()
     it = asker(pool, ledger)
     reply = await it.ask(M, REQUEST)
@@ -104,7 +104,7 @@ async def test_a_call_is_counted_and_recorded(pool):
     assert [type(e).__name__ for e in it.log.events] == ["ModelCalled", "ModelReplied"]
 
 
-async def test_a_failed_call_is_recorded_and_raised(pool):
+async def test_failed_call_is_recorded_and_raised(pool):
     it = asker(pool)
     pool.get(M).error = LLMExecutionError("no")
     with pytest.raises(LLMExecutionError):
@@ -112,7 +112,7 @@ async def test_a_failed_call_is_recorded_and_raised(pool):
     assert [type(e).__name__ for e in it.log.events] == ["ModelCalled", "ModelFailed"]
 
 
-async def test_the_system_prompt_follows_the_rules_and_leads_without_them(pool):
+async def test_system_prompt_follows_the_rules_and_leads_without_them(pool):
     it = asker(pool, system_prompt="be kind")
     await it.ask(M, REQUEST)
     await it.ask(M, ModelRequest(messages=(user("question"),)))
@@ -121,7 +121,7 @@ async def test_the_system_prompt_follows_the_rules_and_leads_without_them(pool):
     assert pool.get(M).asked[0].messages[0] == REQUEST.messages[0]
 
 
-async def test_a_stream_is_seen_in_pieces_and_ends_as_a_whole(pool):
+async def test_stream_is_seen_in_pieces_and_ends_as_a_whole(pool):
     pieces = []
     reply = await asker(pool, stream=True, on_delta=pieces.append).ask(M, REQUEST)
     assert (pieces, reply.text) == (["h", "i"], "hi")
@@ -157,7 +157,7 @@ async def test_nothing_is_asked_over_the_budget(pool):
 
 
 @pytest.mark.parametrize(("priced", "cost"), [("m", 10e-6), ("n", 0.25)])
-async def test_the_users_price_wins_over_the_providers(pool, priced, cost):
+async def test_users_price_wins_over_the_providers(pool, priced, cost):
     prices = Prices({priced: Price(input=0, output=2, cached_input=0)})
     reply = await asker(pool, pricing=prices.find).ask(M, REQUEST)
     assert reply.cost_usd == pytest.approx(cost)

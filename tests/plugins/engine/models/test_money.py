@@ -37,12 +37,12 @@ def costs(expected: float, most: float = 0.0) -> Callable[[], Estimate]:
 # -- estimates ------------------------------------------------------------------------------
 
 
-def test_the_first_call_of_a_model_may_cost_anything() -> None:
+def test_first_call_of_a_model_may_cost_anything() -> None:
     assert Ledger().estimate(M, request(), PRICE) == pytest.approx((100e-6, math.inf))
     assert Ledger().estimate(M, request(), None) == (0.0, math.inf)
 
 
-def test_the_output_is_the_most_that_is_allowed() -> None:
+def test_output_is_the_most_that_is_allowed() -> None:
     ledger = Ledger()
     ledger.learn(M, request(), 0.0)
     limited = LLMConfig("m", settings={"max_tokens": 7})
@@ -76,7 +76,7 @@ def test_no_less_is_expected_than_the_dearest_reply_for_the_same_purpose(
 # -- reservations ---------------------------------------------------------------------------
 
 
-async def test_a_call_that_would_pass_the_budget_is_refused_with_the_figures() -> None:
+async def test_call_that_would_pass_the_budget_is_refused_with_the_figures() -> None:
     ledger = Ledger(1.0)
     ledger.add(Usage(), 0.75)
     with pytest.raises(
@@ -91,7 +91,7 @@ async def test_a_call_that_would_pass_the_budget_is_refused_with_the_figures() -
     assert (ledger.remaining_usd, ledger.is_exhausted, ledger.reserved_usd) == (0.25, False, 0.0)
 
 
-async def test_a_reservation_is_given_back_on_failure_and_cancel() -> None:
+async def test_reservation_is_given_back_on_failure_and_cancel() -> None:
     ledger = Ledger(1.0)
     with pytest.raises(ZeroDivisionError):
         async with ledger.reserved(costs(0.5)):
@@ -152,7 +152,7 @@ async def test_what_only_others_hold_is_waited_for() -> None:
     assert calls.ledger.cost_usd == pytest.approx(0.6)
 
 
-async def test_a_call_that_could_cost_more_than_is_left_is_made_alone() -> None:
+async def test_call_that_could_cost_more_than_is_left_is_made_alone() -> None:
     ledger = Ledger(1.0)
     most = {"a": math.inf, "b": math.inf, "c": math.inf}
     inside: list[str] = []
@@ -177,7 +177,7 @@ async def test_a_call_that_could_cost_more_than_is_left_is_made_alone() -> None:
     assert (ledger.reserved_usd, ledger.cost_usd) == (0.0, pytest.approx(1.2))
 
 
-async def test_a_new_limit_from_another_thread_lets_waiting_calls_through() -> None:
+async def test_new_limit_from_another_thread_lets_waiting_calls_through() -> None:
     calls = Calls(Ledger(1.0))
     a, b = calls.start("a", 0.9), calls.start("b", 0.9)
     assert await calls.entered.get() == "a"
@@ -192,7 +192,7 @@ async def test_a_new_limit_from_another_thread_lets_waiting_calls_through() -> N
     await asyncio.gather(a, b)
 
 
-def test_a_budget_needs_prices() -> None:
+def test_budget_needs_prices() -> None:
     ledger = Ledger(1.0)
     ledger.check()
     ledger.add(Usage(), None)
@@ -213,14 +213,14 @@ def prices(tmp_path: Path, content: Any) -> FindPrice:
     return load_pricing((path,))
 
 
-def test_the_long_form_means_the_same(tmp_path: Path) -> None:
+def test_long_form_means_the_same(tmp_path: Path) -> None:
     entry = {"input_per_million": 2.5, "cached_input_per_million": 1, "output_per_million": 10.0}
     written = {"_comment": "USD per 1M tokens", "models": {"gpt-*": {**entry, "_note": "x"}}}
     found = prices(tmp_path, written)("gpt-5.5")
     assert found == Price(input=2.5, output=10.0, cached_input=1.0)
 
 
-def test_a_name_without_its_provider_is_enough(tmp_path: Path) -> None:
+def test_name_without_its_provider_is_enough(tmp_path: Path) -> None:
     entry = {"input": 1, "output": 2}
     found = prices(tmp_path, {"llama-*": entry, "groq/llama-4": {"input": 9, "output": 9}})
     assert found("openrouter/meta/llama-3") == Price(input=1.0, output=2.0, cached_input=1.0)
@@ -256,7 +256,7 @@ def test_invalid_price_is_named_with_its_file(tmp_path: Path, content: str, word
     assert str(path) in caught.value.message
 
 
-def test_a_price_counts_cached_tokens_apart() -> None:
+def test_price_counts_cached_tokens_apart() -> None:
     price = Price(input=2.0, output=10.0, cached_input=1.0)
     usage = Usage(input_tokens=1_000_000, cached_tokens=400_000, output_tokens=100_000)
     assert price.cost(usage) == pytest.approx(1.2 + 0.4 + 1.0)
@@ -273,7 +273,7 @@ def test_a_price_counts_cached_tokens_apart() -> None:
         ("GPT-5", 1),
     ],
 )
-def test_the_most_specific_pattern_wins(model: str, expected: int) -> None:
+def test_most_specific_pattern_wins(model: str, expected: int) -> None:
     names = {"*": 1, "gpt-*": 2, "gpt-4o-*": 3, "gpt-4o": 4}
     pricing = Prices(
         {name: Price(input=value, output=0, cached_input=0) for name, value in names.items()}

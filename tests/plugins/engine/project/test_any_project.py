@@ -36,7 +36,7 @@ class Table:
         return ("hunter2-of-the-table",)
 
 
-def test_an_agent_takes_its_settings_from_any_project(tmp_path, delf_host, scripted_model):
+def test_agent_takes_its_settings_from_any_project(tmp_path, delf_host, scripted_model):
     scripted_model.writes("print(await price('lamp'), 'hunter2-of-the-table')")
     table = Table(tmp_path, AgentConfig(llm="scripted", retry_count=3))
     with Agent.from_project(table, host=delf_host) as agent:

@@ -74,7 +74,7 @@ def host():
     return PluginHost.discover(no_plugins=True, environ={}, extra=[("desk", Plugin())])
 
 
-def test_an_instance_by_its_name(host, project):
+def test_instance_by_its_name(host, project):
     found = project(
         """
         [connections.shop]
@@ -93,14 +93,14 @@ def test_an_instance_by_its_name(host, project):
     assert made.settings.limit == 3
 
 
-def test_a_type_takes_its_settings_from_the_environment(host, project):
+def test_type_takes_its_settings_from_the_environment(host, project):
     made = project(env={"DELF_TICKETS_URL": "u"}).connector(host)("tickets")
     assert (made.name, made.settings.url.get_secret_value()) == ("tickets", "u")
     made = project(env={"DELF_HELP_DESK_URL": "u"}).connector(host)("help-desk")
     assert made.name == "help_desk"
 
 
-def test_the_projects_dotenv_counts_wherever_the_command_runs(host, tmp_path, monkeypatch):
+def test_projects_dotenv_counts_wherever_the_command_runs(host, tmp_path, monkeypatch):
     from delf_engine.project.project import load_project
 
     below = tmp_path / "below"
@@ -152,13 +152,13 @@ def test_settings_that_do_not_fit(host, project, toml, message):
     assert caught.value.hint
 
 
-def test_a_bad_confirm_keeps_its_own_kind(host, project):
+def test_bad_confirm_keeps_its_own_kind(host, project):
     found = project("[connections.shop]\ntype = 'tickets'\nurl = 'u'\nconfirm = ['x']\n")
     with pytest.raises(AgentConfirmationError, match=r"\[connections\.shop\]: confirm of 'shop'"):
         found.connector(host)("shop")
 
 
-def test_a_bad_variable_is_named_without_its_value(host, project):
+def test_bad_variable_is_named_without_its_value(host, project):
     env = {"DELF_TICKETS_URL": "u", "DELF_TICKETS_LIMIT": "secret"}
     with pytest.raises(ConnectionConfigurationError, match="DELF_TICKETS_LIMIT: Input") as caught:
         project(env=env).connector(host)("tickets")
@@ -168,7 +168,7 @@ def test_a_bad_variable_is_named_without_its_value(host, project):
         project(env=env).connector(host)("tickets")
 
 
-def test_a_missing_variable_is_named(host, project):
+def test_missing_variable_is_named(host, project):
     found = project("[connections.shop]\ntype = 'tickets'\nurl = '${NOPE}'\n")
     with pytest.raises(EnvironmentKeyError, match=r"\[connections\.shop\] url: the variable NOPE"):
         found.connector(host)("shop")
@@ -189,7 +189,7 @@ def test_names_that_mean_nothing(host, project, monkeypatch):
     assert caught.value.hint == "delf plugins install notion"
 
 
-def test_an_unknown_type_is_named_with_its_section(host, project):
+def test_unknown_type_is_named_with_its_section(host, project):
     found = project("[connections.shop]\ntype = 'tickts'\n")
     with pytest.raises(
         PluginError, match=r"\[connections\.shop\]: unknown connection 'tickts'; did you mean"
@@ -197,14 +197,14 @@ def test_an_unknown_type_is_named_with_its_section(host, project):
         found.connector(host)("shop")
 
 
-def test_a_section_without_a_type_says_what_to_write(host, project):
+def test_section_without_a_type_says_what_to_write(host, project):
     found = project("[connections.store]\nurl = 'sqlite:///x.db'\n")
     with pytest.raises(PluginError, match=r"\[connections\.store\]") as caught:
         found.connector(host)("store")
     assert caught.value.hint.startswith('say what it is, as type = "sql"; installed: ')
 
 
-def test_a_connection_with_a_constructor_of_its_own(host, project):
+def test_connection_with_a_constructor_of_its_own(host, project):
     found = project(
         "[connections.api]\ntype = 'custom'\nspec = 'x.json'\ndepth = 2\nallow = false\n"
     )

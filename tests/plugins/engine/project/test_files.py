@@ -8,7 +8,7 @@ from delf.errors import ConfigurationError
 from delf.settings import folder_of
 
 
-def test_the_nearest_file_upwards_is_used(tmp_path):
+def test_nearest_file_upwards_is_used(tmp_path):
     deep = tmp_path / "a" / "b" / "c"
     deep.mkdir(parents=True)
     (tmp_path / "delf.toml").write_text("[agent]\ntimeout = 1\n")
@@ -29,22 +29,22 @@ def test_without_a_file_everything_has_its_default(tmp_path):
     assert found.warnings == ()
 
 
-def test_a_search_from_the_root_of_the_file_system_ends():
+def test_search_from_the_root_of_the_file_system_ends():
     assert load_project("/", environ={}).root.as_posix() == "/"
 
 
-def test_a_directory_of_that_name_is_no_file(tmp_path):
+def test_directory_of_that_name_is_no_file(tmp_path):
     (tmp_path / "delf.toml").mkdir()
     assert load_project(tmp_path, environ={}).file is None
 
 
-def test_the_working_directory_is_where_the_search_begins(tmp_path, monkeypatch):
+def test_working_directory_is_where_the_search_begins(tmp_path, monkeypatch):
     (tmp_path / "delf.toml").write_text("")
     monkeypatch.chdir(tmp_path)
     assert load_project(environ={}).file == tmp_path / "delf.toml"
 
 
-def test_a_working_directory_that_is_gone(tmp_path, monkeypatch):
+def test_working_directory_that_is_gone(tmp_path, monkeypatch):
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -54,12 +54,12 @@ def test_a_working_directory_that_is_gone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_a_file_that_was_named_has_to_exist(tmp_path):
+def test_file_that_was_named_has_to_exist(tmp_path):
     with pytest.raises(ConfigurationError, match=r"other\.toml does not exist"):
         load_project(tmp_path, file=tmp_path / "other.toml", environ={})
 
 
-def test_a_named_file_is_not_searched_for(tmp_path):
+def test_named_file_is_not_searched_for(tmp_path):
     (tmp_path / "delf.toml").write_text("broken")
     (tmp_path / "other.toml").write_text("[agent]\ntimeout = 3\n")
     assert load_project(tmp_path, file=tmp_path / "other.toml", environ={}).agent.timeout == 3
@@ -106,7 +106,7 @@ def test_toml_error_names_its_place(project, text, message):
     assert "Traceback" not in caught.value.describe()
 
 
-def test_the_journal_has_a_section_of_its_own(tmp_path):
+def test_journal_has_a_section_of_its_own(tmp_path):
     (tmp_path / "delf.toml").write_text(
         '[agent]\njournal = "sql"\n\n[journal]\nkeep = "90 days"\n'
         "[plugins.journal-sql]\nlock_timeout = 5\n"
@@ -116,19 +116,19 @@ def test_the_journal_has_a_section_of_its_own(tmp_path):
     assert read.journal == "sql"
 
 
-def test_a_file_that_is_no_text(tmp_path):
+def test_file_that_is_no_text(tmp_path):
     (tmp_path / "delf.toml").write_bytes(b"[agent]\nsystem_prompt = '\xff'\n")
     with pytest.raises(ConfigurationError, match=r"delf\.toml is not UTF-8 text"):
         load_project(tmp_path, environ={})
 
 
-def test_a_byte_order_mark_is_no_error(tmp_path):
+def test_byte_order_mark_is_no_error(tmp_path):
     (tmp_path / "delf.toml").write_bytes(b"\xef\xbb\xbf[agent]\r\ntimeout = 7\r\n")
     assert load_project(tmp_path, environ={}).agent.timeout == 7
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs permissions")
-def test_a_file_that_may_not_be_read(tmp_path, monkeypatch):
+def test_file_that_may_not_be_read(tmp_path, monkeypatch):
     (tmp_path / "delf.toml").write_text("")
     opens = os.open
 
@@ -157,7 +157,7 @@ def test_paths_in_the_file_are_relative_to_it(tmp_path):
     assert agent.output_dir == "out"
 
 
-def test_a_model_of_the_file_knows_its_folder(tmp_path):
+def test_model_of_the_file_knows_its_folder(tmp_path):
     below = tmp_path / "below"
     below.mkdir()
     (tmp_path / "delf.toml").write_text(

@@ -22,7 +22,7 @@ def test_flags_over_set_over_environment_over_dotenv_over_file_over_defaults(pro
     assert project(toml, **nothing).agent.timeout == 1
 
 
-def test_a_model_is_put_together_from_all_sources(project):
+def test_model_is_put_together_from_all_sources(project):
     found = project(
         """
         [agent.llm]
@@ -77,7 +77,7 @@ def test_another_model_is_asked_at_the_same_endpoint(project):
     assert found.agent.main_llm == LLMConfig("b", base_url="http://gateway/v1")
 
 
-def test_a_model_as_a_name_as_a_table_and_as_an_object(project):
+def test_model_as_a_name_as_a_table_and_as_an_object(project):
     assert project("[agent]\nllm = 'm'\n").agent.main_llm == LLMConfig("m")
     found = project("", """llm={"model": "m", "headers": {"X-A": "b"}}""").agent.main_llm
     assert found.headers == {"X-A": "b"}
@@ -85,7 +85,7 @@ def test_a_model_as_a_name_as_a_table_and_as_an_object(project):
     assert project("", llm={"model": "m", "base_url": "u"}).agent.main_llm.base_url == "u"
 
 
-def test_a_new_llm_is_for_everything(project):
+def test_new_llm_is_for_everything(project):
     toml = "[agent]\nlight_llm = 'small'\nheavy_llm = 'big'\n"
     assert project(toml).agent.main_llm.model == "big"
     found = project(toml, llm="flag").agent
@@ -148,7 +148,7 @@ def test_texts_become_what_the_field_wants(project, text, field, value):
         ("light_llm = 'x'", r"light_llm and heavy_llm go together, but heavy_llm is not set"),
     ],
 )
-def test_a_bad_value_is_named_with_file_and_key(project, toml, message):
+def test_bad_value_is_named_with_file_and_key(project, toml, message):
     found = project(f"[agent]\n{toml}\n")
     with pytest.raises(ConfigurationError, match=message):
         _ = found.agent
@@ -181,7 +181,7 @@ def test_values_are_never_shown(project):
     assert "sk-" not in repr(shown) + repr(shown.agent)
 
 
-def test_an_unknown_key_below_a_model_in_the_environment(project):
+def test_unknown_key_below_a_model_in_the_environment(project):
     with pytest.raises(
         ConfigurationError,
         match=r"DELF_LLM__BASEURL: unknown key 'baseurl'; did you mean 'base_url'",
@@ -200,7 +200,7 @@ def test_references_are_looked_up_in_the_environment_over_dotenv(project):
     assert found.environ["KEY"] == "process"
 
 
-def test_a_missing_variable_matters_when_the_agent_is_asked_for(project):
+def test_missing_variable_matters_when_the_agent_is_asked_for(project):
     found = project("[agent.llm]\nmodel = 'm'\napi_key = '${NO_KEY}'\n")
     with pytest.raises(
         EnvironmentKeyError, match=r"delf\.toml \[agent\] llm\.api_key: the variable NO_KEY"
@@ -208,7 +208,7 @@ def test_a_missing_variable_matters_when_the_agent_is_asked_for(project):
         _ = found.agent
 
 
-def test_a_reference_that_is_overridden_is_not_looked_up(project):
+def test_reference_that_is_overridden_is_not_looked_up(project):
     toml = "[agent.llm]\nmodel = 'm'\napi_key = '${NO_KEY}'\n"
     assert project(toml, "llm.api_key=given").agent.main_llm.api_key == "given"
 
@@ -218,7 +218,7 @@ def test_flags_and_variables_are_taken_literally(project):
     assert (found.system_prompt, found.output_dir) == ("${HOME}", "${HOME}")
 
 
-def test_the_process_environment_is_never_written(project):
+def test_process_environment_is_never_written(project):
     before = dict(os.environ)
     project("", dotenv="ONLY_IN_DOTENV=1\nDELF_TIMEOUT=9\n")
     assert dict(os.environ) == before
@@ -246,7 +246,7 @@ def test_dotenv_is_that_of_the_file_else_that_of_the_start(tmp_path):
         ("DELF_SANBOX", "DELF_SANDBOX"),
     ],
 )
-def test_a_mistyped_variable_is_a_warning(project, variable, suggestion):
+def test_mistyped_variable_is_a_warning(project, variable, suggestion):
     found = project("", env={variable: "secret"})
     assert found.warnings == (f"{variable} is not a setting; did you mean {suggestion}?",)
 
@@ -285,7 +285,7 @@ def test_other_variables_are_nobodys_business(project):
         ("connections.shp.url=5", r"there is no such connection; did you mean 'shop'\?"),
     ],
 )
-def test_a_bad_override(project, text, message):
+def test_bad_override(project, text, message):
     with pytest.raises(ConfigurationError, match=message) as caught:
         project("[connections.shop]\ntype = 'sql'\n", text)
     assert caught.value.hint or "as a whole" in caught.value.message
@@ -327,7 +327,7 @@ def test_connections(project):
     assert found.connections["fresh"].type == "sql"
 
 
-def test_a_connection_that_is_not_used_may_lack_its_variable(project):
+def test_connection_that_is_not_used_may_lack_its_variable(project):
     found = project("[connections.shop]\nurl = '${NO_URL}'\n[agent]\ntimeout = 5\n")
     assert found.agent.timeout == 5
     with pytest.raises(
@@ -336,7 +336,7 @@ def test_a_connection_that_is_not_used_may_lack_its_variable(project):
         _ = found.connections["shop"].settings
 
 
-def test_a_password_of_digits_stays_text(project):
+def test_password_of_digits_stays_text(project):
     found = project("[connections.shop]\n", "connections.shop.password=007")
     assert found.connections["shop"].settings == {"password": "007"}
 
@@ -354,7 +354,7 @@ def test_plugin_options(project):
         _ = found.plugin_options["other"]
 
 
-def test_a_variable_wins_over_an_option_of_the_file(project):
+def test_variable_wins_over_an_option_of_the_file(project):
     text = "[plugins.journal-sql]\nurl = '${NO}'\nlock_timeout = 30\nblob_bytes = 4096\n"
     env = {
         "DELF_JOURNAL_SQL_URL": "123.db",
@@ -378,7 +378,7 @@ def test_no_model_is_reported_when_one_is_needed(project):
         _ = agent.main_llm
 
 
-def test_the_plugins_that_win_a_name(project):
+def test_plugins_that_win_a_name(project):
     found = project('[plugins]\nprefer = ["one", "two"]\n[plugins.sql]\nx = 1\n')
     assert found.environ["DELF_PREFER_PLUGINS"] == "one,two"
     assert list(found.plugin_options) == ["sql"]
@@ -411,6 +411,6 @@ def test_project_secrets_are_those_of_every_section(project):
     assert wanted <= long_enough(found.secrets())
 
 
-def test_a_missing_variable_hides_no_other_secret(project):
+def test_missing_variable_hides_no_other_secret(project):
     toml = "[plugins.a]\ntoken = '${NO_SUCH}'\n[plugins.b]\ntoken = 'hunter2'\n"
     assert "hunter2" in long_enough(project(toml).secrets())

@@ -75,7 +75,7 @@ def test_comments_and_layout_may_change(folder):
     assert load_project(folder, environ={}).agent.timeout == 5
 
 
-def test_a_program_vouches_for_its_own_folder(folder, monkeypatch):
+def test_program_vouches_for_its_own_folder(folder, monkeypatch):
     (folder / "delf.toml").write_text("[agent]\ntimeout = 5\nllm = 'scripted'\n")
     assert load_project(folder, environ={}, trust=True).agent.timeout == 5
     assert Agent.from_project(folder, trust=True, journal="none").config.timeout == 5
@@ -86,7 +86,7 @@ def test_a_program_vouches_for_its_own_folder(folder, monkeypatch):
     assert load_project(folder, environ={}).agent.timeout == 5
 
 
-def test_the_folder_cannot_vouch_for_itself(folder):
+def test_folder_cannot_vouch_for_itself(folder):
     (folder / ".env").write_text(f"DELF_TRUST={folder}\n")
     (folder / "delf.toml").write_text("")
     with pytest.raises(FolderNotTrustedError):
@@ -128,7 +128,7 @@ path = "trail.json"
 """
 
 
-def test_the_files_that_say_what_is_done_are_those_that_it_names(folder):
+def test_files_that_say_what_is_done_are_those_that_it_names(folder):
     (folder / "delf.toml").write_text(NAMED)
     (folder / ".env").write_text("DELF_MORE_CONFIG=more.json\n")
     (folder / "conf").mkdir()
@@ -178,13 +178,13 @@ def test_workers_are_those_that_are_found_with_the_python_beside_them(folder):
     }
 
 
-def test_a_folder_of_python_without_workers_is_not_looked_at(folder):
+def test_folder_of_python_without_workers_is_not_looked_at(folder):
     (folder / "workers").mkdir()
     (folder / "workers/jobs.py").write_text("")
     assert files(folder) == set()
 
 
-def test_the_env_file_is_that_of_the_root_or_else_that_of_the_folder_below(folder):
+def test_env_file_is_that_of_the_root_or_else_that_of_the_folder_below(folder):
     (folder / "below").mkdir()
     (folder / "delf.toml").write_text("")
     (folder / "below/.env").write_text("A=below\n")

@@ -33,7 +33,7 @@ def test_references(text, result):
     assert substitute(text, ENV, "here") == result
 
 
-def test_an_unset_variable_is_named_with_file_and_key():
+def test_unset_variable_is_named_with_file_and_key():
     with pytest.raises(EnvironmentKeyError) as caught:
         substitute("secret-${NOPE}", ENV, "/p/delf.toml [connections.shop] url")
     assert caught.value.variable == "NOPE"
@@ -44,7 +44,7 @@ def test_an_unset_variable_is_named_with_file_and_key():
 
 
 @pytest.mark.parametrize("text", ["${", "a ${HOST", "${}", "${a-b}", "${1A}", "${HOST:+x}"])
-def test_a_malformed_reference_is_an_error_that_does_not_show_the_value(text):
+def test_malformed_reference_is_an_error_that_does_not_show_the_value(text):
     with pytest.raises(ConfigurationError) as caught:
         substitute(f"secret {text}", ENV, "here")
     assert caught.value.message == "here: a reference is not well formed"
@@ -70,7 +70,7 @@ def test_later_wins_key_by_key():
     assert values.origin(("nope",)) is None
 
 
-def test_a_value_replaces_a_table_and_a_table_a_value():
+def test_value_replaces_a_table_and_a_table_a_value():
     values = Values()
     put(values, "x", {"a": 1, "b": 2}, "first")
     put(values, "x", [1], "second")
@@ -79,7 +79,7 @@ def test_a_value_replaces_a_table_and_a_table_a_value():
     assert values.resolve({}) == {"x": {"c": 3}}
 
 
-def test_an_empty_table_stays_one():
+def test_empty_table_stays_one():
     values = Values()
     put(values, "x", {}, "first")
     assert values.resolve({}) == {"x": {}}

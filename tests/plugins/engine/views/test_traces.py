@@ -77,7 +77,7 @@ def story():
     ]
 
 
-def test_the_trace_holds_every_call_with_its_outcome():
+def test_trace_holds_every_call_with_its_outcome():
     trace = Trace(story())
     assert [(c.call_id, c.status, c.success, c.error) for c in trace.tool_calls] == [
         (1, "ok", True, None),
@@ -101,7 +101,7 @@ def test_the_trace_holds_every_call_with_its_outcome():
     assert [line.duration_ms for line in trace.timeline] == [10, 2, 1, 0, 0, 0]
 
 
-def test_the_timeline_shows_what_runs():
+def test_timeline_shows_what_runs():
     lines = [(line.label, line.status, line.duration_ms) for line in Trace(story()[:8]).timeline]
     assert lines == [
         ("generate", "success", 10),
@@ -120,7 +120,7 @@ def test_running_lines_are_stopped_with_the_task():
     ]
 
 
-def test_a_step_whose_script_failed_is_no_success():
+def test_step_whose_script_failed_is_no_success():
     common = {"task_id": "t", "at": 1.0}
     events = [
         ev.StepStarted(seq=1, step="execute", **common),
@@ -130,7 +130,7 @@ def test_a_step_whose_script_failed_is_no_success():
     assert [line.status for line in Trace(events).timeline] == ["error"]
 
 
-def test_a_line_that_comes_in_pieces_is_one_line():
+def test_line_that_comes_in_pieces_is_one_line():
     texts = ["a", "b\n", "\nc", "d"]
     events = [ev.Printed(task_id="t", seq=n, at=float(n), text=x) for n, x in enumerate(texts, 1)]
     trace = Trace(events)
@@ -178,7 +178,7 @@ def test_usage_by_model_and_step_and_setup_apart():
     assert data["usage_by_model"]["eyes"]["calls"] == 2
 
 
-def test_the_trace_is_a_fold():
+def test_trace_is_a_fold():
     events = story()
     folded = Trace()
     for event in events:
@@ -189,7 +189,7 @@ def test_the_trace_is_a_fold():
     assert Trace(restored).to_dict() == folded.to_dict()
 
 
-def test_a_cost_that_is_not_known_is_not_zero():
+def test_cost_that_is_not_known_is_not_zero():
     events = story()
     unknown = dataclasses.replace(events[2], cost_usd=None)
     trace = Trace([*events[:3], unknown, *events[3:]])
@@ -197,7 +197,7 @@ def test_a_cost_that_is_not_known_is_not_zero():
 
 
 @pytest.mark.parametrize("count", range(1, 18))
-def test_a_snapshot_at_every_moment(count):
+def test_snapshot_at_every_moment(count):
     taken = snapshot(story()[:count])
     assert taken.state == ("done" if count == 17 else "running")
     assert taken.is_terminal == (count == 17)
@@ -206,7 +206,7 @@ def test_a_snapshot_at_every_moment(count):
     json.dumps(taken.to_dict())
 
 
-def test_a_call_that_was_made_again_is_reported_as_it_ended():
+def test_call_that_was_made_again_is_reported_as_it_ended():
     at = {"task_id": "task_1", "at": 1.0, "action": "shop.find"}
     call = {"call_id": 1, "arguments": {}, "effect": "read", "digest": "d"}
     ends = [{"status": "cancelled", "duration_ms": 900.0}, {"status": "ok", "duration_ms": 2.0}]
@@ -220,7 +220,7 @@ def test_a_call_that_was_made_again_is_reported_as_it_ended():
     assert (line.status, line.duration_ms) == ("error", 900)
 
 
-def test_a_snapshot_of_a_failed_task():
+def test_snapshot_of_a_failed_task():
     events = story()
     last = dataclasses.replace(events[-1], status=False, error="no")
     taken = snapshot([*events[:-1], last])
@@ -253,7 +253,7 @@ def asked_and_called(decided):
     return [asked, answer, ev.CallStarted(**at, seq=3, **call)]
 
 
-def test_a_call_has_the_origins_that_its_question_reported():
+def test_call_has_the_origins_that_its_question_reported():
     [call] = Trace(asked_and_called({"decision": "approved"})).tool_calls
     assert call.origins["to"]["text"] == "in your task"
 

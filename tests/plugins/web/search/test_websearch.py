@@ -120,7 +120,7 @@ async def test_searxng_is_asked_for_json(open_search, server) -> None:
 # -- what may come ------------------------------------------------------------------------------
 
 
-async def test_a_turn_that_pauses_goes_on(open_search, server) -> None:
+async def test_turn_that_pauses_goes_on(open_search, server) -> None:
     search = open_search("anthropic")
     paused = {**ANTHROPIC, "stop_reason": "pause_turn", "content": ANTHROPIC["content"][:2]}
     replies = [paused, ANTHROPIC]
@@ -130,7 +130,7 @@ async def test_a_turn_that_pauses_goes_on(open_search, server) -> None:
     assert [m["role"] for m in sent(server)["messages"]] == ["user", "assistant"]
 
 
-async def test_a_failed_search_of_claudes_is_an_error(open_search, server) -> None:
+async def test_failed_search_of_claudes_is_an_error(open_search, server) -> None:
     search = open_search("anthropic")
     shown = copy.deepcopy(ANTHROPIC)
     shown["content"][1]["content"] = {
@@ -143,21 +143,21 @@ async def test_a_failed_search_of_claudes_is_an_error(open_search, server) -> No
         await search.search("lakes")
 
 
-async def test_a_blocked_prompt_of_geminis_is_an_error(open_search, server) -> None:
+async def test_blocked_prompt_of_geminis_is_an_error(open_search, server) -> None:
     search = open_search("google")
     answering(server, {"promptFeedback": {"blockReason": "SAFETY"}})
     with pytest.raises(ToolExecutionError, match="SAFETY"):
         await search.search("lakes")
 
 
-async def test_a_failed_answer_of_openais_is_an_error(open_search, server) -> None:
+async def test_failed_answer_of_openais_is_an_error(open_search, server) -> None:
     search = open_search("openai")
     answering(server, {**OPENAI, "status": "failed", "error": {"code": "x", "message": "sorry"}})
     with pytest.raises(ToolExecutionError, match="sorry"):
         await search.search("lakes")
 
 
-async def test_an_answer_without_a_search_has_no_pages(open_search, server) -> None:
+async def test_answer_without_a_search_has_no_pages(open_search, server) -> None:
     search = open_search("google")
     shown = copy.deepcopy(GOOGLE)
     del shown["candidates"][0]["groundingMetadata"]
@@ -167,7 +167,7 @@ async def test_an_answer_without_a_search_has_no_pages(open_search, server) -> N
 
 @every_engine
 @pytest.mark.parametrize("shown", [b"<html>", b"[]", b"7", b'{"output": [7], "content": [7]}'])
-async def test_an_answer_that_is_none_is_an_error(engine, shown, open_search, server) -> None:
+async def test_answer_that_is_none_is_an_error(engine, shown, open_search, server) -> None:
     search = open_search(engine)
     answering(server, shown)
     if engine == "searxng" and shown.startswith(b"{"):
@@ -179,7 +179,7 @@ async def test_an_answer_that_is_none_is_an_error(engine, shown, open_search, se
 
 @every_model
 @pytest.mark.parametrize(("status", "hint"), [(401, "check the key"), (429, "wait"), (404, "name")])
-async def test_a_refusal_says_what_to_do(engine, status, hint, open_search, server) -> None:
+async def test_refusal_says_what_to_do(engine, status, hint, open_search, server) -> None:
     search = open_search(engine)
     answering(server, {"error": {"message": f"no, {KEY}"}}, status)
     with pytest.raises(LLMExecutionError) as caught:
@@ -210,7 +210,7 @@ async def test_nobody_there_is_an_error(engine, open_search) -> None:
 
 
 @every_model
-async def test_a_missing_key_names_its_variable(engine) -> None:
+async def test_missing_key_names_its_variable(engine) -> None:
     with using_environ({}):
         search = WebSearch(llm=MODELS[engine])
         with pytest.raises(EnvironmentKeyError, match="_API_KEY"):
@@ -232,7 +232,7 @@ def test_settings_that_cannot_be_are_known_at_the_start(settings) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "  ", "x" * 3000])
-async def test_a_search_has_words(query, open_search) -> None:
+async def test_search_has_words(query, open_search) -> None:
     with pytest.raises(ToolRefusedError):
         await open_search("searxng").search(query)
 

@@ -121,7 +121,7 @@ class ApprovalContract(Contract):
             assert shown.offers_yes or name != "a plain request", "it never offers a yes"
 
     @needs("people:approves")
-    async def test_a_yes_is_a_yes(self, channel_to: Callable[..., Any]) -> None:
+    async def test_yes_is_a_yes(self, channel_to: Callable[..., Any]) -> None:
         channel = channel_to("approves")
         assert _can_ask(channel) is not False, "it says that nobody can be asked: nobody ever is"
         await self.leaves_the_loop(lambda: channel.decide(request_for()))
@@ -134,13 +134,13 @@ class ApprovalContract(Contract):
             assert _decision(answer).remember == "no", "it remembers without being asked to"
 
     @needs("people:rejects")
-    async def test_a_no_has_a_reason(self, channel_to: Callable[..., Any]) -> None:
+    async def test_no_has_a_reason(self, channel_to: Callable[..., Any]) -> None:
         decision = _decision(await channel_to("rejects").decide(request_for()))
         assert isinstance(decision, Rejected)
         assert decision.reason.strip()
 
     @needs("people:edits")
-    async def test_an_edit_has_all_arguments(self, channel_to: Callable[..., Any]) -> None:
+    async def test_edit_has_all_arguments(self, channel_to: Callable[..., Any]) -> None:
         channel, names = channel_to("edits"), ("Ann", "Bob", "Cleo")
         requests = [request_for(to=name, amount=12) for name in names]
         answers = await asyncio.gather(*(channel.decide(r) for r in requests))
@@ -161,7 +161,7 @@ class ApprovalContract(Contract):
             )
 
     @needs("people:remembers")
-    async def test_a_yes_can_last(self, channel_to: Callable[..., Any]) -> None:
+    async def test_yes_can_last(self, channel_to: Callable[..., Any]) -> None:
         decision = _decision(await channel_to("remembers").decide(request_for()))
         assert isinstance(decision, Approved)
         assert decision.remember in ("task", "until_revoked")
@@ -173,7 +173,7 @@ class ApprovalContract(Contract):
         decision = _decision(await channel.decide(request_for()))
         assert decision is None or isinstance(decision, (Rejected, Expired))
 
-    async def test_a_person_who_cannot_be_reached_approves_nothing(
+    async def test_person_who_cannot_be_reached_approves_nothing(
         self, channel_to: Callable[..., Any]
     ) -> None:
         asking = asyncio.ensure_future(channel_to("cannot be reached").decide(request_for()))

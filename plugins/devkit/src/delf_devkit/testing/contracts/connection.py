@@ -160,7 +160,7 @@ class ConnectionContract(Contract):
         undeclared = list(_undeclared(cast("Any", type(connection))))
         assert not undeclared, f"without effect=…: {undeclared}"
 
-    async def test_a_name_in_allow_is_one_action_or_one_group(self, connection: Any) -> None:
+    async def test_name_in_allow_is_one_action_or_one_group(self, connection: Any) -> None:
         actions = await connection.actions()
         for action in actions:
             allowed = [item.name for item in actions if is_allowed((action.name,), item)]
@@ -233,7 +233,7 @@ class ConnectionContract(Contract):
 
     # -- calls --------------------------------------------------------------------------
 
-    async def test_a_call_gives_what_its_type_says_and_changes_no_default(
+    async def test_call_gives_what_its_type_says_and_changes_no_default(
         self, connection: Any
     ) -> None:
         for call in self._calls():
@@ -271,7 +271,7 @@ class ConnectionContract(Contract):
         await self.leaves_the_loop(lambda: _context(connection))
 
     @needs("failing_calls")
-    async def test_a_failure_is_an_error_of_delf(self, connection: Any) -> None:
+    async def test_failure_is_an_error_of_delf(self, connection: Any) -> None:
         for call in self.failing_calls:
             with pytest.raises(DelfError) as caught:
                 await self._make(call, connection)

@@ -67,7 +67,7 @@ class ConversationContract(Contract):
         assert list(await conversations.read("c", 0, 9)) == list(state.messages)
         assert (state.summary, state.summarized, state.last) == (None, 0, 3)
 
-    async def test_the_newest_are_loaded_and_the_oldest_read(
+    async def test_newest_are_loaded_and_the_oldest_read(
         self, conversations: ConversationStore
     ) -> None:
         await conversations.append("c", messages_of("a", "b", "c", "d"))
@@ -76,7 +76,7 @@ class ConversationContract(Contract):
         assert (await conversations.load("c", 0)).uncovered == 4
         assert texts(await conversations.read("c", 1, 2)) == ["b", "c"]
 
-    async def test_a_summary_stands_for_what_it_covers(
+    async def test_summary_stands_for_what_it_covers(
         self, conversations: ConversationStore
     ) -> None:
         await conversations.append("c", messages_of("a", "b", "c"))
@@ -88,7 +88,7 @@ class ConversationContract(Contract):
         kept = texts(await conversations.read("c", 0, 9))
         assert kept == (["c"] if self.forgets else ["a", "b", "c"])
 
-    async def test_a_summary_that_comes_too_late_changes_nothing(
+    async def test_summary_that_comes_too_late_changes_nothing(
         self, conversations: ConversationStore
     ) -> None:
         await conversations.append("c", messages_of("a", "b", "c"))

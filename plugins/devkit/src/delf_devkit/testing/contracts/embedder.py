@@ -54,13 +54,13 @@ class EmbedderContract(Contract):
         likeness = [_dot(wanted, row) for row in await self._rows(embedder, self.passages)]
         assert self.passages[likeness.index(max(likeness))] == self.expected
 
-    async def test_a_text_has_one_vector(self, embedder: Any) -> None:
+    async def test_text_has_one_vector(self, embedder: Any) -> None:
         together = await self._rows(embedder, self.passages)
         for text, row in reversed(list(zip(self.passages, together, strict=True))):
             (alone,) = await self._rows(embedder, [text])
             assert _apart(row, alone) < _CLOSE, "it depends on the texts beside it"
 
-    async def test_a_text_has_one_vector_in_every_process(
+    async def test_text_has_one_vector_in_every_process(
         self, embedder: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         plain = hash

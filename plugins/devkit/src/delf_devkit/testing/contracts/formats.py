@@ -55,7 +55,7 @@ class FormatContract(Contract):
                 await file_format.read(str(path), "no such part")
             assert caught.value.message.strip()
 
-    async def test_a_file_that_cannot_be_read_is_an_error(
+    async def test_file_that_cannot_be_read_is_an_error(
         self, file_format: Any, path: Path, tmp_path: Path
     ) -> None:
         for bad in (tmp_path / f"gone{path.suffix}", tmp_path):

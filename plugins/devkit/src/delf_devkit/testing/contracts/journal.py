@@ -107,7 +107,7 @@ class JournalContract(Contract):
         assert await self._take(one, 2) == [("a", 2), ("a", 3)]
         assert await self._take(every, 3) == [("a", 2), ("b", 1), ("a", 3)]
 
-    async def test_a_subscriber_waits_for_what_is_kept(self, journal: Any) -> None:
+    async def test_subscriber_waits_for_what_is_kept(self, journal: Any) -> None:
         one, every = journal.subscribe("a"), journal.subscribe()
         waiting = [asyncio.ensure_future(self._take(stream, 1)) for stream in (one, every)]
         await asyncio.sleep(0)
@@ -116,7 +116,7 @@ class JournalContract(Contract):
         assert await asyncio.gather(*waiting) == [[("a", 1)]] * 2
         assert len(await journal.read("a")) == 1, "subscribers see what is not kept"
 
-    async def test_a_subscriber_that_leaves_disturbs_nobody(self, journal: Any) -> None:
+    async def test_subscriber_that_leaves_disturbs_nobody(self, journal: Any) -> None:
         leaving, staying = journal.subscribe(), journal.subscribe()
         await journal.append(started("a"))
         assert await self._take(leaving, 1) == [("a", 1)]
@@ -148,7 +148,7 @@ class JournalContract(Contract):
         await self.leaves_the_loop(journal.find)
         await self.leaves_the_loop(journal.aclose)
 
-    async def test_an_event_whose_writer_was_cancelled_is_kept(self, journal: Any) -> None:
+    async def test_event_whose_writer_was_cancelled_is_kept(self, journal: Any) -> None:
         await journal.append(started("t"))
         begun = list(enumerate(TURNS[1:], 2))
         for seq, turns in begun:
@@ -159,7 +159,7 @@ class JournalContract(Contract):
         assert not missing_ones, "an event is lost whose writer was cancelled: shield what writes"
         assert kept == sorted(kept), "events that were begun before are kept after later ones"
 
-    async def test_the_same_event_again_changes_nothing(self, journal: Any) -> None:
+    async def test_same_event_again_changes_nothing(self, journal: Any) -> None:
         events = [started("t"), printed("t", 2), printed("t", 3)]
         for event in [*events, events[-1], events[1]]:
             await journal.append(event)

@@ -73,7 +73,7 @@ class MemoryContract(Contract):
         assert [fact.content for fact in found] == [self.expected], "more than was asked for"
         assert len(await store.search(self.query, top_k=100, threshold=0.0)) <= len(self.facts)
 
-    async def test_the_threshold_is_a_likeness_from_0_to_1(self, store: Any) -> None:
+    async def test_threshold_is_a_likeness_from_0_to_1(self, store: Any) -> None:
         await store.save(self.facts)
         for threshold in (0.6, 0.99):
             found = await store.search("xylophone quartz", threshold=threshold)
@@ -116,7 +116,7 @@ class MemoryContract(Contract):
         assert {fact.content for fact in await store.list()} <= {*self.facts, "Half saved."}
 
     @needs("fails")
-    async def test_a_failure_is_an_error_of_delf(self, failing_store: Any) -> None:
+    async def test_failure_is_an_error_of_delf(self, failing_store: Any) -> None:
         for work in (failing_store.save(self.facts), failing_store.search(self.query)):
             with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it raises
                 await work

@@ -110,7 +110,7 @@ class ModelContract(Contract):
         texts = (piece.text for piece in deltas if piece.call is None)
         assert "".join(texts) == reply.text
 
-    async def test_a_stream_can_be_left_early(self, model: Any, question: ModelRequest) -> None:
+    async def test_stream_can_be_left_early(self, model: Any, question: ModelRequest) -> None:
         stream = model.stream(question)
         await anext(stream)
         await stream.aclose()
@@ -192,7 +192,7 @@ class ModelContract(Contract):
             Secrets(self.secrets).check(text, "a key is in a repr or an answer, or it is logged")
 
     @needs("fails")
-    async def test_a_refusal_is_an_error_of_delf(
+    async def test_refusal_is_an_error_of_delf(
         self, failing_model: Any, question: ModelRequest
     ) -> None:
         with pytest.raises(DelfError) as whole:

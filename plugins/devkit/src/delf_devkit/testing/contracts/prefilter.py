@@ -66,7 +66,7 @@ class PrefilterContract(Contract):
         empty = await prefilter.select(self.task, Catalog(), self._ask())
         assert not empty.names
 
-    async def test_a_large_catalog_is_no_problem(self, prefilter: Any) -> None:
+    async def test_large_catalog_is_no_problem(self, prefilter: Any) -> None:
         more = tuple(
             CatalogEntry(name=f"zoo.cage_{number}", summary=f"Look into cage {number}.")
             for number in range(_MANY)
@@ -108,7 +108,7 @@ class PrefilterContract(Contract):
             await self._select(prefilter, task, self.catalog, self._ask())
 
     @needs("asks")
-    async def test_a_failing_model_is_a_prefilter_error(self, prefilter: Any) -> None:
+    async def test_failing_model_is_a_prefilter_error(self, prefilter: Any) -> None:
         async def ask(_question: str) -> str:
             raise LLMExecutionError("the model is down")
 

@@ -95,7 +95,7 @@ match total:
             code = "with open('notes.txt', 'w') as f: f.write('x')\nopen('notes.txt').read()"
             assert done(await bench.run(code)).value == "x"
 
-    async def test_a_failure_names_its_line(self, backend: SandboxBackend) -> None:
+    async def test_failure_names_its_line(self, backend: SandboxBackend) -> None:
         async with Bench(backend) as bench:
             run = await bench.open()
             outcome = failed(await run("x = [1]\n\nx[5]\nprint('no')"), "IndexError")

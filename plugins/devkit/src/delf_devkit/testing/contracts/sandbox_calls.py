@@ -238,7 +238,7 @@ texts
             outcome = failed(await run("x = 1\nawait refused()"), "ApprovalRejected")
             assert (outcome.line, outcome.message) == (2, "Ann wrote no")
 
-    async def test_a_call_needs_no_await(self, backend: Any) -> None:
+    async def test_call_needs_no_await(self, backend: Any) -> None:
         host = RecordingScriptHost({"pay": _same})
         code = "def paid(n):\n    return pay(n) + 1\npay(1)\n"
         code += "print(paid(2), sum([pay(n) for n in range(3, 203)]))"
@@ -247,7 +247,7 @@ texts
         assert host.text == "3 20500\n"
         assert [call.args[0] for call in host.calls] == list(range(1, 203))
 
-    async def test_a_tool_used_as_a_value_is_an_error(self, backend: Any) -> None:
+    async def test_tool_used_as_a_value_is_an_error(self, backend: Any) -> None:
         tools = {"mail.send": _same, "mail.read": list, "pay": _same}
         async with Bench(backend) as bench:
             session = (await bench.open(RecordingScriptHost(tools))).session
@@ -263,7 +263,7 @@ texts
                     or ("pay" in failure.message)
                 ), f"{script}: {failure.message}"
 
-    async def test_a_tool_named_without_a_call_can_be_called_later(self, backend: Any) -> None:
+    async def test_tool_named_without_a_call_can_be_called_later(self, backend: Any) -> None:
         async with Bench(backend) as bench:
             tools = {"mail.send": _same, "mail.read": list}
             session = (await bench.open(RecordingScriptHost(tools))).session
@@ -279,7 +279,7 @@ texts
             assert "object" in failed(await run("await get()"), "ToolError").message
             assert done(await run("1")).value == 1
 
-    async def test_a_script_can_cancel_a_call(self, backend: Any) -> None:
+    async def test_script_can_cancel_a_call(self, backend: Any) -> None:
         begun = asyncio.Event()
 
         async def wait() -> None:

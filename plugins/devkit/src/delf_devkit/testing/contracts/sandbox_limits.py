@@ -108,7 +108,7 @@ class SandboxLimits(Contract):
             assert all(call.connection != "take" for call in host.calls)
             await self._works(bench)
 
-    async def test_the_number_of_calls_is_limited(self, backend: Any) -> None:
+    async def test_number_of_calls_is_limited(self, backend: Any) -> None:
         host = RecordingScriptHost({"ok": lambda: "ok"})
         code = """
 count = 0
@@ -147,7 +147,7 @@ for number in range(40):
     # -- cancellation and crashes -------------------------------------------------------
 
     @pytest.mark.parametrize("loop", _LOOPS, ids=["busy", "asleep"])
-    async def test_an_endless_script_can_be_cancelled(self, backend: Any, loop: str) -> None:
+    async def test_endless_script_can_be_cancelled(self, backend: Any, loop: str) -> None:
         begun = asyncio.Event()
         async with Bench(backend) as bench:
             run = await bench.open(RecordingScriptHost({"begin": begun.set}))
@@ -194,7 +194,7 @@ for number in range(40):
             assert work.cancelled() or not isinstance(work.result(), Done)
 
     @needs("crash")
-    async def test_a_crash_is_an_outcome(self, backend: Any) -> None:
+    async def test_crash_is_an_outcome(self, backend: Any) -> None:
         async with Bench(backend) as bench:
             other = await bench.open()
             run = await bench.open()
@@ -209,7 +209,7 @@ for number in range(40):
     # -- confinement --------------------------------------------------------------------
 
     @needs("confines:environment", "cpython")
-    async def test_the_environment_is_out_of_reach(
+    async def test_environment_is_out_of_reach(
         self, backend: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("DELF_CONTRACT_SECRET", "hunter2-in-the-environment")
@@ -307,7 +307,7 @@ for number in range(40):
         assert await self.leftovers(seen) == set()
         assert _names_in(tmp_path) == [], "temporary files are left"
 
-    async def test_an_opening_that_is_cancelled_leaves_nothing(
+    async def test_opening_that_is_cancelled_leaves_nothing(
         self, backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -321,7 +321,7 @@ for number in range(40):
         assert await self.leftovers(seen) == set(), "a process of a cancelled opening is left"
         assert _names_in(tmp_path) == [], "a folder of a cancelled opening is left"
 
-    async def test_a_closed_session_is_forgotten(self, backend: Any) -> None:
+    async def test_closed_session_is_forgotten(self, backend: Any) -> None:
         async with Bench(backend) as bench:
             session = await backend.open(RecordingScriptHost().spec())
             try:

@@ -70,7 +70,7 @@ class SharedJournalContract(Contract):
         assert two[0].place.strip()
         await two[0].check()
 
-    async def test_a_process_sees_what_another_keeps(self, two: Sequence[Any]) -> None:
+    async def test_process_sees_what_another_keeps(self, two: Sequence[Any]) -> None:
         one, other = two
         await one.append(started("a"))
         stream = other.subscribe("a")
@@ -95,7 +95,7 @@ class SharedJournalContract(Contract):
         assert await self._found(other, limit=1, since=1.0) == ["cleo"]
         assert dict(await other.count()) == {"running": 2, "done": 1}
 
-    async def test_a_list_goes_on_after_a_place(self, two: Sequence[Any]) -> None:
+    async def test_list_goes_on_after_a_place(self, two: Sequence[Any]) -> None:
         one, other = two
         for number, name in enumerate("abcde"):
             await one.append(started(name, at=float(number // 2)))
@@ -113,7 +113,7 @@ class SharedJournalContract(Contract):
         )
         assert await self._found(other, after=(-1.0, "a")) == []
 
-    async def test_an_id_can_be_abbreviated(self, two: Sequence[Any]) -> None:
+    async def test_id_can_be_abbreviated(self, two: Sequence[Any]) -> None:
         one, other = two
         for name, key in (("task_ab1", "ada"), ("task_ab2", "bo"), ("task_c", None)):
             await one.append(started(name, key=key))
@@ -151,7 +151,7 @@ class SharedJournalContract(Contract):
         assert list((await other.prune()).tasks) == ["old"]
         assert await self._found(one) == ["runs"]
 
-    async def test_a_task_has_one_owner(self, two: Sequence[Any]) -> None:
+    async def test_task_has_one_owner(self, two: Sequence[Any]) -> None:
         one, other = two
         await one.append(started("t"))
         with pytest.raises(DelfError):
@@ -209,7 +209,7 @@ class SharedJournalContract(Contract):
         for stream in (live, again):
             await stream.aclose()
 
-    async def test_the_inbox_has_what_waits(self, two: Sequence[Any]) -> None:
+    async def test_inbox_has_what_waits(self, two: Sequence[Any]) -> None:
         one, other = two
         await one.append(started("a"))
         events: list[Event] = [asked("a", 2, "req_1a"), asked("a", 3, "req_2b")]
@@ -232,7 +232,7 @@ class SharedJournalContract(Contract):
         await one.append(finished("a", 7))
         assert await self._asked(other, waiting=True) == [], "its task is over: nobody waits"
 
-    async def test_a_task_is_stopped_from_elsewhere(self, two: Sequence[Any]) -> None:
+    async def test_task_is_stopped_from_elsewhere(self, two: Sequence[Any]) -> None:
         one, other = two
         for name in ("runs", "left", "over"):
             await one.append(started(name))

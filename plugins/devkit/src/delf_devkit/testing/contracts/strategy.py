@@ -190,7 +190,7 @@ class StrategyContract(Contract):
         assert statuses
         assert set(statuses) == {"rejected"}
 
-    async def test_a_person_is_asked_once(self, strategy: Any) -> None:
+    async def test_person_is_asked_once(self, strategy: Any) -> None:
         asked: list[str] = []
 
         def approve(request: Any) -> bool:
@@ -205,7 +205,7 @@ class StrategyContract(Contract):
         assert asked == ["forget"]
         assert world.kept == ["not Ann"]
 
-    async def test_a_failing_model_fails_the_task(self, strategy: Any) -> None:
+    async def test_failing_model_fails_the_task(self, strategy: Any) -> None:
         response = await self._solve(strategy, [LLMExecutionError("the model is down")])
         assert not response.status
         assert response.error is not None
@@ -219,7 +219,7 @@ class StrategyContract(Contract):
         assert not response.status
         assert world.kept == []
 
-    async def test_a_task_can_time_out(self, strategy: Any) -> None:
+    async def test_task_can_time_out(self, strategy: Any) -> None:
         async def never(_request: object) -> str:
             return await asyncio.get_running_loop().create_future()
 
@@ -228,7 +228,7 @@ class StrategyContract(Contract):
         assert response.error is not None
         assert "Timeout" in response.error
 
-    async def test_a_task_can_be_cancelled_while_a_call_is_made(self, strategy: Any) -> None:
+    async def test_task_can_be_cancelled_while_a_call_is_made(self, strategy: Any) -> None:
         world, journal = _World(), _journal()
         world.may_add.clear()
         async with self._agent(strategy, self.replies, world, journal) as agent:
@@ -254,7 +254,7 @@ class StrategyContract(Contract):
         assert response.cost_usd == asked * _COST
 
     @pytest.mark.parametrize("happened", [True, False], ids=["it happened", "it did not"])
-    async def test_a_killed_task_goes_on_from_every_point(
+    async def test_killed_task_goes_on_from_every_point(
         self, strategy: Any, happened: bool
     ) -> None:
         """Resume a task from each of its events, with interrupted calls either made or not."""
