@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
 
@@ -34,10 +34,20 @@ SETTINGS: Final = (
     "stop",
     "seed",
     "timeout",
+    "reasoning_effort",
+    "thinking",
+    "service_tier",
     "live_model",
     "system_role",
     "server_side_tools",
+    "extra",
 )
+EXTRA: Final = "extra"
+"""The setting with fields of the provider's requests that have no setting of their own."""
+_NOT_EXTRA: Final = frozenset(
+    {"model", "messages", "stream", "tools", "tool_choice", "contents", "system"}
+)
+"""The fields of requests that delf sets itself."""
 
 _TOOL_FIELDS: Final = ("tool_type", "max_uses", "allowed_domains", "blocked_domains")
 _ELSEWHERE: Final = {
@@ -84,9 +94,12 @@ class LLMConfig:
         headers: Extra HTTP headers for every request. Never shown.
         settings: Generation settings: ``temperature``, ``top_p``, ``top_k``, ``max_tokens``,
             ``presence_penalty``, ``frequency_penalty``, ``stop``, ``seed``, ``timeout`` (seconds
-            for one request), ``live_model`` (the one whose sessions are used, by its name or
-            as the address ``wss://…?model=NAME``) and ``server_side_tools`` (``["web_search"]``:
-            the provider's own search). ``top-k`` and ``max-tokens`` mean the same.
+            for one request), ``reasoning_effort`` (``"low"``, ``"medium"``, ``"high"``),
+            ``thinking`` (the provider's own table), ``service_tier``, ``live_model`` (the one
+            whose sessions are used, by its name or as the address ``wss://…?model=NAME``),
+            ``server_side_tools`` (``["web_search"]``: the provider's own search) and ``extra``
+            (further fields of the provider's requests). ``top-k`` and ``max-tokens`` mean the
+            same.
         provider: The protocol to speak, by a name that an installed plugin declares; ``auto``
             infers the protocol from the model's name.
 
@@ -180,8 +193,43 @@ def normalise_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
                 f"unknown model setting {name!r}{did_you_mean(canonical, SETTINGS)}",
                 hint=f"known settings: {', '.join(SETTINGS)}",
             )
-        result[canonical] = _server_side_tools(value) if canonical == SERVER_SIDE_TOOLS else value
+        check = _CHECKS.get(canonical)
+        result[canonical] = value if check is None or value is None else check(value)
     return result
+
+
+def _extra(given: Any) -> dict[str, Any]:
+    """Validate the setting of further fields.
+
+    Raises:
+        ModelConfigurationError: If the value is not a table, or has a field that delf sets.
+    """
+    table = _table(given, EXTRA)
+    taken = next((name for name in table if name in _NOT_EXTRA), None)
+    if taken is not None:
+        raise ModelConfigurationError(f"model setting {EXTRA!r}: delf sets the field {taken!r}")
+    return table
+
+
+def _thinking(given: Any) -> dict[str, Any]:
+    return _table(given, "thinking")
+
+
+def _table(given: Any, name: str) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise ModelConfigurationError(
+            f"model setting {name!r}: a table of the provider's fields, not {given!r:.80}"
+        )
+    return dict(cast("Mapping[str, Any]", given))
+
+
+def _effort(given: Any) -> str:
+    if not isinstance(given, str) or not given:
+        raise ModelConfigurationError(
+            f"model setting 'reasoning_effort': a text, not {given!r:.80}",
+            hint='"low", "medium" or "high"; "none" for models that can do without',
+        )
+    return given
 
 
 def _server_side_tools(given: Any) -> list[dict[str, Any]]:
@@ -230,3 +278,11 @@ def _listed(given: Any) -> Sequence[Any]:
 def as_llm_config(value: str | LLMConfig) -> LLMConfig:
     """Return a configuration for a model that is given by name or by configuration."""
     return value if isinstance(value, LLMConfig) else LLMConfig(value)
+
+
+_CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    SERVER_SIDE_TOOLS: _server_side_tools,
+    EXTRA: _extra,
+    "thinking": _thinking,
+    "reasoning_effort": _effort,
+}

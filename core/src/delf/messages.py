@@ -190,12 +190,27 @@ class Usage:
         """Input and output together."""
         return self.input_tokens + self.output_tokens
 
+    @property
+    def text(self) -> str:
+        """The tokens in words: ``1,200 tokens in (800 cached), 300 out (250 reasoning)``."""
+        cached = f" ({self.cached_tokens:,} cached)" if self.cached_tokens else ""
+        thought = f" ({self.reasoning_tokens:,} reasoning)" if self.reasoning_tokens else ""
+        return f"{self.input_tokens:,} tokens in{cached}, {self.output_tokens:,} out{thought}"
+
     def __add__(self, other: Usage) -> Usage:
         return Usage(
             input_tokens=self.input_tokens + other.input_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(
+            input_tokens=self.input_tokens - other.input_tokens,
+            cached_tokens=self.cached_tokens - other.cached_tokens,
+            output_tokens=self.output_tokens - other.output_tokens,
+            reasoning_tokens=self.reasoning_tokens - other.reasoning_tokens,
         )
 
 

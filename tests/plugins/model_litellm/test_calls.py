@@ -44,6 +44,22 @@ class TestCalls(ModelCalls):
         assert server.json[2]["max_completion_tokens"] == 12
         assert "temperature" not in server.json[2]
 
+    async def test_reasoning_and_extra_fields_are_sent(self, openai_server, make_model):
+        settings = {"reasoning_effort": "low", "extra": {"of_tomorrow": "x"}}
+        server = openai_server(["a", "b", "c"])
+        for provider, model in (
+            ("openai", "o3-mini"),
+            ("anthropic", "claude-sonnet-4-5"),
+            ("google", "gemini-2.5-flash"),
+        ):
+            config = at(server, provider, settings=settings) | {"model": model}
+            await make_model(**config).complete(ask())
+        openai, claude, gemini = server.json
+        assert (openai["reasoning_effort"], openai["of_tomorrow"]) == ("low", "x")
+        assert claude["thinking"] == {"type": "enabled", "budget_tokens": 1024}
+        assert claude["of_tomorrow"] == "x"
+        assert gemini["generationConfig"]["thinkingConfig"]["thinkingBudget"] == 1024
+
     async def test_images_and_files(self, openai_server, make_model):
         server = openai_server(["a", "b", "c"])
         parts = (

@@ -46,9 +46,8 @@ def story(event: ev.Event) -> str | None:
             return f"  {event.step}: {event.duration_ms:.1f} ms"
         case ev.ModelReplied():
             usage = event.usage
-            cached = f" ({usage.cached_tokens} cached)" if usage.cached_tokens else ""
             cost = "" if event.cost_usd is None else f", ${event.cost_usd:.6f}"
-            tokens = f"{usage.input_tokens} tokens in{cached}, {usage.output_tokens} out{cost}"
+            tokens = f"{usage.text}{cost}"
             name = short_name(event.model)
             return f"  {name} ({event.purpose}): {tokens}, {event.duration_ms:.0f} ms"
         case ev.CallStarted():

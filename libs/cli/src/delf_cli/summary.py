@@ -41,10 +41,7 @@ def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) ->
         f"sandbox   {trace.sandbox or '-'} ({trace.isolation or '-'})",
         f"scripts   {len(trace.scripts)} ({again})",
         f"calls     {outcomes(trace.tool_calls)}",
-        (
-            f"models    {counted(len(trace.model_calls), 'call')}, {used.input_tokens:,} tokens in "
-            f"({used.cached_tokens:,} cached), {used.output_tokens:,} out"
-        ),
+        f"models    {counted(len(trace.model_calls), 'call')}, {used.text}",
         f"cost      {usd(trace.total_cost_usd)}",
     ]
     if trace.api_enrichment is not None:

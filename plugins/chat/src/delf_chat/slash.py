@@ -63,12 +63,7 @@ class Tally:
         cost = f"${used:.4f}"
         if status["unpriced_calls"]:
             cost = f"{cost} where prices are known" if used else "cost unknown"
-        return (
-            f"{counted(self.tasks, 'task')} · {cost} · "
-            f"{now.input_tokens - before.input_tokens:,} tokens in "
-            f"({now.cached_tokens - before.cached_tokens:,} cached), "
-            f"{now.output_tokens - before.output_tokens:,} out"
-        )
+        return f"{counted(self.tasks, 'task')} · {cost} · {(now - before).text}"
 
 
 def new_conversation() -> str:

@@ -133,13 +133,10 @@ def prompt_lines(prompt: Prompt) -> Iterator[str]:
     """Yield a model call as lines: new messages, answer, tokens, time, cost."""
     took = "" if prompt.duration_ms is None else f" · {span(prompt.duration_ms)}"
     cost = "" if prompt.answer is None else f" · {_dollars(prompt.cost_usd)}"
-    usage = prompt.usage
     head = f"model call {prompt.number} · {one_line(prompt.model)} · {prompt.purpose}{took}{cost}"
     yield click.style(head, bold=True)
     if prompt.answer is not None:
-        cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
-        thought = f" ({usage.reasoning_tokens:,} reasoning)" if usage.reasoning_tokens else ""
-        yield f"{usage.input_tokens:,} tokens in{cached}, {usage.output_tokens:,} out{thought}"
+        yield prompt.usage.text
     if prompt.reply_id:
         yield f"the provider's id of the answer: {one_line(prompt.reply_id)}"
     if prompt.messages is None:

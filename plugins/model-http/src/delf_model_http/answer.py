@@ -89,6 +89,7 @@ class Answer:
         last: Whether nothing follows any more, such as the usage.
         searches: The number of searches by the provider.
         reply_id: The provider's id of the answer.
+        signed: The blocks of thinking that the provider wants back with the calls.
     """
 
     tokens: Tokens | None = None
@@ -97,6 +98,7 @@ class Answer:
     last: bool = False
     searches: int = 0
     reply_id: str | None = None
+    signed: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     _texts: list[str] = field(default_factory=list[str])
     _thoughts: list[str] = field(default_factory=list[str])
     _places: dict[int, int] = field(default_factory=dict[int, int])

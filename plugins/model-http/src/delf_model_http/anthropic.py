@@ -41,7 +41,10 @@ _SETTINGS: Final = {
     "top_k": "top_k",
     "max_tokens": "max_tokens",
     "stop": "stop_sequences",
+    "service_tier": "service_tier",
 }
+_BUDGETS: Final = {"minimal": 1024, "low": 1024, "medium": 2048, "high": 4096}
+"""Tokens for thinking by effort; those of litellm, so that both plugins mean the same."""
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
 
 _LONGEST: Final = 16_384
@@ -49,6 +52,8 @@ _LONGEST: Final = 16_384
 
 _LONGEST_OF_ANY: Final = 8_192
 """The default limit for models outside of the catalogue."""
+
+_OF_THINKING: Final = ("thinking_delta", "signature_delta")
 
 _CACHE_FROM: Final = 4000
 """Characters from which a system message is worth the prompt cache (1,024 tokens)."""
@@ -102,6 +107,13 @@ class Messages:
         for name, value in parts.settings.items():
             if name in _SETTINGS and not (facts.fixed and name in _SAMPLING):
                 result[_SETTINGS[name]] = listed(value) if name == "stop" else value
+        thinking = _thinking(parts)
+        if thinking:
+            result |= thinking
+            for name in _SAMPLING:  # a model that thinks refuses them
+                result.pop(name, None)
+            if "max_tokens" not in parts.settings:  # the limit counts the thinking, too
+                result["max_tokens"] += count(thinking["thinking"], "budget_tokens")
         if facts.longest:
             result["max_tokens"] = min(result["max_tokens"], facts.longest)
         tools = [
@@ -116,7 +128,7 @@ class Messages:
             tools.append(searches.of_anthropic(parts.search))
         if tools:
             result["tools"] = tools
-        if request.tools and request.must_call:
+        if request.tools and request.must_call and not thinking:  # it refuses to be forced
             result["tool_choice"] = {"type": "any"}
         if parts.stream:
             result["stream"] = True
@@ -152,6 +164,11 @@ class Messages:
                 delta = fields(piece.get("delta"))
                 if delta.get("type") == "text_delta":
                     return answer.say(delta.get("text"))
+                if delta.get("type") in _OF_THINKING and answer.signed:
+                    block = answer.signed[-1]
+                    for name in ("thinking", "signature"):
+                        block[name] = f"{block.get(name, '')}{delta.get(name, '')}"
+                    answer.think(delta.get("thinking"))
                 if delta.get("type") == "input_json_delta":
                     return answer.argue(answer.last_call, delta.get("partial_json"))
             case "message_delta":
@@ -164,6 +181,20 @@ class Messages:
             case _:
                 pass
         return []
+
+
+def _thinking(parts: RequestParts) -> dict[str, Any]:
+    """Return the fields with which a model thinks, as the settings ask for it."""
+    given, effort = parts.settings.get("thinking"), parts.settings.get("reasoning_effort")
+    if given is not None:
+        return {"thinking": dict(given)}
+    if effort is None or effort == "none":
+        return {}
+    if parts.facts.fixed:  # newer models decide themselves how long, and take the effort
+        level = "low" if effort == "minimal" else effort
+        return {"thinking": {"type": "adaptive"}, "output_config": {"effort": level}}
+    budget = _BUDGETS.get(effort, _BUDGETS["high"])
+    return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
 def _system(messages: Iterable[Message]) -> list[dict[str, Any]]:
@@ -180,9 +211,19 @@ def _system(messages: Iterable[Message]) -> list[dict[str, Any]]:
 
 def _content(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """Return content blocks without empty ones, which the API refuses."""
-    blocks = [_block(part) for part in parts]
+    blocks = [block for part in parts for block in (*_signed(part), _block(part))]
     full = [block for block in blocks if block.get("text", "-").strip()]
     return full or [{"type": "text", "text": "(nothing)"}]
+
+
+def _signed(part: Part) -> list[dict[str, Any]]:
+    """Return the blocks of thinking that led to a call; the provider wants them back."""
+    if not isinstance(part, ToolCall) or not part.token:
+        return []
+    try:
+        return [dict(fields(block)) for block in items(json.loads(part.token))]
+    except ValueError:  # of another provider
+        return []
 
 
 def _block(part: Part) -> dict[str, Any]:
@@ -212,7 +253,11 @@ def _begin(block: Mapping[str, Any], answer: Answer, *, is_whole: bool = True) -
         return answer.say(block.get("text"))
     if block.get("type") == "tool_use":
         given = json.dumps(block.get("input") or {}, ensure_ascii=False) if is_whole else ""
-        return answer.call(block.get("id"), required(block, "name"), given)
+        token = json.dumps(answer.signed) if answer.signed and answer.last_call < 0 else None
+        return answer.call(block.get("id"), required(block, "name"), given, token)
+    if block.get("type") in ("thinking", "redacted_thinking"):
+        answer.signed.append(dict(block))
+        answer.think(block.get("thinking"))
     return []
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 
 from delf.messages import ModelDelta, ModelRequest
 from delf.records import dataclass
-from delf_model_http.answer import Answer
+from delf_model_http.answer import Answer, fields
 from delf_model_http.catalog import Facts
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.searches import Tool
@@ -32,6 +32,16 @@ class RequestParts:
     facts: Facts
     stream: bool
     search: Tool | None = None
+
+
+def with_extra(body: Mapping[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of a request with further fields; tables are merged, and others replaced."""
+    merged = dict(body)
+    for name, value in extra.items():
+        there = merged.get(name)
+        is_both = isinstance(there, dict) and isinstance(value, Mapping)
+        merged[name] = with_extra(fields(there), fields(value)) if is_both else value
+    return merged
 
 
 class Dialect(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 from urllib.parse import quote
@@ -48,6 +49,11 @@ _SETTINGS: Final = {
     "seed": "seed",
 }
 
+_LEVELS: Final = re.compile(r"gemini-(?:[3-9]|\d\d)")
+"""Models that take a level of thinking; earlier ones take a number of tokens."""
+_BUDGETS: Final = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576}
+"""Tokens for thinking by effort, as https://ai.google.dev/gemini-api/docs/openai maps them."""
+
 
 class GenerateContent:
     """Gemini's ``generateContent``."""
@@ -81,7 +87,7 @@ class GenerateContent:
         rules = [m.text for m in request.messages if m.role == "system" and m.text]
         if rules:
             result["systemInstruction"] = {"parts": [{"text": text} for text in rules]}
-        if config := configured(parts.settings):
+        if config := {**configured(parts.settings), **_thinking(parts)}:
             result["generationConfig"] = config
         if request.tools:
             result["tools"] = declared(request.tools)
@@ -123,6 +129,19 @@ class GenerateContent:
                 is_call = reason == "STOP" and answer.last_call >= 0
                 answer.finish_reason, answer.ended = "tool_calls" if is_call else reason, True
         return pieces
+
+
+def _thinking(parts: RequestParts) -> dict[str, Any]:
+    """Return the configuration of thinking, as the settings ask for it."""
+    given, effort = parts.settings.get("thinking"), parts.settings.get("reasoning_effort")
+    if given is not None:
+        return {"thinkingConfig": dict(given)}
+    if effort is None:
+        return {}
+    if _LEVELS.search(parts.endpoint.name):
+        level = "minimal" if effort == "none" else effort
+        return {"thinkingConfig": {"thinkingLevel": level}}
+    return {"thinkingConfig": {"thinkingBudget": _BUDGETS.get(effort, _BUDGETS["high"])}}
 
 
 def configured(settings: Mapping[str, Any]) -> dict[str, Any]:

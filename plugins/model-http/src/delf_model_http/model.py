@@ -12,14 +12,14 @@ from urllib.parse import parse_qs, urlsplit
 
 from delf.environment import SourcedText, source_of
 from delf.errors import ModelConfigurationError
-from delf.llm import SERVER_SIDE_TOOLS, LLMConfig
+from delf.llm import EXTRA, SERVER_SIDE_TOOLS, LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest, Price
 from delf.network.bodies import BodyError, pieces
 from delf.protocols.model import ModelContext
 from delf_model_http import catalog
 from delf_model_http.answer import Answer, ReportedError
 from delf_model_http.anthropic import Messages
-from delf_model_http.dialect import Dialect, RequestParts
+from delf_model_http.dialect import Dialect, RequestParts, with_extra
 from delf_model_http.events import MAX_BYTES, MAX_STREAM, EventReader
 from delf_model_http.gemini_live import GeminiLive
 from delf_model_http.google import GenerateContent
@@ -55,7 +55,7 @@ _LIVE: Final[Mapping[str, Callable[[str], LiveDialect]]] = {
 _LIVE_NAME: Final = re.compile(r"realtime|-live|native-audio")
 """Models that answer in sessions only."""
 
-_OWN: Final = frozenset({"timeout", "live_model", SERVER_SIDE_TOOLS})
+_OWN: Final = frozenset({"timeout", "live_model", EXTRA, SERVER_SIDE_TOOLS})
 """Settings of delf that are not sent to providers."""
 
 _HEADERS: Final = {"Content-Type": "application/json", "User-Agent": "delf"}
@@ -297,7 +297,8 @@ class HttpModel(EndpointModel):
             search=self._search_for(request),
         )
         address = dialect.address(endpoint, stream=stream)
-        return self._pool.posted(address, self._headers, dialect.body(parts))
+        body = with_extra(dialect.body(parts), settings.get(EXTRA) or {})
+        return self._pool.posted(address, self._headers, body)
 
     def _reply(
         self,

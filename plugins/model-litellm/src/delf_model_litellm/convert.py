@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from delf.llm import SERVER_SIDE_TOOLS
+from delf.llm import EXTRA, SERVER_SIDE_TOOLS
 from delf.messages import Message, ModelTool, Price, Usage
 from delf_model_providers import chat, searches
 from delf_model_providers.endpoint import Endpoint
@@ -53,6 +53,9 @@ def settings(config: Mapping[str, Any], request: Mapping[str, Any], endpoint: En
     merged.pop("live_model", None)
     merged.pop(chat.SYSTEM_ROLE, None)
     merged.pop(SERVER_SIDE_TOOLS, None)
+    extra: Mapping[str, Any] = merged.pop(EXTRA, None) or {}
+    if extra:
+        merged |= {"extra_body": dict(extra)} if endpoint.dialect == "openai" else dict(extra)
     if endpoint.provider == "openai" and not endpoint.custom:
         merged.pop("top_k", None)  # OpenAI itself refuses it; compatible servers know it
     return merged
