@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from delf.errors import TaskLimitError, ToolExecutionError, ToolRefusedError, did_you_mean
 from delf.records import dataclass
+from delf.types import Trust
 
 if TYPE_CHECKING:
     from delf.llm import LLMConfig
@@ -64,6 +65,9 @@ class ChildTask:
         check: Returns the fault of an answer, which then goes back to the model; None if the answer
             is good. Receives the answer's text, and must be quick.
         output: The type of the answer, if it is not text: a type, or a JSON Schema.
+        trust: The author of the task's words: ``own`` if the action put it together from its own
+            words and its arguments alone. Otherwise the child takes the task for a text of others,
+            unless the task is one of the arguments.
     """
 
     task: str
@@ -79,6 +83,7 @@ class ChildTask:
     strategy: str | None = None
     check: Check | None = None
     output: type[Any] | Mapping[str, Any] | None = None
+    trust: Trust = "outside"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,8 @@ class Tool(Generic[P, R]):
 
     def __init__(self, function: Callable[P, R], action: Action, confirm: bool) -> None:
         functools.update_wrapper(self, function)
+        self.description_trust: Trust = "own"
+        """The author of the description, who may not be the program's for a foreign tool."""
         self.function = function
         self.action = action
         self.name = action.name
@@ -226,7 +228,13 @@ def as_connections(items: Iterable[Any]) -> tuple[ConnectionLike, ...]:
     found: list[ConnectionLike] = []
     for item in items:
         functions = None if isinstance(item, ConnectionLike) else foreign_functions(item)
-        found += [as_connection(item)] if functions is None else map(tool, functions)
+        if functions is None:
+            found.append(as_connection(item))
+            continue
+        for function in functions:
+            made = tool(function)
+            made.description_trust = "outside"  # its framework may have it from a server
+            found.append(made)
     return tuple(found)
 
 

@@ -56,7 +56,8 @@ there is none, which is usual."""
 
 
 _FROM_OTHERS: Final = "(learned from what others wrote)"
-"""The suffix of a stored fact that was learned from others' words, for people and models."""
+_OWN: Final = "(the user's own words)"
+"""The suffix of a stored fact that tells people and models whose words it was learned from."""
 
 
 class AgentMemory:
@@ -131,7 +132,7 @@ class AgentMemory:
                 need(fact, Fact, "the memory")
             found = [str(fact.content) for fact in facts[: self._top_k]]
             texts = await self.guidelines()
-            return [texts, *found] if texts and found else found
+            return [f"{texts} {_OWN}", *found] if texts and found else found
 
         return await self._bounded(search(), bound)
 
@@ -142,8 +143,9 @@ class AgentMemory:
             DelfError: If the model or the store fails.
         """
         facts = await propose(done, await self.guidelines())
-        if done.trust == "outside":
-            facts = [fact if is_from_others(fact) else f"{fact} {_FROM_OTHERS}" for fact in facts]
+        mark = _OWN if done.trust == "own" else _FROM_OTHERS
+        facts = [fact if fact.endswith(mark) else f"{fact} {mark}" for fact in facts]
+        facts = [fact for fact in facts if fact not in done.known]
         if facts:
             await self.save(facts)
         return facts
@@ -235,9 +237,9 @@ class Memories:
         await asyncio.gather(*(each.aclose() for each in self._open.values()))
 
 
-def is_from_others(fact: str) -> bool:
-    """Return whether a fact was learned in a task that had read others' words."""
-    return fact.endswith(_FROM_OTHERS)
+def is_own_fact(fact: str) -> bool:
+    """Return whether a fact was learned in a task that had read nothing of others."""
+    return fact.endswith(_OWN)
 
 
 async def propose(done: DoneTask, guidelines: str | None) -> Sequence[str]:

@@ -30,7 +30,7 @@ from delf_engine.config import AgentConfig
 from delf_engine.inputs import check_inputs, find_inputs, input_files
 from delf_engine.journal.log import TaskLog
 from delf_engine.journal.replay import Replay
-from delf_engine.memory import AgentMemory, is_from_others
+from delf_engine.memory import AgentMemory, is_own_fact
 from delf_engine.models.client import ModelClient
 from delf_engine.models.money import Ledger
 from delf_engine.origins.fold import ANSWER, CONVERSATION, MEMORY, PARENT, VARIABLE, Origins
@@ -284,7 +284,7 @@ class TaskRun:
             for name, value in self.variables.values.items():
                 yield self.variables.trust, repr(value), f"{VARIABLE} {name}"
             for fact in self.context.facts:
-                yield "outside" if is_from_others(fact) else "own", fact, MEMORY
+                yield "own" if is_own_fact(fact) else "outside", fact, MEMORY
             yield from self._texts_of_connections()
 
         known: dict[str, Wording] = {}
@@ -312,7 +312,8 @@ class TaskRun:
                 yield file.name, _beginning_of(file.path)
 
         words = self.request.task if is_own else ""
-        return Origins(words, before, wording_of, files if self.context.files else None)
+        kept = self.resources.approvals.kept
+        return Origins(words, before, wording_of, files if self.context.files else None, kept)
 
     def _texts_of_connections(self) -> Iterator[tuple[Trust, str, str]]:
         """Yield the texts of connections in the prompt, each with its author and its place."""
@@ -323,6 +324,11 @@ class TaskRun:
             if _author_of(bound.connection, "description_trust", "own") == "outside":
                 place = f"the descriptions of {bound.connection.name}"
                 yield "outside", bound.action.summary, place
+
+    def end_origins(self) -> None:
+        """Take in the last calls: what they gave to connections counts in later tasks, too."""
+        if self.resources.approvals.guards:
+            self._values.follow(self.log.events)
 
     @property
     def trust(self) -> Trust:

@@ -120,7 +120,8 @@ def _reader(routine: Routine) -> Callable[[Mapping[str, Any]], dict[str, Value]]
 def _caller(name: str) -> Callable[..., Any]:
     async def call(context: CallContext, **given: Value) -> str:
         tools = list(context.tools.values())
-        result = await context.delegate(call_text(name, given), tools=tools, strategy=STRATEGY)
+        words = call_text(name, given)
+        result = await context.delegate(words, tools=tools, strategy=STRATEGY, trust="own")
         if not result.status:
             raise ToolExecutionError(f"the routine {name} failed: {result.error}")
         return result.text

@@ -237,6 +237,7 @@ class Workers(Connection):
                 retry_count=found.limits.retries,
                 rerun_count=found.limits.reruns,
                 output=found.result,
+                trust="own",
             )
         finally:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)

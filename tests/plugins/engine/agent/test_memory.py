@@ -211,14 +211,16 @@ def test_nothing_is_learned_by_default(make_agent, scripted_model):
 
 
 def test_facts_are_learned_after_a_task(make_agent, scripted_model):
-    store = Store(["Ann likes tea."])
+    own = "(the user's own words)"
+    store = Store([f"Ann likes tea. {own}"])
     store.guidelines = "Only what Ann likes."
     scripted_model.writes("print('Ok, window seats.')")
     scripted_model.says('Here: ["Ann likes window seats.", "Ann likes tea.", 7]')
     response = make_agent(memory=store, learn=True).run("I always want window seats.")
     assert response.text == "Ok, window seats."
-    assert [fact.content for fact in store.facts] == ["Ann likes tea.", "Ann likes window seats."]
-    assert learned(response) == ["Ann likes window seats."]
+    seats = f"Ann likes window seats. {own}"
+    assert [fact.content for fact in store.facts] == [f"Ann likes tea. {own}", seats]
+    assert learned(response) == [seats]
     question = scripted_model.prompts[-1]
     assert "Only what Ann likes." in question
     assert "- Ann likes tea." in question

@@ -116,9 +116,18 @@ def test_what_stands_in_such_a_fact_is_a_strangers(desk):
     assert desk.asked == ["iban: in part from memory; others wrote it"]
 
 
+def test_fact_of_unknown_author_is_a_strangers(desk):
+    memory = Notebook()
+    memory.facts = [f"Bills go to {ACCOUNT}."]
+    desk.model.writes(f"print(pay('{ACCOUNT}'))")
+    with desk.agent(memory=memory) as agent:
+        agent.run("Pay the bill")
+    assert desk.asked == ["iban: in part from memory; others wrote it"]
+
+
 def test_fact_of_the_users_own_words_is_their_own(desk):
     memory = Notebook()
-    memory.facts = [f"Rent goes to {OWN}."]
+    memory.facts = [f"Rent goes to {OWN}. (the user's own words)"]
     desk.model.writes(f"print(pay('{OWN}'))")
     with desk.agent(memory=memory) as agent:
         assert agent.run("Pay the rent").status

@@ -57,16 +57,18 @@ def reason_of(
     if len(leaves) > MOST_LEAVES:
         return "it has too many values to look for each of them"
     is_clean = not origins.author.read
-    foreign = [leaf for leaf in leaves if not _is_own(origins, bound, *leaf, line)]
     deciding = [leaf for leaf in leaves if not is_content(bound, *leaf)]
     # Where nothing else decides, contents do: such a call may carry them out.
     is_alone = not deciding and action.sinks is None and action.contents is None
+    checked = leaves if is_alone else deciding
+    foreign = [leaf for leaf in checked if not _is_own(origins, bound, *leaf, line)]
     if is_clean:
+        if is_alone and len(foreign) < len(leaves):
+            return None
         foreign = [
             (path, text)
             for path, text in foreign
-            if ((is_alone and len(foreign) == len(leaves)) or not is_content(bound, path, text))
-            and not (allowed and _is_allowed(bound.name, path, origins.find(text), allowed))
+            if not (allowed and _is_allowed(bound.name, path, origins.find(text), allowed))
         ]
         if not foreign:
             return None
@@ -82,9 +84,8 @@ def reason_of(
     if misfits is None:
         if not (is_clean or deciding):
             return f"the model wrote this call after it had read {origins.author.described()}"
-        decided = [leaf for leaf in foreign if leaf in deciding] or foreign
-        unstated = (path for path, text in decided if not origins.is_stated(text))
-        misfits = [next(unstated, decided[0][0])]
+        unstated = (path for path, text in foreign if not origins.is_stated(text))
+        misfits = [next(unstated, foreign[0][0])]
     for path in misfits:
         origin = origins.find(texts.get(path, ""))
         if not (allowed and _is_allowed(bound.name, path, origin, allowed)):

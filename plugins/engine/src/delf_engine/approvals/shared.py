@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import field
 from fnmatch import fnmatchcase
 
 from delf.protocols.journal import Journal
@@ -25,6 +26,7 @@ class Approvals:
         inbox: Where other processes leave answers.
         journal: Where decisions are that hold until they are revoked.
         project: The folder of the project that remembered decisions hold for.
+        kept: By connection, texts of others that calls gave it: they remain others' in later tasks.
     """
 
     config: AgentConfig
@@ -33,6 +35,7 @@ class Approvals:
     inbox: Inbox | None = None
     journal: Journal | None = None
     project: str = ""
+    kept: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
 
     @property
     def is_strict(self) -> bool:

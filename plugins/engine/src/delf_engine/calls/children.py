@@ -154,7 +154,7 @@ class ChildTasks:
                 f"the task is {self.depth} tasks deep, and can start no child task",
                 hint=f"tasks nest at most {MOST_LEVELS} levels deep",
             )
-        request = self._request(child)
+        request = self._request(child, call)
         again = next((event for event in begun if event.task == child.task), None)
         self._promised.discard(call.number)
         if again is None:
@@ -252,7 +252,8 @@ class ChildTasks:
         earlier = self._run.request.setup.get(SHAPED, ())
         return list(dict.fromkeys((*earlier, *shapers_of(self._run.log.events))))
 
-    def _request(self, child: ChildTask) -> TaskRequest:
+    def _request(self, child: ChildTask, call: Call) -> TaskRequest:
+        is_own = child.trust == "own" or child.task in call.arguments.values()
         changes: dict[str, Any] = {}
         if child.llm is not None:
             chosen = self._run.chosen_llm(child.llm)
@@ -281,7 +282,7 @@ class ChildTasks:
                 worker=child.worker,
                 ledger=ledger,
                 check=child.check,
-                trust=self._run.trust,
+                trust=self._run.trust if is_own else "outside",
                 tools=None if child.tools is None else as_connections(child.tools),
             ),
             files=self._run.request.files if child.files is None else [str(p) for p in child.files],

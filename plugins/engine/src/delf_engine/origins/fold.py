@@ -9,6 +9,7 @@ for it; the place where it is found is a help for people and decides nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from delf.events import (
     Event,
     ModelCalled,
     ModelReplied,
+    Noted,
     ScriptFinished,
     ScriptGenerated,
 )
@@ -57,6 +59,7 @@ class Origins:
         wording_of: Says of an action whose words its results are.
         files: Reads input files, which scripts can open and others may have written: the name and
             text of each; None where there are none.
+        kept: By connection, texts of others that calls of earlier tasks gave it.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Origins:
         before: Callable[[], Iterable[tuple[Trust, str, str]]],
         wording_of: Callable[[str], Wording],
         files: Callable[[], Iterable[tuple[str, str]]] | None = None,
+        kept: dict[str, set[str]] | None = None,
     ) -> None:
         self._words = [Words(task)]
         self._before: Callable[[], Iterable[tuple[Trust, str, str]]] | None = before
@@ -84,6 +88,7 @@ class Origins:
         """All that the task has read, each text as the result of a call, or of what gave it."""
         self._own: dict[str, tuple[int, set[str]]] = {}
         """By action, the own values of its results, and the number of results looked at."""
+        self._kept = {} if kept is None else kept
         self._given: dict[str, int] = {}
         """By connection, the first call that gave it texts of others."""
         self._results = ResultTexts()
@@ -135,6 +140,8 @@ class Origins:
                     known = self.planned.outline
                     self.planned.outline = known.with_more(parsed) if self.outlines else parsed
                     self.outlines += 1
+                case Noted(topic=topic, text=text) if text:
+                    self._take_text("outside", text, f"a {topic}")
                 case ScriptFinished():
                     self._author, self._code = Author(read=self._asked), None
                 case CallStarted():
@@ -157,13 +164,15 @@ class Origins:
             if trust == "own" and where == CONVERSATION:
                 self._words.append(Words(text))
                 continue
-            read_call = ReadCall(
-                number=0, action=where, arguments={}, wording=Wording(trust=trust), result=text
-            )
-            self._read_calls.append(read_call)
-            if trust == "outside" and (0, where) not in self._read:
-                self._read.append((0, where))
+            self._take_text(trust, text, where)
         self._before = None
+
+    def _take_text(self, trust: Trust, text: str, where: str) -> None:
+        wording = Wording(trust=trust)
+        read_call = ReadCall(number=0, action=where, arguments={}, wording=wording, result=text)
+        self._read_calls.append(read_call)
+        if trust == "outside" and (0, where) not in self._read:
+            self._read.append((0, where))
 
     def _take_call(self, event: CallStarted) -> None:
         call = ReadCall(
@@ -175,11 +184,10 @@ class Origins:
             changes=event.effect != "read",
         )
         self._calls[event.call_id] = call
-        if call.changes and self.has_read:
-            names = call.arguments
-            if not all(self.is_own(call.action, name, "", event.line) for name in names):
-                connection = call.action.rpartition(".")[0]
-                self._given.setdefault(connection, call.number)
+        for name, item in call.arguments.items() if call.changes and self.has_read else ():
+            if not self.is_own(call.action, name, "", event.line):
+                self._given.setdefault(call.connection, call.number)
+                self._kept.setdefault(call.connection, set()).update(map(same_text, texts_in(item)))
 
     def _take_result(self, event: CallFinished) -> None:
         call = self._calls.get(event.call_id)
@@ -190,6 +198,9 @@ class Origins:
             )
         call.result = event.error if event.result is None else event.result
         call.has_failed = event.status != "ok"
+        kept = self._kept.get(call.connection) if call.wording.trust == "own" else None
+        if kept and any(same_text(text) in kept for _, _, text in authored(call.result)):
+            call.wording = replace(call.wording, trust="outside")
         self._read_calls.append(call)
         if call.wording.trust != "own":
             self._read.append((event.call_id, event.action))
@@ -242,10 +253,13 @@ class Origins:
         if not wording.is_known or wording.trust == "outside":
             return False
         given = self._given.get(action.rpartition(".")[0])
-        if given is not None and any(
-            call.number > given for call in self._calls.values() if call.action == action
-        ):
-            return False
+        if given is not None or self._kept:
+            calls = [call for call in self._calls.values() if call.action == action]
+            if any(
+                call.wording.trust == "outside" or call.number > (given or call.number)
+                for call in calls
+            ):
+                return False
         return wording.trust == "own" or not text or same_text(text) in self._own_texts_of(action)
 
     def _own_texts_of(self, action: str) -> set[str]:

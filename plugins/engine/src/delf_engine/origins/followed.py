@@ -7,6 +7,7 @@ nobody's.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final, cast
@@ -20,6 +21,10 @@ _MOST_FOLLOWED: Final = 3
 """Texts that one task may order to follow."""
 _LONGEST_FOLLOWED: Final = 20_000
 """Characters of a text that the model is asked about."""
+_QUOTES: Final = re.compile(
+    r"^\s*>|forwarded|wrote:|\bcomments?\b|^\s*from:\s*\S+@", re.IGNORECASE | re.MULTILINE
+)
+"""Signs that a text holds parts of somebody else."""
 _MOST_STEPS: Final = 200_000
 """Values of a result that are walked through."""
 
@@ -45,7 +50,8 @@ def followed_texts(
             own_texts = [text for text in map(str, stated) if is_own(text)]
             for record in _records_by(is_own, call, call.wording.author):
                 held = Words(f"{record}\n{text_of(call.arguments)}")
-                if all(map(held.mention, own_texts)):
+                is_quoting = _QUOTES.search(record.replace(f"{call.wording.author}: ", ""))
+                if not is_quoting and all(map(held.mention, own_texts)):
                     found.setdefault(record[:_LONGEST_FOLLOWED])
     return list(islice(found, _MOST_FOLLOWED))
 

@@ -125,6 +125,11 @@ class ReadCall:
     result: Any = None
     has_failed: bool = False
 
+    @property
+    def connection(self) -> str:
+        """The name of its connection; empty for a function."""
+        return self.action.rpartition(".")[0]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:

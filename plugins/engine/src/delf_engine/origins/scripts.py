@@ -45,7 +45,7 @@ class Scripts:
         self._functions: dict[str, list[ast.arguments]] = defaultdict(list)
         self._calls: dict[str, list[ast.Call]] = defaultdict(list)
         self._last: dict[str, list[ast.Call]] = {}
-        self._known: dict[int, frozenset[str]] = {}
+        self._known: dict[tuple[str, str, int | None], frozenset[str] | None] = {}
 
     def add(self, code: str) -> None:
         """Take in a script; invalid Python states nothing."""
@@ -82,20 +82,19 @@ class Scripts:
         Returns:
             The actions whose results went into it, and the names of what is unknown.
         """
-        every = self._last.get(action, [])
-        calls = [c for c in every if line and c.lineno <= line <= (c.end_lineno or line)] or every
-        parameter, *inner = names_in(path)
-        found: set[str] = set()
-        for call in calls:
-            given = arguments_of(call, parameters)
-            node = given.get(letters_of_name(parameter), given.get("*"))
-            if node is None:
-                return None
-            for each in _inner(node, inner, is_key="[key " in path and path.endswith("]")):
-                if id(each) not in self._known:
-                    self._known[id(each)] = frozenset(self._reached(each))
-                found |= self._known[id(each)]
-        return frozenset(found) if calls else None
+        key = action, path, line
+        if key not in self._known:
+            every = self._last.get(action, [])
+            calls = [each for each in every if line and _is_on(each, line)] or every
+            parameter, *inner = names_in(path)
+            found: set[str] = set()
+            for call in calls:
+                given = arguments_of(call, parameters)
+                node = given.get(letters_of_name(parameter), given.get("*", _UNKNOWN))
+                for each in _inner(node, inner, is_key="[key " in path and path.endswith("]")):
+                    found.update(self._reached(each))
+            self._known[key] = frozenset(found) if calls else None
+        return self._known[key]
 
     def _reached(self, node: ast.AST) -> Iterator[str]:
         todo: list[ast.AST | None] = [node]
@@ -206,6 +205,10 @@ class Scripts:
             passed += self._functions.get(dotted(value), [])
             for each in (name for arguments in passed for name in _names_of(arguments)):
                 self._values[each] += [node.func, *(item for item in given if item is not value)]
+
+
+def _is_on(call: ast.Call, line: int) -> bool:
+    return call.lineno <= line <= (call.end_lineno or line)
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:

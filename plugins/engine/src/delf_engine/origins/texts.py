@@ -35,6 +35,7 @@ _NAMES_NEXT: Final = re.compile(
 )
 """The signs ahead of a record's number."""
 _IDENTIFIER: Final = re.compile(r"(?=[^\d]*\d)[\w.:/#-]{1,100}")
+_LAST_NUMBER: Final = re.compile(r"\d{2,}$")
 _ENDS: Final = re.compile(r"\s*(?:[.!?;'\")]|$)(?!\d)")
 _WORD_AHEAD: Final = re.compile(r"\w[^\w\n]*$")
 _DAY: Final = re.compile(r"(?:[:.,/$€£-]|\b[A-Z][a-z]{2,8})\s?$")
@@ -92,15 +93,17 @@ def names(text: str, value: str) -> bool:
 
     ``11`` in "June 11 is" is not a record's number; in "file '11'" or "delete 11" it is.
     """
-    is_number = value.isdigit()
-    if value not in text or len(text.strip()) == len(value) or not _IDENTIFIER.fullmatch(value):
+    if len(text.strip()) == len(value) or not _IDENTIFIER.fullmatch(value):
         return False
-    pattern = rf"{_BEFORE}{re.escape(value)}{_AFTER}"
-    for match in re.finditer(pattern, text, re.IGNORECASE):
-        before, after = text[max(0, match.start() - 12) : match.start()], text[match.end() :]
-        is_last = _ENDS.match(after) and _WORD_AHEAD.search(before) and not _DAY.search(before)
-        if not is_number or is_last or _NAMES_NEXT.search(before):
-            return True
+    number = "" if value.isdigit() else _LAST_NUMBER.search(value)
+    forms = [value, number[0]] if number else [value]
+    for form in forms if any(each.casefold() in text.casefold() for each in forms) else ():
+        pattern = rf"{_BEFORE}{re.escape(form)}(?:\.\w{{1,5}})?{_AFTER}"
+        for match in re.finditer(pattern, text, re.IGNORECASE):
+            before, after = text[max(0, match.start() - 12) : match.start()], text[match.end() :]
+            is_last = _ENDS.match(after) and _WORD_AHEAD.search(before) and not _DAY.search(before)
+            if not form.isdigit() or is_last or _NAMES_NEXT.search(before):
+                return True
     return False
 
 

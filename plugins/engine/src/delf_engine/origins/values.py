@@ -170,11 +170,12 @@ def same_text(text: str) -> str:
     A number's form does not count, nor do spaces in an account, and case in a mail address.
     """
     plain = text.strip()
-    if any(map(str.isdigit, plain)):
+    if " " in plain and any(map(str.isdigit, plain)):
         plain = "".join(plain.split())
     if "@" in plain:
         return plain.casefold()
-    return number_text(float(plain)) if _NUMBER.fullmatch(plain) else plain
+    is_number = plain[:1] in "-0123456789" and _NUMBER.fullmatch(plain)
+    return number_text(float(plain)) if is_number else plain
 
 
 def plain_text(text: str) -> str:
@@ -212,5 +213,8 @@ def own_texts(value: Any, trust: Trust | Mapping[str, Trust]) -> Iterator[str]:
     for row in cast("list[Any]", value):
         for name in own if isinstance(row, dict) else ():
             field = cast("dict[Any, Any]", row).get(name)
+            if isinstance(field, str) and field[:1] not in ("{", "["):
+                yield field
+                continue
             inner = authored(field, {**trust, "*": "own"})
             yield from (text for whose, _, text in inner if whose == "own")
