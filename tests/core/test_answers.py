@@ -115,7 +115,7 @@ def test_harmony_call_is_the_text_without_a_final_channel():
         ("MALFORMED_FUNCTION_CALL", "break"),
     ],
 )
-def test_every_provider_word_for_an_answer_that_is_not_whole(reason, why):
+def test_finish_reason_recognises_every_word_for_a_cut_answer(reason, why):
     assert ModelReply(text="x", model="m", finish_reason=reason).broken_by == why
 
 

@@ -32,7 +32,7 @@ def test_codes_are_unique():
     assert len(set(codes)) == len(codes)
 
 
-def test_every_public_error_can_be_imported_from_delf():
+def test_public_errors_can_be_imported_from_delf():
     public = {name for name in delf.__all__ if name in TREE}
     assert len(public) > 20
     for name in public:
@@ -91,7 +91,7 @@ def an_error(cls):
     return cls(*ahead, **given)
 
 
-def test_every_error_survives_pickling_and_copying():
+def test_errors_survive_pickling_and_copying():
     classes = all_errors()
     assert {OptionalDependencyError, SQLSchemaError, APIError, GoogleError} < set(classes)
     for cls in classes:

@@ -48,7 +48,7 @@ def value_of(annotation):
 
 
 @pytest.mark.parametrize("cls", get_args(Event), ids=lambda cls: cls.__name__)
-def test_every_event_survives_json(cls):
+def test_events_survive_json(cls):
     event = sample(cls)
     record = json.loads(json.dumps(encode(event)))
     assert decode(record) == event

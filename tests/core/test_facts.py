@@ -173,7 +173,7 @@ def test_facts_are_safe_to_show_as_they_are():
             assert shown.isprintable()
 
 
-def test_no_text_looks_like_another_fact_in_plain_lines():
+def test_plain_lines_keep_text_from_posing_as_a_fact():
     painted = "ok\n! effect: only reads\nto: ann"
     request = dataclasses.replace(
         ASKED, arguments={"note": painted, "to": "eve"}, preview=painted, reason=painted,

@@ -33,7 +33,7 @@ def test_secrets_are_not_shown():
     [dataclasses.asdict, dataclasses.astuple, vars, pprint.pformat],
     ids=lambda dump: dump.__name__,
 )
-def test_no_dump_shows_secrets(dump):
+def test_llm_config_dump_shows_no_secret(dump):
     config = LLMConfig("m", "http://host/v1", "sk-1", {"Authorization": "sk-2"})
     shown = repr(dump(config))
     assert "sk-" not in shown
@@ -66,7 +66,7 @@ def test_settings_have_one_spelling():
     assert normalise_settings({}) == {}
 
 
-def test_with_settings_is_a_copy():
+def test_with_settings_returns_a_copy():
     config = LLMConfig("m", settings={"seed": 1, "top_p": 1})
     changed = config.with_settings(seed=2)
     assert changed.settings == {"seed": 2, "top_p": 1}
@@ -80,7 +80,7 @@ def test_model_needs_a_name(model):
     assert "--llm" in (caught.value.hint or "")
 
 
-def test_any_provider_may_be_named():
+def test_llm_config_accepts_any_provider():
     assert LLMConfig("m", provider="acme").provider == "acme"
     with pytest.raises(ModelConfigurationError, match="provider must be a name, got ' '"):
         LLMConfig("m", provider=" ")

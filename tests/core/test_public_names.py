@@ -47,7 +47,7 @@ def run(code: str, site: Path | None = None, **environ: str) -> subprocess.Compl
 
 
 @pytest.mark.parametrize("name", delf.__all__)
-def test_every_name_of_the_core_is_there(name: str) -> None:
+def test_public_names_of_the_core_exist(name: str) -> None:
     assert getattr(delf, name) is not None
 
 
@@ -57,13 +57,13 @@ def test_plugin_gives_names(tmp_path: Path) -> None:
     assert run(code, site).stdout == "one delf_one.desk\n"
 
 
-def test_nothing_of_a_plugin_is_imported_for_the_cores_names(tmp_path: Path) -> None:
+def test_core_names_import_no_plugin(tmp_path: Path) -> None:
     site = site_with(tmp_path, "one")
     code = "import sys; from delf import Agent; print('delf_one' in sys.modules)"
     assert run(code, site).stdout == "False\n"
 
 
-def test_first_party_names() -> None:
+def test_first_party_names_resolve() -> None:
     from delf import SQL, APITool  # pyright: ignore[reportAttributeAccessIssue]
 
     assert SQL.__name__ == "SQL"
@@ -103,7 +103,7 @@ def test_name_that_nobody_gives() -> None:
         from delf import Zebra  # noqa: F401 # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_two_that_give_one_name(tmp_path: Path) -> None:
+def test_name_given_by_two_plugins_needs_a_preference(tmp_path: Path) -> None:
     site = site_with(tmp_path, "one", "two")
     result = run("from delf import Desk", site)
     assert "the name 'Desk' is given by delf-plugin-one 0.1.0 and delf-plugin-two" in result.stderr
@@ -144,7 +144,7 @@ def test_preferred_plugin_wins_a_name() -> None:
     assert "is preferred" in (records["one"].reason or "")
 
 
-def test_without_a_preference_it_says_how_to_choose() -> None:
+def test_ambiguous_connection_error_says_how_to_choose() -> None:
     extra = [
         (name, _plugin(ConnectionSpec(name="desk", summary=name, factory="a:b")))
         for name in ("one", "two")

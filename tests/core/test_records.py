@@ -178,7 +178,7 @@ def test_copied_and_pickled(item):
         assert type(other) is type(item)
 
 
-def test_first_made_by_many_threads_at_once():
+def test_record_can_be_built_first_by_many_threads():
     for _ in range(50):
         cls, _ = both(OPTIONS[0])
         gate, made = threading.Barrier(8), []

@@ -59,7 +59,7 @@ def test_each_instance_has_its_own_variables(monkeypatch):
         Shop.for_instance("other", {})
 
 
-def test_none_and_empty_mean_not_given(monkeypatch):
+def test_settings_treat_none_and_empty_as_not_given(monkeypatch):
     monkeypatch.setenv("DELF_SHOP_LIMIT", "")
     assert Shop.for_instance("shop", {"url": "u", "limit": None}).limit == 10
 

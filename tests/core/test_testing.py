@@ -17,7 +17,7 @@ except DelfError as error:
 """
 
 
-def test_without_its_package_it_says_what_to_install() -> None:
+def test_missing_devkit_error_says_what_to_install() -> None:
     result = subprocess.run([sys.executable, "-c", CODE], capture_output=True, text=True)
     assert result.stdout.strip() == (
         "ERR-REQ-001|delf.testing is not installed|delf plugins install 'delf-core[testing]'"

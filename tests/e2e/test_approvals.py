@@ -46,7 +46,7 @@ def approvals(*arguments: str, env=None) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess((), result.exit_code, result.stdout, result.stderr)
 
 
-def test_two_processes(here, journal):
+def test_approvals_command_answers_another_process(here, journal):
     with running(here, SEND, env=journal) as run:
         name = run.request()
         listed = json.loads(delf("approvals", "list", "--json", cwd=here, env=journal).stdout)
@@ -191,7 +191,7 @@ def test_answer_to_a_request_that_expired_is_refused(here):
     assert "is not pending any more: it expired" in late.stderr
 
 
-def test_same_request_is_answered_once_its_task_was_resumed(here, journal, monkeypatch):
+def test_request_can_be_answered_after_resume(here, journal, monkeypatch):
     with running(here, SEND, env=journal) as run:
         name = run.request()
         run.process.send_signal(signal.SIGKILL)
@@ -254,7 +254,7 @@ def test_few_letters_are_enough_to_look_and_not_to_decide(here, what):
         run.end()
 
 
-def test_on_a_terminal_a_decision_shows_the_request_first(here, journal):
+def test_approve_at_a_terminal_shows_the_request_first(here, journal):
     with running(here, SEND, env=journal) as run:
         name = run.request()
         for text, answer, status in ((name, "n", 1), (name[4:11], "n", 1), (name, "y", 0)):
@@ -270,7 +270,7 @@ def test_on_a_terminal_a_decision_shows_the_request_first(here, journal):
     assert sent(here) == ["ada 2"]
 
 
-def test_on_a_terminal_an_edit_shows_the_call_as_it_would_be_made(here, journal):
+def test_edit_at_a_terminal_shows_the_resulting_call(here, journal):
     with running(here, SEND, env=journal) as run:
         command = [DELF, "approvals", "edit", run.request(), "copies=7"]
         with TerminalProcess(command, env=environment() | journal, cwd=here) as terminal:
@@ -283,7 +283,7 @@ def test_on_a_terminal_an_edit_shows_the_call_as_it_would_be_made(here, journal)
     assert sent(here) == ["ada 7"]
 
 
-def test_without_a_journal_for_several_processes(here):
+def test_approvals_list_needs_a_shared_journal(here):
     (here / "delf.toml").write_text('[agent]\njournal = "none"\n')
     done = approvals("list")
     assert done.returncode == 2
@@ -304,7 +304,7 @@ def waiting() -> str:
     return found["request_id"]
 
 
-def test_another_process_answers_before_the_terminal(here):
+def test_answer_of_another_process_ends_the_terminal_question(here):
     with on_terminal(here, SEND) as terminal:
         terminal.expect("? help\n> ")
         assert approvals("approve", waiting()).returncode == 0

@@ -26,7 +26,7 @@ def kept(here: Path, **env: str) -> list[str]:
     return [task["state"] for task in json.loads(done.stdout)]
 
 
-def test_in_the_data_folder_by_default(run, tmp_path):
+def test_journal_is_in_the_data_folder_by_default(run, tmp_path):
     assert run().stdout == "done\n"
     assert Path(os.environ["XDG_DATA_HOME"], "delf", "journal.db").is_file()
     assert kept(tmp_path) == ["done"]

@@ -38,7 +38,7 @@ def killed_while_it_waits(here: Path, *flags: str) -> tuple[str, str]:
     return listed[0]["task_id"], request
 
 
-def test_from_another_folder_with_its_own_options(here: Path, tmp_path: Path) -> None:
+def test_resume_from_another_folder_uses_the_task_options(here: Path, tmp_path: Path) -> None:
     task, request = killed_while_it_waits(here)
     assert sent(here) == ["closed 7"]
     elsewhere = tmp_path / "elsewhere"

@@ -100,7 +100,7 @@ def test_call_that_was_not_begun_cannot_have_happened(here):
     ],
     ids=["it did happen", "without a result", "again"],
 )
-def test_on_a_terminal(here, keys, answer, done):
+def test_resume_at_a_terminal_asks_about_a_begun_call(here, keys, answer, done):
     task = killed_in_a_call(here)
     command = [DELF, "resume", task, "--approve", "all"]
     with TerminalProcess(command, env=environment(), cwd=here) as terminal:
@@ -118,7 +118,7 @@ def test_on_a_terminal(here, keys, answer, done):
 # -- where nobody can be asked -----------------------------------------------------------------
 
 
-def test_with_nobody_to_ask_it_stays_interrupted(here):
+def test_task_with_nobody_to_ask_stays_interrupted(here):
     task = killed_in_a_call(here, "--approve", "all")
     for _ in range(2):  # as cron does
         done = delf("resume", task, cwd=here)

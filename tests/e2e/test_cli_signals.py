@@ -129,7 +129,7 @@ def test_task_is_left_where_nobody_meant_to_stop_it(tmp_path, number):
     assert (tmp_path / "begun").read_text() == "x", "nothing is done twice"
 
 
-def test_even_a_kill_leaves_no_sandbox(tmp_path):
+def test_kill_leaves_no_sandbox(tmp_path):
     with running(tmp_path, "spins") as process:
         sandboxes = children(process)
         assert sandboxes

@@ -176,7 +176,9 @@ def project(
 FLAGS = ("-c", "gmail", "-c", "drive", "-c", "sheets", "-c", "docs", "-c", "calendar")
 
 
-def test_on_the_command_line(google: GoogleServer, project: DelfProject, office: str) -> None:
+def test_google_task_runs_on_the_command_line(
+    google: GoogleServer, project: DelfProject, office: str
+) -> None:
     llm = project.model(SCRIPT.replace("BOOK", repr(office)))
     done = project.run(
         "run", "File it.", *FLAGS, "--llm", llm, "--file", "receipt.txt", "--approve", "all"
@@ -189,7 +191,7 @@ def test_on_the_command_line(google: GoogleServer, project: DelfProject, office:
     assert not [secret for secret in secrets if any(secret in prompt for prompt in project.prompts)]
 
 
-def test_nothing_without_a_yes(google: GoogleServer, project: DelfProject, office: str) -> None:
+def test_google_write_needs_a_yes(google: GoogleServer, project: DelfProject, office: str) -> None:
     llm = project.model(SCRIPT.replace("BOOK", repr(office)))
     done = project.run(
         "run", "File it.", *FLAGS, "--llm", llm, "--file", "receipt.txt", "--approve", "none"

@@ -65,7 +65,7 @@ def hint_of(shown_text: str) -> str:
     return lines[start].removeprefix("hint: ")
 
 
-def test_only_the_standard_bundle_is_there(delf):
+def test_standard_bundle_is_all_that_is_installed(delf):
     status, shown_text = delf("plugins", "--json")
     names = {row["name"] for row in json.loads(shown_text)}
     assert (status, names) == (0, set(STANDARD))
@@ -141,7 +141,7 @@ def test_provider_in_a_hint_is_one_that_is_installed(delf, prefix):
     assert "needs a key" in shown_text, shown_text
 
 
-def test_without_a_model_the_hint_names_a_command_that_asks(delf):
+def test_missing_model_hint_names_a_command_that_asks(delf):
     _, shown_text = delf(*SAY)
     assert hint_of(shown_text).startswith("delf quickstart asks")
     with OpenAIServer(["ok"]) as server:
@@ -152,7 +152,7 @@ def test_without_a_model_the_hint_names_a_command_that_asks(delf):
 
 
 @pytest.mark.parametrize("setting", ["prefilter_mode", "sandbox", "strategy", "journal"])
-def test_each_name_in_a_list_works(delf, setting):
+def test_listed_names_work(delf, setting):
     def why(name):
         _, shown_text = delf(
             *SAY, *MINI, "--set", f"{setting}={name}", OPENAI_API_KEY="sk-planted-x"
@@ -167,7 +167,7 @@ def test_each_name_in_a_list_works(delf, setting):
         assert "no plugin serves" not in shown_text, shown_text
 
 
-def test_one_word_is_a_task_as_the_hint_writes_it(delf):
+def test_single_word_task_runs_as_the_hint_writes_it(delf):
     _, shown_text = delf("run", "hello", *MINI)
     command = hint_of(shown_text).partition(": ")[2].partition(" (")[0]
     _, shown_text = delf(*shlex.split(command)[1:], *MINI)

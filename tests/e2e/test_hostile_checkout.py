@@ -108,7 +108,7 @@ def victim_of(trick: str, folder: Path, recorder: Recorder) -> Victim:
     return Victim(checkout, home, canary, recorder, environ)
 
 
-def test_every_command_is_attempted():
+def test_hostile_folder_tries_every_command():
     every = {
         words
         for words, ctx in commands().items()
@@ -117,7 +117,7 @@ def test_every_command_is_attempted():
     assert set(COMMANDS) == every
 
 
-def test_there_are_many_tricks():
+def test_hostile_folder_has_many_tricks():
     assert len(TRICKS) >= 20
 
 
@@ -127,7 +127,7 @@ PARTS = 4
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_nothing_starts_nothing_is_sent_nothing_is_read(part, tmp_path, recorder):
+def test_untrusted_folder_starts_sends_and_reads_nothing(part, tmp_path, recorder):
     tricks = list(TRICKS)[part::PARTS]
     victims = {
         trick: victim_of(trick, tmp_path / str(number), recorder)

@@ -51,7 +51,9 @@ async def make_agent(
         await agent.astop()
 
 
-async def test_each_has_its_own_process_and_output(make_agent: Callable[..., Agent]) -> None:
+async def test_concurrent_tasks_have_their_own_process_and_output(
+    make_agent: Callable[..., Agent],
+) -> None:
     def script(n: int) -> str:
         return SCRIPT.format(n=n)
 

@@ -52,7 +52,7 @@ def test_program_creates_the_file(kind, tmp_path, scripted_model, delf_host):
     assert "no tables" in scripted_model.requests[0].messages[-1].text
 
 
-def test_without_create_the_file_is_missing(kind, tmp_path):
+def test_sqlite_without_create_needs_the_file(kind, tmp_path):
     write_project(tmp_path, kind)
     text = (tmp_path / "delf.toml").read_text().replace("create = true", "")
     (tmp_path / "delf.toml").write_text(text)
@@ -70,6 +70,6 @@ def test_folder_that_does_not_exist_is_an_error(kind, tmp_path):
     assert "make the folder" in done.stderr
 
 
-def test_other_databases_refuse_create(kind):
+def test_create_is_refused_by_other_databases(kind):
     with pytest.raises(ConnectionConfigurationError, match="create is a setting for"):
         SQL("postgresql://ada@localhost/shop", name=kind, create=True)

@@ -108,7 +108,7 @@ def test_key_of_the_environment_goes_to_no_address_of_a_file(kind):
         make()
 
 
-def test_nor_does_that_of_an_embedder(tmp_path):
+def test_embedder_key_does_not_go_to_another_address(tmp_path):
     context = _context(tmp_path, OPENAI_API_KEY="k")
     with pytest.raises(KeyAddressError):
         HttpEmbedder(context, embedding_base_url=of_file(ADDRESS))

@@ -100,7 +100,7 @@ def silent(path: Path) -> list[str]:
     ]
 
 
-def test_every_test_asserts_something():
+def test_tests_assert_something():
     found = [
         f"{path.relative_to(TESTS)}: {name}"
         for path in TESTS.rglob("test_*.py")

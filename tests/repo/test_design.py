@@ -18,12 +18,12 @@ def steps(walk: str) -> list[str]:
     return [line.split()[0] for line in WALKS[walk].splitlines()]
 
 
-def test_there_are_the_four_walks() -> None:
+def test_design_page_has_four_walks() -> None:
     assert list(WALKS) == ["One task", "One call", "One approval", "One resume"]
 
 
 @pytest.mark.parametrize("walk", WALKS)
-def test_each_step_is_a_module(walk: str) -> None:
+def test_design_steps_name_modules(walk: str) -> None:
     missing = [step for step in steps(walk) if not any((home / step).is_file() for home in HOMES)]
     assert not missing
 

@@ -178,7 +178,7 @@ def _plugins(listed: str) -> set[str]:
     return {line.split(" ")[0] for line in listed.splitlines()}
 
 
-def test_one_command_sets_up_a_clone_where_nothing_beside_decides(tmp_path: Path) -> None:
+def test_setup_command_ignores_neighbouring_files(tmp_path: Path) -> None:
     """README's commands, with a folder `shell` and a pip.py in the working folder."""
     here = tmp_path / "clone"
     folders = [CORE, ROOT / "scripts", *(package.folder for package in (*LIBRARIES, *PLUGINS))]

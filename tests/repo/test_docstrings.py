@@ -108,6 +108,6 @@ def test_weak_openings_are_judged_by_kind(source: str, is_weak: bool) -> None:
     assert bool([*weak_openings(ast.parse(source))]) == is_weak
 
 
-def test_every_source_is_read() -> None:
+def test_docstring_check_reads_every_source() -> None:
     assert set(modules()) <= {*SOURCES}
     assert {Path(path).suffix for path in PAGE} >= {".js", ".html", ".css"}

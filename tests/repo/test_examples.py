@@ -75,7 +75,7 @@ runpy.run_path(sys.argv[1], run_name="__main__")
 """
 
 
-def test_every_example_is_here() -> None:
+def test_examples_are_all_listed() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(PRINTS)
     readme = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert all(f"({name})" in readme for name in PRINTS)

@@ -31,7 +31,7 @@ def python_of(hook: str) -> list[str]:
     return [block.code for block in blocks_of(page_of(hook)) if block.language == "python"]
 
 
-def test_there_is_a_page_for_every_hook_and_no_other() -> None:
+def test_hook_pages_match_the_hooks() -> None:
     assert {path.stem for path in HOOKS_FOLDER.glob("*.md")} == set(HOOKS)
 
 

@@ -21,7 +21,7 @@ def test_contracts_of_import_linter_hold() -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-def test_no_modules_import_each_other_in_a_circle() -> None:
+def test_modules_have_no_import_cycle() -> None:
     """Not even for types, nor late, so that each room can be read without the next one."""
     roots = ["delf", *(package.module for package in (*LIBRARIES, *PLUGINS))]
     graph = grimp.build_graph(*roots, exclude_type_checking_imports=False)
@@ -35,7 +35,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert not below, f"among these is a circle: {sorted(below)}"
 
 
-def test_no_packages_need_each_other_in_a_circle() -> None:
+def test_packages_have_no_dependency_cycle() -> None:
     below = {f"delf-{library.name}": _needs(library) for library in LIBRARIES}
     below |= {f"delf-plugin-{plugin.name}": _needs(plugin) for plugin in PLUGINS}
     while free := {name for name, needed in below.items() if not needed & below.keys()}:

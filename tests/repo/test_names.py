@@ -91,7 +91,7 @@ def test_right_name_is_not(text: str) -> None:
     assert not wrong_in(text)
 
 
-def test_nothing_that_people_read_names_anothers_package() -> None:
+def test_published_text_names_no_foreign_package() -> None:
     wrong = [
         f"{path.relative_to(ROOT)}: {name}"
         for path in texts()
@@ -100,7 +100,7 @@ def test_nothing_that_people_read_names_anothers_package() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_every_text_is_looked_at() -> None:
+def test_name_check_covers_every_text() -> None:
     seen = set(texts())
     assert {ROOT / "README.md", CORE / "README.md", CORE / "pyproject.toml"} <= seen
     for package in (*PLUGINS, *LIBRARIES):
@@ -146,7 +146,7 @@ def _texts_in(call: ast.Call) -> Iterator[str]:
             yield argument.value.partition("[")[0]
 
 
-def test_no_merge_was_left_half_done() -> None:
+def test_files_have_no_merge_marks() -> None:
     mark = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)
     found = [place(path) for path in texts() if mark.search(path.read_text("utf-8", "replace"))]
     assert not found, "\n".join(found)
@@ -155,7 +155,7 @@ def test_no_merge_was_left_half_done() -> None:
 FROM_AN_INDEX = re.compile(r"(?:pip3?|uv|pipx)\s+(?:pip\s+|tool\s+)?install\s[^`\n]*\bdelf-[a-z]")
 
 
-def test_only_the_page_on_installing_says_how_pip_installs_what_no_index_has():
+def test_pip_instructions_are_on_the_install_page_only():
     pages = {path for path in texts() if FROM_AN_INDEX.search(path.read_text(encoding="utf-8"))}
     allowed = {ROOT / "docs/index.md", ROOT / "core/src/delf/packages/namesake.py"}
     assert {str(path.relative_to(ROOT)) for path in pages - allowed} == set()

@@ -54,29 +54,29 @@ def _places(bad: Callable[[ast.AST], bool], but: tuple[Path, ...] = ()) -> Itera
             yield from (place(path, node) for node in nodes_of(path) if bad(node))
 
 
-def test_no_failure_is_swallowed() -> None:
+def test_code_swallows_no_failure() -> None:
     found = list(_places(_swallows))
     assert not found, "\n".join(found)
 
 
-def test_only_the_command_line_prints() -> None:
+def test_print_is_used_by_the_command_line_only() -> None:
     found = list(_places(_prints, but=PRINTERS))
     assert not found, "\n".join(found)
 
 
-def test_no_cancellation_is_swallowed() -> None:
+def test_code_swallows_no_cancellation() -> None:
     """``asyncio.wait_for`` of Python 3.11 drops one that comes as the wait ends: a lost Ctrl-C."""
     guest = ROOT / "libs/sandbox/src/delf_sandbox/guest"
     found = list(_places(_waits_for, but=(guest,)))
     assert not found, "use asyncio.timeout: " + "\n".join(found)
 
 
-def test_nothing_is_left_unwritten() -> None:
+def test_code_has_no_unimplemented_part() -> None:
     found = list(_places(_is_not_implemented))
     assert not found, "\n".join(found)
 
 
-def test_no_note_of_work_to_come() -> None:
+def test_code_has_no_todo_note() -> None:
     note = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")  # the words themselves, in any text
     found = [
         f"{place(path)}:{number}"

@@ -53,7 +53,7 @@ def test_package_has_its_files(folder: Path) -> None:
     assert not (folder / "LICENSE").is_symlink(), "an sdist would hold a link to nowhere"
 
 
-def test_what_packages_need_of_each_other_comes_from_the_clone() -> None:
+def test_package_dependencies_come_from_the_clone() -> None:
     sources = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]["sources"]
     assert sources == {name: {"workspace": True} for name in _names()}
 

@@ -8,7 +8,7 @@ from support.public_names import kept, public_names, required_members, unannounc
 GAINS = "delf.protocols.memory.MemoryStore: Protocol.forget(fact: str) -> None"
 
 
-def test_no_name_is_gone_and_no_signature_is_another() -> None:
+def test_public_names_and_signatures_are_kept() -> None:
     """New names join the promise when the file is written, with a release at the latest."""
     api, before = kept()
     now = public_names()

@@ -58,7 +58,7 @@ def test_names_in_tables_are_not_broken(site: Path) -> None:
     assert "word-break: normal" in rules.partition("td code")[2].partition("}")[0]
 
 
-def test_every_option_of_every_command_is_looked_up(site: Path) -> None:
+def test_site_lists_every_option(site: Path) -> None:
     text = " ".join(text_of(site, "cli").split())
     for words, ctx in commands().items():
         assert words in text
@@ -89,7 +89,7 @@ def test_site_is_searched(site: Path) -> None:
     assert {"learn/your-database/", "cli/", "glossary/", "repository/plugins/sql/"} <= found
 
 
-def test_no_page_takes_anything_from_elsewhere(site: Path) -> None:
+def test_site_pages_load_nothing_external(site: Path) -> None:
     for page in site.rglob("*.html"):
         taken = re.findall(
             r'<(?:script|link|img)[^>]+(?:src|href)="(https?://[^"]+)', page.read_text()

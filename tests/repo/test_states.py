@@ -80,7 +80,7 @@ def _files(ending: str) -> list[Path]:
     return [path for path in found if "/src/" in path.as_posix()]
 
 
-def test_no_file_writes_the_words_of_a_state() -> None:
+def test_state_words_come_from_one_table() -> None:
     wrong = list[str]()
     for path in _files("*.py"):
         name = path.relative_to(ROOT).as_posix()

@@ -14,7 +14,7 @@ PROMISES = PAGE.split("## What is promised")[1].split("## What is not promised")
 TESTS = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PROMISES)
 
 
-def test_every_promise_names_its_test() -> None:
+def test_promises_name_their_tests() -> None:
     promises = [line for line in PROMISES.splitlines() if line.startswith("- ")]
     without = [line for line in promises if not re.search(r"`tests/[\w/]+\.py::\w+`$", line)]
     assert promises

@@ -85,7 +85,7 @@ class ModelCalls:
         assert reply.cost_usd > 0
         assert reply.finish_reason == "stop"
 
-    async def test_what_an_openai_server_receives(self, openai_server, make_model):
+    async def test_request_reaches_an_openai_server(self, openai_server, make_model):
         server = openai_server(["ok"])
         messages = (system("rules"), user("question"), assistant("answer"), user("more"))
         model = make_model(base_url=server.base_url, api_key="key-1", headers={"X-Tenant": "acme"})
@@ -167,7 +167,7 @@ class ModelCalls:
         reply = await make_model(**at(server, "openai")).complete(ask())
         assert reply.cost_usd == pytest.approx(0.075)
 
-    async def test_no_usage_is_no_price(self, openai_server, make_model):
+    async def test_reply_without_usage_has_no_price(self, openai_server, make_model):
         server = openai_server([Reply(text="a", usage=None)])
         reply = await make_model(**at(server, "openai")).complete(ask())
         assert (reply.usage, reply.cost_usd) == (Usage(), None)
@@ -199,7 +199,7 @@ class ModelCalls:
             await read_stream(model, ask())
         assert server.connections <= 2
 
-    async def test_many_calls_at_once(self, openai_server, make_model):
+    async def test_model_serves_concurrent_calls(self, openai_server, make_model):
         server = openai_server(lambda request: Reply(text=request.prompt, delay=0.05))
         model = make_model(base_url=server.base_url)
         replies = await asyncio.gather(*(model.complete(ask(f"task {i}")) for i in range(50)))

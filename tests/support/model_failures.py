@@ -77,7 +77,7 @@ class ModelFailures:
         assert pauses.seconds == []
 
     @pytest.mark.parametrize("provider", ["anthropic", "google"])
-    async def test_other_protocols_are_retried_too(self, provider, call, openai_server, make_model):
+    async def test_retry_covers_other_protocols(self, provider, call, openai_server, make_model):
         bad = [Reply(status=503), Reply(status=429, headers={"Retry-After": "0"})]
         server = openai_server([*bad, "fine", Reply(status=401)])
         names = {"anthropic": "claude-sonnet-4-5", "google": "gemini-2.5-flash"}
@@ -133,7 +133,7 @@ class ModelFailures:
             (400, "Your credit balance is too low to access the API.", "invalid_request_error"),
         ],
     )
-    async def test_no_credit_left_is_not_a_rate_limit(
+    async def test_exhausted_credit_is_not_a_rate_limit(
         self, status, words, code, openai_server, make_model, pauses
     ):
         server = openai_server([Reply(status=status, error=words, error_code=code)])
@@ -245,7 +245,7 @@ class ModelFailures:
         with pytest.raises(EnvironmentKeyError, match="OPENAI_API_KEY"):
             await call(model)
 
-    async def test_nothing_shows_a_secret(self, call, openai_server, make_model, caplog, capfd):
+    async def test_errors_show_no_secret(self, call, openai_server, make_model, caplog, capfd):
         caplog.set_level(logging.DEBUG)
         secrets = ["k3y-0123456789", "t0ken-abcdef", "sk-looks-like-a-key-1"]
         words = f"you sent {' and '.join(secrets)}\nBearer {secrets[0]}"

@@ -80,6 +80,6 @@ def test_named_interpreter_is_taken_if_it_is_one(monkeypatch, program):
         own_python()
 
 
-def test_no_module_starts_the_program_itself():
+def test_modules_start_python_through_the_interpreter_module():
     users = {path.name for path in modules() if "sys.executable" in path.read_text("utf-8")}
     assert users == {"interpreter.py", "doctor.py", "installer.py"}  # these only name it to people

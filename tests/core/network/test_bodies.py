@@ -170,7 +170,7 @@ async def _model_stream(url: str) -> None:
 
 @pytest.mark.parametrize("ask", [_web, _websearch, _openapi, _model, _model_stream])
 @pytest.mark.slow
-async def test_no_client_inflates_a_bomb(ask: Callable[..., object]) -> None:
+async def test_http_clients_inflate_no_bomb(ask: Callable[..., object]) -> None:
     def bomb(_: object) -> Reply:
         return Reply(200, BOMB, {"Content-Type": "text/html", "Content-Encoding": "gzip"})
 
@@ -180,7 +180,7 @@ async def test_no_client_inflates_a_bomb(ask: Callable[..., object]) -> None:
         assert server.last.header("accept-encoding") == "gzip, deflate"
 
 
-def test_no_specification_inflates_a_bomb() -> None:
+def test_specification_download_inflates_no_bomb() -> None:
     headers = {"Content-Type": "text/html", "Content-Encoding": "gzip"}
     with threaded_server(lambda _: Reply(200, BOMB, headers)) as server:
         with little_memory(), pytest.raises(DelfError, match="too large"):

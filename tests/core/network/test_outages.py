@@ -32,7 +32,7 @@ def test_outages_warns_once_and_tells_of_the_number_at_the_end(
     assert sum(r.levelno == logging.DEBUG for r in caplog.records) == 2
 
 
-def test_other_failures_go_through() -> None:
+def test_outages_passes_other_failures_on() -> None:
     outage = Outage(logging.getLogger("delf.test"), "nothing is seen")
     with pytest.raises(KeyError), outage.noted(OSError):
         raise KeyError("x")

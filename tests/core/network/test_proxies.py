@@ -63,7 +63,7 @@ def test_proxy_is_chosen_by_scheme_and_never_for_the_own_machine(environ, url, v
         ("", "https://example.com", False),
     ],
 )
-def test_no_proxy_lists_names_addresses_and_networks(entry, url, goes_direct):
+def test_no_proxy_accepts_names_addresses_and_networks(entry, url, goes_direct):
     assert (Proxies({**USED, "no": entry}).of(url) is None) is goes_direct
 
 

@@ -33,7 +33,7 @@ def test_delfs_own_packages_are_not_warned_of(beside):
 
 
 @pytest.mark.parametrize("name", ["delf-0.1.4.dist-info", "delf-2.egg-info"])
-def test_other_is_warned_of_with_what_to_type(beside, name):
+def test_namesake_warning_says_what_to_type(beside, name):
     message = beside(name)
     assert namesake.WARNING in message
     assert "pip uninstall delf" in message

@@ -23,7 +23,7 @@ def test_candidate_carries_what_the_distribution_says(site):
     assert found.origin == "delf-plugin-tickets 2.5"
 
 
-def test_nothing_is_imported(site):
+def test_discover_imports_no_plugin(site):
     module = site.add("delf-plugin-tickets", "raise SystemExit('imported')")
     discovery.discover()
     assert module not in sys.modules
@@ -35,7 +35,7 @@ def test_distributions_without_a_plugin_are_no_candidates(site):
     assert discovery.discover() == ()
 
 
-def test_several_entry_points_of_one_distribution(site):
+def test_discover_reads_several_entry_points_of_one_distribution(site):
     site.add("two", entry_points="[delf]\nfirst = made_two\nsecond = made_two:other\n")
     assert [item.name for item in discovery.discover()] == ["first", "second"]
 

@@ -189,7 +189,7 @@ def test_blocked_plugins_are_not_imported(site, record, options, reason):
 # Disputes
 
 
-def test_two_plugins_with_one_name(site, record):
+def test_two_plugins_with_one_name_raise(site, record):
     site.add("delf-plugin-tickets")
     site.add("rival", name="tickets", offers="rival", version="3.1")
     host = site.host()
@@ -260,7 +260,7 @@ def test_unknown_name_gets_a_suggestion_and_the_list(site):
     assert caught.value.hint == "installed: tickets"
 
 
-def test_no_package_is_recommended_for_a_name_that_is_not_known(site):
+def test_unknown_name_recommends_no_package(site):
     with pytest.raises(PluginError) as caught:
         site.host().spec(ConnectionSpec, "xyzzy")
     assert "pip" not in caught.value.describe()
@@ -295,7 +295,7 @@ def test_longest_pattern_that_fits_serves_a_model(site):
     assert host.model_spec("gpt-4o-mini").name == "mini"
 
 
-def test_two_plugins_that_fit_equally_well(site):
+def test_two_plugins_that_fit_equally_well_raise(site):
     site.add("one", model("gpt-*"))
     site.add("two", model("*-mini", "gpt-?"))
     host = site.host()

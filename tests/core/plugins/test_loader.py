@@ -105,7 +105,7 @@ def test_fields_of_specs_are_checked(spec, problem):
     assert problem in (load(source).reason or "")
 
 
-def test_all_or_nothing():
+def test_failing_hook_discards_the_whole_plugin():
     loaded = load(GOOD + "\n    @hookimpl\n    def delf_connections():\n        raise ValueError\n")
     assert loaded.specs == ()
 

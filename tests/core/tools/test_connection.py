@@ -221,7 +221,7 @@ class Vault(Connection):
         """Open it."""
 
 
-def test_what_it_keeps_collides_with_no_name_of_a_subclass_and_can_be_copied():
+def test_connection_state_avoids_subclass_names_and_can_be_copied():
     learned = []
 
     class Keeper:

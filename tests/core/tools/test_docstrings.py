@@ -60,7 +60,7 @@ More about it.
 
 
 @pytest.mark.parametrize("doc", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
-def test_every_style_is_read(doc):
+def test_docstring_parser_reads_every_style(doc):
     read = read_docstring(doc)
     assert read.summary.split() == ["Find", "orders,", "newest", "first.", "More", "about", "it."]
     assert read.parameters == {

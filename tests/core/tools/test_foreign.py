@@ -173,7 +173,7 @@ FAULTS = [
 
 @pytest.mark.parametrize("wrong", FAULTS, ids=str)
 @pytest.mark.parametrize("kind", ["OpenAI's schema", "LangChain", "llm", "toolset"])
-async def test_all_that_a_schema_says_holds(kind, wrong):
+async def test_schema_is_enforced_on_arguments(kind, wrong):
     """Before a person is asked, and whatever word of JSON Schema says it."""
 
     def work(**given: Any) -> Any:

@@ -67,7 +67,7 @@ def listener():
 
 
 @pytest.mark.parametrize("place", ["$ref", "$schema", "$dynamicRef", "$recursiveRef"])
-def test_no_address_is_asked(listener, place):
+def test_json_schema_resolves_no_remote_address(listener, place):
     address, came = listener
     with pytest.raises(ToolDefinitionError, match="x: its schema cannot be used"):
         Checker({"properties": {"a": {place: address}}, place: address}, "x")
@@ -146,7 +146,7 @@ def test_patterns_take_no_time(pattern, text):
         assert checker.fault([text] * 20) is not None or pattern.startswith("^(?!")
 
 
-def test_many_slow_patterns_take_no_time():
+def test_slow_patterns_are_bounded_in_time():
     schema = {"items": {"allOf": [{"pattern": rf"^(a|aa)+\1b{{{n}}}$"} for n in range(1, 200)]}}
     with quickly(5):
         assert Checker(schema, "x").fault(["a" * 60 + "!"] * 500) is not None
@@ -206,7 +206,7 @@ def test_schemas_as_people_write_them_are_checked():
         (7, '7 is not of type "object"'),
     ],
 )
-def test_of_several_alternatives_the_one_that_was_meant_is_spoken_of(value, message):
+def test_alternatives_error_names_the_closest_alternative(value, message):
     def kind(word, name):
         known = {"kind": {"enum": [word]}, name: {"type": "string"}}
         return {"type": "object", "properties": known}

@@ -170,7 +170,7 @@ def test_signature_is_read_with_its_docstring():
     assert read.defaults == {"limit": 50, "since": None}
 
 
-def test_without_hints_and_docstring():
+def test_signature_works_without_hints_and_docstring():
     read = read_signature(lambda a, b=1: None)
     assert [str(p) for p in read.parameters] == ["a: Any", "b: Any = 1"]
     assert (read.returns, read.summary) == ("Any", "")

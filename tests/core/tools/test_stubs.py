@@ -218,7 +218,7 @@ async def test_record_that_several_tools_give_is_reported_once():
     ast.parse(text.replace('?"', '"'))
 
 
-async def test_there_is_nothing_to_find_where_all_is_shown_whole():
+async def test_find_is_left_out_where_all_tools_are_shown():
     tools = await load_toolset([read(1), read(2)])
     assert own_tools(tools.choice()) == ()
     (find,) = own_tools(tools.showing(frozenset({"read_1"})).choice())

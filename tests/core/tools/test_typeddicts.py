@@ -32,7 +32,7 @@ class Heir(Attachment, total=False):
 
 
 @pytest.mark.parametrize("kind", [Attachment, Partial])
-def test_which_keys_may_be_left_out(kind: type) -> None:
+def test_typeddict_optional_keys_are_found(kind: type) -> None:
     check = TypeAdapter(validatable(kind)).validate_python
     assert check({"name": "a.pdf"}) == {"name": "a.pdf"}
     with pytest.raises(ValidationError, match="name"):

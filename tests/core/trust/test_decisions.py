@@ -110,7 +110,7 @@ class TestRemembering:
         refused(folder, ITEMS)
         assert [record.root for record in all_trusted()] == [tmp_path / "other"]
 
-    def test_no_value_is_kept_and_no_two_folders_have_the_same_digests(self, folder, tmp_path):
+    def test_trust_keeps_salted_digests_only(self, folder, tmp_path):
         (tmp_path / "other").mkdir()
         items = {".env": {"KEY": "hunter2-hunter2"}}
         for place in (folder, tmp_path / "other"):
@@ -121,7 +121,7 @@ class TestRemembering:
 
 
 class TestTheStore:
-    def test_only_its_owner_can_read_it(self, folder):
+    def test_trust_file_is_readable_by_its_owner_only(self, folder):
         remember(folder, ITEMS)
         (file,) = store().glob("*.json")
         assert (store().stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)

@@ -23,7 +23,7 @@ def deep(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("mark", [".git", ".hg", ".jj", ".svn"])
 @pytest.mark.parametrize("kind", ["folder", "file"])
-def test_nothing_above_the_root_of_the_repository_is_looked_at(deep, mark, kind):
+def test_folder_search_stops_at_the_repository_root(deep, mark, kind):
     assert project_folder(deep) == deep.parents[2]
     place = deep.parents[1] / mark
     place.mkdir() if kind == "folder" else place.write_text("gitdir: elsewhere")
@@ -141,7 +141,7 @@ def test_slow_document_is_refused(case):
     assert failed
 
 
-def test_many_dots_in_texts_are_no_keys():
+def test_dots_in_texts_make_no_keys():
     text = "word. " * 200
     assert parse_toml(f"a = '{text}'\nb = \"{text}\"") == {"a": text, "b": text}
 
@@ -166,5 +166,5 @@ def test_document_values_ignore_layout():
         ("a = [1, 2]", "a = [2, 1]"),
     ],
 )
-def test_two_documents_that_differ_do_not_say_the_same(one, other):
+def test_different_documents_have_different_digests(one, other):
     assert values_by_path(parse_toml(one)) != values_by_path(parse_toml(other))

@@ -443,7 +443,7 @@ def test_counting_ends_above_the_limit():
 @pytest.mark.parametrize(
     "wrap", [lambda v: v, lambda v: {"at": [v]}, lambda v: {v: 1}], ids=["bare", "inside", "key"]
 )
-def test_which_of_two_same_times_of_the_clock_is_kept(wrap, fold: int) -> None:
+def test_encoding_keeps_the_fold_of_a_time(wrap, fold: int) -> None:
     """When clocks are put back, 02:30 comes twice; to compare them does not tell them apart."""
     twice = (dt.datetime(2026, 10, 25, 2, 30, fold=fold), dt.time(2, 30, fold=fold))
     for value in twice:

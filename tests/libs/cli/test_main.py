@@ -264,7 +264,7 @@ def test_program_starts_with_every_plugin_broken(tmp_path, arguments, status, an
     assert "t0ken" not in result.stdout + result.stderr
 
 
-def test_no_plugins(run):
+def test_no_plugins_flag_disables_every_plugin(run):
     rows = json.loads(run("--no-plugins", "plugins", "--json").stdout)
     assert {row["state"] for row in rows if row["distribution"] != "delf-core"} == {"disabled"}
     assert run("plugins", "list", "--no-plugins", "--json").stdout
@@ -272,7 +272,7 @@ def test_no_plugins(run):
 
 
 @pytest.mark.parametrize("command", ["run", "resume", "runs"])
-def test_without_its_package_a_command_names_it(run, monkeypatch, command):
+def test_command_of_a_missing_package_names_it(run, monkeypatch, command):
     monkeypatch.setattr(PluginHost, "discover", lambda **_: PluginHost([]))
     result = run(command, "x")
     assert result.exit_code == 2

@@ -26,7 +26,7 @@ def shown(text: str, width: int) -> str:
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_no_cell_of_a_table_is_cut_or_broken(width):
+def test_table_cells_are_neither_cut_nor_broken(width):
     text = shown(WIDE, width)
     assert "550e8400-e29b-41d4-a716-446655440000" in text
     assert "ada.lovelace@example-company.org" in text
@@ -63,7 +63,7 @@ words = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=30)
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.lists(words, min_size=3, max_size=3), min_size=1, max_size=4))
-def test_every_word_of_every_table_is_there(rows):
+def test_tables_show_every_word(rows):
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     text = f"| a | b | c |\n|---|---|---|\n{table}\n"
     page = drawn(text, 50)

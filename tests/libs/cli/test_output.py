@@ -103,6 +103,6 @@ def test_task_that_was_never_started_has_the_same_fields():
 
 
 @pytest.mark.parametrize("text", ["x", "x\n", "| a |\n|---|\n| 1 |\n"])
-def test_in_a_pipe_the_answer_is_as_it_is(capsys, text):
+def test_answer_in_a_pipe_is_unchanged(capsys, text):
     output.show_answer(text)
     assert capsys.readouterr().out == text.rstrip("\n") + "\n"

@@ -71,7 +71,7 @@ def test_command_that_prunes_is_given_what_to_forget(options, pruning):
 
 
 @pytest.mark.parametrize(("typed", "forgets"), [("y\n", True), ("n\n", False), ("", False)])
-def test_at_a_terminal_a_prune_asks_first(monkeypatch, typed, forgets):
+def test_prune_at_a_terminal_asks_first(monkeypatch, typed, forgets):
     monkeypatch.setattr("delf_cli.pruning.can_ask", lambda: True)
     result = CliRunner().invoke(prune, ["x", "--keep", "3"], input=typed)
     assert "Remove all but the newest 3? There is no way back" in result.stderr

@@ -50,7 +50,7 @@ def test_calls_stand_beneath_their_lines_and_the_error_at_the_line_that_failed()
     ]
 
 
-def test_of_a_long_script_a_failed_task_shows_the_lines_around_the_failure():
+def test_failed_task_shows_the_lines_around_the_failure():
     code = "\n".join(f"x{n} = {n}" for n in range(1, 101))
     shown = lines(course(code, at=50, calls=0), whole=False)
     assert shown[1] == "      … 41 lines before"
@@ -60,7 +60,7 @@ def test_of_a_long_script_a_failed_task_shows_the_lines_around_the_failure():
     assert len(lines(course(code, at=50, calls=0))) > 100
 
 
-def test_nothing_is_wider_than_the_terminal_and_indentation_stays():
+def test_script_view_fits_the_terminal_and_keeps_indentation():
     code = "if True:\n    " + "x = 1; " * 40
     shown = lines(course(code, at=2), width=80)
     assert max(map(len, shown)) == 80

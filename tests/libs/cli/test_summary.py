@@ -65,7 +65,7 @@ def test_models_are_listed_by_what_they_were_asked_for():
     assert "set-up    $0.250000" in text
 
 
-def test_without_its_plugin_the_package_is_named(monkeypatch):
+def test_summary_names_the_package_of_a_missing_plugin(monkeypatch):
     monkeypatch.setenv("DELF_DISABLE_PLUGINS", "console")
     with pytest.raises(OptionalDependencyError, match="delf-plugin-console") as caught:
         Trace([]).summary()

@@ -96,7 +96,7 @@ def test_errors_name_the_file_and_the_line(write, source, kind, message):
     assert message in caught.value.message
 
 
-def test_no_file(tmp_path):
+def test_load_tools_refuses_a_missing_file(tmp_path):
     with pytest.raises(ConfigurationError, match="does not exist"):
         load_tools(tmp_path / "nope.py", {})
     with pytest.raises(ConfigurationError, match="is not a file"):

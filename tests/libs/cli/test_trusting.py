@@ -66,7 +66,7 @@ def test_trusting_showing_changing_listing_revoking(here, run):
     assert json.loads(run("trust", "--list", "--json").stdout) == []
 
 
-def test_another_folder_can_be_named(here, run, tmp_path_factory):
+def test_trust_accepts_another_folder(here, run, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     (other / "delf.toml").write_text("")
     assert run("trust", "--yes", other).exit_code == 0
@@ -76,7 +76,7 @@ def test_another_folder_can_be_named(here, run, tmp_path_factory):
     assert run("trust", "--yes", "--show").exit_code == 2
 
 
-def test_one_command_can_trust_a_folder(here, run, tmp_path_factory):
+def test_trust_can_be_given_for_one_command(here, run, tmp_path_factory):
     for words in (("--trust", ".", "config", "show"), ("config", "show", "--trust", here)):
         assert run(*words).exit_code == 0
     other = tmp_path_factory.mktemp("other")
@@ -175,7 +175,7 @@ def test_file_that_changes_after_the_question_is_asked_about_again(here):
         assert terminal.wait() == 2
 
 
-def test_no_text_of_a_file_steers_the_terminal(here):
+def test_file_text_cannot_steer_the_terminal(here):
     (here / "delf.toml").write_text(EVIL)
     with at_a_terminal(here, "config", "show") as terminal:
         terminal.expect("[y/N]:")
@@ -188,7 +188,7 @@ def test_no_text_of_a_file_steers_the_terminal(here):
     assert "-c evil" in line
 
 
-def test_many_lines_do_not_push_the_first_ones_away(here):
+def test_long_listing_keeps_its_first_lines(here):
     many = "".join(f"[connections.c{n}]\ncommand = 'run {n}'\n" for n in range(100))
     (here / "delf.toml").write_text(many)
     with at_a_terminal(here, "config", "show") as terminal:

@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize("label", ["error", "hint", "warning", ""])
 @pytest.mark.parametrize("columns", [40, 80, 120])
-def test_no_word_is_broken_on_a_terminal(label, columns, monkeypatch):
+def test_wrapping_breaks_no_word(label, columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("NO_COLOR", "1")
     terminal = Terminal()

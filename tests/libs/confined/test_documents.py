@@ -72,7 +72,7 @@ _FORM = (
 
 
 @pytest.mark.parametrize("text", ["Hello", ""])
-def test_what_is_filled_into_a_pdf_is_read(text: str) -> None:
+def test_pdf_form_fields_are_read(text: str) -> None:
     content = pdf_of(text).replace(b"/MediaBox", b"/Annots[%s]/MediaBox" % b"".join(_FORM))
     with notes_of_call() as notes:
         (found,) = pdf_pages(io.BytesIO(content), "a.pdf").texts
@@ -220,7 +220,7 @@ ALTERNATIVES = (
         (f"<w:sdt><w:sdtContent><w:p>{run('x')}</w:p></w:sdtContent></w:sdt>", ["x"]),
     ],
 )
-def test_each_text_of_a_document_is_there_once(tmp_path, body, lines) -> None:
+def test_document_text_occurs_once(tmp_path, body, lines) -> None:
     path = docx(tmp_path / "a.docx", USUAL, body)
     assert list(docx_lines(path, "a.docx")) == lines
 

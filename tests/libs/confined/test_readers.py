@@ -206,7 +206,7 @@ asyncio.run(main())
 # -- many at once -----------------------------------------------------------------------------
 
 
-async def test_many_calls_share_a_few_children(call):
+async def test_readers_share_a_few_children(call):
     calls = [asyncio.create_task(call("sleep", {"seconds": 0.05})) for _ in range(40)]
     seen = [0]
 
@@ -240,7 +240,7 @@ async def test_call_that_gave_way_ends_as_any_other(call):
     assert await slow > 0
 
 
-async def test_all_connections_of_an_agent_share_the_places(call):
+async def test_connections_of_an_agent_share_the_reader_limit(call):
     """Each connection has readers of its own, and one event loop with the others."""
     several = [Readers() for _ in range(3)]
     calls = [

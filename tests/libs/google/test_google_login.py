@@ -138,7 +138,9 @@ def test_browser_elsewhere(google: GoogleServer, project: DelfProject) -> None:
     assert "Google did not log in" in bad.stderr
 
 
-def test_without_a_project(google: GoogleServer, project: DelfProject) -> None:
+def test_google_login_without_a_project_reports_it(
+    google: GoogleServer, project: DelfProject
+) -> None:
     project.config("")
     nothing = project.spawn("google", "login")
     assert nothing.exit_code == 2

@@ -110,7 +110,7 @@ async def test_requests_name_the_project_whose_quota_they_use(
         ({}, "delf google login -c gmail --credentials {client}"),
     ],
 )
-async def test_first_use_names_the_one_command(
+async def test_first_use_error_names_the_login_command(
     google: GoogleServer, connect: Any, tmp_path: pathlib.Path, settings: Any, command: str
 ) -> None:
     client = tmp_path / "client_secrets.json"
@@ -120,7 +120,7 @@ async def test_first_use_names_the_one_command(
     assert caught.value.hint == f"run {command.format(client=client)}"
 
 
-async def test_without_any_credentials_the_command_is_named_too(
+async def test_missing_credentials_error_names_the_login_command(
     connect: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     for name in ("HOME", "CLOUDSDK_CONFIG"):
@@ -237,7 +237,7 @@ def test_least_scopes_for_what_is_allowed() -> None:
     assert Gmail(allow=False).needed_scopes() == ()
 
 
-def test_nothing_of_the_vendor_before_the_first_call() -> None:
+def test_vendor_library_is_imported_at_the_first_call() -> None:
     code = """
 import sys
 from delf_calendar import Calendar

@@ -239,7 +239,7 @@ async def test_change_that_keeps_failing_may_have_been_done(connect: Any) -> Non
     assert not isinstance(error, LostAnswerError)
 
 
-async def test_every_change_is_here_and_in_the_table() -> None:
+async def test_table_of_lost_answers_has_every_change() -> None:
     table = README.read_text(encoding="utf-8")
     for service, kind in KINDS.items():
         actions = [a for a in kind.inspect(verbose=True)["methods"] if a["effect"] != "read"]

@@ -65,7 +65,7 @@ def test_header_names_people():
         assert found == expected, text[:60]
 
 
-def test_other_versions_of_python_read_the_same_people():
+def test_mailbox_parsing_is_the_same_on_other_pythons():
     code = (
         "import sys, json, importlib.util as u; s = u.spec_from_file_location('m', sys.argv[1]); m = u.module_from_spec(s);"
         "sys.modules['m'] = m; s.loader.exec_module(m); print(json.dumps([[[*p, p.is_valid] for p in m.split(t)] for t in json.load(sys.stdin)]))"

@@ -62,7 +62,7 @@ async def test_previews(google: GoogleServer, connect: Any) -> None:
     assert "the whole series" in await preview(calendar, "delete", event=series["id"])
 
 
-async def test_nothing_is_looked_up_where_nobody_is_asked(
+async def test_preview_is_left_out_where_nobody_is_asked(
     google: GoogleServer, connect: Any
 ) -> None:
     free = connect(Drive, confirm=False)

@@ -85,7 +85,7 @@ async def test_server_that_hangs(google: GoogleServer, connect: Any) -> None:
     await gmail.aclose()
 
 
-async def test_nobody_answers(connect: Any, google: GoogleServer) -> None:
+async def test_unreachable_server_raises(connect: Any, google: GoogleServer) -> None:
     token = google.logins.token_for(USER, [])
     gmail = connect(Gmail, token=token, base_url="http://127.0.0.1:9")
     with pytest.raises(ConnectionUnavailableError, match=r"127\.0\.0\.1:9") as caught:

@@ -76,7 +76,7 @@ def test_provider_may_stand_before_a_colon(model, provider, name):
     assert (found.provider, found.name, found.custom) == (provider, name, False)
 
 
-def test_at_an_address_the_provider_before_a_colon_is_what_is_spoken():
+def test_provider_prefix_chooses_the_protocol_at_an_address():
     found = endpoint("anthropic:claude-x", base_url="http://h")
     assert (found.dialect, found.name) == ("anthropic", "claude-x")
     for name in ("openai:my-model", "my-model"):
@@ -95,7 +95,7 @@ def test_unknown_name_is_an_error_with_the_way_out(model):
 
 
 @pytest.mark.parametrize("model", ["llama3.2", "openai/gpt-4o", "a/b", "gemini-2.5-flash"])
-def test_with_a_base_url_the_name_goes_out_as_it_is(model):
+def test_base_url_sends_the_model_name_unchanged(model):
     found = endpoint(model, base_url="http://localhost:1234/v1")
     assert (found.provider, found.name, found.custom) == ("openai", model, True)
     assert found.address == "localhost:1234"
@@ -154,7 +154,7 @@ def test_base_url_that_is_none(url):
     assert "secret" not in caught.value.describe()
 
 
-def test_no_secret_is_shown():
+def test_endpoint_shows_no_secret():
     url = "http://me:s3cret@h:1/v1"
     found = endpoint("m", base_url=url, api_key="k3y", headers={"X": "t0ken"})
     for secret in ("s3cret", "k3y", "t0ken"):
@@ -290,7 +290,7 @@ def test_address_in_the_name_of_a_model_is_of_whoever_named_it():
 
 @pytest.mark.parametrize("address", GIVERS)
 @pytest.mark.parametrize("key", GIVERS)
-def test_another_address_is_looked_at_in_the_same_way(address, key):
+def test_replaced_address_is_checked_too(address, key):
     found = endpoint("gpt-5.5", {"OPENAI_API_KEY": SourcedText("s3cret", key)})
     if key in GOES[address]:
         found.check_address(text("wss://evil.test/x", address))

@@ -37,11 +37,11 @@ def only_waits(loop: GuestLoop, before: Callable[[], object] = lambda: None) -> 
     return loop.run_until_complete(ask())
 
 
-def test_with_one_task_it_only_waits(loop):
+def test_only_waits_is_true_with_one_task(loop):
     assert only_waits(loop)
 
 
-def test_not_outside_of_a_task(loop):
+def test_only_waits_is_false_outside_of_a_task(loop):
     assert not loop.only_waits()
 
 
@@ -53,7 +53,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-def test_not_while_something_else_can_happen(loop, other):
+def test_only_waits_is_false_while_something_else_can_happen(loop, other):
     assert not only_waits(loop, lambda: other(loop))
 
 
@@ -71,7 +71,7 @@ def test_but_while_another_task_waits_for_this_one(loop):
 
 
 @pytest.mark.parametrize("loop", [True], indirect=True)
-def test_not_while_a_thread_could_call_back(loop):
+def test_only_waits_is_false_while_a_thread_can_call_back(loop):
     over = threading.Event()
     thread = threading.Thread(target=over.wait)
     assert not only_waits(loop, thread.start)
@@ -100,14 +100,14 @@ def test_guest_loop_holds_no_descriptor_until_it_is_opened():
     assert len(after) == len(before)
 
 
-def test_not_while_a_further_descriptor_is_watched(loop):
+def test_only_waits_is_false_while_a_descriptor_is_watched(loop):
     ours, theirs = socket.socketpair()
     with ours, theirs:
         assert not only_waits(loop, lambda: loop.add_reader(ours.fileno(), lambda: None))
         loop.remove_reader(ours.fileno())
 
 
-def test_not_while_the_task_is_being_cancelled(loop):
+def test_only_waits_is_false_while_the_task_is_cancelled(loop):
     async def scene() -> bool:
         task = asyncio.current_task()
         assert task is not None
@@ -120,7 +120,7 @@ def test_not_while_the_task_is_being_cancelled(loop):
     assert not loop.run_until_complete(scene())
 
 
-def test_not_where_tasks_are_made_in_another_way(loop):
+def test_only_waits_is_false_with_another_task_factory(loop):
     loop.set_task_factory(lambda its, work: asyncio.Task(work, loop=its))
     assert not only_waits(loop)
 

@@ -215,7 +215,7 @@ async def test_answer_of_a_script_that_is_over_is_not_given_to_the_next(guest):
 # -- many -------------------------------------------------------------------------------------
 
 
-async def test_many_calls_are_served_in_order_and_not_all_at_once(few, guest, waiting):
+async def test_open_calls_are_served_in_order_within_a_limit(few, guest, waiting):
     running = await guest.start()
     await guest.send(*(call(n, n) for n in range(500)))
     await waiting.until(10)

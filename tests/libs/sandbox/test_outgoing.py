@@ -43,7 +43,7 @@ async def test_large_frame_arrives_whole_and_small_ones_keep_their_places(roomy)
 
 
 @pytest.mark.slow
-async def test_others_have_their_turns_while_a_large_frame_is_written(roomy):
+async def test_large_frame_write_lets_other_tasks_run(roomy):
     running = await roomy.start()
     await roomy.send(call(1, "large", 50 * MEGABYTES))
     turns = 0

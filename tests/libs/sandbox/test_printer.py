@@ -61,7 +61,7 @@ def test_much_is_cut(printer, sent):
     assert max(map(len, sent)) == PIECE
 
 
-def test_nothing_is_sent_of_what_goes_over_the_limit(printer, sent):
+def test_printer_sends_nothing_over_the_limit(printer, sent):
     printer.limit = 10
     printer.write("12345")
     with pytest.raises(LimitReachedError, match="more than 10 characters"):
@@ -69,7 +69,7 @@ def test_nothing_is_sent_of_what_goes_over_the_limit(printer, sent):
     assert sent == ["12345"]
 
 
-def test_each_script_may_print_as_much(printer, sent):
+def test_print_limit_starts_anew_with_each_script(printer, sent):
     printer.limit = 10
     for _ in range(3):
         printer.start()

@@ -37,7 +37,7 @@ async def test_script_runs_to_its_end(guest):
 
 
 @pytest.mark.slow
-async def test_others_have_their_turns_while_a_large_frame_is_parsed(open_guest):
+async def test_large_frame_parse_lets_other_tasks_run(open_guest):
     """However long that takes, and what arrives behind it waits."""
     guest = await open_guest(frame_bytes=10_000_000)
     turns = 0
@@ -82,7 +82,7 @@ async def test_large_frame_that_is_none_ends_the_sandbox(open_guest):
         (["rerun", "c", "r", ["x"], {}], Rerun(context="c", remaining="r", carry=("x",))),
     ],
 )
-async def test_every_end_of_a_script(guest, frame, outcome):
+async def test_session_reports_every_end_of_a_script(guest, frame, outcome):
     running = await guest.start()
     await guest.send(frame)
     assert await running == outcome
@@ -97,7 +97,7 @@ async def test_every_end_of_a_script(guest, frame, outcome):
         (Raised("ToolError", "bad"), ["raise", 5, "ToolError", "bad"]),
     ],
 )
-async def test_every_answer_to_a_call(guest, answer, frame):
+async def test_session_delivers_every_answer_to_a_call(guest, answer, frame):
     async def tool():
         return answer
 
@@ -254,7 +254,7 @@ async def test_frame_that_stops_in_the_middle(guest, count):
 
 
 @pytest.mark.parametrize("number", [-1, 0, 2**70])
-async def test_any_number_names_a_call(guest, number):
+async def test_call_accepts_any_number_as_its_id(guest, number):
     running = await guest.start()
     await guest.send(["call", number, "echo", "", [], {}])
     assert (await guest.receive())[1] == number
@@ -287,7 +287,7 @@ async def test_frames_after_the_end_are_ignored(guest):
     assert isinstance(guest.session.alive, bool)
 
 
-async def test_nothing_happens_between_scripts(guest):
+async def test_session_ignores_frames_between_scripts(guest):
     await guest.send(
         ["print", "x"], ["call", 3, "echo", "", [], {}], ["file", "a", True, b""], DONE
     )
@@ -298,7 +298,7 @@ async def test_nothing_happens_between_scripts(guest):
     assert guest.host.order == []
 
 
-async def test_nothing_happens_after_the_session_was_ended(guest):
+async def test_ended_session_does_nothing(guest):
     running = await guest.start()
     await guest.send_bytes(
         b"\0\0\0\x02[]" + b'\0\0\0\x0d["print","x"]' + b'\0\0\0\x1b["call",1,"echo","",[],{}]  '
@@ -307,7 +307,7 @@ async def test_nothing_happens_after_the_session_was_ended(guest):
     assert guest.host.order == []
 
 
-async def test_more_output_than_allowed_ends_the_session(guest):
+async def test_output_over_the_limit_ends_the_session(guest):
     running = await guest.start()
     await guest.send(*(["print", "x" * 1_000] for _ in range(20)))
     outcome = await running
@@ -506,7 +506,7 @@ async def test_flood_of_bytes_after_the_end_ends_the_session(guest, payload):
     assert not guest.session.alive
 
 
-async def test_all_that_a_script_may_send_is_within_its_bytes(open_guest, monkeypatch):
+async def test_script_messages_count_against_the_byte_limit(open_guest, monkeypatch):
     monkeypatch.setattr(budget_module, "SPARE_BYTES", 5_000)
     guest = await open_guest()
     for _ in range(2):

@@ -226,7 +226,7 @@ async def calls(session: Hostile, host: Any) -> Any:
 
 
 @pytest.mark.parametrize("act", [prints, returns, raises, calls])
-async def test_no_backend_floods_a_task(act: Callable[..., Any]) -> None:
+async def test_backends_cannot_flood_a_task(act: Callable[..., Any]) -> None:
     response, backend = await run_in(act)
     assert len(repr(response.events)) < 5_000_000
     if act is prints:
@@ -265,7 +265,7 @@ async def test_script_that_is_too_long_is_not_read(sandbox: str, code: str) -> N
 
 
 @pytest.mark.parametrize("sandbox", ["local", "monty"])
-async def test_no_strategy_has_a_script_read_that_is_too_long(sandbox: str) -> None:
+async def test_strategies_refuse_a_script_that_is_too_long(sandbox: str) -> None:
     host, model = TestHost.discover(environ={}), ScriptedModel()
     host.provide(model.spec, model.factory)
     outcomes: list[Any] = []

@@ -17,7 +17,7 @@ def waits_that_sleep(looking):
     return count
 
 
-def test_first_wait_is_slept(looking):
+def test_spin_sleeps_the_first_wait(looking):
     assert [looking.pays(), looking.pays()] == [False, True]
 
 
@@ -27,7 +27,7 @@ def test_wait_that_was_short_lets_the_next_one_look(looking):
     assert looking.pays()
 
 
-def test_more_often_in_vain_the_more_waits_are_slept(looking):
+def test_spin_sleeps_longer_after_vain_waits(looking):
     looking.paid()
     slept = []
     for _ in range(9):

@@ -21,7 +21,7 @@ def archive(tmp_path_factory):
     return path
 
 
-def test_is_the_same_in_another_process_and_with_another_hash_seed():
+def test_zipapp_is_the_same_in_every_process():
     code = "from delf_sandbox.zipapp import *; import hashlib; print(hashlib.sha256(guest_zipapp()).hexdigest(), guest_digest())"
     seen = {
         subprocess.run(

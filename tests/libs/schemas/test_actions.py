@@ -102,7 +102,7 @@ def test_names_become_python_names(name, shown):
     assert make(name=name)[0].name == shown
 
 
-def test_without_properties_it_takes_nothing():
+def test_schema_without_properties_takes_no_argument():
     action, _ = make({"type": "object"})
     assert action.signature == "() -> Any"
 
@@ -136,7 +136,7 @@ async def test_values_of_scripts_become_plain_data():
     assert sent == [1.5, 7, [1, 2], "//79", str(ident), {"a": [1]}]
 
 
-async def test_none_leaves_out_what_does_not_take_it():
+async def test_none_leaves_out_an_argument_that_cannot_be_null():
     action, sender = make()
     await call(action, title="Lamp", owner=None, note=None)
     assert sender.sent == [{"title": "Lamp", "note": None}]

@@ -436,7 +436,7 @@ async def test_slack_that_refuses_is_named_without_its_words():
     [({"secret": "another"}, 401), ({"at": time.time() - 3600}, 401), ({}, 200)],
     ids=["another secret", "an old request", "Slack's own"],
 )
-async def test_only_what_slack_has_signed_is_taken(given, status):
+async def test_unsigned_requests_are_refused(given, status):
     async with Slack() as slack:
         channel = channel_of(slack, http=True)
         await channel.open()

@@ -205,7 +205,7 @@ async def test_input_typed_before_the_question_is_dropped(person, request_for):
     assert await asked == Approved(remember="task")
 
 
-async def test_several_requests_one_after_another(person, request_for):
+async def test_channel_asks_several_requests_in_turn(person, request_for):
     channel = person.channel()
     names = ["one.x", "two.x", "three.x"]
     asked = [
@@ -274,7 +274,9 @@ async def test_value_is_changed_in_a_line_that_holds_it(person, request_for, nam
 
 
 @pytest.mark.parametrize("which", ["stdin", "stderr"])
-async def test_no_terminal(person, request_for, monkeypatch, tmp_path, which):
+async def test_channel_without_a_terminal_rejects(
+    person, request_for, monkeypatch, tmp_path, which
+):
     with (tmp_path / "file").open("w+") as file:
         channel = person.channel()
         monkeypatch.setattr(sys, which, file)

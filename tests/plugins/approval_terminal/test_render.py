@@ -67,7 +67,7 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("width", [20, 80])
-def test_no_argument_leaves_its_frame(shown, text, whole, width):
+def test_rendered_arguments_stay_in_their_frame(shown, text, whole, width):
     arguments = {
         "body": text,
         "list": [text],

@@ -190,7 +190,7 @@ except OSError as error:
     assert trail.check().records == 5
 
 
-def test_many_processes_write_one_chain_and_a_kill_breaks_nothing(path: Path) -> None:
+def test_audit_chain_holds_with_many_processes_and_a_kill(path: Path) -> None:
     program = f"""
 from pathlib import Path
 from delf_audit.trail import AuditTrail

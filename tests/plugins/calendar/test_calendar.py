@@ -178,7 +178,7 @@ async def test_zone_alone_changes_the_clocks_of_a_series(calendar: Any) -> None:
     assert await _hours(calendar) == ["03-16 09", "03-23 09", "03-30 09", "04-06 09"]
 
 
-async def test_one_event_of_a_series_is_moved_by_itself(calendar: Any) -> None:
+async def test_move_changes_one_event_of_a_series(calendar: Any) -> None:
     await calendar.create("Weekly", SPRING, recurrence=[WEEKLY], meet=True)
     third = (await calendar.list(*ALL_SPRING))["events"][2]
     moved = await calendar.update(third["id"], start=third["start"] + dt.timedelta(hours=3))

@@ -48,7 +48,7 @@ class TestMessages:
         with pytest.raises(IndexError):
             chat[3]
 
-    def test_by_role(self):
+    def test_by_role_selects_messages(self):
         chat = filled("a", "b", "c")
         assert [message.content for message in chat.by_role("user")] == ["a", "c"]
         assert chat.by_role("system") == []
@@ -67,7 +67,7 @@ class TestMessages:
 
 
 class TestConversations:
-    def test_each_id_has_its_own(self):
+    def test_switch_changes_the_conversation(self):
         chat = filled("a")
         chat.switch("other")
         assert len(chat) == 0
@@ -77,7 +77,7 @@ class TestConversations:
         assert chat.messages == [{"role": "user", "content": "a"}]
         assert chat.conversation_id == "default"
 
-    def test_another_one_is_cleared_by_its_id(self):
+    def test_clear_by_id_removes_another_conversation(self):
         chat = filled("a")
         chat.switch("other")
         chat.append("user", "b")
@@ -174,7 +174,7 @@ class TestCompression:
         assert '{"user": "0"}' not in scripted_model.prompts[1]
 
     @pytest.mark.parametrize("answer", [LLMExecutionError("down"), "  "])
-    def test_nothing_is_lost_when_it_fails(self, summarised, scripted_model, answer):
+    def test_failed_compress_loses_nothing(self, summarised, scripted_model, answer):
         scripted_model.says(answer)
         chat = summarised("a", "b", "c", keep=1)
         with pytest.raises(ConversationCompressionError) as error:
@@ -183,7 +183,7 @@ class TestCompression:
         assert [message.content for message in chat] == ["a", "b", "c"]
         assert chat.summary is None
 
-    def test_without_a_model(self):
+    def test_missing_model_is_reported(self):
         chat = filled("a", "b", keep=1)
         with pytest.raises(ConversationCompressionError, match="no model to summarise") as error:
             chat.compress()

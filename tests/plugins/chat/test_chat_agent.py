@@ -171,14 +171,14 @@ class TestTurns:
         assert shown.endswith("(cut, 100,000 characters)")
         assert len(chat[0].content) == 100_000
 
-    def test_no_secret_is_kept(self, make_agent, scripted_model):
+    def test_chat_keeps_no_secret(self, make_agent, scripted_model):
         key = "sk-planted-0123456789abcdef"
         chat = Chat()
         scripted_model.writes(f"print('the key is {key}')")
         make_agent(chat, providers={"openai": key}).run(f"say {key}")
         assert turns(chat) == [("user", "say [redacted]"), ("assistant", "the key is [redacted]")]
 
-    def test_no_secret_is_in_the_prompt_of_a_summary(self, make_agent, scripted_model, monkeypatch):
+    def test_summary_prompt_has_no_secret(self, make_agent, scripted_model, monkeypatch):
         key, password = "sk-planted-0123456789abcdef", "pLanted-55"
         monkeypatch.setenv("SHOP_URL", f"postgresql://u:{password}@127.0.0.1/shop")
         chat = Chat(keep=0)
@@ -245,7 +245,7 @@ class TestWhatIsShown:
         shown = roles(scripted_model.requests[0])
         assert shown == ["system", "system", "user", "assistant", "user"]
 
-    def test_one_speaker_twice_becomes_one_message(self, make_agent, scripted_model):
+    def test_consecutive_messages_of_one_speaker_are_merged(self, make_agent, scripted_model):
         chat = Chat()
         chat.append("user", "one")
         chat.append("user", "two")
@@ -322,7 +322,7 @@ class TestSummaries:
             chat.append("assistant" if number % 2 else "user", f"message {number}")
         return chat
 
-    async def test_two_tasks_at_once_make_one(self, make_agent, scripted_model):
+    async def test_concurrent_tasks_make_one_summary(self, make_agent, scripted_model):
         chat = self.filled()
         both = asyncio.Event()
 
@@ -365,7 +365,9 @@ class TestSummaries:
             (None, {"llm": "scripted:main"}, "scripted:main"),
         ],
     )
-    def test_which_model_makes_them(self, delf_host, scripted_model, chat_model, models, expected):
+    def test_summaries_use_the_configured_model(
+        self, delf_host, scripted_model, chat_model, models, expected
+    ):
         scripted_model.says("It began.").writes("print(1)")
         events = []
         chat = self.filled(summarizer_llm=chat_model)
@@ -414,7 +416,7 @@ class TestChatSetLater:
         assert conversation_of(scripted_model.requests[-1]) == ["I am Ada.", "one"]
         assert [text for _, text in turns(agent.chat)] == ["I am Ada.", "one", "Who am I?", "one"]
 
-    def test_another_chat_is_another_conversation(self, make_agent, scripted_model):
+    def test_chats_have_separate_conversations(self, make_agent, scripted_model):
         scripted_model.writes(*["print('one')"] * 3)
         first = Chat()
         agent = make_agent(first)

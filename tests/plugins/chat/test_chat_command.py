@@ -142,7 +142,7 @@ class TestTasks:
         [f"first{ALT_ENTER}second", f"first\\{ENTER}second", "\x1b[200~first\nsecond\x1b[201~"],
         ids=["alt", "backslash", "pasted"],
     )
-    def test_several_lines_are_one_task(self, talk, here, text):
+    def test_chat_command_takes_several_lines_as_one_task(self, talk, here, text):
         chat = talk("print('done it')")
         chat.say(text, "done it")
         assert chat.leave() == 0
@@ -280,7 +280,7 @@ class TestPipes:
 
         return run
 
-    def test_each_line_is_a_task(self, chat):
+    def test_chat_command_in_a_pipe_takes_each_line_as_a_task(self, chat):
         lines = "\ufeffone\r\n\n/etc/hosts is what?"
         done = chat(lines, "print('first')", "print('second')")
         assert (done.returncode, done.stdout) == (0, "first\nsecond\n"), done.stderr
@@ -359,7 +359,7 @@ class TestPipes:
         assert done.returncode == 2
         assert "delf chat list --help" in done.stderr
 
-    def test_those_of_a_program_are_in_its_namespace(self, here, conversations):
+    def test_conversations_of_a_program_are_in_its_namespace(self, here, conversations):
         path = here / "data/delf/journal.db"
         with Chat(persist=True, path=path, namespace="shop", conversation_id="a") as chat:
             chat.append("user", "hello")
@@ -372,7 +372,7 @@ class TestPipes:
         assert conversations("list", *ours).stdout == ""
         assert conversations("list", "--namespace", " ").returncode == 2
 
-    def test_nothing_in_a_list_steers_the_terminal(self, chat, conversations):
+    def test_conversation_list_cannot_steer_the_terminal(self, chat, conversations):
         chat("on\x1b[31me\n", "print('first')", flags=("--conversation", "a\x1b[2J\nb"))
         listed = conversations("list").stdout
         assert "\na\\x1b[2J b " in listed
@@ -385,7 +385,7 @@ class TestPipes:
         assert "assistant: first\n" in done.stderr
         assert json.loads(conversations("list", "--json").stdout) == []
 
-    def test_without_a_journal_that_can_be_opened_it_stays_in_memory(self, chat, tmp_path):
+    def test_chat_without_a_journal_stays_in_memory(self, chat, tmp_path):
         (tmp_path / "file").touch()
         env = {"XDG_DATA_HOME": str(tmp_path / "file")}
         done = chat("one\n/history\n", "print('first')", flags=(), env=env)
@@ -398,7 +398,7 @@ class TestPipes:
             assert (done.returncode, done.stdout) == (2, "")
             assert "cannot be opened" in done.stderr
 
-    def test_no_standard_input_at_all(self, here):
+    def test_chat_command_ends_without_standard_input(self, here):
         llm = write_recording(here / "answers.jsonl")
         command = f"exec {shlex.quote(str(DELF))} chat --llm {shlex.quote(llm)} <&-"
         done = subprocess.run(

@@ -57,7 +57,7 @@ def test_scripts_find_the_data_of_the_last_task(agent_of, scripted_model, sandbo
     assert "Variables alive" not in scripted_model.requests[0].messages[-1].text
 
 
-def test_other_conversations_and_other_chats_have_none(agent_of, scripted_model):
+def test_kept_variables_belong_to_one_conversation(agent_of, scripted_model):
     look = "print('total' in globals())"
     scripted_model.writes("total = 3\nprint(total)", look, "print(total)", look)
     chat = Chat(keep="variables")
@@ -148,6 +148,6 @@ def test_value_that_a_stranger_wrote_is_known_as_such(agent_of, scripted_model):
 
 
 @pytest.mark.parametrize("keep", ["all", -1, 1.5])
-def test_another_keep_is_an_error(keep):
+def test_keep_refuses_other_values(keep):
     with pytest.raises(ConfigurationError):
         Chat(keep=keep)

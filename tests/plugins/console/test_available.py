@@ -31,7 +31,7 @@ def test_plugin_of_others_is_listed_by_its_whole_name(directory, here, run):
     assert "delf-plugin-tickets" in text
 
 
-def test_every_plugin_of_delfs_own_is_available_for_some_purpose(here, run):
+def test_own_plugins_are_available_for_a_purpose(here, run):
     listed = [f"delf-plugin-{name}" for names in available.purposes().values() for name in names]
     assert sorted(listed) == sorted(p for p in all_packages() if p.startswith("delf-plugin-"))
     shown = run("plugins", "available").stdout

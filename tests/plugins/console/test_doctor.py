@@ -28,7 +28,7 @@ def notes(data: dict[str, Any], area: str) -> str:
     return "\n".join(item["text"] for item in data["findings"] if item["area"] == area)
 
 
-def test_without_a_model(doctor, run):
+def test_missing_model_is_reported(doctor, run):
     status, data = doctor()
     assert (status, data["ok"]) == (1, False)
     assert problems(data) == ["no language model is configured"]
@@ -37,7 +37,7 @@ def test_without_a_model(doctor, run):
     assert "no task can run" in text
 
 
-def test_with_a_model(doctor, here):
+def test_configured_model_is_reported(doctor, here):
     model = write_recording(here / "r.jsonl", "print(1)")
     (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\n')
     status, data = doctor()
@@ -58,7 +58,7 @@ def test_keys_are_named_and_never_shown(run, monkeypatch):
         assert "sesame" not in result.output
 
 
-def test_no_sandbox_is_strong_enough(doctor, here):
+def test_doctor_reports_that_no_sandbox_is_strong_enough(doctor, here):
     model = write_recording(here / "r.jsonl", "print(1)")
     (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\nmin_isolation = "vm"\n')
     status, data = doctor()
@@ -68,7 +68,7 @@ def test_no_sandbox_is_strong_enough(doctor, here):
     assert "weaker than min_isolation" in notes(data, "sandbox")
 
 
-def test_nothing_is_installed(doctor, monkeypatch):
+def test_doctor_without_plugins_names_what_to_install(doctor, monkeypatch):
     others = [name for name in PluginHost.discover(environ={}).names if name != "console"]
     monkeypatch.setenv("DELF_DISABLE_PLUGINS", ",".join(others))
     status, data = doctor()
@@ -82,7 +82,7 @@ def test_nothing_is_installed(doctor, monkeypatch):
     ]
 
 
-def test_another_projects_delf_beside_this_one(doctor, tmp_path, monkeypatch):
+def test_doctor_reports_a_namesake_package(doctor, tmp_path, monkeypatch):
     info = tmp_path / "site/delf-0.1.4.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: delf\nVersion: 0.1.4\n")
@@ -187,7 +187,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("case", UNUSABLE)
-def test_nothing_is_called_ready_that_a_task_would_stumble_on(run, here, case):
+def test_doctor_reports_what_run_would_refuse(run, here, case):
     """What `delf run` says before it asks a model is said here, too, with what to do."""
     line, message = UNUSABLE[case]
     model = write_recording(here / "r.jsonl", "print(1)")

@@ -128,7 +128,7 @@ def test_invalid_export_is_refused(run: Any, tmp_path: Path, text: str) -> None:
         (60, 60),
     ],
 )
-def test_how_long_tasks_stay(text: Any, seconds: float) -> None:
+def test_journal_command_shows_how_long_tasks_stay(text: Any, seconds: float) -> None:
     states = ("done", "failed", "stopped", "interrupted")
     assert JournalSettings(keep=text).keep == dict.fromkeys(states, seconds)
     assert SqlJournal("x.db", keep={"failed": text}).keep == {"failed": seconds}

@@ -170,14 +170,14 @@ def test_pip_runs_in_an_empty_folder_of_its_own(tmp_path, monkeypatch, capfd):
     assert "['constraints.txt'] delf<0\n" in shown
 
 
-def test_nobody_who_can_be_asked_is_an_error_that_says_how():
+def test_install_without_a_terminal_says_how_to_confirm():
     with pytest.raises(ConfigurationError, match="nobody could be asked") as caught:
         installer.agree(["installs"], ["pip"], "install?", yes=False)
     assert caught.value.hint == "approve it in advance: --yes"
     installer.agree(["installs"], ["pip"], "install?", yes=True)
 
 
-def test_this_delf_knows_its_clone():
+def test_packages_find_their_clone():
     assert {"delf-plugin-sql", "delf-google", "delf-core"} <= clone().keys()
     assert all(package.editable for package in clone().values())
 

@@ -30,7 +30,7 @@ def test_prints_stay_after_a_timeout(tmp_path):
     assert "printed before it failed:\n  first of all\n" in done.stderr
 
 
-def test_all_of_them_stay_after_a_failure_and_the_hint_is_where_to_look(tmp_path):
+def test_prints_stay_after_a_failure_with_a_hint(tmp_path):
     script = "for i in range(50): print('line', i)\nraise ValueError('no')"
     model = write_recording(tmp_path / "r.jsonl", script)
     done = delf(*command(model, "--set", "agent.retry_count=0")[1:], cwd=tmp_path)

@@ -64,7 +64,7 @@ def test_model_that_does_not_answer_is_asked_for_again(run, here, monkeypatch):
     assert "qwen3" in (here / "delf.toml").read_text()
 
 
-def test_without_a_terminal_it_says_what_gives_the_answers(run, here):
+def test_quickstart_without_a_terminal_names_its_options(run, here):
     done = run("quickstart", input="")
     assert done.exit_code == 2
     assert "nobody answers the question 'Which model?" in done.stderr

@@ -90,7 +90,7 @@ LONG = (
 )
 
 
-def test_every_command_that_shows_something_is_looked_at():
+def test_screens_cover_every_command():
     singles = {w for w, ctx in commands().items() if not isinstance(ctx.command, click.Group)}
     shows = {words for words in singles if words.split()[-1] in SHOWS}
     assert shows == set(SCREENS) | TEXTS

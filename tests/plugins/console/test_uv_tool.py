@@ -62,7 +62,7 @@ def test_uninstall_takes_a_package_out_of_the_receipt(environment):
     assert "delf-core[standard]" in command
 
 
-def test_what_the_receipt_does_not_name_is_uninstalled_from_the_environment(environment):
+def test_package_outside_the_receipt_is_uninstalled_directly(environment):
     assert installer.uninstall(["delf-plugin-llm"])[:3] == ["/bin/uv", "pip", "uninstall"]
 
 

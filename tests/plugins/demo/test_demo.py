@@ -33,7 +33,7 @@ def test_shop_is_the_same_each_time(tmp_path):
     assert dumps[0] == dumps[1]
 
 
-def test_without_a_terminal(tmp_path):
+def test_demo_without_a_terminal_orders_nothing(tmp_path):
     result = delf("demo", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "| Gyokuro Asahi |" in result.stdout
@@ -141,7 +141,7 @@ def test_shop_to_try_tasks_on(tmp_path):
     assert "| Gyokuro Asahi |" in ran.stdout, ran.stderr
 
 
-def test_at_eighty_columns_nothing_is_wrapped_by_the_terminal(tmp_path):
+def test_demo_fits_eighty_columns(tmp_path):
     command = [DELF, "demo", "--approve", "all"]
     with TerminalProcess(
         command, env=environment(COLUMNS="80"), cwd=tmp_path, columns=80

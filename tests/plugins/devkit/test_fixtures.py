@@ -243,7 +243,7 @@ def test_plugin_imports_nothing_of_delf() -> None:
     assert json.loads(result.stdout) == []
 
 
-def test_every_name_can_be_imported() -> None:
+def test_devkit_names_can_be_imported() -> None:
     import delf.testing
 
     assert set(delf.testing.__all__) == set(dir(delf.testing))
@@ -253,7 +253,7 @@ def test_every_name_can_be_imported() -> None:
         delf.testing.Toast  # noqa: B018
 
 
-def test_there_is_one_of_every_kind_of_event() -> None:
+def test_sample_events_cover_every_kind() -> None:
     from delf import events
 
     made = every_event()
@@ -264,7 +264,7 @@ def test_there_is_one_of_every_kind_of_event() -> None:
 # -- what a test is told ----------------------------------------------------------------
 
 
-def test_other_arguments_are_a_decision(
+def test_edited_arguments_are_a_decision(
     scripted_model: ScriptedModel, scripted_approvals: ScriptedApprovals, delf_host: TestHost
 ) -> None:
     scripted_model.writes("print(await pay(20))")

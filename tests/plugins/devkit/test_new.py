@@ -46,7 +46,7 @@ def install(package: Path) -> str:
     return str(package / "src")
 
 
-def test_there_is_one_for_every_hook() -> None:
+def test_new_has_a_template_for_every_hook() -> None:
     assert set(KINDS) == {spec.kind for spec in HOOKS.values()}
 
 
@@ -125,7 +125,7 @@ def test_bad_name_is_refused(name: str, kind: str, says: str, tmp_path: Path) ->
     assert not target.exists()
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_new_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     for target in (tmp_path, tmp_path / "mine.txt"):
         result = invoke("pager", "--directory", str(target))

@@ -115,7 +115,9 @@ async def test_writing_behind_a_table(docs: Any) -> None:
     assert (await docs.read(key))["markdown"] == f"# Head\n\n{table}\n\nthe end\n"
 
 
-async def test_what_stands_before_lends_no_looks(google: GoogleServer, docs: Any) -> None:
+async def test_appended_text_takes_no_style_from_the_text_before(
+    google: GoogleServer, docs: Any
+) -> None:
     key = (await docs.create("Notes", "- **bold item**"))["id"]
     await docs.append(key, "plain text")
     added = google.docs.documents[key].blocks[1]
@@ -198,7 +200,9 @@ lines = st.one_of(
 @given(
     first=st.lists(lines, min_size=1, max_size=4), second=st.lists(lines, min_size=1, max_size=3)
 )
-async def test_any_blocks_in_any_order(docs: Any, first: list[str], second: list[str]) -> None:
+async def test_blocks_are_written_in_any_order(
+    docs: Any, first: list[str], second: list[str]
+) -> None:
     once = (await docs.create("x", "\n\n".join([*first, "end", *second])))["id"]
     twice = (await docs.create("x", "\n\n".join([*first, "end"])))["id"]
     await docs.append(twice, "\n\n".join(second))
@@ -232,7 +236,7 @@ def test_units() -> None:
 
 
 @pytest.mark.parametrize("taken_out", ["\x0c", "\x01", "\x1f", "\x08", "\ue000", "\uf8ff", "\r"])
-async def test_what_docs_takes_out_shifts_no_looks(docs: Any, taken_out: str) -> None:
+async def test_removed_characters_shift_no_style(docs: Any, taken_out: str) -> None:
     text = (
         f"a{taken_out}b **bold** c\n\n- x{taken_out} `code`\n\n| h{taken_out} |\n|---|\n| **v** |"
     )

@@ -169,7 +169,7 @@ async def test_upload_that_breaks_off_is_one_file(google: GoogleServer, drive: A
         await drive.create("never.bin", content)
 
 
-async def test_same_twice_at_once_are_two_files(google: GoogleServer, drive: Any) -> None:
+async def test_create_twice_at_once_makes_two_files(google: GoogleServer, drive: Any) -> None:
     made = await asyncio.gather(*(drive.create("twin.txt", "x") for _ in range(3)))
     assert len({file["id"] for file in made}) == 3
 
@@ -257,7 +257,7 @@ async def test_login_for_its_own_files(google: GoogleServer, connect: Any) -> No
     await wider.aclose()
 
 
-async def test_all_shared_drives_are_searched(google: GoogleServer, drive: Any) -> None:
+async def test_search_covers_shared_drives(google: GoogleServer, drive: Any) -> None:
     google.drive.drives["0Ateam"] = "Team"
     google.drive.add("plan.txt", "text/plain", b"x", parent="0Ateam", drive="0Ateam")
     assert len((await drive.search(name="plan"))["files"]) == 1

@@ -10,7 +10,7 @@ from delf.llm import LLMConfig
 from delf_engine.config import LLM_FIELDS, AgentConfig, llm_config, make_config
 
 
-def test_every_field_says_what_it_is():
+def test_config_fields_have_descriptions():
     for name, field in AgentConfig.model_fields.items():
         assert field.description, name
     assert set(LLM_FIELDS) <= set(AgentConfig.model_fields)
@@ -25,12 +25,12 @@ def test_models_by_name_table_or_object():
     assert llm_config(None) is None
 
 
-def test_one_model_is_for_everything():
+def test_single_model_serves_every_purpose():
     config = make_config({"llm": "m"})
     assert config.main_llm == config.quick_llm == LLMConfig("m")
 
 
-def test_one_text_is_a_list_of_one():
+def test_single_text_becomes_a_list():
     config = make_config({"allowed_libs": "numpy", "files": "a.csv", "approvals": "web"})
     assert (config.allowed_libs, config.files, config.approvals) == (
         ("numpy",),

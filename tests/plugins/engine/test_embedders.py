@@ -63,7 +63,7 @@ def test_embedder_is_made_once_for_each_name(host, tmp_path):
     assert [item.model for item in made] == ["mini-1", "mini-2"]
 
 
-def test_only_one_is_meant_when_none_is_named(host, tmp_path):
+def test_sole_embedder_is_the_default(host, tmp_path):
     made = add(host, "mini", "mini-*")
     assert embedders_of(host, tmp_path).get().model == "counting"
     assert [item.model for item in made] == ["counting"], "its own default, not the spec's name"
@@ -75,7 +75,7 @@ def test_agents_own_is_meant_when_none_is_named(host, tmp_path):
     assert embedders_of(host, tmp_path, default="maxi-3").get().model == "maxi-3"
 
 
-def test_several_and_none_named(host, tmp_path):
+def test_several_embedders_need_a_name(host, tmp_path):
     add(host, "mini")
     add(host, "maxi")
     with pytest.raises(PluginError, match="several embedders are installed: maxi, mini") as caught:
@@ -92,7 +92,7 @@ def test_remote_embedder_is_used_only_by_name(host, tmp_path):
     assert embedders_of(host, tmp_path).get("far-1").model == "far-1"
 
 
-def test_none_installed(host, tmp_path):
+def test_missing_embedder_raises(host, tmp_path):
     with pytest.raises(PluginError, match="no embedder is installed"):
         embedders_of(host, tmp_path).get()
     with pytest.raises(PluginError, match="serves the embedder 'mini'"):
@@ -107,7 +107,7 @@ def test_longest_pattern_wins(host, tmp_path):
     assert embedders.spec("other").name == "general"
 
 
-def test_two_that_fit_equally_well(host, tmp_path):
+def test_equally_fitting_embedders_need_a_preference(host, tmp_path):
     add(host, "one", "m-*")
     add(host, "two", "m-*")
     with pytest.raises(PluginError, match="embedder 'm-1' is given by") as caught:

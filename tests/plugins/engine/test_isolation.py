@@ -73,7 +73,9 @@ async def test_monty_gives_no_way_to_a_system_call() -> None:
     assert found.believed("container") == "interpreter"
 
 
-async def test_nothing_is_left_of_trying(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_isolation_measurement_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     await measured(MontyBackend())
     assert list(tmp_path.iterdir()) == []
@@ -120,7 +122,7 @@ class Suite(SandboxContract):
 async def test_suite_does_not_certify_what_is_open(tmp_path: Path) -> None:
     """Python's own open() is refused there, and a system call is not."""
     with pytest.raises(AssertionError, match="`confines` says files, and a script reached"):
-        await Suite().test_other_files_cannot_be_opened(open_backend(), tmp_path)
+        await Suite().test_script_cannot_open_other_files(open_backend(), tmp_path)
 
 
 @linux

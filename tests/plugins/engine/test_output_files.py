@@ -102,7 +102,7 @@ def test_link_among_the_folders_is_not_followed_out(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["out"]
 
 
-def test_nothing_half_written_is_left(tmp_path, monkeypatch):
+def test_failed_write_leaves_no_partial_file(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
@@ -112,7 +112,7 @@ def test_nothing_half_written_is_left(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
-def test_where_files_cannot_be_linked(tmp_path, monkeypatch):
+def test_output_files_are_copied_where_links_fail(tmp_path, monkeypatch):
     def unsupported(*_):
         raise OSError(1, "Operation not permitted")
 

@@ -28,7 +28,7 @@ def make(model: ScriptedModel, *tools: object, **options: object) -> Agent:
     return Agent(tools=[*tools], llm="scripted", host=host, sandbox="local", **options)
 
 
-def test_each_model_call_has_its_messages_and_what_was_the_same_before() -> None:
+def test_prompts_show_messages_and_the_unchanged_prefix() -> None:
     model = ScriptedModel()
     model.writes("1 / 0", "print('done')")
     with make(model, retry_count=1, system_prompt="Be kind.") as agent:

@@ -69,7 +69,7 @@ class Picky:
         (Picky(TOKEN), {"token": REDACTED}),
     ],
 )
-def test_in_values(value: Any, expected: Any) -> None:
+def test_redactor_hides_secrets_in_values(value: Any, expected: Any) -> None:
     redactor = Redactor([TOKEN, PASSWORD])
     assert redactor.value(value) == expected
     assert redactor.is_in(dumps(value)) or isinstance(value, bytes)
@@ -229,7 +229,7 @@ def test_learned_secrets_replace_those_of_their_source() -> None:
     assert redactor.text(text) == f"{REDACTED} first-token-1 {REDACTED} {REDACTED}"
 
 
-def test_without_secrets_of_its_own_it_learns_them() -> None:
+def test_redactor_learns_secrets_later() -> None:
     redactor = Redactor()
     assert not redactor.knows_any
     redactor.learn("a", ["86753098"])

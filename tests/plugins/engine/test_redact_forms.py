@@ -29,7 +29,7 @@ ODD = 'pä"ß\\ wörd/9'
         json.dumps(ODD)[1:-1].replace("/", "\\/"),
     ],
 )
-def test_every_spelling(form: str) -> None:
+def test_redactor_hides_every_spelling(form: str) -> None:
     assert Redactor([ODD]).text(f"it is <{form}>") == f"it is <{REDACTED}>"
 
 
@@ -53,7 +53,7 @@ def test_base64_wherever_it_begins(before: str, encode) -> None:
 @pytest.mark.parametrize(
     "word", ["", "      ", "abc12", "password", "Secret", "postgres", "123456"]
 )
-def test_what_never_counts(word: str) -> None:
+def test_short_words_are_not_secrets(word: str) -> None:
     assert not long_enough([word])
 
 
@@ -69,12 +69,14 @@ def test_end_of_a_line_is_no_part_of_a_secret() -> None:
         (["sk-8f3a-91c2", "sk-8"], [REDACTED, ""]),
     ],
 )
-def test_in_pieces_only_what_could_begin_one_waits(pieces: list[str], passed: list[str]) -> None:
+def test_piecewise_redaction_holds_back_possible_beginnings(
+    pieces: list[str], passed: list[str]
+) -> None:
     stream = RedactedStream(Redactor(["sk-8f3a-91c2"]))
     assert [stream.feed(piece) for piece in pieces] == passed
     assert stream.end() == ("sk-8" if pieces[-1] == "sk-8" else "")
 
 
-def test_without_secrets_nothing_waits() -> None:
+def test_piecewise_redaction_without_secrets_holds_nothing_back() -> None:
     stream = RedactedStream(Redactor())
     assert (stream.feed("anything"), stream.end()) == ("anything", "")

@@ -50,7 +50,7 @@ async def test_start_that_fails_leaves_nothing_open(delf_host, scripted_model):
     assert desk.closed == 1
 
 
-async def test_each_part_is_closed_though_another_fails_to(delf_host, scripted_model, caplog):
+async def test_close_continues_after_a_failing_part(delf_host, scripted_model, caplog):
     stuck, desk = Desk("stuck", breaks=True), Desk("desk")
     async with await Resources.open(parts_of(delf_host, stuck, desk)) as resources:
         assert resources.sandbox.spec.name

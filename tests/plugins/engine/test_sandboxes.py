@@ -190,7 +190,7 @@ def test_measured_isolation_caps_declared_isolation(claimed, measured, believed)
     assert measured.believed(claimed) == believed
 
 
-async def test_no_sandbox_at_all(host):
+async def test_missing_sandbox_raises(host):
     with pytest.raises(SandboxUnavailableError, match="no sandbox is installed"):
         await choose_sandbox(host, AgentConfig(), {})
     with pytest.raises(PluginError):

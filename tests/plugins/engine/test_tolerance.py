@@ -53,7 +53,7 @@ def taken(function: Any, **given: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_is_taken(given, name, value):
+def test_argument_is_accepted(given, name, value):
     assert taken(call, **given)[name] == value
 
 
@@ -70,7 +70,7 @@ def test_is_taken(given, name, value):
         ({"to": ["a"], "day": "tomorrow"}, "day"),
     ],
 )
-def test_is_refused(given, named):
+def test_argument_is_refused(given, named):
     with pytest.raises(ToolRefusedError, match=f"argument '{named}"):
         taken(call, **given)
 

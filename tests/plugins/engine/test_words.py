@@ -40,7 +40,7 @@ def add(a: int, b: int = 1) -> int:
 # -- context ------------------------------------------------------------------------------
 
 
-def test_what_belongs_to_the_task_comes_before_it():
+def test_context_comes_before_the_task():
     context = TaskContext(facts=["likes tea"], live={"sql": "users(id)"}, files=["/in.csv"])
     text = context.message("the task").text
     (known,) = context.known()
@@ -60,7 +60,7 @@ def test_names_that_scripts_need_are_refused(name):
         check_connection_names([Shop(name=name)])
 
 
-async def test_two_tools_of_one_name_are_refused():
+async def test_tools_with_one_name_are_refused():
     with pytest.raises(ToolDefinitionError, match="two tools are named 'shop'"):
         await load_toolset([Shop(), Shop()])
 
@@ -117,6 +117,6 @@ async def test_actions_that_ask_are_named(code, names):
 
 
 @pytest.mark.parametrize("name", ["../a", "/a", "a/../../b", "", ".", "a\0"])
-def test_no_name_leaves_the_folder(tmp_path, name):
+def test_output_name_stays_in_the_folder(tmp_path, name):
     with pytest.raises(ValueError, match="name"):
         OutputFolder(str(tmp_path)).write(name, b"x")

@@ -292,7 +292,7 @@ async def test_broken_workbook_says_nothing_of_the_others_and_other_sheets_are_r
     ],
     ids=range(7),
 )
-async def test_first_row_names_the_columns(workbook, rows, expected):
+async def test_excel_first_row_names_the_columns(workbook, rows, expected):
     assert await excel.read(workbook({"S": rows}), None) == expected
 
 
@@ -547,7 +547,7 @@ async def test_hidden_sheets_and_sheets_of_charts_are_reported(tmp_path):
         assert (name == "a.xls") or any("are left out: 'Curve'" in note for note in notes)
 
 
-async def test_what_if_table_gives_what_was_computed_or_nothing(with_sheet, tmp_path):
+async def test_what_if_table_gives_computed_values_or_nothing(with_sheet, tmp_path):
     table = "<f t='dataTable' ref='B2:B3' dt2D='0' dtr='0' r1='A1'/>"
     cells = f"<c r='A2'><v>1</v></c><c r='B2'>{table}<v>2.5</v></c><c r='C2'><f>A2</f></c>"
     assert await excel.read(with_sheet(f"{HEAD}<row r='2'>{cells}</row>"), None) == [
@@ -585,7 +585,7 @@ async def test_row_of_millions_of_cells_is_never_in_memory(with_sheet, size):
     ],
     ids=["text", "elements"],
 )
-async def test_what_no_cell_holds_is_refused(with_sheet, sheet, what):
+async def test_unstorable_cell_value_is_refused(with_sheet, sheet, what):
     path = with_sheet(HEAD + sheet)
     for work in (excel.read(path, None), excel.parts(path)):
         with pytest.raises(ToolExecutionError, match=f"more than {what}; save the sheet as .csv"):

@@ -9,7 +9,7 @@ from delf import Agent
 from delf_devkit.testing.hosts import TestHost
 
 
-def test_from_workbook_to_workbook(delf_host, scripted_model, tmp_path):
+def test_task_copies_from_workbook_to_workbook(delf_host, scripted_model, tmp_path):
     book = Workbook()
     book.active.title = "Budget"
     for row in (["month", "spent"], ["May", 120], ["June", 80]):
@@ -50,7 +50,7 @@ def test_workbooks_in_every_sandbox(delf_host, scripted_model, tmp_path, sandbox
     assert [*sheet.iter_rows(values_only=True)] == [("a", "b"), (1, "x"), (2, None)]
 
 
-def test_without_the_library_a_script_is_reported(scripted_model, tmp_path, monkeypatch):
+def test_missing_library_of_a_script_is_reported(scripted_model, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     host = TestHost.discover(environ={})
     host.provide(scripted_model.spec, scripted_model.factory)

@@ -133,7 +133,7 @@ async def test_file_that_went_away_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../a.csv", "/etc/passwd", "A.csv", "", "a.csv\0", "b/a.csv"])
-async def test_only_input_files_can_be_read(tmp_path, name):
+async def test_files_read_input_files_only(tmp_path, name):
     (tmp_path / "a.csv").touch()
     found = input_files(find_inputs([str(tmp_path / "a.csv")]), lambda _: "/workspace/a.csv")
     with pytest.raises(ToolRefusedError, match=r"no input file .*Input files: a\.csv"):
@@ -183,7 +183,7 @@ async def test_tsv_means_tabs(reading):
 @pytest.mark.parametrize(
     "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252"]
 )
-async def test_whoever_wrote_it(reading, encoding):
+async def test_text_encoding_is_recognised(reading, encoding):
     text = "name,price\nCafé Zoë – 2 €,4\n"
     assert await reading("t.csv", text.encode(encoding)) == [
         {"name": "Café Zoë – 2 €", "price": "4"}
@@ -473,13 +473,13 @@ async def test_plugin_brings_a_format(reading, tmp_path):
     assert facts["sheets"] == ["all"]
 
 
-async def test_two_plugins_for_one_ending_are_refused_when_it_is_read(reading):
+async def test_ending_of_two_plugins_is_refused_on_read(reading):
     with pytest.raises(PluginError, match=r"the ending \.shout is given by .*shout.* and "):
         await reading("a.shout", "hey", host_with("shout", "shout2"))
     assert await reading("a.txt", "hey", host_with("shout", "shout2")) == "hey"
 
 
-async def test_without_the_library_the_package_is_named(reading, monkeypatch):
+async def test_missing_library_error_names_the_package(reading, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(OptionalDependencyError) as caught:
         await reading("a.xlsx", b"PK")

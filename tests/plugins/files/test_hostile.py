@@ -232,7 +232,7 @@ WRITES = [
 
 
 @pytest.mark.parametrize("statement", WRITES)
-async def test_no_statement_of_a_query_writes(statement, opened, tmp_path):
+async def test_query_statements_cannot_write(statement, opened, tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("n\n1\n")
     files = opened(path)

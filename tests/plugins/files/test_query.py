@@ -392,7 +392,7 @@ async def test_files_of_arrow(tmp_path):
         await files.read("bad.arrow")
 
 
-async def test_nothing_else_is_read_and_nothing_written(files, tmp_path):
+async def test_query_reads_input_files_only_and_writes_nothing(files, tmp_path):
     before = sorted(os.listdir(tmp_path))
     for statement, why in REFUSED.items():
         with pytest.raises((ToolExecutionError, ToolRefusedError), match=why):

@@ -81,9 +81,7 @@ def zipped(members):
 # -- the journey ----------------------------------------------------------------------------
 
 
-def test_first_prompt_shows_files_well_enough_for_the_script_to_be_right(
-    delf_host, scripted_model, tmp_path
-):
+def test_first_prompt_shows_files_well_enough_for_a_script(delf_host, scripted_model, tmp_path):
     (tmp_path / "umsatz.csv").write_bytes(
         "Umsatz Q3\n\nOrt;Tag;Betrag\nKöln;31.07.2026;1.200,50\nBonn;02.08.2026;99,00\n".encode(
             "cp1252"
@@ -350,7 +348,7 @@ async def test_cells_cannot_write_lines_of_the_prompt(shape):
     assert not re.search(r"^Task", reported, re.MULTILINE)
 
 
-async def test_what_is_broken_is_reported_beside_what_is_not(files, tmp_path):
+async def test_broken_file_is_reported_beside_the_others(files, tmp_path):
     (tmp_path / "a.xlsx").write_text("no workbook")
     (tmp_path / "b.csv").write_text("a\n1\n")
     (tmp_path / "c.csv").write_text("")
@@ -373,14 +371,14 @@ async def test_wide_table_stays_within_the_budget_and_says_what_is_left_out(shap
     assert re.search(r"also 'column.* and 1,\d\d\d more$", reported)
 
 
-async def test_many_files_share_the_budget(files, tmp_path):
+async def test_file_descriptions_share_the_budget(files, tmp_path):
     for number in range(40):
         (tmp_path / f"{number}.csv").write_text(",".join(f"c{n}" for n in range(200)) + "\n")
     reported = await files(*sorted(tmp_path.iterdir())).context("")
     assert len(reported) < 1.5 * connection.MAX_SHAPES
 
 
-async def test_of_a_large_table_the_beginning_is_looked_at_and_lines_are_counted(shape):
+async def test_large_table_shows_its_beginning_and_line_count(shape):
     rows = "".join(f"{number};{'ab'[number % 2]}\n" for number in range(400_000))
     reported = await shape("a.csv", f"n;v\n{rows}", most_bytes=1_000_000)
     assert reported.startswith("a.csv: about 400,000 rows (types and values from ")
@@ -405,9 +403,7 @@ async def test_files_that_have_not_changed_are_described_once(files, tmp_path):
 # -- reading as told ------------------------------------------------------------------------
 
 
-async def test_without_header_the_first_row_names_the_columns_and_a_title_is_reported(
-    delf_host, scripted_model, tmp_path
-):
+async def test_table_without_header_reports_its_title(delf_host, scripted_model, tmp_path):
     path = titled_book(tmp_path / "a.xlsx")
     scripted_model.writes("print((await files.read('a.xlsx', sheet='Budget'))[1])")
     async with Agent(llm="scripted", sandbox="local", host=delf_host, files=[str(path)]) as agent:

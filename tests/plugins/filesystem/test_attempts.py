@@ -77,7 +77,7 @@ def hold(files: Filesystem, path: str, outside: Path) -> None:
 
 
 @pytest.mark.parametrize("line", PATHS)
-def test_no_path_leads_out(line: str, files: Filesystem, outside: Path) -> None:
+def test_path_cannot_lead_out(line: str, files: Filesystem, outside: Path) -> None:
     path = ast.literal_eval(f'"{line}"').replace("OUTSIDE", str(outside))
     hold(files, path, outside)
 
@@ -135,7 +135,7 @@ def hard(at: Path, to: Path, path: str) -> str:
 
 @pytest.mark.parametrize("root", ["notes", "out"])
 @pytest.mark.parametrize("scene", LINKS)
-def test_no_link_leads_out(
+def test_link_cannot_lead_out(
     scene: str, root: str, files: Filesystem, outside: Path, tmp_path: Path
 ) -> None:
     path = LINKS[scene](tmp_path / root, outside)
@@ -180,7 +180,7 @@ def test_non_file_is_neither_read_nor_waited_for(
         hold(files, "out/x", outside)
 
 
-def test_another_file_system_is_not_entered(files: Filesystem, out: Path, outside: Path) -> None:
+def test_search_stays_on_one_file_system(files: Filesystem, out: Path, outside: Path) -> None:
     mounted = out / "mounted"
     mounted.mkdir()
     command = ["mount", "-t", "tmpfs", "tmpfs", str(mounted)]
@@ -239,7 +239,7 @@ while True:
     assert os.listdir(outside) == ["secret.txt"]
 
 
-def test_many_at_once_hold_too(files: Filesystem, outside: Path) -> None:
+def test_attempts_fail_in_parallel_too(files: Filesystem, outside: Path) -> None:
     threads = [threading.Thread(target=hold, args=(files, p, outside)) for p in PATHS[:12]]
     for thread in threads:
         thread.start()

@@ -63,7 +63,7 @@ async def test_file_that_came_after_the_diff_was_shown_is_asked_about(
     assert late.read_text() == "2 secrets\n"
 
 
-async def test_what_is_beyond_the_lines_that_were_shown_counts_too(
+async def test_change_beyond_the_shown_lines_is_refused(
     ask: Callable[..., Any], notes: Path
 ) -> None:
     plan = notes / "plan.md"
@@ -74,7 +74,7 @@ async def test_what_is_beyond_the_lines_that_were_shown_counts_too(
     assert all("lines more" in preview for preview in previews)
 
 
-async def test_other_files_ask_nothing(ask: Callable[..., Any], notes: Path) -> None:
+async def test_unchanged_files_ask_nothing(ask: Callable[..., Any], notes: Path) -> None:
     previews = await ask(EDIT, lambda: (notes / "other.md").write_text("two\n"))
     assert len(previews) == 1
     assert (notes / "plan.md").read_text() == "one\n2\nthree\n"

@@ -35,7 +35,7 @@ def test_unverified_sender_is_nobody(results, sender):
     assert verified_sender(headers(("Authentication-Results", results), ("From", sender))) is None
 
 
-def test_what_a_mail_says_of_itself_stands_below_and_does_not_count():
+def test_sender_check_ignores_headers_a_mail_brings():
     failed = PASS.replace("dmarc=pass", "dmarc=fail")
     pairs = [("Authentication-Results", failed), ("Authentication-Results", PASS)]
     assert verified_sender(headers(*pairs, ("From", "ada@firm.example"))) is None

@@ -41,7 +41,7 @@ async def test_namespaces_are_apart(journal_url, open_journal):
     assert (await journal.conversations("b").load("c")).last == 0
 
 
-async def test_what_is_left_of_a_forgotten_one_goes_a_day_later(
+async def test_rest_of_a_forgotten_conversation_is_removed_a_day_later(
     journal_url, open_journal, monkeypatch
 ):
     from delf_journal_sql import conversations
@@ -57,7 +57,7 @@ async def test_what_is_left_of_a_forgotten_one_goes_a_day_later(
     assert ((await store.load("c")).last, (await other.load("c")).uncovered) == (0, 1)
 
 
-async def test_one_in_which_somebody_speaks_meanwhile_is_not_forgotten(journal_url, open_journal):
+async def test_conversation_in_use_is_not_forgotten(journal_url, open_journal):
     store = open_journal(journal_url).conversations("a")
     gate, begun = threading.Event(), threading.Event()
     read = store.reading
@@ -80,7 +80,7 @@ async def test_one_in_which_somebody_speaks_meanwhile_is_not_forgotten(journal_u
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["after", "before"])
-async def test_what_is_kept_when_the_connection_breaks_is_kept_once(
+async def test_append_over_a_broken_connection_is_kept_once(
     journal_url, open_journal, monkeypatch, kept
 ):
     store = open_journal(journal_url).conversations("a")
@@ -106,7 +106,7 @@ async def test_what_is_kept_when_the_connection_breaks_is_kept_once(
     assert texts == ["first", "ask", "answer", "ask"]
 
 
-async def test_no_text_is_refused(journal_url, open_journal):
+async def test_conversation_stores_any_text(journal_url, open_journal):
     store = open_journal(journal_url).conversations("a")
     odd = "a\x00b\ud800c"
     await store.append("c", [user(odd), user("'; DROP TABLE delf_messages; --")])
@@ -135,7 +135,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 
 
 @pytest.mark.timeout(90)
-async def test_several_processes_lose_nothing(journal_url, open_journal):
+async def test_conversation_of_several_processes_loses_nothing(journal_url, open_journal):
     turns, names = 25, ["p0", "p1", "p2"]
     commands = [[sys.executable, "-c", WRITER, journal_url, name, str(turns)] for name in names]
     processes = [start(command) for command in commands]
@@ -249,7 +249,7 @@ def counting(monkeypatch) -> Iterator[list[int]]:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("options", [{"summarize": False}, {"keep": 10}], ids=["plain", "summary"])
 @pytest.mark.slow
-async def test_many_turns_cost_the_same_each(
+async def test_turns_cost_the_same_in_a_long_conversation(
     make_agent, scripted_model, journal_url, monkeypatch, options
 ):
     """On PostgreSQL fewer: what a turn asks for is decided above the database."""

@@ -86,7 +86,7 @@ async def test_task_goes_on_in_another_process(journal_url, open_journal):
     assert [task.state for task in await journal.find(state="done")] == ["done"]
 
 
-async def test_many_processes_start_at_once_on_nothing(journal_url, open_journal):
+async def test_processes_create_one_journal_at_once(journal_url, open_journal):
     with (
         worker(journal_url, "a") as a,
         worker(journal_url, "b") as b,

@@ -68,7 +68,7 @@ def remembering(task_id, seq, name, **more):
     return ApprovalDecided(task_id=task_id, seq=seq, at=float(seq), request_id=name, **given)
 
 
-async def test_what_is_remembered_is_seen_and_revoked_in_every_process(journal_url, open_journal):
+async def test_remembered_approval_is_seen_and_revoked_in_every_process(journal_url, open_journal):
     journal, other = open_journal(journal_url), open_journal(journal_url)
     assert isinstance(journal, SupportsRemembered)
     await ask(journal, "a", "req_1", "req_2", "req_3", "req_4", "req_5")
@@ -94,7 +94,7 @@ async def test_what_is_remembered_is_seen_and_revoked_in_every_process(journal_u
         await journal.revoke("req_1", "cli")
 
 
-async def test_of_two_that_revoke_it_one_does(journal_url, open_journal):
+async def test_revoke_by_two_succeeds_once(journal_url, open_journal):
     journals = [open_journal(journal_url) for _ in range(4)]
     await ask(journals[0], "a", "req_1")
     await journals[0].append(remembering("a", 3, "req_1", remember="until_revoked"))
@@ -147,7 +147,7 @@ async def waiting(journal_url, open_journal):
         {},
     ],
 )
-async def test_what_is_no_answer_to_it_leaves_it_waiting(waiting, data):
+async def test_unrelated_post_leaves_a_request_waiting(waiting, data):
     answer, other, pending = waiting
     await other.post("a", KIND, data)
     await other.post("a", "something else", {})
@@ -246,7 +246,7 @@ async def test_answer_that_came_before_its_resumed_task_waits_again_counts(
 
 
 @pytest.mark.timeout(120)
-async def test_many_tasks_that_wait_hold_up_no_others(
+async def test_waiting_tasks_hold_up_no_others(
     sqlite_place, open_journal, delf_host, scripted_model, monkeypatch
 ):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", sqlite_place)

@@ -74,9 +74,7 @@ class TestAppend:
         assert isinstance(results[0], JournalConflictError)
         assert results[1:] == [None] * 20
 
-    async def test_what_was_begun_is_kept_though_the_caller_is_cancelled(
-        self, journal_url, open_journal
-    ):
+    async def test_append_is_kept_though_its_caller_is_cancelled(self, journal_url, open_journal):
         journal = open_journal(journal_url)
         await journal.append(started("t"))
         for seq in range(2, 12):
@@ -88,7 +86,7 @@ class TestAppend:
         await journal.append(printed("t", 12))
         assert [event.seq for event in await journal.read("t")] == list(range(1, 13))
 
-    async def test_nothing_is_lost_by_closing(self, journal_url, open_journal):
+    async def test_close_loses_nothing(self, journal_url, open_journal):
         journal = open_journal(journal_url)
         work = [asyncio.ensure_future(journal.append(started(f"t{n}"))) for n in range(50)]
         await asyncio.sleep(0)
@@ -135,7 +133,7 @@ class TestValues:
         assert rows == [(1_000_002, rows[0][1])], "the same value twice is stored once"
         assert rows[0][1] < 10_000
 
-    async def test_every_text_is_kept(self, journal_url, open_journal):
+    async def test_journal_keeps_any_text(self, journal_url, open_journal):
         journal = open_journal(journal_url)
         text = "NUL \0, half \ud83e, \u2028, \x1b[31m, 🦊, 'quoted' \"twice\" %s :name"
         events = [started("t", task=text), printed("t", 2, text), finished("t", 3, error=text)]
@@ -193,12 +191,12 @@ class TestOwners:
         assert not owners.is_alive(row._replace(pid=2**22 + 1), 1e9)
         assert not owners.is_alive(row._replace(place=None), 1e9)
 
-    def test_of_other_machines_the_heartbeat_tells(self):
+    def test_liveness_on_other_machines_follows_the_heartbeat(self):
         row = owners.Process(1, "1", "host", "elsewhere", 100.0, None)
         assert owners.is_alive(row, 100.0 + owners.SILENCE_SECONDS - 1)
         assert not owners.is_alive(row, 100.0 + owners.SILENCE_SECONDS + 1)
 
-    def test_with_a_lease_the_heartbeat_tells_here_too(self):
+    def test_liveness_with_a_lease_follows_the_heartbeat_here_too(self):
         me = owners.Owner(lease=10.0)
         row = owners.Process(me.pid, me.birth, me.host, me.place, 100.0, me.lease)
         assert owners.is_alive(row, 109.0)
@@ -283,7 +281,7 @@ class TestOpening:
         assert "secret" not in caught.value.describe()
         await journal.aclose()
 
-    def test_at_sign_in_a_password_is_no_host(self):
+    def test_url_accepts_an_at_sign_in_a_password(self):
         journal = SqlJournal("postgresql://u:sec@ret@h:5433/d?sslmode=disable")
         assert journal.place == "postgresql://u@h:5433/d"
 
@@ -350,7 +348,7 @@ class TestOpening:
         with pytest.raises(JournalSetupError, match="does not say its version"):
             await journal.find()
 
-    async def test_another_one_on_the_same_file_does_not_cost_it_its_log(
+    async def test_second_journal_on_a_file_keeps_the_log_of_the_first(
         self, sqlite_place, open_journal
     ):
         journal = open_journal(sqlite_place)

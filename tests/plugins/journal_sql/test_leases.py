@@ -106,7 +106,7 @@ async def test_suspended_process_appends_nothing(
     await journal.aclose()
 
 
-async def test_who_stops_in_a_transaction_holds_nobody_up(postgres_url: str) -> None:
+async def test_process_stopped_in_a_transaction_holds_nobody_up(postgres_url: str) -> None:
     journal = SqlJournal(postgres_url)
     await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="Do it."))
     scheme_and_rest = postgres_url.split("://", 1)
@@ -156,7 +156,7 @@ async def test_task_that_ended_while_somebody_claimed_it_stays_over(journal_url:
     await second.aclose()
 
 
-async def test_who_lost_a_task_does_not_end_it_even_where_the_next_one_died(
+async def test_former_owner_cannot_end_a_task(
     owner: subprocess.Popen[str], journal_url: str
 ) -> None:
     owner.send_signal(signal.SIGSTOP)

@@ -113,7 +113,9 @@ async def test_task_is_found_by_its_words_script_calls_answer_and_errors(
     "words",
     ['"paid was"', "invo pay", "oice", "invoice frozen", "&", '""', "' OR 1=1 --", "zebra*", "(("],
 )
-async def test_other_words_find_nothing(journal: SqlJournal, written: Written, words: str) -> None:
+async def test_search_for_other_words_finds_nothing(
+    journal: SqlJournal, written: Written, words: str
+) -> None:
     add = await written.task("task_a", "Pay the invoice")
     await add(TaskFinished, status=False, text="was paid", error="frozen", duration_ms=9.0)
     assert await found(journal, words) == []
@@ -201,9 +203,7 @@ async def test_older_tasks_come_page_by_page(journal: SqlJournal, written: Writt
         await journal.search(TaskFilter(), before="task_none")
 
 
-async def test_what_nobody_has_indexed_yet_is_reported(
-    journal: SqlJournal, written: Written
-) -> None:
+async def test_search_reports_unindexed_tasks(journal: SqlJournal, written: Written) -> None:
     await written.task("task_a", "first words")
     result = await journal.search(TaskFilter(text="first"))
     assert (result.tasks, result.behind) == ((), 1)

@@ -74,7 +74,7 @@ def test_waiting_call_learns_that_the_connection_broke(line):
     database.close()
 
 
-def test_who_waits_for_a_slow_server_that_answers_others_waits_on(line):
+def test_wait_goes_on_while_a_slow_server_answers_others(line):
     database = open_database(JournalSettings(url=line.url))
     with database.reader() as connection:
         assert connection.execute("SELECT 3 FROM pg_sleep(1)") == [(3,)]

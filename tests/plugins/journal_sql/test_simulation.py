@@ -286,7 +286,7 @@ def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[range], C
     return run
 
 
-def test_no_effect_is_repeated_and_none_is_lost(play) -> None:
+def test_simulation_neither_repeats_nor_loses_an_effect(play) -> None:
     seen = play(SEEDS)
     if len(SEEDS) >= 40:
         missing = {

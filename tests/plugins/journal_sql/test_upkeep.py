@@ -40,7 +40,7 @@ async def names(journal):
 # -- old tasks ---------------------------------------------------------------------------------
 
 
-async def test_each_state_has_its_own_age(journal_url, open_journal):
+async def test_prune_has_an_age_per_state(journal_url, open_journal):
     journal = open_journal(
         journal_url, keep={"done": "30 days", "failed": "90 days", "interrupted": "60 days"}
     )
@@ -71,7 +71,7 @@ async def test_each_state_has_its_own_age(journal_url, open_journal):
     assert "waits 100" in await names(journal), "a runner will do it"
 
 
-async def test_more_old_tasks_than_one_transaction_removes(journal_url, open_journal):
+async def test_prune_removes_more_tasks_than_one_transaction(journal_url, open_journal):
     journal = open_journal(journal_url)
     await asyncio.gather(*(end(journal, f"t{n:03}", at=1000.0 + n) for n in range(130)))
     gone = await journal.prune(older_than=1.0, keep=7)
@@ -139,7 +139,7 @@ def clock(monkeypatch):
     return clock
 
 
-async def test_who_was_idle_for_long_is_alive_with_its_next_task(journal_url, open_journal, clock):
+async def test_idle_process_is_alive_with_its_next_task(journal_url, open_journal, clock):
     journal, other = open_journal(journal_url), open_journal(journal_url)
     for each in (journal, other):
         each.lease(4.0)
@@ -152,7 +152,7 @@ async def test_who_was_idle_for_long_is_alive_with_its_next_task(journal_url, op
         await other.claim("second")
 
 
-async def test_who_was_idle_for_long_is_alive_once_it_claims(journal_url, open_journal, clock):
+async def test_idle_process_is_alive_after_a_claim(journal_url, open_journal, clock):
     journal, other = open_journal(journal_url), open_journal(journal_url)
     for each in (journal, other):
         each.lease(4.0)

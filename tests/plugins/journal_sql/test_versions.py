@@ -56,7 +56,7 @@ async def test_journal_of_a_version_goes_on(version, tmp_path, open_journal):
     assert here.keys() == fresh.keys()
 
 
-async def test_two_versions_work_on_one_journal(journal_url, open_journal, monkeypatch):
+async def test_journal_serves_two_versions_at_once(journal_url, open_journal, monkeypatch):
     """The older one had it open when the newer one came; it goes on until it is closed."""
 
     def migrate(database):

@@ -102,7 +102,7 @@ print(await llm.call("What is it?", file_data=["photo.png", "notes.csv", "bill.p
 
 
 @pytest.mark.parametrize("model", ["claude-sonnet-4-5", "gemini-2.5-flash"])
-def test_other_providers_get_their_own_form(
+def test_request_takes_the_form_of_each_provider(
     openai_server: StartServer, tmp_path: Path, model: str
 ) -> None:
     (tmp_path / "photo.png").write_bytes(PNG)

@@ -18,7 +18,7 @@ def project(here):
     return here / "delf.toml"
 
 
-def test_what_a_server_says_of_its_tools_is_a_line_for_the_project(run, project):
+def test_server_annotations_become_a_line_for_the_project(run, project):
     done = run("mcp", "effects", "srv")
     assert done.exit_code == 0, done.output
     assert tomllib.loads(done.stdout) == {"effects": {"add": "read", "note": "write"}}

@@ -30,7 +30,7 @@ def test_form_shows_every_fact_or_has_no_field_to_approve(name, request_):
     assert not unseen or "cannot be approved here" in form.message
 
 
-def test_no_text_of_others_paints_a_line():
+def test_form_text_cannot_draw_a_line():
     painted = "ok\n! why approval is needed: it is small\r    to: ann"
     request = dataclasses.replace(
         ASKED, arguments={"note": painted, "to": "\u202emoc.evil\u202c"},

@@ -212,7 +212,7 @@ async def test_call_whose_answer_is_lost_may_have_been_done(rogue, mode, is_unkn
         ("good", "done"),
     ],
 )
-async def test_what_can_be_read_is(rogue, mode, gives) -> None:
+async def test_readable_result_is_returned(rogue, mode, gives) -> None:
     srv = rogue(mode)
     async with asyncio.timeout(30):
         try:
@@ -224,7 +224,7 @@ async def test_what_can_be_read_is(rogue, mode, gives) -> None:
 
 
 @pytest.mark.parametrize("mode", ["doubled", "doubled in events"])
-async def test_what_a_result_says_twice_is_reported(rogue, mode) -> None:
+async def test_contradictory_result_is_reported(rogue, mode) -> None:
     async with asyncio.timeout(30):
         with notes_of_call() as notes:
             assert await invoke(rogue(mode), "good") == READ

@@ -91,7 +91,7 @@ async def test_server_that_dies_in_a_call_is_an_error_and_is_started_again(open_
     assert await invoke(srv, "add", a=1, b=2) == {"result": 3}
 
 
-async def test_one_death_fails_all_calls_under_way_and_no_later_one(open_mcp) -> None:
+async def test_server_death_fails_open_calls_and_no_later_one(open_mcp) -> None:
     srv = open_mcp()
     actions = {action.name: action for action in await srv.actions()}
     waiting = [asyncio.ensure_future(actions["silent"].call(seconds=30.0)) for _ in range(3)]
@@ -194,7 +194,7 @@ async def test_form_without_what_it_needs_is_not_sent(remote) -> None:
     assert response.text == "the user said cancel"
 
 
-async def test_no_is_a_no(remote) -> None:
+async def test_rejection_reaches_the_caller(remote) -> None:
     response, _, _ = await run(
         remote,
         "print((await srv.order())['result'])",

@@ -154,7 +154,7 @@ async def test_clients_user_may_change_what_is_done(served, shop, mode) -> None:
 
 
 @every_era
-async def test_what_a_call_says_is_its_progress(served, mode) -> None:
+async def test_call_progress_reaches_the_client(served, mode) -> None:
     shown = []
 
     async def hear(progress, total, message):
@@ -207,7 +207,7 @@ async def test_files_that_a_task_wrote_are_linked_and_read(served, model, mode) 
 @pytest.mark.parametrize(
     ("answer", "why"), [(says_no, "too dear"), (declines, "no reason was given")]
 )
-async def test_no_is_a_no(served, shop, mode, answer, why) -> None:
+async def test_rejection_reaches_the_caller(served, shop, mode, answer, why) -> None:
     async with Client(served.server(), mode=mode, elicitation_callback=answer) as client:
         result = await client.call_tool("shop_sell", {"lamp": "anna"})
     assert result.is_error

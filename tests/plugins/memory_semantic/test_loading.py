@@ -109,7 +109,9 @@ async def test_model_that_cannot_be_loaded_is_reported_in_each_search(store, slo
 
 
 class TestTask:
-    def test_first_task_recalls_by_meaning(self, context, slow, scripted_model, delf_host):
+    def test_recall_by_meaning_works_in_the_first_task(
+        self, context, slow, scripted_model, delf_host
+    ):
         store = SemanticStore(replace(context, embedder=lambda _: slow))
         asyncio.run(store.save([FACT]))
         scripted_model.writes("print(1)")

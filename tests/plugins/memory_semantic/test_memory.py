@@ -146,7 +146,7 @@ def test_command_line(delf, tmp_path: Path) -> None:
         ("semantik", "did you mean 'semantic'"),
     ],
 )
-def test_another_store_than_tasks_use_is_not_worked_on(
+def test_memory_command_refuses_another_store(
     delf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, message: str
 ) -> None:
     from delf.hookspecs import hookimpl

@@ -164,7 +164,7 @@ async def test_equal_fact_replaces_the_old_one(context: PluginContext, url: str)
     await store.aclose()
 
 
-async def test_another_process_is_followed(context: PluginContext, url: str) -> None:
+async def test_store_sees_facts_of_another_process(context: PluginContext, url: str) -> None:
     one, two = SemanticStore(context, url), SemanticStore(context, url)
     await one.save(["The office is in Turin."])
     assert len(await two.search("town")) == 1
@@ -256,7 +256,7 @@ async def test_fact_of_a_megabyte_and_of_all_scripts(context: PluginContext, url
 
 
 @pytest.mark.slow
-async def test_more_facts_than_a_statement_takes_are_saved_at_once(context: PluginContext) -> None:
+async def test_save_takes_more_facts_than_one_statement(context: PluginContext) -> None:
     def limit(connection: sqlite3.Connection, _: object) -> None:  # 32,766 and more by default
         connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 10_100)
 
@@ -387,7 +387,7 @@ async def test_non_database_is_reported(
     ("url", "message"),
     [("mysql://a/b", "cannot be kept in mysql"), ("nonsense", "cannot be understood")],
 )
-def test_another_database_is_refused(url: str, message: str, context: PluginContext) -> None:
+def test_store_refuses_another_database(url: str, message: str, context: PluginContext) -> None:
     with pytest.raises(MemorySetupError, match=message):
         SemanticStore(context, url, embedding_model="off")
 
@@ -485,7 +485,7 @@ async def test_word_more_does_not_lose_what_was_found(context):
     await store.aclose()
 
 
-async def test_that_there_is_no_embedder_is_reported_in_each_task(context):
+async def test_missing_embedder_is_reported_in_each_task(context):
     def none(_name: object) -> Any:
         raise PluginError("no embedder is installed")
 

@@ -26,7 +26,7 @@ class TestCalls(ModelCalls):
     pass
 
 
-async def test_what_a_provider_does_not_know_is_left_out(openai_server, http_model):
+async def test_request_leaves_out_unknown_parameters(openai_server, http_model):
     settings = {
         "temperature": 0.2,
         "top_k": 40,

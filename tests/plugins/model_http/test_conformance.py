@@ -108,7 +108,7 @@ def judge(provider, sent):
 @pytest.mark.parametrize("settings", [{}, SETTINGS], ids=["", "settings"])
 @pytest.mark.parametrize("kind", REQUESTS)
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_every_request_is_as_the_provider_defines_it(
+async def test_requests_conform_to_the_provider_schema(
     provider, kind, settings, stream, openai_server, http_model
 ):
     server = openai_server(["fine"])

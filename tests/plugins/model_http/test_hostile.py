@@ -312,7 +312,7 @@ async def test_cancelling_closes_the_connection(when, http_model):
             await server["closed"].wait()
 
 
-async def test_many_calls_at_once_begin_cold(openai_server, http_model):
+async def test_calls_at_once_work_from_a_cold_start(openai_server, http_model):
     server = openai_server(lambda _: Reply(text="fine"))
     model = http_model(**at(server, "openai"))
     replies = await asyncio.gather(*(model.complete(ask(f"{n}")) for n in range(200)))
@@ -386,7 +386,7 @@ async def test_key_with_a_newline_at_its_end(openai_server, http_model):
     assert (await model.complete(ask())).text == "ok"
 
 
-async def test_no_listener(http_model):
+async def test_unreachable_port_raises(http_model):
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]

@@ -25,7 +25,7 @@ class TestCalls(ModelCalls):
             await read_stream(make_model(base_url=server.base_url), ask())
         assert caught.value.message.endswith("Stream ended before a finish_reason was received")
 
-    async def test_what_a_provider_does_not_know_is_left_out(self, openai_server, make_model):
+    async def test_request_leaves_out_unknown_parameters(self, openai_server, make_model):
         settings = {"temperature": 0.2, "top_k": 40, "presence_penalty": 0.1, "max_tokens": 12}
         server = openai_server(["a", "b", "c"])
         for provider in ("anthropic", "google"):
@@ -94,7 +94,7 @@ class TestCalls(ModelCalls):
         assert long["system"][0]["cache_control"] == {"type": "ephemeral"}
         assert "cache_control" not in str(short["system"])
 
-    def test_one_model_in_several_event_loops(self, openai_server, make_model):
+    def test_model_works_in_several_event_loops(self, openai_server, make_model):
         server = openai_server(lambda _: "ok")
         model = LiteLLMModel(LLMConfig("m", base_url=server.base_url), ModelContext())
 

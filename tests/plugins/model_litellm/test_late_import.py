@@ -49,7 +49,7 @@ def python(tmp_path, code, *arguments):
     return done
 
 
-def test_neither_the_plugin_nor_the_factory_imports_litellm(tmp_path):
+def test_plugin_and_factory_do_not_import_litellm(tmp_path):
     code = """
     specs = list(delf_model_litellm.plugin.delf_models())
     model = LiteLLMModel(LLMConfig("m", base_url="http://127.0.0.1:9/v1"), ModelContext())

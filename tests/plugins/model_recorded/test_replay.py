@@ -29,7 +29,7 @@ def by_hand(*texts, reply="ok", **more):
     return {"request": {"contains": list(texts), **more}, "reply": {"text": reply}}
 
 
-async def test_every_field_of_a_reply_comes_back(tmp_path):
+async def test_replay_returns_every_field_of_a_reply(tmp_path):
     reply = {
         "text": "print(1)\n",
         "usage": {"input_tokens": 9, "cached_tokens": 3, "output_tokens": 2},
@@ -69,7 +69,7 @@ async def test_answer_is_used_once_and_in_order(tmp_path):
         await model.complete(ask())
 
 
-async def test_by_hand_every_text_must_occur(tmp_path):
+async def test_handwritten_recording_requires_every_text(tmp_path):
     model = replay(
         tmp_path,
         by_hand("March", "revenue", reply="both"),

@@ -145,7 +145,7 @@ async def test_body_with_a_name_of_a_parameter_is_one_keyword(open_api, invoke, 
     assert (server.last.path, json.loads(server.last.body)) == ("/x/1", {"id": "2"})
 
 
-async def test_no_body_is_sent_for_nothing(open_api, invoke, server: RawServer):
+async def test_missing_argument_sends_no_body(open_api, invoke, server: RawServer):
     tool = open_api(one({"requestBody": body(thing(a={}), required=False)}, method="post"))
     await invoke(tool, "call")
     assert server.last.body == b""
@@ -199,7 +199,7 @@ async def test_form_with_brackets_like_stripes(open_api, invoke, server: RawServ
         ({"contentType": "application/json"}, "l=%5B1%2C2%5D"),
     ],
 )
-async def test_how_a_form_writes_a_list(how, written, open_api, invoke, server: RawServer):
+async def test_form_body_writes_lists(how, written, open_api, invoke, server: RawServer):
     schema = thing(l={"type": "array", "items": {"type": "integer"}})
     tool = open_api(one({"requestBody": body(schema, FORM, encoding={"l": how})}, method="post"))
     await invoke(tool, "call", l=[1, 2])

@@ -103,14 +103,14 @@ async def test_folder_that_cannot_be_written_costs_a_warning(
     assert "cannot be kept" in caplog.text
 
 
-async def test_no_other_user_can_read_it(kept: Kept) -> None:
+async def test_cache_is_unreadable_to_other_users(kept: Kept) -> None:
     await kept.names()
     assert kept.folder.stat().st_mode & 0o077 == 0
     assert not [p for p in kept.folder.iterdir() if p.stat().st_mode & 0o077]
 
 
 @pytest.mark.parametrize("suffix", [".document", ".summaries"])
-async def test_what_others_may_have_written_is_not_used(
+async def test_cache_ignores_files_others_can_write(
     suffix: str, kept: Kept, caplog: pytest.LogCaptureFixture
 ) -> None:
     await kept.names()

@@ -444,7 +444,7 @@ async def test_long_retry_after_is_not_waited_for(open_api, invoke, server: RawS
     assert caught.value.headers["retry-after"] == "3600"
 
 
-async def test_nobody_answers(invoke):
+async def test_unreachable_server_raises(invoke):
     tool = APITool(one({}), name="api", base_url="http://127.0.0.1:9", retries=0)
     with pytest.raises(ConnectionUnavailableError, match="cannot be reached"):
         await invoke(tool, "call")

@@ -62,7 +62,7 @@ async def test_small_api() -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "yaml", "mapping", "url", "path"])
-async def test_where_a_specification_may_be(form: str, tmp_path: pathlib.Path) -> None:
+async def test_compile_accepts_paths_and_addresses(form: str, tmp_path: pathlib.Path) -> None:
     text = yaml.safe_dump(PETS) if form == "yaml" else json.dumps(PETS)
     file = tmp_path / f"pets.{form}"
     file.write_text(text)
@@ -723,7 +723,7 @@ ENUM = {"type": "integer", "enum": [1, 2], "description": "* `1` - Low\n* `2` - 
         ),
     ],
 )
-async def test_what_a_value_means_is_reported_wherever_it_stands(schema: Any, doc: str) -> None:
+async def test_value_descriptions_are_shown_everywhere(schema: Any, doc: str) -> None:
     document = one({"parameters": [param("value", schema=schema)]})
     (parameter,) = (await actions_of(document))["call"].parameters
     assert parameter.doc.endswith(doc)

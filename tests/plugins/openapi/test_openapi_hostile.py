@@ -204,7 +204,7 @@ async def test_half_a_character_is_refused(value: Any, place: str) -> None:
 # -- messages that a model can act on -----------------------------------------------------
 
 
-async def test_all_that_is_missing_is_reported_at_once_and_nothing_that_is_not() -> None:
+async def test_missing_arguments_are_reported_at_once() -> None:
     schema = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
     numbers = {"type": "array", "items": {"type": "integer"}}
     action = await the_action(

@@ -75,7 +75,7 @@ async def refused(tool: APITool, invoke: Any, server: RawServer, **given: Any) -
 
 @pytest.mark.parametrize(("scheme", "keys"), KEYS.values(), ids=KEYS)
 @pytest.mark.parametrize("how", ["mapping", "file"])
-async def test_no_key_goes_to_a_server_that_only_the_specification_names(
+async def test_key_does_not_go_to_a_server_of_the_specification(
     scheme, keys, how, invoke, server: RawServer, tmp_path
 ):
     document: Any = spec(scheme, server.url)
@@ -96,9 +96,7 @@ async def test_no_key_goes_to_a_server_that_only_the_specification_names(
     ],
     ids=["of all", "of the operation", "of the path", "by a variable"],
 )
-async def test_every_server_of_a_specification_needs_the_users_yes(
-    servers, invoke, server: RawServer
-):
+async def test_servers_of_a_specification_need_approval(servers, invoke, server: RawServer):
     bare = server.url.removeprefix("http://")
     text = json.dumps(servers).replace("{server}", server.url).replace("{bare}", bare)
     await refused(APITool(spec(**json.loads(text)), name="api", api_key="k"), invoke, server)
@@ -126,7 +124,7 @@ async def test_key_goes_to_the_origin_that_the_specification_came_from(where, in
         assert server.last.header("x-key") == "k"
 
 
-async def test_another_port_is_another_server(invoke, server: RawServer):
+async def test_server_includes_its_port(invoke, server: RawServer):
     running, urls = publishing(lambda own: spec(servers=server.url))
     async with running as home:
         urls.append(home.url)

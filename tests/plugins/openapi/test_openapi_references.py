@@ -115,7 +115,7 @@ async def test_section_that_is_nowhere_says_so() -> None:
 
 
 @pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
-async def test_what_stands_beside_the_reference_of_a_parameter_does_not_count(version) -> None:
+async def test_siblings_of_a_parameter_reference_are_ignored(version) -> None:
     raw = {"$ref": "#/components/parameters/Limit", "required": True, "x-note": 1}
     parts = {"parameters": {"Limit": param("limit", schema={"type": "integer"})}}
     actions, warnings = await loaded(
@@ -126,7 +126,7 @@ async def test_what_stands_beside_the_reference_of_a_parameter_does_not_count(ve
 
 
 @pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
-async def test_what_stands_beside_the_reference_of_a_path_counts(version) -> None:
+async def test_siblings_of_a_path_reference_count(version) -> None:
     shared = {"get": {"operationId": "call"}, "parameters": [param("a")]}
     item = {"$ref": "#/x-items/shared", "parameters": [param("b")], "put": {"operationId": "own"}}
     document = spec({"/x": item}, version) | {"x-items": {"shared": shared}}

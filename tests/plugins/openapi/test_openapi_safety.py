@@ -55,7 +55,7 @@ NASTY = [
 
 @pytest.mark.parametrize("style", ["simple", "label", "matrix"])
 @pytest.mark.parametrize("value", NASTY)
-async def test_no_argument_of_a_path_changes_its_other_parts(
+async def test_path_argument_cannot_change_other_parts(
     value, style, open_api, invoke, server: RawServer
 ):
     places = [
@@ -77,7 +77,7 @@ async def test_no_argument_of_a_path_changes_its_other_parts(
 
 @pytest.mark.parametrize("value", NASTY)
 @pytest.mark.parametrize("reserved", [True, False])
-async def test_no_argument_of_a_query_adds_another(
+async def test_query_argument_cannot_add_another(
     value, reserved, open_api, invoke, server: RawServer
 ):
     places = [param("q", allowReserved=reserved), param("last")]
@@ -90,7 +90,7 @@ async def test_no_argument_of_a_query_adds_another(
 
 @pytest.mark.parametrize("place", ["header", "cookie"])
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\x00b", "a; sid=1", "a\x7fb"])
-async def test_no_argument_of_a_header_adds_another(
+async def test_header_argument_cannot_add_another(
     value, place, open_api, invoke, server: RawServer
 ):
     tool = open_api(one({"parameters": [param("X-A", place)]}))
@@ -103,7 +103,7 @@ async def test_no_argument_of_a_header_adds_another(
     assert (server.last.header("cookie") or "").count(";") == 0
 
 
-async def test_two_arguments_in_one_segment_do_not_make_a_step(open_api, invoke, server):
+async def test_arguments_of_one_segment_make_no_parent_step(open_api, invoke, server):
     places = [param("a", "path", required=True), param("b", "path", required=True)]
     tool = open_api(one({"parameters": places}, "/x/{a}{b}/y"))
     with pytest.raises(ToolRefusedError):
@@ -114,7 +114,7 @@ async def test_two_arguments_in_one_segment_do_not_make_a_step(open_api, invoke,
 @pytest.mark.parametrize(
     "path", ["//evil.example/{id}", "/\\evil.example/{id}", "/@evil.example/{id}", "/{id", "/a b"]
 )
-async def test_no_path_of_a_specification_leaves_the_server(
+async def test_specification_path_cannot_leave_the_server(
     path, open_api, invoke, server: RawServer
 ):
     tool = open_api(one({"parameters": [param("id", "path", required=True)]}, path))
@@ -261,7 +261,7 @@ async def test_error_that_repeats_the_credentials(open_api, invoke, server: RawS
 
 
 @pytest.mark.parametrize("status", [200, 400])
-async def test_what_was_made_of_credentials_is_not_repeated_either(status, invoke):
+async def test_derived_credentials_are_not_shown(status, invoke):
     """Tokens that were had, and a name with its password, are in no setting."""
 
     def answer(seen: Seen) -> Reply:

@@ -108,7 +108,7 @@ async def test_descriptions_are_improved_once_a_version(
     assert len(ask.questions) == 2
 
 
-async def test_only_what_is_allowed_is_asked_about_and_only_once(settings) -> None:
+async def test_setup_asks_once_about_allowed_operations(settings) -> None:
     ask = Asked(lambda question, _: reply("{}"))
     await APITool(PETS, allow=["get_pet"], **settings).setup(ask)
     await APITool(PETS, allow=["get_pet", "list_pets"], **settings).setup(ask)
@@ -150,7 +150,7 @@ async def test_openapi_setup_own_model(llm, settings) -> None:
     assert ask.models == [llm]
 
 
-def test_in_an_agent_its_cost_stands_apart(
+def test_setup_cost_in_an_agent_is_separate(
     settings, delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     def answer(request: ModelRequest) -> ModelReply:

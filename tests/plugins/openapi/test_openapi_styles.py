@@ -151,7 +151,9 @@ async def test_path_argument_that_would_lead_elsewhere_is_refused(value, open_ap
     assert not server.seen
 
 
-async def test_one_name_in_several_places(open_api, invoke, server: RawServer):
+async def test_parameters_with_one_name_in_several_places_are_distinct(
+    open_api, invoke, server: RawServer
+):
     places = [
         param("id", "path", required=True),
         param("id"),

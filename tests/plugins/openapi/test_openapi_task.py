@@ -56,7 +56,7 @@ for look in (lambda: open("/proc/self/environ").read(), lambda: vars(stripe), la
 
 
 @pytest.mark.parametrize("approve", ["all", "none"])
-def test_three_operations_of_stripe_on_the_command_line(
+def test_stripe_operations_run_on_the_command_line(
     approve: str, specs: pathlib.Path, delf_project: DelfProject
 ) -> None:
     names = ["get_customers", "post_invoices", "get_invoices_invoice"]

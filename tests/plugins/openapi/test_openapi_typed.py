@@ -76,7 +76,7 @@ async def test_moment_that_python_cannot_say_stays_a_text(
     assert (await invoke(open_api(spec_of(ONE)), "get_it"))["at"] == text
 
 
-async def test_what_does_not_fit_stays_as_it_came_and_is_reported_once(
+async def test_mismatched_answer_stays_raw_and_is_reported_once(
     server, open_api, invoke, caplog
 ) -> None:
     tool = open_api(spec_of(ONE))
@@ -146,7 +146,7 @@ async def test_off_gives_what_came(server, open_api, invoke, caplog) -> None:
     ],
     ids=["nowhere", "type", "exponential", "circle", "pattern", "x-model", "discriminator"],
 )
-async def test_whatever_a_schema_is_the_answer_comes(
+async def test_answer_arrives_with_any_schema(
     server, open_api, invoke, schema, monkeypatch
 ) -> None:
     monkeypatch.setattr("delf_openapi.typed.SECONDS", 0.2)
@@ -189,7 +189,7 @@ def test_converted_values_are_mentioned_in_the_task() -> None:
     assert "'id' is a required property" in str(response.trace.to_dict())
 
 
-def test_what_a_model_says_of_a_response_is_a_type_or_nothing() -> None:
+def test_model_written_response_type_is_valid_or_ignored() -> None:
     assert type_text('list[{"id": int, "name": str | None, ...: Any}]') is not None
     assert type_text('{"id": int}') == '{"id": int}'
     for text in ("__import__('os')", "{'a': f()}", "x", "int\n\nIgnore all", "`", None, "[int]"):

@@ -73,7 +73,7 @@ except ToolError: pass
 """
 
 
-async def test_what_a_collector_gets_is_as_the_conventions_ask(collector: Collector) -> None:
+async def test_exported_spans_follow_the_conventions(collector: Collector) -> None:
     await run(ScriptedModel().writes(WHOLE, "print(await stock('lamp'))"))
     conventions = Conventions()
     assert [wrong for span in collector.spans for wrong in conventions.check_span(span)] == []
@@ -156,9 +156,7 @@ async def test_program_that_does_not_sample_gets_no_spans(collector: Collector) 
 
 
 @pytest.mark.slow
-def test_two_processes_and_a_child_are_one_trace_without_orphans(
-    collector: Collector, tmp_path: Path
-) -> None:
+def test_trace_joins_processes_and_children(collector: Collector, tmp_path: Path) -> None:
     trace, span = "1234567890abcdef" * 2, "fedcba0987654321"
     env = {
         **os.environ,

@@ -64,7 +64,7 @@ async def select(prefilter: FilterPrefilter | SearchPrefilter, ask: Ask) -> set[
         ("None.", set()),
     ],
 )
-async def test_one_question_names_the_actions(text: str, names: set[str]) -> None:
+async def test_prefilter_asks_one_question(text: str, names: set[str]) -> None:
     ask = Script(text)
     assert await select(FilterPrefilter(), ask) == names
     (question,) = ask.questions
@@ -86,7 +86,7 @@ async def test_model_searches_until_it_is_done() -> None:
     assert "3 of 5 answers" in ask.questions[2]
 
 
-async def test_when_the_rounds_are_used_up_all_that_surfaced_is_kept() -> None:
+async def test_prefilter_keeps_found_actions_after_its_last_round() -> None:
     ask = Script(*["SEARCH: animal"] * 4, "SEARCH: invoices")
     assert await select(SearchPrefilter(), ask) == {"zoo.feed", "weigh", "bank.invoices"}
 

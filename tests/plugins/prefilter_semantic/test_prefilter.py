@@ -102,7 +102,7 @@ async def test_vectors_find_what_words_do_not(context: PluginContext) -> None:
     assert await chosen(prefilter, "Which bills are late?") == {"bank.invoices"}
 
 
-async def test_each_step_of_a_task_has_its_tools(without: PluginContext) -> None:
+async def test_prefilter_chooses_tools_for_each_step(without: PluginContext) -> None:
     prefilter = SemanticPrefilter(without, limit=3)
     task = "Look for invoices by their state, then send an email about them, and feed every animal twice."
     assert {"bank.invoices", "mail.send", "zoo.feed"} <= await chosen(prefilter, task)

@@ -48,7 +48,7 @@ def test_program_saves_its_task_and_calls_it(agent, scripted_model, sent):
     assert len(scripted_model.requests) == 1
 
 
-async def test_what_is_drafted_is_looked_at_and_kept_by_its_author(agent, scripted_model, store):
+async def test_draft_is_reviewed_and_kept_by_its_author(agent, scripted_model, store):
     scripted_model.writes(ONE, ONE.replace("sent'", "were sent'"))
     for name in ("4 sent", "4 were sent"):
         response = await agent.arun(TASK)
@@ -64,7 +64,7 @@ async def test_what_is_drafted_is_looked_at_and_kept_by_its_author(agent, script
     assert "were" not in store.find("report").script
 
 
-def test_several_scripts_are_written_as_one_that_does_the_same(agent, scripted_model, sent):
+def test_scripts_of_a_task_become_one_routine(agent, scripted_model, sent):
     scripted_model.writes(FIRST, SECOND)
     response = agent.run(TASK).raise_for_status()
     scripted_model.writes(
@@ -85,7 +85,7 @@ def test_several_scripts_are_written_as_one_that_does_the_same(agent, scripted_m
     assert routine(month="2026-11").raise_for_status().text == "7 sent"
 
 
-def test_several_scripts_that_no_model_writes_as_one_are_no_routine(agent, scripted_model, store):
+def test_scripts_that_cannot_be_joined_make_no_routine(agent, scripted_model, store):
     scripted_model.writes(FIRST, SECOND)
     response = agent.run(TASK).raise_for_status()
     with pytest.raises(ConfigurationError, match="took 2 scripts, and they could not be written"):

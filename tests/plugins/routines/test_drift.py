@@ -147,7 +147,7 @@ async def test_repair_may_take_several_scripts_each_of_them_whole(
     assert store.proposed("report")[0].script == REPAIRED
 
 
-async def test_without_a_model_the_failure_is_that_of_the_routine(
+async def test_drift_without_a_model_reports_the_routine_failure(
     report, run, shop, sent, scripted_model, store
 ):
     report(on_failure="repair")
@@ -280,7 +280,7 @@ print(len(rows))"""
     assert not scripted_approvals.requests
 
 
-async def test_nothing_that_was_changed_before_a_failure_is_changed_again_by_its_repair(
+async def test_repair_repeats_no_change_made_before_the_failure(
     report, run, shop, sent, scripted_model, store
 ):
     first = 'await send(to="a", text="begun")\n'
@@ -326,7 +326,7 @@ async def test_limits_and_approvals_of_the_header_hold(report, run, sent, script
     assert asked.reason == "the routine report asks before it"
 
 
-async def test_another_shape_of_answer_is_reported(report, run):
+async def test_changed_answer_shape_is_reported(report, run):
     report(answer="object of euros")
     response, shown = await run()
     assert response.status

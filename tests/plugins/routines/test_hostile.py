@@ -116,7 +116,7 @@ async def test_file_that_changed_since_it_was_trusted_is_not_run(store, monkeypa
         own.find("thing")
 
 
-async def test_nothing_of_a_file_runs_where_it_is_read(store, tmp_path):
+async def test_reading_a_routine_file_runs_nothing(store, tmp_path):
     bait = tmp_path / "bait"
     store.folder.mkdir()
     code = f"import pathlib\npathlib.Path({str(bait)!r}).write_text('x')\n"
@@ -194,7 +194,7 @@ def test_link_is_not_followed_out_of_the_folder(store, tmp_path_factory):
     assert not (store.folder / "thing.py").is_symlink()
 
 
-def test_nothing_is_written_where_the_folder_is_a_link_out(store, tmp_path_factory):
+def test_save_refuses_a_folder_that_links_out(store, tmp_path_factory):
     outside = tmp_path_factory.mktemp("outside")
     os.symlink(outside, store.folder)
     with pytest.raises(ConfigurationError, match="link out of"):

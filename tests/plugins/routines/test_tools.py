@@ -87,7 +87,7 @@ async def test_asynchronous_program_does_too_and_the_agent_asks_its_model_after(
     assert len(scripted_model.requests) == 1
 
 
-def test_nothing_is_hidden_from_it_by_a_prefilter(agent, scripted_model, scripted_approvals):
+def test_prefilter_hides_no_tool_from_a_routine(agent, scripted_model, scripted_approvals):
     def more(number):
         @tool(name=f"zoo_{number}", effect="read")
         def look() -> str:
@@ -116,7 +116,7 @@ def test_script_calls_it_as_a_tool_and_its_calls_ask(
     assert len(scripted_model.requests) == 1
 
 
-def test_who_is_refused_is_reported_and_nothing_is_done(
+def test_refused_routine_is_reported_and_does_nothing(
     agent, sent, scripted_model, scripted_approvals
 ):
     scripted_model.writes(

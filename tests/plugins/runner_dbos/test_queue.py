@@ -50,7 +50,7 @@ async def test_task_is_one_workflow_with_its_key_priority_and_time(queue: DbosQu
     )
 
 
-async def test_what_was_begun_comes_before_what_was_not(queue: DbosQueue) -> None:
+async def test_queue_takes_begun_tasks_first(queue: DbosQueue) -> None:
     tasks = {"urgent": waits("urgent", priority=-1), "first": waits("first"), "t": waits()}
     for task in tasks.values():
         await queue.enqueue(task)
@@ -72,7 +72,7 @@ async def test_limits_are_those_of_the_queue_and_of_its_keys(queue: DbosQueue) -
     assert (plain.partition_concurrency, keys.partition_concurrency) == (None, 3)
 
 
-async def test_what_no_workflow_does_any_more_is_restored(queue: DbosQueue) -> None:
+async def test_task_without_a_workflow_is_enqueued_again(queue: DbosQueue) -> None:
     for name in ("waits", "rests", "ended", "cancelled"):
         await queue.enqueue(waits(name))
     await queue.again(Ticket(task_id="rests", queue="q"), 60.0)
@@ -121,7 +121,7 @@ async def test_database_that_does_not_answer_is_reported_without_its_password() 
     await queue.aclose()
 
 
-def test_each_project_has_a_queue_of_its_own_where_none_is_configured(tmp_path: Path) -> None:
+def test_queue_name_defaults_to_the_project(tmp_path: Path) -> None:
     one, other = (RunnerSettings().url(tmp_path, tmp_path / name) for name in ("a", "b"))
     assert one != other
     assert one == RunnerSettings().url(tmp_path, tmp_path / "b" / ".." / "a")

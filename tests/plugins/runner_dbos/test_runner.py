@@ -317,7 +317,7 @@ async def test_sweep_leaves_what_is_worked_on(
     assert queue.handed_on == [{"t": "q"}]  # nobody claimed it for a lease
 
 
-async def test_what_only_the_journal_has_is_enqueued_again(
+async def test_task_known_to_the_journal_only_is_enqueued_again(
     runner: Runner, journal: SqlJournal, queue: NotedQueue
 ) -> None:
     await journal.append(waits())

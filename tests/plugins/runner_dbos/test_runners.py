@@ -91,7 +91,7 @@ async def test_runners_on_one_machine_through_kills_and_stops(tmp_path: Path) ->
         await survived(chaos, count)
 
 
-async def test_another_runner_goes_on_with_the_tasks_of_a_dead_one(tmp_path: Path) -> None:
+async def test_runner_continues_tasks_of_a_dead_runner(tmp_path: Path) -> None:
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", pause=0.4, steps=5) as one:
         await one.submit(names(2))
         first = one.start()
@@ -138,7 +138,7 @@ async def test_task_whose_runner_died_before_it_began_goes_on(tmp_path: Path) ->
         assert once_each(one, 2)
 
 
-async def test_what_waits_is_done_though_the_database_of_the_queue_was_lost(tmp_path: Path) -> None:
+async def test_waiting_tasks_survive_the_loss_of_the_queue_database(tmp_path: Path) -> None:
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", steps=1) as one:
         await one.submit(names(2))
         (tmp_path / "dbos.sqlite").unlink()
@@ -316,7 +316,7 @@ async def test_queue_has_so_many_at_work_at_once(tmp_path: Path, kind: str) -> N
             assert await at_once(one) == {None: 1}
 
 
-async def test_of_a_queue_and_a_key_only_so_many_begin_in_a_time(tmp_path: Path) -> None:
+async def test_rate_limit_holds_per_queue_and_key(tmp_path: Path) -> None:
     more = "per_second = 0.0005\nkey_per_second = 0.0002"
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", steps=1, more=more) as one:
         await one.submit(names(2))
@@ -386,7 +386,7 @@ async def test_runs_list_and_show_tell_of_the_next_try(tmp_path: Path) -> None:
     assert "TaskPostponed" in events.stdout
 
 
-def test_every_guarantee_on_the_page_names_a_test_that_is_there() -> None:
+def test_guarantees_on_the_page_name_existing_tests() -> None:
     root = Path(__file__).parents[3]
     page = (root / "docs" / "operations.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(test_\w+)`", page))

@@ -65,7 +65,7 @@ while True:
         assert done(await other("1 + 1")).value == 2
 
 
-async def test_no_more_processes_than_allowed(make_backend):
+async def test_process_limit_holds(make_backend):
     code = (
         INSIDE
         + """
@@ -110,7 +110,7 @@ mounts = [line.split()[1:4:2] for line in pathlib.Path("/proc/mounts").read_text
     assert (config["NanoCpus"], config["PidsLimit"], config["AutoRemove"]) == (10**9, 64, True)
 
 
-async def test_no_two_containers_share_a_user(make_backend):
+async def test_containers_have_different_users(make_backend):
     """The kernel counts some things for a user, by which one could learn of another."""
     code = INSIDE + "[os.getuid(), os.getgid(), os.environ['USER']]"
     async with Bench(make_backend()) as bench:
@@ -155,7 +155,7 @@ async def test_end_that_the_script_caused_is_reported_as_such(make_backend, code
     assert outcome.by_script
 
 
-async def test_what_a_script_took_of_the_processor_is_known_after_its_end(make_backend):
+async def test_processor_time_is_known_after_a_script(make_backend):
     code = INSIDE + "end = b.time.process_time() + 0.5\nwhile b.time.process_time() < end: pass\n"
     async with Bench(make_backend()) as bench:
         run = await bench.open()
@@ -166,7 +166,7 @@ async def test_what_a_script_took_of_the_processor_is_known_after_its_end(make_b
 
 
 @pytest.mark.parametrize("then", ["", "\nwhile True: pass"], ids=["waiting", "busy"])
-async def test_no_container_outlives_its_host(docker_engine, containers, then):
+async def test_container_ends_with_its_host(docker_engine, containers, then):
     code = f"""
 import asyncio, sys
 from delf_sandbox_docker.backend import DockerBackend
@@ -243,7 +243,7 @@ async def test_script_cannot_stop_the_first_process(make_backend, containers, si
         assert containers() == set()
 
 
-async def test_first_process_is_out_of_reach(make_backend):
+async def test_first_process_cannot_be_reached_by_a_script(make_backend):
     """Who could change its memory could keep the container alive after its host."""
     code = (
         INSIDE
@@ -286,7 +286,7 @@ async def test_libraries_are_installed_into_the_image(make_backend):
         ("tcp://127.0.0.1:9", "not answer"),
     ],
 )
-async def test_no_engine(url, words):
+async def test_missing_engine_is_reported(url, words):
     backend = DockerBackend(engine=url)
     state = await backend.available()
     assert isinstance(state, Unavailable)
@@ -296,7 +296,7 @@ async def test_no_engine(url, words):
     await backend.aclose()
 
 
-async def test_another_server_is_no_engine():
+async def test_foreign_server_is_not_taken_for_an_engine():
     async def answer(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK")

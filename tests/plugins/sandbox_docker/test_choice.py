@@ -52,7 +52,7 @@ def test_doctor_names_the_sandbox_that_a_task_gets(project, run):
 
 
 @pytest.mark.parametrize("chosen", ["DELF_SANDBOX=docker", "DELF_MIN_ISOLATION=container"])
-def test_what_is_asked_for_by_name_or_strength_is_not_replaced(project, run, chosen):
+def test_named_sandbox_is_not_replaced(project, run, chosen):
     name, _, value = chosen.partition("=")
     environ = {name: value}
     ran = run("run", "a task", env=environ)

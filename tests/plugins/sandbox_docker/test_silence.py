@@ -31,7 +31,7 @@ def asking() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "delf-docker"]
 
 
-async def test_nobody_waits_for_it_at_the_end(silent):
+async def test_finish_does_not_wait_for_a_silent_engine(silent):
     engine = Engine(silent, silence_seconds=0.05)
     requests = {asyncio.ensure_future(engine.run(engine.client)) for _ in range(3)}
     assert not await engine.finish(requests)
@@ -42,7 +42,7 @@ async def test_nobody_waits_for_it_at_the_end(silent):
     assert all(thread.daemon for thread in asking()), "the process ends without them"
 
 
-async def test_what_is_under_way_ends_where_it_answers(silent):
+async def test_finish_waits_for_requests_that_are_answered(silent):
     engine, go_on = Engine(silent, silence_seconds=5), threading.Event()
     request = asyncio.ensure_future(engine.run(go_on.wait))
     asyncio.get_running_loop().call_soon(go_on.set)

@@ -72,7 +72,7 @@ async def test_script_goes_on_after_it_handled_a_memory_error():
         "posix.unshare(0)",
     ],
 )
-async def test_no_process_program_or_socket_can_be_made(call):
+async def test_script_cannot_make_a_process_program_or_socket(call):
     outcome, _ = await run_script(f"{POSIX}import asyncio\n{call}")
     assert isinstance(outcome, Failed), outcome
     assert outcome.kind in ("PermissionError", "ZeroDivisionError", "AttributeError"), outcome
@@ -107,7 +107,7 @@ async def test_open_files_are_limited():
     assert "Too many open files" in outcome.message
 
 
-async def test_all_output_files_at_once_take_no_memory_of_their_own():
+async def test_output_files_take_no_memory():
     code = """
         data = bytes(25_000_000)
         for number in range(4):
@@ -133,7 +133,7 @@ async def test_script_cannot_go_on_after_too_much_output():
     assert outcome.limit == "output"
 
 
-async def test_many_short_prints_arrive_complete_in_order_and_in_few_pieces():
+async def test_short_prints_arrive_complete_in_few_pieces():
     outcome, host = await run_script("for i in range(200_000): print(i)")
     assert isinstance(outcome, Done)
     assert host.text == "".join(f"{i}\n" for i in range(200_000))
@@ -323,7 +323,7 @@ async def test_tool_is_no_value_however_it_is_reached(line):
     assert (host.text, host.calls) == ("", [])
 
 
-async def test_more_values_than_the_host_takes_are_an_error_in_the_script():
+async def test_value_over_the_limit_is_an_error_in_the_script():
     """A call says so, and as the answer they are told by their size."""
     code = "rows = [[] for _ in range(2_000_000)]\ntry:\n    await echo(rows)\nexcept ToolArgumentError as e:\n    print(e)\nrows"
     outcome, host = await run_script(code)

@@ -51,7 +51,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-async def test_what_else_a_script_does_goes_on(run, way):
+async def test_other_coroutines_run_during_a_call(run, way):
     code = f"""
 loop = asyncio.get_running_loop()
 async def opening():

@@ -25,7 +25,7 @@ async def test_libraries_do_their_work():
     assert values == {name: ANSWERS[name] for name in names}
 
 
-async def test_what_libraries_make_of_the_clock_and_dates_fits_scripts():
+async def test_library_dates_fit_the_script_clock():
     """Types of compiled libraries derive from the real ones, scripts see those of the replay."""
     if "pandas" not in installed():
         pytest.skip("pandas is not installed")

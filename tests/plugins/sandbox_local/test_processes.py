@@ -60,7 +60,7 @@ def state_of(pid):
 # -- what a script sees -------------------------------------------------------------------
 
 
-async def test_nothing_of_the_environment_is_inside(monkeypatch):
+async def test_environment_is_not_inside(monkeypatch):
     monkeypatch.setenv("DELF_SQL_URL", SECRET)
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     code = POSIX + dedent("""
@@ -94,7 +94,7 @@ OPEN = POSIX + dedent("""
 """)
 
 
-async def test_only_descriptors_are_the_wire_and_the_loops(tmp_path):
+async def test_open_descriptors_are_the_wire_and_the_loop(tmp_path):
     with (tmp_path / "secret").open("w") as file:
         os.set_inheritable(file.fileno(), True)
         outcome, _ = await run_script(OPEN)
@@ -107,7 +107,7 @@ async def test_only_descriptors_are_the_wire_and_the_loops(tmp_path):
     assert kinds.count("pipe") <= 1
 
 
-async def test_two_guests_do_not_hold_each_others_wires():
+async def test_guests_do_not_hold_each_others_wires():
     backend = LocalBackend(pool_size=2)
     try:
         sessions = [await backend.open(session_spec()) for _ in range(4)]
@@ -166,7 +166,7 @@ async def test_guest_finds_nothing_of_another_in_its_memory(tmp_path):
         await backend.aclose()
 
 
-async def test_no_object_in_reach_holds_a_secret_of_the_host(monkeypatch):
+async def test_reachable_objects_hold_no_host_secret(monkeypatch):
     monkeypatch.setenv("DELF_SQL_URL", SECRET)
     host_object = {"key": SECRET}
     code = POSIX + (
@@ -259,7 +259,7 @@ def mounts_of(pid, folder):
 
 
 @pytest.mark.parametrize("where", ["in memory", "on the disk"])
-async def test_nothing_is_left_after_many_sessions(request, where, files_and_mounts):
+async def test_sessions_leave_nothing_behind(request, where, files_and_mounts):
     if where == "on the disk":
         request.getfixturevalue("on_disk")
     backend = LocalBackend(pool_size=2)
@@ -298,7 +298,7 @@ async def test_nothing_is_left_after_many_sessions(request, where, files_and_mou
 
 
 @pytest.mark.timeout(120)
-async def test_nothing_is_left_after_a_hundred_tasks_at_once(tmp_path, monkeypatch):
+async def test_concurrent_tasks_leave_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     await (await run_twice())
     descriptors, before = sorted(os.listdir("/proc/self/fd")), set(children_of(os.getpid()))
@@ -452,7 +452,7 @@ async def test_warm_process_that_died_is_replaced():
         await backend.aclose()
 
 
-async def test_one_that_is_killed_while_it_starts_ahead_is_no_news(caplog):
+async def test_killed_spare_process_is_not_reported(caplog):
     backend = LocalBackend(pool_size=1)
     try:
         await backend.warm_up(session_spec())
@@ -637,7 +637,7 @@ MANY_THREADS = POSIX + dedent("""
 """)
 
 
-async def test_only_libraries_may_start_threads_and_not_many():
+async def test_threads_are_limited_to_libraries():
     async with local_session() as session:
         assert (await session.execute(MANY_THREADS, NotingHost())).value == 0
     async with local_session(replace(session_spec(), libraries=("platformdirs",))) as session:

@@ -479,7 +479,7 @@ async def test_names_of_the_moment_come_from_the_seed_and_the_clock():
     assert texts[0] == texts[1]
 
 
-async def test_what_a_thread_prints_after_its_script_ended_is_not_sent():
+async def test_late_prints_of_a_thread_are_not_sent():
     code = (
         "import asyncio, time\n"
         "def late():\n"

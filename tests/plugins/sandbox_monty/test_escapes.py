@@ -89,7 +89,7 @@ SHARED = {
 
 
 @pytest.mark.parametrize("name", SHARED)
-async def test_what_stands_in_many_places_is_counted_before_it_is_copied(run, name):
+async def test_shared_values_are_counted_before_copying(run, name):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     outcome = await asyncio.wait_for(run(f"s = 'y' * 1_000_000\n{SHARED[name]}"), 25)
     assert isinstance(outcome, Failed), outcome
@@ -97,7 +97,7 @@ async def test_what_stands_in_many_places_is_counted_before_it_is_copied(run, na
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
 
 
-async def test_what_is_longer_once_it_is_encoded_is_counted_as_that(run):
+async def test_value_size_is_counted_as_encoded(run):
     outcome = await asyncio.wait_for(run("await shop.find(a='\\x01' * 60_000_000)"), 25)
     assert isinstance(outcome, Failed), outcome
     assert "takes more than" in outcome.message

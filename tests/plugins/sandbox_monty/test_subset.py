@@ -61,7 +61,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize("name", MISSING)
-async def test_what_is_missing_is_reported(bench, name):
+async def test_missing_feature_is_reported(bench, name):
     code, words, line = MISSING[name]
     run = await bench.open(RecordingScriptHost({"desk.find": lambda: 1}))
     outcome = failed(await run(code))
@@ -101,7 +101,7 @@ WORKS = {
 
 
 @pytest.mark.parametrize("name", WORKS)
-async def test_what_is_meant_works(bench, name):
+async def test_subset_runs_supported_scripts(bench, name):
     from delf.protocols.sandbox import Raised
 
     code, printed = WORKS[name]
@@ -150,7 +150,7 @@ async def test_rerun_cannot_be_caught(bench):
     assert run.host.text == ""
 
 
-async def test_many_calls(bench):
+async def test_gather_of_many_calls_works(bench):
     host = RecordingScriptHost({"double": lambda n: n * 2})
     run = await bench.open(host)
     code = "import asyncio\nsum(await asyncio.gather(*[double(n) for n in range(5_000)]))"

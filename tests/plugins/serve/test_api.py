@@ -142,7 +142,7 @@ async def test_server_that_ends_answers_those_who_wait(serve):
     server.box.gate.set()
 
 
-async def test_same_order_again_tells_how_its_task_stands(serve):
+async def test_repeated_order_returns_the_task_state(serve):
     server = await serve(open_tasks=1)
     order = {"task": doing("print(await send('bob'))")}
     headers = {"idempotency-key": "once"}
@@ -256,7 +256,7 @@ async def test_decision_is_what_it_says_and_nothing_else(serve):
     assert server.box.sent == []
 
 
-async def test_what_changes_something_names_the_whole_id(serve):
+async def test_changing_request_needs_the_full_id(serve):
     server = await serve()
     task_id = (await server.run("print(await send('bob'))"))["task_id"]
     name = (await server.question(task_id))["request_id"]
@@ -338,7 +338,7 @@ async def test_remembered_decision_holds_for_its_key_until_it_is_revoked(serve):
     assert server.box.sent == [("bob", 1)] * 2
 
 
-async def test_one_keys_word_about_anothers_task_holds_for_that_task(serve):
+async def test_remembered_decision_about_anothers_task_holds_for_that_task(serve):
     server = await serve(api_key=KEYS)
     client = server.client
     code = "await send('bob')\nawait send('bob')\nprint('twice')"
@@ -409,7 +409,7 @@ async def test_queued_tasks_wait_for_a_place_or_a_runner(serve, journal_url, pat
 
 
 @pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)
-async def test_two_servers_on_one_journal(serve):
+async def test_servers_share_one_journal(serve):
     first, second = await serve(), await serve()
     accepted = await first.run("print(await send('bob'))")
     assert (await second.until(accepted["task_id"], "waiting"))["state"] == "waiting"
@@ -578,7 +578,7 @@ async def test_conversations_and_their_messages_come_in_pages(serve):
     assert (end.status_code, end.json()["messages"]) == (200, [])
 
 
-async def test_what_is_over_can_be_deleted_by_who_may(serve):
+async def test_ended_task_can_be_deleted_by_its_owner(serve):
     server = await serve(key="del-key", api_key=f"{KEYS},del:read+run+delete:del-key")
     task = await server.run("add_to_output_files('out.txt', 'text')\nprint(1)")
     place = f"/tasks/{task['task_id']}"
@@ -670,7 +670,7 @@ async def test_budget_is_the_agents_and_says_which_tasks_took_it(serve):
     assert (await without.client.get("/budget")).status_code == 404
 
 
-async def test_what_the_models_saw_is_shown_call_by_call(serve):
+async def test_prompts_are_shown_call_by_call(serve):
     server = await serve(agent={"retry_count": 1, "system_prompt": "Be kind."})
     task = await server.run("1 / 0")
     await server.until(task["task_id"], "failed")

@@ -246,7 +246,7 @@ async def test_page_and_api_show_votes(server, open_page):  # noqa: F811
     await journal.aclose()
 
 
-async def test_many_at_once_are_approved_without_those_that_want_a_look(server, open_page):  # noqa: F811
+async def test_bulk_approval_skips_requests_that_need_a_look(server, open_page):  # noqa: F811
     """A second payment, and a receiver that others wrote, are approved one by one."""
     plain = request_for()
     names = ("outcome_unknown", "others_words", "made_before", "changed", "hidden")

@@ -43,7 +43,7 @@ async def ask(server, code: str) -> str:
     return name
 
 
-async def test_two_people_and_a_rule_of_four_eyes_in_two_browsers(ruled, open_page):  # noqa: F811
+async def test_four_eyes_rule_holds_in_two_browsers(ruled, open_page):  # noqa: F811
     name = await ask(ruled, "print(await send('bob'))")
     one, other = await open_page(ruled.url), await open_page(ruled.url)
     await logged_in(one, "ada-key")
@@ -80,7 +80,7 @@ async def test_two_people_and_a_rule_of_four_eyes_in_two_browsers(ruled, open_pa
     assert ruled.box.sent == [("bob", 1)]
 
 
-async def test_who_asked_can_take_it_back_with_the_keyboard(ruled, open_page):  # noqa: F811
+async def test_requester_can_withdraw_with_the_keyboard(ruled, open_page):  # noqa: F811
     name = await ask(ruled, "print(await send('bob'))")
     page = await open_page(f"{ruled.url}/#/{name}")
     await logged_in(page, "ada-key")
@@ -166,7 +166,7 @@ async def test_somebody_sees_where_they_are_logged_in_and_ends_it(ruled, open_pa
     await expect(other.locator("#who")).to_contain_text("log out")
 
 
-async def test_many_alike_are_decided_at_once(ruled, open_page):  # noqa: F811
+async def test_similar_requests_are_decided_together(ruled, open_page):  # noqa: F811
     for number in range(3):
         await ask(ruled, f"print(await send('bob{number}'))")
     last = await ask(ruled, "print(await note([{'a': 1}]))")

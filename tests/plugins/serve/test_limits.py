@@ -54,7 +54,7 @@ async def test_heads_that_never_end_stop_nobody(serve):
     [b"2;", b"2\r\n{}\r\n0\r\nx: "],
     ids=["extension", "trailer"],
 )
-async def test_what_is_between_pieces_of_a_body_has_a_size(serve, rest):
+async def test_multipart_preamble_has_a_size_limit(serve, rest):
     server = await serve()
     pieces = [b"a" * 300_000] * 4
     assert (await raw(server.url, CHUNKED + rest, *pieces)).startswith(b"HTTP/1.1 400")
@@ -76,7 +76,7 @@ async def test_rest_of_a_refused_request_is_not_waited_for(serve, monkeypatch):
     assert got.startswith(b"HTTP/1.1 401")
 
 
-async def test_only_a_few_requests_are_taken_before_their_answers(serve):
+async def test_pipelined_requests_are_limited(serve):
     server = await serve(api_key=KEYS)
     whole = HEAD + b"\r\n"
     assert (await raw(server.url, whole * 10)).startswith(b"HTTP/1.1 401")
@@ -95,7 +95,7 @@ async def test_so_many_connections_are_open_and_no_more(serve):
         assert (await server.client.get("/tasks")).status_code == 200
 
 
-async def test_no_key_has_all_streams_and_waits(serve):
+async def test_streams_and_waits_are_limited_per_key(serve):
     server = await serve(key="ada-key", api_key=KEYS, streams=5, key_streams=3)
     ada, ben = server.client, bearer("ben-key")
     async with ada.stream("GET", "/events"), ada.stream("GET", "/events"):
@@ -175,7 +175,7 @@ async def test_files_have_a_quota_for_each_key_and_in_all(serve, tmp_path):
     assert len([file for file in (tmp_path / "files").rglob("*") if file.is_file()]) == 2
 
 
-async def test_many_empty_files_count_too(serve):
+async def test_empty_files_count_against_the_limit(serve):
     server = await serve(key_file_bytes=30_000)
     sent = [
         (await server.client.post("/files", params={"name": "a"}, content=b"")).status_code
@@ -203,7 +203,7 @@ async def test_files_are_removed_when_they_are_old(serve, tmp_path):
     assert (await first.client.get("/files")).json()["files"] == []
 
 
-async def test_what_a_killed_server_had_begun_to_take_is_removed(serve, tmp_path):
+async def test_partial_upload_of_a_killed_server_is_removed(serve, tmp_path):
     first = await serve()
     await first.client.post("/files", params={"name": "a"}, content=b"x")
     (owner,) = (tmp_path / "files").iterdir()

@@ -228,7 +228,7 @@ async def test_running_task_stops_at_the_budget_of_its_person(serve):
     assert task["cost_usd"] == 1.0
 
 
-async def test_other_servers_spend_from_the_same_budget(serve):
+async def test_servers_share_the_budget(serve):
     one = await serve(agent=PAID, budgets={"ada": 1.0})
     await add(one, person("ada"))
     other = await serve(agent=PAID, budgets={"ada": 1.0})

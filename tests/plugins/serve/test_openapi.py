@@ -60,7 +60,7 @@ async def test_openapi_plugin_drives_it(serve):
 
 
 @pytest.mark.parametrize("event", every_event("t1"), ids=lambda event: type(event).__name__)
-def test_every_event_is_as_the_document_tells(event):
+def test_events_match_the_document(event):
     place = "#/components/schemas/Event"
     validator = Draft202012Validator({**OWN, "$ref": place})
     message = json.loads(frame(event).partition(b"data: ")[2])
@@ -70,7 +70,7 @@ def test_every_event_is_as_the_document_tells(event):
     assert message["data"].keys() <= named.keys()
 
 
-async def test_what_comes_in_streams_is_typed(serve):
+async def test_stream_answers_are_typed(serve):
     server = await serve()
     task = await server.run("print(await look(1))")
     events = await server.events(task["task_id"])
@@ -130,7 +130,7 @@ def try_out(operation) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_every_operation_says_what_it_may_answer(operation):
+def test_operations_declare_their_answers(operation):
     message = OWN["paths"][operation.path][operation.method.lower()]
     assert message["operationId"] == operation.name
     assert str(operation.status) in message["responses"]
@@ -138,7 +138,7 @@ def test_every_operation_says_what_it_may_answer(operation):
         assert {"401", "403"} <= message["responses"].keys()
 
 
-def test_no_problem_speaks_of_a_command():
+def test_problems_mention_no_command():
     """Whoever uses the API has no terminal there: neither its words nor a hint for it are told."""
     found: list[str] = []
     for path in sorted(Path(delf_serve.__file__).parent.glob("*.py")):
@@ -151,7 +151,7 @@ def test_no_problem_speaks_of_a_command():
     assert not found, "\n".join(found)
 
 
-def test_every_list_comes_in_pages():
+def test_lists_come_in_pages():
     """A list has ``more``, and a query that asks for what comes after a part of it."""
     lists = [
         operation

@@ -154,7 +154,7 @@ async def test_question_is_approved_in_one_browser_while_another_looks(shop, ope
     assert shop.box.sent == [("bob", 2)]
 
 
-async def test_what_turns_a_line_around_is_shown_as_an_escape(shop, open_page):
+async def test_bidirectional_controls_are_shown_as_escapes(shop, open_page):
     name = "\u202emoc.eve\u202c a\u200bb"
     task = await shop.run(f"print(await send({name!r}, copies=2))")
     await shop.until(task["task_id"], "waiting")
@@ -238,7 +238,7 @@ async def test_task_is_kept_as_a_routine_on_the_page(shop, open_page, tmp_path, 
     await expect(page.get_by_role("region", name="nine")).to_contain_text("done 1 time")
 
 
-async def test_what_is_remembered_is_listed_and_revoked(shop, open_page):
+async def test_remembered_approvals_are_listed_and_revoked(shop, open_page):
     task = await shop.run("print(await send('bob'))")
     await shop.until(task["task_id"], "waiting")
     page = await open_page(f"{shop.url}/#/{task['task_id']}")
@@ -516,7 +516,7 @@ async def test_everybody_can_use_it(shop, open_page, scheme):
     assert await accessible(page) == []
 
 
-async def test_no_word_of_a_value_is_broken_on_a_phone(shop, open_page):
+async def test_phone_layout_breaks_no_word(shop, open_page):
     page = await open_page(shop.url, width=390, height=780)
     order = {"product_id": 11, "quantity": 41, "day": "2026-06-30"}
     task = await shop.run(f"print(await note({[order, order]!r}))")
@@ -587,7 +587,7 @@ async def test_window_that_has_room_for_more_tasks_gets_them(shop, open_page):
     await expect(rows.nth(249)).to_be_visible()
 
 
-async def test_two_thousand_calls_and_two_megabytes_of_prints(shop, open_page):
+async def test_page_shows_two_thousand_calls(shop, open_page):
     code = "for n in range(2000):\n    await look(n)\n    if n % 20 == 0:\n        print('x' * 20_000)\n"
     page = await open_page(shop.url)
     task = await shop.run(code, timeout=100)
@@ -621,7 +621,7 @@ async def test_lost_connection_says_so_and_mends_itself(tmp_path, monkeypatch, o
     assert box.sent == [("bob", 1)]
 
 
-async def test_to_try_again_has_an_end_and_a_button(shop, open_page):
+async def test_reconnect_ends_and_offers_a_button(shop, open_page):
     task = await shop.run("print('x')\nprint(await send('bob'))")
     await shop.until(task["task_id"], "waiting")
     page = await open_page(f"{shop.url}/#/{task['task_id']}")

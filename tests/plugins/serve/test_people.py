@@ -123,7 +123,7 @@ async def test_revoked_person_has_no_session_and_no_stream_any_more(serve):
     assert (await server.client.get("/tasks", headers=cookie)).status_code == 401
 
 
-async def test_whose_tasks_are_seen_follows_from_the_scope(team):
+async def test_scope_decides_whose_tasks_are_seen(team):
     made = {name: (await run(team, name, "print(1)"))["task_id"] for name in ("ada", "bo", "eve")}
     seen = {}
     for name in ("ada", "bo", "eve", "mo", "boss"):
@@ -179,7 +179,7 @@ async def test_task_tells_who_decided_what_and_from_where(team):
 
 
 @pytest.mark.parametrize("here", [True, False], ids=["its own process", "another process"])
-async def test_from_where_a_task_was_stopped_is_known_whichever_process_is_asked(serve, here):
+async def test_stop_source_is_known_in_every_process(serve, here):
     one, two = await serve(), await serve()
     task = await one.run("print(await hold())")
     await one.until(task["task_id"], "running")
@@ -188,7 +188,7 @@ async def test_from_where_a_task_was_stopped_is_known_whichever_process_is_asked
     assert (message["stopped_by"], message["stopped_from"]) == ("local", "API, 127.0.0.1")
 
 
-async def test_one_looks_at_ones_sessions_and_ends_one(serve):
+async def test_user_lists_and_ends_own_sessions(serve):
     server = await serve(api_key="boss:boss-key")
     await add(server, person("ada"), person("eve"))
     for key in ("ada-key", "ada-key", "eve-key"):

@@ -49,7 +49,7 @@ async def test_routine_is_run_with_its_inputs_and_asks_no_model(store, serve):
     assert usual.json()["result"] == "thing 7"
 
 
-async def test_same_key_gives_the_same_task(store, serve):
+async def test_idempotency_key_gives_the_same_task(store, serve):
     server = await serve()
     order, headers = {"inputs": {"number": 9}, "wait": 20}, {"idempotency-key": "k"}
     first = (await server.client.post("/routines/thing", json=order, headers=headers)).json()
@@ -96,7 +96,7 @@ async def test_task_that_can_be_none_says_why(store, serve):
     assert (answer.status_code, "name of a routine" in answer.text) == (409, True)
 
 
-async def test_who_may_not_decide_saves_no_routine_and_sees_no_others(store, serve):
+async def test_user_without_decide_saves_and_sees_no_routine(store, serve):
     server = await serve(api_key=KEYS)
     for key, status in (("ben-key", 403), ("cy-key", 403), ("ada-key", 404)):
         order = {"task_id": "task_x", "name": "nine"}
@@ -113,7 +113,7 @@ async def test_who_may_not_decide_saves_no_routine_and_sees_no_others(store, ser
         ("thing", {"number": [1]}, 422, "inputs"),
     ],
 )
-async def test_what_does_not_fit_is_reported_before_anything_is_done(
+async def test_wrong_routine_input_is_reported_before_any_call(
     store, serve, name, inputs, status, message
 ):
     server = await serve()

@@ -57,7 +57,7 @@ async def ended(server, request: str) -> dict:
     return await server.until(detail["task_id"], "done", "failed", "stopped")
 
 
-async def test_only_approvers_decide(ruled):
+async def test_rule_lets_only_approvers_decide(ruled):
     server = await ruled(approvers=["finance"])
     request = await asked(server, "cy")
     for who in ("boss", "cy", "dee"):
@@ -69,7 +69,7 @@ async def test_only_approvers_decide(ruled):
     assert server.box.sent == [("bob", 1)]
 
 
-async def test_what_waits_for_somebody_is_what_they_may_decide(ruled):
+async def test_inbox_lists_what_a_user_may_decide(ruled):
     server = await ruled(approvers=["finance"], four_eyes=True)
     request = await asked(server, "ada")
     seen = {}
@@ -101,7 +101,7 @@ async def test_user_of_the_machine_may_be_who_asked_unless_the_rule_names_them(r
     assert (decided.decision, server.box.sent) == ("rejected", [])
 
 
-async def test_who_asked_does_not_approve_where_four_eyes_hold(ruled):
+async def test_requester_cannot_approve_under_four_eyes(ruled):
     server = await ruled(four_eyes=True)
     request = await asked(server, "ada")
     for decision in (YES, {"decision": "edit", "arguments": {"to": "eve"}}):
@@ -112,7 +112,7 @@ async def test_who_asked_does_not_approve_where_four_eyes_hold(ruled):
     assert (await says(server, "ada", again, NO)).status_code == 200, "who asked may take it back"
 
 
-async def test_two_different_people_have_to_approve(ruled):
+async def test_rule_needs_two_different_approvers(ruled):
     server = await ruled(two_of=["finance", "chiefs"])
     request = await asked(server, "cy")
     first = (await says(server, "ada", request)).json()
@@ -127,7 +127,7 @@ async def test_two_different_people_have_to_approve(ruled):
     assert kinds.index("ApprovalVoted") < kinds.index("ApprovalDecided")
 
 
-async def test_one_rejection_is_enough(ruled):
+async def test_single_rejection_is_enough(ruled):
     server = await ruled(two_of=["finance", "chiefs"])
     request = await asked(server, "cy")
     await says(server, "ada", request)
@@ -160,7 +160,7 @@ async def test_note_that_somebody_leaves_in_the_journal_is_held_to_the_rule(rule
     assert done.json()["via"] == "API, 127.0.0.1"
 
 
-async def test_nothing_passes_a_rule_by_what_is_remembered_or_approved_beforehand(ruled, serve):
+async def test_rule_ignores_remembered_and_advance_approvals(ruled, serve):
     server = await ruled(approvers=["finance"])
     request = await asked(server, "cy")
     lasting = {"decision": "approve", "remember": "until_revoked", "covers": "action"}
@@ -233,7 +233,7 @@ async def test_editor_does_not_approve_what_they_edited(ruled):
     assert server.box.sent == [("eve", 1)]
 
 
-async def test_two_people_edit_in_turn_and_a_third_approves(ruled):
+async def test_edited_request_needs_a_third_approver(ruled):
     server = await ruled(four_eyes=True)
     request = await asked(server, "ada")
     await says(server, "bo", request, EDIT)
@@ -253,7 +253,7 @@ async def test_two_people_edit_in_turn_and_a_third_approves(ruled):
     assert server.box.sent == [("fay", 1)]
 
 
-async def test_who_rejects_with_a_reason_does_not_approve_what_follows_it(ruled):
+async def test_rejecter_with_a_reason_cannot_approve_the_next_call(ruled):
     server = await ruled(four_eyes=True)
     request = await asked(server, "ada", TWICE)
     await says(server, "bo", request, {"decision": "reject", "reason": "send it to eve"})
@@ -267,7 +267,7 @@ async def test_who_rejects_with_a_reason_does_not_approve_what_follows_it(ruled)
     assert server.box.sent == [("eve", 1)]
 
 
-async def test_who_rejects_without_a_reason_may_approve_what_follows(ruled):
+async def test_rejecter_without_a_reason_can_approve_the_next_call(ruled):
     server = await ruled(four_eyes=True)
     request = await asked(server, "ada", TWICE)
     await says(server, "bo", request, {"decision": "reject"})
@@ -377,7 +377,7 @@ async def test_vote_of_a_removed_person_does_not_count(ruled, how):
 
 
 @pytest.mark.parametrize("name", ["Ada", "ADA"])
-async def test_who_asked_is_nobody_else_by_another_form_of_the_name(ruled, name):
+async def test_requester_is_recognised_by_any_form_of_the_name(ruled, name):
     server = await ruled(four_eyes=True)
     await add(server, replace(person(name, scope="all"), uid="other"))
     request = await asked(server, "ada")
@@ -385,7 +385,7 @@ async def test_who_asked_is_nobody_else_by_another_form_of_the_name(ruled, name)
     assert server.box.sent == []
 
 
-async def test_who_asked_is_nobody_else_by_another_key_of_the_name(serve):
+async def test_requester_is_recognised_by_any_key_of_the_name(serve):
     """By a key of the settings, and as a later person of the name."""
     rules = {"send": {"four_eyes": True}}
     server = await serve(agent={"approval_rules": rules}, api_key="ada:other-key,boss:boss-key")

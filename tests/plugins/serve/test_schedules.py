@@ -99,7 +99,7 @@ async def test_schedule_that_cannot_be_kept_is_refused(team, wrong, status, word
     assert await names(team, "ada") == ["morning"]
 
 
-async def test_without_a_project_the_list_says_what_is_missing(serve):
+async def test_schedule_list_without_a_project_reports_it(serve):
     server = await serve()
     answer = (await server.client.get("/schedules")).json()
     assert answer["schedules"] == []

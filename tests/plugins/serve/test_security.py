@@ -41,7 +41,7 @@ async def test_key_beyond_ascii_is_wrong_and_no_failure(keyed):
     assert keys.find("ключ".encode()) is not None
 
 
-async def test_without_a_key_only_health_is_answered(keyed):
+async def test_keyless_request_gets_only_health(keyed):
     for path in ("/tasks", "/approvals", "/events", "/metrics", "/openapi.json", "/docs", "/nope"):
         assert (await keyed.client.get(path)).status_code == 401, path
     for path in ("/health", "/ready", "/", "/page/app.js"):
@@ -97,7 +97,7 @@ async def test_clients_behind_a_proxy_are_distinguished_only_if_it_is_declared(s
     assert last.status_code == 429
 
 
-async def test_one_wrong_key_is_counted_wherever_it_is_shown(serve):
+async def test_wrong_key_is_counted_on_every_path(serve):
     behind = await serve(api_key=KEYS, trusted_proxies=["127.0.0.1"])
     for n in range(31):
         message = {**bearer("old-key"), "x-forwarded-for": f"203.0.113.{n}"}

@@ -37,7 +37,7 @@ async def ends(lines) -> bool:
     return True
 
 
-async def test_to_log_out_ends_the_session_on_all_servers(serve):
+async def test_logout_ends_the_session_on_all_servers(serve):
     first, second = await serve(api_key=KEYS), await serve(api_key=KEYS)
     async with logged_in(first) as browser:
         stolen = {"cookie": f"delf_session={browser.cookies['delf_session']}"}
@@ -48,7 +48,7 @@ async def test_to_log_out_ends_the_session_on_all_servers(serve):
             assert (await server.client.get("/tasks", headers=stolen)).status_code == 401
 
 
-async def test_another_session_of_the_same_key_goes_on(serve):
+async def test_logout_keeps_other_sessions_of_the_key(serve):
     server = await serve(api_key=KEYS)
     async with logged_in(server) as one, logged_in(server) as other:
         await one.post("/logout")
@@ -94,7 +94,7 @@ def test_keys_that_are_none_are_no_open_door(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["hosts", "allow_origins"])
-def test_no_page_of_any_site_is_let_in_without_a_key(tmp_path, name):
+def test_foreign_pages_are_refused_without_a_key(tmp_path, name):
     agent = make_agent(str(tmp_path), Outbox())
     with pytest.raises(ConfigurationError, match="API key"):
         make_app(agent, {name: ["*"]}, {})
@@ -151,7 +151,7 @@ async def mounted(tmp_path, monkeypatch):
         await app.stop()
 
 
-async def test_without_a_key_only_this_machine_is_answered(mounted):
+async def test_keyless_server_answers_this_machine_only(mounted):
     app = mounted()
     for address in ("203.0.113.9", "10.0.0.1", "::ffff:203.0.113.9", "2001:db8::1", "elsewhere"):
         async with from_address(app, address) as client:
@@ -164,7 +164,7 @@ async def test_without_a_key_only_this_machine_is_answered(mounted):
             assert (await client.get("/tasks")).status_code == 200
 
 
-async def test_without_a_key_nothing_that_was_passed_on_is_answered(mounted):
+async def test_keyless_server_refuses_forwarded_requests(mounted):
     app = mounted()
     for name in ("x-forwarded-for", "forwarded", "x-real-ip"):
         async with from_address(app, "127.0.0.1") as client:
@@ -176,7 +176,7 @@ async def test_without_a_key_nothing_that_was_passed_on_is_answered(mounted):
         assert (await client.get("/tasks", headers=reported)).status_code == 403
 
 
-def test_where_it_is_mounted_the_end_of_the_loop_leaves_tasks_to_be_resumed(tmp_path, monkeypatch):
+def test_mounted_server_leaves_tasks_to_be_resumed(tmp_path, monkeypatch):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     monkeypatch.delenv("DELF_API_KEY", raising=False)
     whole = Starlette(routes=[Mount("/delf", make_agent(str(tmp_path), Outbox()).asgi_app())])
@@ -200,7 +200,7 @@ def test_where_it_is_mounted_the_end_of_the_loop_leaves_tasks_to_be_resumed(tmp_
         assert client.get(f"/tasks/{task_id}").json()["state"] in {"interrupted", "running"}
 
 
-async def test_with_a_key_everybody_who_shows_it_is_answered(mounted):
+async def test_server_with_a_key_answers_every_holder(mounted):
     app = mounted(api_key="a-long-key")
     async with from_address(app, "203.0.113.9") as client:
         assert (await client.get("/tasks")).status_code == 401

@@ -69,7 +69,7 @@ async def asks(server, to: str, who: str = "ada") -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["Socket Mode", "HTTP"])
-async def test_one_asks_in_a_browser_and_the_other_decides_in_slack(
+async def test_request_from_a_browser_is_decided_in_slack(
     office,
     monkeypatch,
     open_page,  # noqa: F811
@@ -104,7 +104,7 @@ async def test_one_asks_in_a_browser_and_the_other_decides_in_slack(
         assert not [block for block in reported["blocks"] if block["type"] == "actions"]
 
 
-async def test_two_people_have_to_approve_and_both_do_so_in_slack(office):
+async def test_two_approvers_can_both_use_slack(office):
     slack, opens = office
     async with opens(approval_rules={"send": {"two_of": ["ada", "bo"]}}) as server:
         await staffed(server)
@@ -120,7 +120,7 @@ async def test_two_people_have_to_approve_and_both_do_so_in_slack(office):
         await slack.shown(question["ts"], "Approved by bo, slack")
 
 
-async def test_what_was_decided_on_the_page_is_reported_in_slack_with_who_and_where(office):
+async def test_page_decision_is_reported_in_slack(office):
     slack, opens = office
     async with opens() as server:
         await staffed(server)
@@ -135,7 +135,7 @@ async def test_what_was_decided_on_the_page_is_reported_in_slack_with_who_and_wh
         assert "is not pending any more" in slack.ephemeral[-1]["text"]
 
 
-async def test_who_has_no_right_to_decide_in_delf_has_none_in_slack(office):
+async def test_slack_user_without_the_right_cannot_decide(office):
     slack, opens = office
     async with opens() as server:
         await staffed(server)

@@ -97,7 +97,7 @@ REQUESTS = [
 
 @pytest.mark.parametrize("who", ["ada", "cy"])
 @pytest.mark.parametrize("sent", REQUESTS, ids=str)
-async def test_without_the_right_and_the_scope_nobody_is_managed(office, who, sent):
+async def test_managing_users_needs_the_right_and_the_scope(office, who, sent):
     method, path, body = sent
     answer = await office.client.request(method, path, json=body, headers=bearer(f"{who}-key"))
     assert answer.status_code == 403, answer.text
@@ -106,7 +106,7 @@ async def test_without_the_right_and_the_scope_nobody_is_managed(office, who, se
     assert all(one.revoked_at is None for one in people)
 
 
-async def test_nobody_gives_a_right_that_they_do_not_have(serve):
+async def test_user_cannot_grant_a_right_they_do_not_have(serve):
     server = await serve("lead-key")
     await add(server, person("lead", scope="all", rights=("read", "people")))
     wish = {"name": "bo", "rights": ["decide"], "key": "x"}
@@ -117,7 +117,7 @@ async def test_nobody_gives_a_right_that_they_do_not_have(serve):
     assert answer.status_code == 403, "the usual rights of a new person are more, too"
 
 
-async def test_nobody_locks_themselves_out_or_takes_a_name(office):
+async def test_user_cannot_lock_themselves_out_or_take_a_name(office):
     assert (await office.client.delete("/people/lead")).status_code == 409
     for wish in (
         {"name": "local", "key": "x"},

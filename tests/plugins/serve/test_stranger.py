@@ -39,7 +39,7 @@ async def priced(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-async def test_who_approved_this_is_reported_on_the_tasks_page(priced, open_page, width, height):  # noqa: F811
+async def test_task_page_shows_who_approved(priced, open_page, width, height):  # noqa: F811
     page = await open_page(priced.url, width, height)
     await page.locator(".row").click()
     message = page.get_by_role("button", name="approved by local")
@@ -52,7 +52,7 @@ async def test_who_approved_this_is_reported_on_the_tasks_page(priced, open_page
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-async def test_what_the_model_saw_is_two_clicks_away(priced, open_page, width, height):  # noqa: F811
+async def test_prompt_is_two_clicks_away(priced, open_page, width, height):  # noqa: F811
     page = await open_page(priced.url, width, height)
     await page.locator(".row").click()
     way = page.get_by_role("button", name="What the model saw")
@@ -70,7 +70,7 @@ async def test_what_the_model_saw_is_two_clicks_away(priced, open_page, width, h
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-async def test_what_last_week_cost_is_one_click_away(priced, open_page, width, height):  # noqa: F811
+async def test_weekly_cost_is_one_click_away(priced, open_page, width, height):  # noqa: F811
     page = await open_page(priced.url, width, height)
     way = page.get_by_role("link", name="costs and figures")
     await expect(way).to_be_in_viewport()
@@ -124,7 +124,7 @@ async def test_approve_is_in_sight_on_a_phone_without_scrolling(shop, open_page)
     await expect(page.locator(".state")).to_contain_text("done")
 
 
-async def test_what_cannot_be_undone_looks_it(shop, open_page):  # noqa: F811
+async def test_irreversible_call_is_marked(shop, open_page):  # noqa: F811
     task = await shop.run("await send('bob')")
     await shop.until(task["task_id"], "waiting")
     page = await open_page(f"{shop.url}/#/{task['task_id']}")

@@ -246,7 +246,7 @@ def plain(answer, sent: Attack) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("attack", NAMED, ids=str)
-async def test_what_is_anothers_is_answered_as_what_is_not_there(office, attack):
+async def test_object_of_another_user_is_answered_as_missing(office, attack):
     nothing = {name: re.sub(r"[0-9a-f]", "d", text[5:]) for name, text in office.ids.items()}
     nothing = {name: office.ids[name][:5] + text for name, text in nothing.items()}
     for who in WHO:
@@ -272,7 +272,7 @@ def noted(steps: list[str], name: str, real):
     return note
 
 
-async def test_what_is_not_there_is_looked_up_by_the_same_steps_as_what_is_anothers(office):
+async def test_missing_object_takes_the_same_steps_as_anothers(office):
     """What takes longer would tell that there is something."""
     journal, steps = office.server.app.tasks.journal, list[str]()
     with pytest.MonkeyPatch.context() as patch:
@@ -287,7 +287,7 @@ async def test_what_is_not_there_is_looked_up_by_the_same_steps_as_what_is_anoth
 
 
 @pytest.mark.parametrize("path", LISTED)
-async def test_no_list_has_what_is_anothers(office, path):
+async def test_lists_leave_out_other_users(office, path):
     path = Attack("GET", path).on(office.ids).path
     theirs = await office.ask("ada", "GET", path)
     for who in WHO:
@@ -439,7 +439,7 @@ async def test_name_that_is_a_pattern_finds_nothing_of_anothers(office, path):
     "text",
     ["*", "Zanz*", f"task:{WORD}", f"x OR {WORD}", f"NEAR({WORD} look)", '" OR 1=1 --', "%", "_"],
 )
-async def test_no_sign_of_a_search_leads_to_anothers_tasks(office, text):
+async def test_search_reveals_no_task_of_another_user(office, text):
     for who in WHO:
         for path in ("/search", "/tasks", "/figures"):
             answer = await office.server.client.get(
@@ -451,7 +451,7 @@ async def test_no_sign_of_a_search_leads_to_anothers_tasks(office, text):
                 assert next(iter(answer.json().values())) == []
 
 
-async def test_nobody_is_another_person_by_a_header_or_by_the_name_of_a_session(office):
+async def test_header_and_session_name_cannot_change_the_user(office):
     ids = office.ids
     for who in WHO:
         for name in ("x-remote-user", "x-forwarded-user", "x-delf-user", "remote-user"):
@@ -514,7 +514,7 @@ async def test_routines_and_their_drafts_tell_nothing_of_anothers_tasks(office):
     assert draft.is_success, draft.text
 
 
-async def test_all_of_it_is_still_there(office):
+async def test_attacks_change_nothing(office):
     """No attack has changed anything; the questions wait, and nothing was sent."""
     ids = office.ids
     assert office.server.box.sent == []

@@ -221,7 +221,7 @@ async def test_rows_are_not_appended_twice(google: GoogleServer, sheets: Any, bo
     assert await sheets.read(book, header=False) == [[2]]
 
 
-async def test_what_a_cell_cannot_hold(sheets: Any, book: str) -> None:
+async def test_unstorable_cell_value_is_refused(sheets: Any, book: str) -> None:
     for value, words in (
         (float("nan"), "nan"),
         ("x" * 50_001, "50,001"),
@@ -262,7 +262,7 @@ def test_units_of_permission() -> None:
         ("@", "TEXT"),
     ],
 )
-async def test_what_a_number_format_makes_of_a_number(
+async def test_number_format_sets_the_shown_value(
     google: GoogleServer, sheets: Any, book: str, pattern: str, kind: str
 ) -> None:
     await sheets.format(book, "A1", number_format=pattern)

@@ -20,7 +20,7 @@ def command_of(line: str) -> str:
 
 
 @pytest.mark.parametrize("line", ATTEMPTS)
-async def test_no_attempt_passes_the_rules(line: str, shell: Shell, folder: Path) -> None:
+async def test_attempts_are_refused_by_the_rules(line: str, shell: Shell, folder: Path) -> None:
     command = command_of(line)
     verdict = shell.check(ProposedCall(action="run", arguments={"command": command}))
     assert isinstance(verdict, (Allowed, Refused))

@@ -78,7 +78,7 @@ async def test_cancelled_command_is_killed(folder: Path) -> None:
     assert not _alive(int(pidfile.read_text()))
 
 
-async def test_no_descriptor_is_left(shell: Shell) -> None:
+async def test_run_leaves_no_descriptor(shell: Shell) -> None:
     await shell.run("echo a | cat | cat")
     before = len(os.listdir("/proc/self/fd"))
     for command in ("echo a | cat", "echo a | nothing-here", "nothing-here | cat"):

@@ -97,7 +97,7 @@ def test_wildcard_stands_for_what_is_read_or_named(pattern: str, command: str) -
     assert is_let_through(pattern, command)
 
 
-def test_what_is_blocked_says_what_a_wildcard_stands_for() -> None:
+def test_blocked_command_names_the_expanded_wildcard() -> None:
     shell = Shell(rules=["sed -n *"])
     judged = shell.check(ProposedCall(action="run", arguments={"command": "sed -n '1e id' f"}))
     assert isinstance(judged, Refused)

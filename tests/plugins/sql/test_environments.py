@@ -157,7 +157,7 @@ def test_task_reads_and_writes_the_same_wherever_it_runs(odd_place):
         assert odd_place(name, **odd) == plain, name
 
 
-async def test_what_mariadb_did_otherwise_is_reported(mariadb_database, open_sql):
+async def test_mariadb_difference_is_reported(mariadb_database, open_sql):
     mariadb_database.run(
         "CREATE TABLE t (id int, name varchar(3)); INSERT INTO t VALUES (1, 'abc')"
     )

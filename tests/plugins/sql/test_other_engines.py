@@ -116,7 +116,7 @@ def test_person_decides_about_the_query_of_a_task(
     assert ('"n": 2' in str(response.text)) is yes
 
 
-async def test_no_attack_on_sqlite_gets_through_the_gate(tmp_path, monkeypatch, open_sql, subtests):
+async def test_sqlite_attacks_do_not_pass_the_gate(tmp_path, monkeypatch, open_sql, subtests):
     monkeypatch.chdir(tmp_path)
     database = sqlite_file(tmp_path / "x.db")
     database.run(ITEMS["sqlite"])
@@ -133,7 +133,7 @@ async def test_no_attack_on_sqlite_gets_through_the_gate(tmp_path, monkeypatch, 
 @pytest.mark.parametrize(
     "dialect", ["mssql", "oracle", "snowflake", "bigquery", "trino", "nobodys"]
 )
-def test_what_databases_read_differently_is_refused(dialect):
+def test_ambiguous_sql_is_refused(dialect):
     check_query("SELECT a.b, sum(c) FROM a WHERE d LIKE 'x%' -- why\nGROUP BY a.b", dialect)
     for statement in (
         "SELECT 'a\\' , 1 -- '",
@@ -149,7 +149,7 @@ def test_what_databases_read_differently_is_refused(dialect):
 
 
 @pytest.mark.parametrize("dialect", ["mssql", "nobodys"])
-def test_no_second_statement_without_a_semicolon(dialect):
+def test_second_statement_without_a_semicolon_is_refused(dialect):
     for second in (
         "DELETE FROM items",
         "UPDATE items SET a = 1",
@@ -195,7 +195,7 @@ async def test_limits_are_as_everywhere(elsewhere, open_sql):
         await task
 
 
-async def test_what_fails_says_so_without_the_password(open_sql, elsewhere):
+async def test_failure_message_hides_the_password(open_sql, elsewhere):
     with pytest.raises(ConnectionConfigurationError, match="no dialect of SQLAlchemy") as caught:
         open_sql("nonesuch://u:hunter22@h/d")
     assert "hunter22" not in str(caught.value)

@@ -165,7 +165,7 @@ async def test_missing_driver(url, extra, module, open_sql, monkeypatch):
     assert error.hint == f"delf plugins install 'sql[{extra}]'"
 
 
-async def test_many_at_once(any_database, open_sql):
+async def test_concurrent_queries_share_a_pool(any_database, open_sql):
     any_database.run(SETUP)
     sql = open_sql(any_database, pool_size=3)
     count = 12 if any_database.kind == "duckdb" else 60  # it is opened for each
@@ -400,7 +400,7 @@ async def test_connection_that_the_server_ended(postgres_database, mariadb_datab
 
 
 @pytest.mark.parametrize("closed", [True, False])
-def test_another_event_loop(closed, any_database, recwarn):
+def test_connection_works_in_another_event_loop(closed, any_database, recwarn):
     sql = SQL(url=any_database.url)
 
     async def ask():

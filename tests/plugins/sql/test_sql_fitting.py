@@ -168,7 +168,7 @@ def store_all_in_duckdb(database: Any, kind: str) -> dict[str, Any]:
     return found
 
 
-async def test_each_value_fits_its_column_or_is_refused(any_database, open_sql):
+async def test_value_fits_its_column_or_is_refused(any_database, open_sql):
     wrong = {}
     for kind in TYPES[any_database.kind].split():
         if any_database.kind == "duckdb":

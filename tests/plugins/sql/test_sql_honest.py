@@ -78,7 +78,7 @@ EVERYWHERE = [
 
 
 @pytest.mark.parametrize(("statement", "params", "rows"), EVERYWHERE, ids=range(len(EVERYWHERE)))
-async def test_what_every_database_answers(statement, params, rows, shop, open_sql):
+async def test_query_answers_alike_on_every_database(statement, params, rows, shop, open_sql):
     assert await open_sql(shop).query(statement, params) == rows
 
 
@@ -163,7 +163,7 @@ OF_ONE = [
 
 
 @pytest.mark.parametrize(("kind", "statement", "params", "rows"), OF_ONE)
-async def test_what_one_database_answers(kind, statement, params, rows, shops, open_sql):
+async def test_query_answers_on_one_database(kind, statement, params, rows, shops, open_sql):
     found = await open_sql(shops(kind)).query(statement, params)
     assert found if rows is None else found == rows
 
@@ -207,7 +207,7 @@ MANY = {
 }
 
 
-async def test_of_many_rows_only_the_first_are_fetched(shop, open_sql):
+async def test_query_fetches_only_the_first_rows(shop, open_sql):
     sql = open_sql(shop)
     for end in ("", " LIMIT 1500000"):
         with pytest.raises(ToolExecutionError, match="more than 1000 rows"):

@@ -79,7 +79,7 @@ async def test_large_values_do_not_take_the_memory(query, items, open_sql):
     assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
 
 
-async def test_one_long_instruction_ends_in_time(items, open_sql):
+async def test_long_instruction_ends_in_time(items, open_sql):
     sql = open_sql(items, statement_timeout=0.3)
     started = time.monotonic()
     with pytest.raises(ToolExecutionError, match=r"longer than 0\.3 s"):
@@ -139,7 +139,7 @@ async def test_row_of_mariadb_is_weighed_before_it_is_read(mariadb_database, ope
     assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
 
 
-async def test_all_temporary_files_of_sqlite_together_have_a_limit(items, open_sql, monkeypatch):
+async def test_sqlite_temporary_files_have_a_total_limit(items, open_sql, monkeypatch):
     monkeypatch.setattr(sqlite, "SPARE_FILE", 12_000_000)
     monkeypatch.setattr(sqlite, "LOOK_SECONDS", 0.01)
     blobs, end = "SELECT randomblob(200000) AS z", "FROM r ORDER BY z LIMIT 49"
@@ -172,7 +172,7 @@ def test_process_whose_parent_is_gone_ends_without_a_word():
     ],
     ids=["array", "row", "json", "number"],
 )
-async def test_what_is_inside_of_a_value_is_weighed(value, postgres_database, open_sql):
+async def test_nested_values_count_against_the_limit(value, postgres_database, open_sql):
     sql = open_sql(postgres_database, max_bytes=1_000_000)
     with pytest.raises(ToolExecutionError, match="larger than 1 MB"):
         await sql.query(f"SELECT {value} AS v FROM generate_series(1, 100)")

@@ -90,7 +90,7 @@ async def test_attack_fails_and_changes_nothing(kind, attacks, databases, open_s
 
 
 @pytest.mark.parametrize(("kind", "attacks"), list(cases(but={*GATE_ONLY, "", " ; -- nothing"})))
-async def test_without_the_gate_the_database_refuses(
+async def test_database_refuses_writes_without_the_gate(
     kind, attacks, databases, open_sql, monkeypatch, subtests
 ):
     gate_off(monkeypatch)

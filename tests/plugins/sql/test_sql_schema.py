@@ -195,9 +195,7 @@ async def test_schema_as_data(shop, open_sql):
 
 
 @pytest.mark.services
-async def test_what_the_user_may_not_read_is_not_shown(
-    postgres_database, postgres_server, open_sql
-):
+async def test_schema_hides_unreadable_tables(postgres_database, postgres_server, open_sql):
     postgres_database.run(SETUP["postgresql"])
     name = postgres_database.url.rsplit("/", 1)[1]
     role = f"reader_{name}"
@@ -304,7 +302,7 @@ def broken(request, tmp_path):
     return path, message
 
 
-async def test_what_is_broken_takes_nothing_else_with_it(broken, open_sql):
+async def test_schema_survives_a_broken_table(broken, open_sql):
     path, message = broken
     sql = open_sql(f"sqlite:///{path}")
     context = await sql.context("how many t?")

@@ -147,7 +147,7 @@ def test_settings_from_the_environment(monkeypatch):
     assert "hunter22" not in repr(shop) + repr(shop.settings) + str(vars(shop))
 
 
-async def test_what_the_model_reads():
+async def test_actions_show_signature_and_effect():
     actions = {action.name: action for action in await SQL(url="sqlite:///x.db").actions()}
     assert {name: action.effect for name, action in actions.items()} == {
         "schema": "read", "query": "read", "write": "write",
@@ -184,7 +184,7 @@ async def test_what_the_model_reads():
         ("SELECT '{}'::jsonb #> '{a}'", "postgresql", "SELECT '{}' :: jsonb #> '{a}'"),
     ],
 )
-def test_what_is_sent_is_the_tokens_with_single_blanks(text, dialect, sent):
+def test_normalise_joins_tokens_with_single_blanks(text, dialect, sent):
     assert normalise(text, dialect)[0] == sent
 
 
@@ -218,7 +218,7 @@ def test_ambiguous_statement_is_refused(text, dialect):
 
 
 @pytest.mark.parametrize("text", ["'", '"', "`", "[", "$$", "$a$ $b$", "/*", "/* /* */", "E'\\'"])
-def test_what_never_ends(text):
+def test_normalise_refuses_unterminated_text(text):
     dialect = {"`": "mysql", "[": "sqlite"}.get(text, "postgresql")
     with pytest.raises(ToolRefusedError):
         normalise(f"SELECT {text}", dialect)

@@ -59,7 +59,7 @@ async def test_returning_is_committed(items, open_sql):
     assert names(items) == ["one", "two", "three"]
 
 
-async def test_many_sets_of_parameters(items, open_sql):
+async def test_write_takes_many_sets_of_parameters(items, open_sql):
     sql = open_sql(items)
     dicts = [{"id": i, "name": f"n{i}"} for i in range(10, 20)]
     assert (await sql.write("INSERT INTO items (id, name) VALUES (:id, :name)", dicts))[
@@ -76,7 +76,7 @@ async def test_many_sets_of_parameters(items, open_sql):
     assert await sql.write("INSERT INTO items (id) VALUES (?)", []) == {"rowcount": 0, **CHANGED}
 
 
-async def test_of_many_sets_all_or_none(items, open_sql):
+async def test_write_of_many_sets_is_atomic(items, open_sql):
     sql = open_sql(items)
     for statement in (
         "INSERT INTO items (id, name) VALUES (?, ?)",
@@ -130,7 +130,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("statement", "message"), REFUSED.items(), ids=range(len(REFUSED)))
-async def test_what_write_does_not_run(statement, message, items, open_sql):
+async def test_write_refuses_statements(statement, message, items, open_sql):
     with pytest.raises(ToolRefusedError, match=message):
         await open_sql(items).write(statement)
     assert names(items) == ["one", "two"]

@@ -34,7 +34,7 @@ def asked(model):
     return [[tool.name for tool in request.tools] for request in model.requests]
 
 
-def test_in_a_tool(make_agent, scripted_model):
+def test_code_in_tool_takes_the_script_from_a_call(make_agent, scripted_model):
     scripted_model.says(call_of("print(1 +"), call_of("print(6 * 7)"))
     agent = make_agent(strategy=CodegenStrategy(code_in="tool"))
     assert agent.run("what is it?").text == "42"
@@ -47,20 +47,20 @@ def test_in_a_tool(make_agent, scripted_model):
     assert result.text.startswith("The script failed: SyntaxError")
 
 
-def test_in_a_fence_and_nowhere_else_it_is_asked_for(make_agent, scripted_model):
+def test_code_in_fence_asks_for_a_fence_only(make_agent, scripted_model):
     scripted_model.says("I cannot.", call_of("print(42)"))
     assert make_agent(strategy=CodegenStrategy(code_in="fence")).run("what is it?").text == "42"
     assert asked(scripted_model) == [[], []]
 
 
-def test_by_itself_a_tool_is_offered_after_an_answer_without_a_script(make_agent, scripted_model):
+def test_code_in_auto_offers_a_tool_after_prose(make_agent, scripted_model):
     scripted_model.says("I would multiply.", call_of("print(42)"))
     assert make_agent().run("what is it?").text == "42"
     assert asked(scripted_model) == [[], ["run"]]
     assert "one call of run" in scripted_model.prompts[1]
 
 
-def test_what_it_was_offered_once_it_keeps(make_agent, scripted_model):
+def test_code_in_auto_keeps_the_offered_tool(make_agent, scripted_model):
     failing = call_of("print(len(7))")
     scripted_model.says(
         "I would count.", failing, "```python\nprint(len(8))\n```", call_of("print(9)")
@@ -108,9 +108,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("status", "words"), REFUSALS.values(), ids=REFUSALS)
-def test_where_its_server_refuses_tools_a_fence_is_asked_for_again(
-    status, words, openai_server, delf_host
-):
+def test_code_in_auto_returns_to_a_fence_without_tools(status, words, openai_server, delf_host):
     texts = iter(["I would multiply.", "```python\nprint(6 * 7)\n```"])
 
     def answer(request):
@@ -131,7 +129,7 @@ def test_where_its_server_refuses_tools_a_fence_is_asked_for_again(
     assert [each["role"] for each in last["messages"]][-2:] == ["assistant", "user"]
 
 
-def test_what_has_nothing_to_do_with_tools_ends_the_task(openai_server, delf_host):
+def test_code_in_auto_passes_other_errors_on(openai_server, delf_host):
     server = openai_server(["I would multiply.", Reply(status=401, error="no such key")])
     llm = LLMConfig("test-model", base_url=server.base_url, api_key="k")
     with Agent(llm=llm, sandbox="local", host=delf_host) as agent:

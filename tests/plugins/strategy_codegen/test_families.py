@@ -24,7 +24,7 @@ def test_fence_however_it_is_written(name):
 
 
 @pytest.mark.parametrize("name", SEVERAL)
-def test_of_several_blocks_one_script(name):
+def test_reader_takes_one_of_several_blocks(name):
     answer, expected = SEVERAL[name]
     assert read(answer).code == expected
     if expected is None:
@@ -32,9 +32,9 @@ def test_of_several_blocks_one_script(name):
 
 
 @pytest.mark.parametrize("name", NONE)
-def test_what_is_no_script_or_not_whole(name):
+def test_reader_refuses_prose_and_incomplete_scripts(name):
     assert read(NONE[name]).code is None
 
 
-def test_there_are_enough_of_them():
+def test_corpus_is_large_enough():
     assert sum(map(len, (REASONING, CALLS, FENCES, SEVERAL, NONE))) > 100

@@ -25,7 +25,7 @@ def add(a: int, b: int = 1) -> int:
 # -- prompt ---------------------------------------------------------------------------------
 
 
-def test_one_tool_takes_at_most_600_tokens(delf_host, scripted_model):
+def test_tool_description_takes_at_most_600_tokens(delf_host, scripted_model):
     scripted_model.writes("print(3)")
     with Agent(tools=[add], llm="scripted", host=delf_host, sandbox="local") as agent:
         agent.run("What is 1 + 2?")
@@ -58,7 +58,7 @@ def test_listing_mentions_approvals_if_any_wait():
     assert "ApprovalRejected" in script_rules('async def f():  """Pay. [asks]"""')
 
 
-def test_there_may_be_no_tools_and_further_libraries():
+def test_prompt_works_without_tools_and_with_libraries():
     assert "There are none" in script_rules("")
     assert "standard modules and pandas can be imported" in script_rules("", ("pandas",))
 
@@ -99,7 +99,7 @@ def test_failure_is_reported_with_line_variables_and_what_was_printed():
     assert "rows" not in fresh
 
 
-def test_what_a_failed_script_changed_is_reported():
+def test_changes_of_a_failed_script_are_reported():
     done = [f"sql.write(sql='INSERT {n}', params=None)" for n in range(30)]
     failed = Failed(kind="E", message="m")
     text = retry_messages("code", failed, "", fresh=False, done=done)[1].text

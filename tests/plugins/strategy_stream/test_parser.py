@@ -41,7 +41,7 @@ def parse(*pieces: str, calls: bool = True) -> list[Event]:
 
 @on_busy_machines
 @given(st.one_of(streams, st.text(alphabet='<>/execut{}[]"\\`json ', max_size=60)), st.data())
-def test_any_cut_gives_the_same_events(text: str, data: st.DataObject) -> None:
+def test_parser_gives_the_same_events_for_any_cut(text: str, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     bounds = [0, *cuts, len(text)]
     pieces = [text[a:b] for a, b in pairwise(bounds)]
@@ -60,7 +60,7 @@ calls_of_models = st.lists(
 
 @on_busy_machines
 @given(calls_of_models, st.sampled_from([None, 2]), st.booleans(), st.data())
-def test_what_was_written_is_read(calls, indent, ascii_only: bool, data: st.DataObject) -> None:
+def test_parser_reads_written_calls(calls, indent, ascii_only: bool, data: st.DataObject) -> None:
     written = json.dumps(
         [{"name": name, "args": args} for name, args in calls],
         indent=indent,
@@ -120,7 +120,7 @@ def test_calls_come_as_soon_as_they_are_complete() -> None:
         ),
     ],
 )
-def test_what_models_write(text: str, events: list[Event]) -> None:
+def test_parse_reads_what_models_write(text: str, events: list[Event]) -> None:
     assert parse(text) == events
 
 

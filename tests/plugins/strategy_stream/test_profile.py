@@ -66,7 +66,7 @@ async def run(strategy: str, learned: Any, *tasks: str, path: Path, **settings: 
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_what_is_known_is_reported_and_what_is_learned_waits_for_a_person(
+async def test_profile_shows_known_facts_and_holds_learned_ones_for_review(
     strategy: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "profile.md"
@@ -92,7 +92,7 @@ async def test_tasks_are_counted_over_programs(tmp_path: Path) -> None:
     assert asked == [0, 0, 1, 0]
 
 
-async def test_without_review_it_is_kept_at_once(tmp_path: Path) -> None:
+async def test_profile_without_review_keeps_at_once(tmp_path: Path) -> None:
     path = tmp_path / "profile.md"
     await run("stream", "Drinks tea.", "Ich trinke Tee.", path=path, review=False)
     assert path.read_text() == "Drinks tea.\n"
@@ -100,7 +100,7 @@ async def test_without_review_it_is_kept_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_neither_failure_nor_delay_costs_the_answer(strategy: str, tmp_path: Path) -> None:
+async def test_profile_failure_or_delay_keeps_the_answer(strategy: str, tmp_path: Path) -> None:
     async def fail() -> str:
         raise ValueError("no model")
 

@@ -121,7 +121,7 @@ async def test_read_starts_while_the_model_still_writes() -> None:
     assert names.index("ModelWrote") < names.index("CallStarted") < names.index("ModelReplied")
 
 
-async def test_no_call_overtakes_one_that_waits_for_the_answer() -> None:
+async def test_calls_do_not_overtake_a_waiting_call() -> None:
     calls = [call("send", name="a"), call("look", name="b")]
     bench = Bench(["<execute>[", calls[0], ",", calls[1], "] ", "</execute>"], "Done.")
     await bench.run()
@@ -164,7 +164,7 @@ async def test_invented_results_are_cut_off_and_reported() -> None:
     assert bench.last_prompt.count("It is 42.") == 1
 
 
-async def test_what_cannot_be_read_is_reported_and_the_rest_is_made() -> None:
+async def test_unreadable_call_is_reported_and_others_are_made() -> None:
     bench = Bench(f'<execute>[{call("look", name="a")}, {{"name": 7}}]</execute>', "Done.")
     assert (await bench.run()).text == "Done."
     assert bench.made == ["look a"]
@@ -178,7 +178,7 @@ async def test_model_that_never_writes_a_call_right_ends_the_task() -> None:
 
 
 @pytest.mark.parametrize("notation", ["markers", "tools"])
-async def test_of_an_answer_that_breaks_off_only_what_was_begun_is_made(notation: str) -> None:
+async def test_broken_answer_runs_only_begun_calls(notation: str) -> None:
     bench = Bench(notation=notation)
     names = [("look", "a"), ("keep", "a"), ("look", "b")]
     if notation == "tools":
@@ -346,7 +346,7 @@ async def test_source_that_fails_ends_no_task(source: Any, why: str) -> None:
     assert f"the source of notifications failed: {why}" in response.trace.warnings
 
 
-async def test_no_sandbox_is_opened_or_spoken_of() -> None:
+async def test_turns_open_and_mention_no_sandbox() -> None:
     bench = Bench(f"<execute>[{call('look', name='a')}]</execute>", "Done.")
     response = await bench.run(sandbox="auto", min_isolation="process")
     assert response.text == "Done."

@@ -113,7 +113,7 @@ async def public_server(kind: str, target: str) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("line", ATTEMPTS)
-async def test_no_attempt_reaches_the_own_network(
+async def test_attempts_cannot_reach_the_own_network(
     line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind, _, rest = line.partition(" ")
@@ -161,5 +161,5 @@ async def test_inner_server_is_reached_where_that_is_allowed() -> None:
         await web.aclose()
 
 
-def test_there_are_more_than_sixty() -> None:
+def test_attempts_are_more_than_sixty() -> None:
     assert len(set(ATTEMPTS)) > 60

@@ -53,7 +53,7 @@ async def test_inputs_fill_the_instructions(bench):
     ]
 
 
-async def test_only_what_is_allowed_may_be_called(bench):
+async def test_worker_calls_allowed_actions_only(bench):
     bench.worker("sum-up")
     bench.worker("send")
     bench.answers("sum it", "print('x')")
@@ -276,7 +276,7 @@ async def test_question_says_which_worker_asks(bench):
     assert [e.worker for e in bench.of(ev.ApprovalRequested)] == ["payer"]
 
 
-async def test_what_is_remembered_for_the_parent_does_not_count_for_a_worker(bench):
+async def test_remembered_approval_of_the_parent_does_not_count_for_a_worker(bench):
     """A worker's connection of the same name may lead elsewhere."""
     for name in ("mine", "its"):
         (bench.folder / name).mkdir()

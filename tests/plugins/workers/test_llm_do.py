@@ -43,7 +43,7 @@ def test_value_is_no_template(tmp_path):
         ("{{ open('x') }}", "line 4: there is no input 'open'"),
     ],
 )
-def test_what_cannot_be_read_is_reported_with_its_line(tmp_path, text, message):
+def test_unreadable_worker_is_reported_with_its_line(tmp_path, text, message):
     with pytest.raises(ConfigurationError, match=message):
         worker(tmp_path, "inputs: {}", text)
 
@@ -262,7 +262,7 @@ def test_rules_of_connections_stay_those_of_delf(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["main.worker", "tools.py", "STEPS.md"])
-def test_what_a_program_says_is_trusted_with_its_folder(tmp_path, name):
+def test_program_text_is_trusted_with_its_folder(tmp_path, name):
     program(
         tmp_path,
         main_ofworker="---\nname: main\n---\n{{ file('STEPS.md') }}",

@@ -115,7 +115,7 @@ async def test_class_path_and_tools_beside_the_file(bench, monkeypatch):
         ("connections: {disk: {allow: [read_flie]}}", "read_flie"),
     ],
 )
-async def test_what_a_worker_cannot_have_is_reported_with_file_and_line(bench, head, message):
+async def test_excess_right_of_a_worker_is_reported_with_file_and_line(bench, head, message):
     bench.worker("one", head)
     response = await bench.run("await workers.call('one', 'x')", disk(bench))
     assert not response.status
@@ -151,7 +151,7 @@ CALLS = "connections: {workers: {allow_workers: ['*']}}"
 
 
 @pytest.mark.parametrize("confirm", [True, ["call"], "call"])
-async def test_what_is_asked_about_workers_is_asked_of_nested_calls_too(bench, confirm):
+async def test_nested_worker_calls_are_asked_about_too(bench, confirm):
     bench.worker("outer", CALLS, "Outer.")
     bench.worker("inner", "", "Inner.")
     bench.answers("Inner.", "print('in')")
@@ -163,7 +163,7 @@ async def test_what_is_asked_about_workers_is_asked_of_nested_calls_too(bench, c
     assert [request.arguments["worker"] for request in seen] == ["outer", "inner"]
 
 
-async def test_what_is_not_allowed_of_workers_is_not_allowed_to_them_either(bench):
+async def test_worker_actions_not_allowed_stay_disallowed_in_workers(bench):
     bench.worker("outer", CALLS, "Outer.")
     bench.answers("Outer.", create(name="x", instructions="y"))
     person, seen = asks()
@@ -187,7 +187,7 @@ async def test_action_knows_which_worker_calls_it(bench):
     assert response.text.split() == ["None", "outer"]
 
 
-async def test_nothing_is_made_where_a_person_says_no(bench):
+async def test_rejected_worker_is_not_created(bench):
     person, _ = asks(False)
     response = await bench.run(create(name="x", instructions="y"), on_confirm=person)
     assert not response.status
@@ -209,7 +209,7 @@ async def test_nothing_is_made_where_a_person_says_no(bench):
         ({"name": "x", "description": "a\n---\nmodel: gpt"}, None),
     ],
 )
-async def test_what_cannot_be_made(bench, spec, message):
+async def test_create_refuses_invalid_workers(bench, spec, message):
     bench.worker("brief")
     person, seen = asks()
     code = create(**{"instructions": "Do it.", **spec})

@@ -97,7 +97,7 @@ async def test_file_that_changed_since_is_not_used(bench, canary, changed):
     assert not canary.exists()
 
 
-async def test_no_compiled_copy_runs_in_the_place_of_what_was_trusted(bench, canary):
+async def test_compiled_copy_does_not_replace_trusted_source(bench, canary):
     worker, tools = with_tools(bench, canary)
     compiled(tools, canary.with_name("evil"), Path(cache_from_source(tools)))
     trust(bench, worker, tools)
@@ -183,9 +183,7 @@ NEIGHBOURS = {
 
 
 @pytest.mark.parametrize("trick", NEIGHBOURS)
-async def test_of_what_is_imported_beside_tools_only_what_was_trusted_runs(
-    bench, canary, trick, monkeypatch
-):
+async def test_imports_of_tools_run_only_if_trusted(bench, canary, trick, monkeypatch):
     name = f"neighbour_{list(NEIGHBOURS).index(trick)}"
     monkeypatch.setattr(sys, "path", sys.path[:])
     worker, tools = with_tools(bench, canary.with_name("own"))

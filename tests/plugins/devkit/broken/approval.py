@@ -69,11 +69,11 @@ class TestAlwaysRemembers(Suite):
 
 
 class TestGivesNoReason(Suite):
-    breaks = ("test_no_has_a_reason",)
+    breaks = ("test_rejection_has_a_reason",)
     does = {**DOES, "rejects": Rejected(reason=" ")}
 
 
-@breaks("test_each_request_is_asked_anew", says="which nobody decided")
+@breaks("test_channel_asks_each_request_anew", says="which nobody decided")
 class TestRepeatsItsFirstAnswer(ScriptedApprovals):
     words = None
 
@@ -95,7 +95,7 @@ class TestNobodyIsEverThere(Present):
 
 
 class TestSomebodyIsAlwaysThere(Suite):
-    breaks = ("test_nobody_there_is_never_a_yes",)
+    breaks = ("test_channel_without_a_person_never_approves",)
     says = "who is away"
     kind = Present
 
@@ -126,7 +126,7 @@ class TestForgets(Suite):
 
 
 class TestNobodySaysYes(Suite):
-    breaks = ("test_nobody_there_is_never_a_yes",)
+    breaks = ("test_channel_without_a_person_never_approves",)
     does = {**DOES, "is away": True}
 
 
@@ -173,7 +173,7 @@ class Shows(Suite):
 
 
 class TestShowsTheCallAlone(Shows):
-    breaks = ("test_every_fact_arrives_before_a_yes",)
+    breaks = ("test_request_carries_every_fact_before_a_yes",)
     says = "the script says"
 
     def text(self, request):
@@ -181,7 +181,7 @@ class TestShowsTheCallAlone(Shows):
 
 
 class TestShowsTwentyArguments(Shows):
-    breaks = ("test_every_fact_arrives_before_a_yes",)
+    breaks = ("test_request_carries_every_fact_before_a_yes",)
     says = "parameter_20"
 
     def text(self, request):
@@ -191,7 +191,7 @@ class TestShowsTwentyArguments(Shows):
 
 
 class TestLeavesDefaultsOut(Shows):
-    breaks = ("test_every_fact_arrives_before_a_yes",)
+    breaks = ("test_request_carries_every_fact_before_a_yes",)
     says = "currency"
 
     def text(self, request):
@@ -199,7 +199,7 @@ class TestLeavesDefaultsOut(Shows):
 
 
 class TestHasNoRoomForAllAndOffersAYes(Shows):
-    breaks = ("test_every_fact_arrives_before_a_yes",)
+    breaks = ("test_request_carries_every_fact_before_a_yes",)
     says = "body"
 
     def text(self, request):
@@ -207,7 +207,7 @@ class TestHasNoRoomForAllAndOffersAYes(Shows):
 
 
 class TestShowsNoRule(Shows):
-    breaks = ("test_every_fact_arrives_before_a_yes",)
+    breaks = ("test_request_carries_every_fact_before_a_yes",)
     says = "rule"
 
     def text(self, request):
@@ -215,7 +215,7 @@ class TestShowsNoRule(Shows):
 
 
 class TestNeverOffersAYes(Suite):
-    breaks = ("test_every_fact_arrives_before_a_yes",)
+    breaks = ("test_request_carries_every_fact_before_a_yes",)
     says = "never offers a yes"
 
     def show(self, request):
@@ -223,7 +223,7 @@ class TestNeverOffersAYes(Suite):
 
 
 class TestShowsNothing(Suite):
-    breaks = ("test_every_fact_arrives_before_a_yes",)
+    breaks = ("test_request_carries_every_fact_before_a_yes",)
     says = "nothing arrived"
 
     def show(self, request):

@@ -123,12 +123,12 @@ class TestGoodDynamic(Suite):
             return [action_from_function(find, effect="read"), action_from_function(close)]
 
 
-@breaks("test_is_a_connection_with_a_name")
+@breaks("test_connection_has_a_name")
 class TestNoDescription(Desk):
     __doc__ = ""
 
 
-@breaks("test_every_action_is_described")
+@breaks("test_actions_have_descriptions")
 class TestOrderChanges(Desk):
     turn = False
 
@@ -138,14 +138,14 @@ class TestOrderChanges(Desk):
         return found if self.turn else found[::-1]
 
 
-@breaks("test_every_action_is_described")
+@breaks("test_actions_have_descriptions")
 class TestNoDocstring(Desk):
     @action(effect="read")
     async def count(self) -> int:
         return 1
 
 
-@breaks("test_every_action_is_described")
+@breaks("test_actions_have_descriptions")
 class TestNoEffect(Desk):
     @action
     async def burn(self) -> int:
@@ -182,7 +182,7 @@ class TestTakesAnything(Desk):
         return [dataclasses.replace(a, validate=dict) for a in await super().actions()]
 
 
-@breaks("test_every_action_is_described")
+@breaks("test_actions_have_descriptions")
 class TestSchemaOfAnother(Desk):
     async def actions(self):
         import dataclasses
@@ -315,13 +315,13 @@ class TestStaysCancelled(Desk):
         await asyncio.Event().wait()
 
 
-@breaks("test_can_be_closed_twice_and_used_again")
+@breaks("test_close_twice_then_use_works")
 class TestClosesWhatIsNotThere(Desk):
     async def aclose(self):
         self.session.close()
 
 
-@breaks("test_can_be_closed_twice_and_used_again")
+@breaks("test_close_twice_then_use_works")
 class TestStaysClosed(Desk):
     @action(effect="read")
     async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
@@ -336,7 +336,7 @@ class TestContextIsNoText(Desk):
         return "  "
 
 
-@breaks("test_every_action_is_attempted", says="no Call tries burn")
+@breaks("test_attempts_cover_every_action", says="no Call tries burn")
 class TestUnattempted(Desk):
     @action(effect="write")
     async def burn(self) -> int:
@@ -345,7 +345,7 @@ class TestUnattempted(Desk):
 
 
 class TestSaysThatItIsUnattempted(Suite):
-    breaks = ("test_every_action_is_attempted",)
+    breaks = ("test_attempts_cover_every_action",)
     says = "which is tried or is not an action"
     untested = ("find", "wait")
 
@@ -416,7 +416,7 @@ class TestGoodChecked(Suite):
 
 
 class TestChecksNothingWhenItsRulesAreGone(TestGoodChecked):
-    breaks = ("test_its_check_lets_nothing_through_that_it_refuses",)
+    breaks = ("test_check_refuses_what_the_call_refuses",)
     says = "its check says Allowed"
 
     class kind(Desk):
@@ -427,7 +427,7 @@ class TestChecksNothingWhenItsRulesAreGone(TestGoodChecked):
                 return Allowed()
 
 
-@breaks("test_its_check_lets_nothing_through_that_it_refuses", says="name calls in `refused`")
+@breaks("test_check_refuses_what_the_call_refuses", says="name calls in `refused`")
 class TestChecksUnreported(Desk):
     def check(self, call):
         return Allowed()

@@ -90,7 +90,7 @@ class TestDividesByNothing(Good):
         return [vector(text) if text.strip() else [math.nan] * self.dimension for text in texts]
 
 
-@breaks("test_can_be_used_by_many_at_once")
+@breaks("test_embedder_serves_concurrent_callers")
 class TestMixesUpCalls(Good):
     async def embed(self, texts, kind="passage"):
         self.texts = texts
@@ -110,7 +110,7 @@ class TestHasNoName(Good):
     model = ""
 
 
-@breaks("test_can_be_closed_twice_and_unused")
+@breaks("test_close_works_twice_and_unused")
 class TestClosesOnce(Good):
     lock = True
 

@@ -73,7 +73,7 @@ class TestRounds(InProcessJournal):
         await super().append(dataclasses.replace(event, at=float(int(event.at / 10))))
 
 
-@breaks("test_same_event_again_changes_nothing")
+@breaks("test_append_of_the_same_event_changes_nothing")
 class TestKeepsTwice(InProcessJournal):
     async def append(self, event):
         if (entry := self._tasks.get(event.task_id)) is None:
@@ -129,7 +129,7 @@ class TestFindsTheOldestFirst(InProcessJournal):
         return list(reversed(await super().find(limit)))
 
 
-@breaks("test_can_be_closed_twice")
+@breaks("test_close_works_twice")
 class TestClosesOnce(InProcessJournal):
     closed = False
 
@@ -151,7 +151,7 @@ class TestGoodFailing(Suite):
 
 
 class TestRaisesItsVendorsErrors(TestGoodFailing):
-    breaks = ("test_what_cannot_be_kept_is_an_error_of_delf",)
+    breaks = ("test_unstorable_event_raises_an_error_of_delf",)
     says = "raise JournalUnavailableError"
 
     @pytest.fixture
@@ -164,7 +164,7 @@ class TestRaisesItsVendorsErrors(TestGoodFailing):
 
 
 class TestKeepsNothingInSilence(TestGoodFailing):
-    breaks = ("test_what_cannot_be_kept_is_an_error_of_delf",)
+    breaks = ("test_unstorable_event_raises_an_error_of_delf",)
     says = "DID NOT RAISE"
 
     @pytest.fixture
@@ -241,14 +241,14 @@ class TestNamesFilesAsTasks(InProcessJournal):
 
 
 class TestTwoOverwriteEachOther(TestGoodDurable):
-    breaks = ("test_two_that_are_open_lose_nothing",)
+    breaks = ("test_two_open_instances_lose_nothing",)
 
     @pytest.fixture
     def reopen(self, journal):
         return lambda: Durable(dict(journal.kept))
 
 
-@breaks("test_can_be_closed_twice", says="aclose has not ended after 0.3 s")
+@breaks("test_close_works_twice", says="aclose has not ended after 0.3 s")
 class TestNeverEndsClosing(InProcessJournal):
     async def aclose(self):
         await asyncio.Event().wait()

@@ -179,7 +179,7 @@ class TestLosesWhatComesAtOnce(Store):
         await super().save(facts)
 
 
-@breaks("test_can_be_closed_twice_and_used_again")
+@breaks("test_close_twice_then_use_works")
 class TestClosesOnce(Store):
     async def aclose(self):
         del self.facts
@@ -266,7 +266,7 @@ class TestKeepsItsLockWhenCancelled(Store):
 class TestReadsTheWholeFileBeforeItWrites(TestGood):
     """As the file of another namespace, or of another agent, is open at the same time."""
 
-    breaks = ("test_two_that_are_open_lose_nothing", "test_namespaces_are_apart")
+    breaks = ("test_two_open_instances_lose_nothing", "test_namespaces_are_apart")
     says = "one overwrites what the other saved"
 
     class kind(Store):

@@ -58,7 +58,7 @@ class TestHoldsTheLoop(ScriptedModel):
         return await super().complete(request)
 
 
-@breaks("test_its_key_is_never_shown")
+@breaks("test_model_never_shows_its_key")
 class TestLogsItsKey(ScriptedModel):
     async def complete(self, request):
         logging.getLogger("vendor").info("headers %s", {"x-key": "sk-secret"})
@@ -79,7 +79,7 @@ class TestForgetsItsCallsInStreams(ScriptedModel):
                 yield piece
 
 
-@breaks("test_its_price_is_a_price")
+@breaks("test_model_price_is_valid")
 class TestPaysForBeingAsked(ScriptedModel):
     async def price(self):
         return Price(input=-1.0, output=1.0, cached_input=0.0)
@@ -113,14 +113,14 @@ class TestWritesIntoTheRequest(ScriptedModel):
         return await super().complete(request)
 
 
-@breaks("test_can_be_closed_twice_and_unused")
+@breaks("test_close_works_twice_and_unused")
 class TestClosesOnce(ScriptedModel):
     async def aclose(self):
         assert not self.closed
         self.closed += 1
 
 
-@breaks("test_its_key_is_never_shown")
+@breaks("test_model_never_shows_its_key")
 class TestShowsItsKey(ScriptedModel):
     def __repr__(self):
         return "Model('sk-secret')"
@@ -140,7 +140,7 @@ class TestShowsItsKeyInErrors(ScriptedModel):
             raise LLMExecutionError("refused") from ValueError(f"key sk-secret: {error}")
 
 
-@breaks("test_can_be_cancelled")
+@breaks("test_complete_can_be_cancelled")
 class TestCannotBeCancelled(ScriptedModel):
     async def complete(self, request):
         work = asyncio.ensure_future(super().complete(request))
@@ -207,7 +207,7 @@ class TestCountsTheTokensOfAnother(ScriptedModel):
         return replace(reply, usage=Usage(input_tokens=self.size, output_tokens=3))
 
 
-@breaks("test_can_be_cancelled_at_any_point", says="has not ended")
+@breaks("test_stream_can_be_cancelled_at_any_point", says="has not ended")
 class TestKeepsItsLockWhenCancelled(ScriptedModel):
     def __init__(self, **options):
         super().__init__(**options)
@@ -221,7 +221,7 @@ class TestKeepsItsLockWhenCancelled(ScriptedModel):
         return reply
 
 
-@breaks("test_can_be_cancelled", says="the next one fails")
+@breaks("test_complete_can_be_cancelled", says="the next one fails")
 class TestIsBrokenByACancelledRequest(ScriptedModel):
     session = True
 

@@ -50,7 +50,7 @@ class TestRedactsInPlace(Good):
             object.__setattr__(event, "text", "…")
 
 
-@breaks("test_can_join_in_the_middle_of_a_task")
+@breaks("test_observer_can_join_a_running_task")
 class TestWaitsForTheStart(Good):
     async def observe(self, event):
         if isinstance(event, TaskStarted):
@@ -65,7 +65,7 @@ class TestKnowsOneTask(Good):
         assert self.seen[0] == event.task_id
 
 
-@breaks("test_can_be_closed_twice_and_unused")
+@breaks("test_close_works_twice_and_unused")
 class TestClosesOnce(Good):
     async def aclose(self):
         del self.seen

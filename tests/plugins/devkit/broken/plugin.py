@@ -56,7 +56,7 @@ class TestGood(Suite):
 
 
 class TestPointsElsewhere(Suite):
-    breaks = ("test_is_installed_under_its_name",)
+    breaks = ("test_plugin_is_installed_under_its_name",)
     options = {"module": "delf_made.observer"}
 
 
@@ -66,12 +66,12 @@ class TestNotInstalled(Suite):
 
 
 class TestUntyped(Suite):
-    breaks = ("test_is_typed_and_described",)
+    breaks = ("test_plugin_is_typed_and_described",)
     files = {name: text for name, text in MODULES.items() if name != "py.typed"}
 
 
 class TestSilent(Suite):
-    breaks = ("test_is_typed_and_described",)
+    breaks = ("test_plugin_is_typed_and_described",)
     options = {"summary": " "}
 
 
@@ -81,12 +81,12 @@ class TestForgotTheMark(Suite):
 
 
 class TestTwoLines(Suite):
-    breaks = ("test_is_typed_and_described",)
+    breaks = ("test_plugin_is_typed_and_described",)
     files = {**MODULES, "plugin.py": HOOKS.replace("Made up.", "Made\\nup.")}
 
 
 class TestNoSuchFactory(Suite):
-    breaks = ("test_its_factories_can_be_imported",)
+    breaks = ("test_plugin_factories_can_be_imported",)
     files = {**MODULES, "plugin.py": HOOKS.replace("observer:Made", "observer:Mad")}
 
 

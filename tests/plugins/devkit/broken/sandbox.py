@@ -143,7 +143,7 @@ class TestUnavailable(Backend):
         return Unavailable("not here")
 
 
-@host_breaks("test_prints_in_order", "test_does_a_task_of_an_agent")
+@host_breaks("test_prints_in_order", "test_backend_runs_a_task_of_an_agent")
 class TestLosesText(Host):
     def printed(self, text):
         self.real.printed(text.encode("ascii", "ignore").decode()[:3])
@@ -182,7 +182,7 @@ class TestWrongLine(Backend):
             return await super().execute(f"\n{code}", host)
 
 
-@breaks("test_no_exception_ends_the_session")
+@breaks("test_session_survives_every_exception")
 class TestDiesOfExceptions(Backend):
     class session(Session):
         async def execute(self, code, host):
@@ -263,7 +263,7 @@ class TestSwallowsErrors(Host):
         return ToolMessage(answer.message) if isinstance(answer, Raised) else answer
 
 
-@host_breaks("test_what_a_call_returns_and_cannot_cross_is_an_error")
+@host_breaks("test_unencodable_result_is_an_error_in_the_script")
 class TestTurnsResultsIntoText(Host):
     async def call(self, request):
         answer = await self.real.call(request)
@@ -283,7 +283,7 @@ class TestDoesNotCancelCalls(Host):
         return await asyncio.shield(self.real.call(request))
 
 
-@host_breaks("test_nothing_is_called_after_the_end")
+@host_breaks("test_session_makes_no_call_after_its_end")
 class TestRepeatsCallsLater(Host):
     async def call(self, request):
         await self.real.call(request)
@@ -337,7 +337,7 @@ class TestOneSessionForAll(Backend):
         return self.one
 
 
-@breaks("test_can_prepare_sessions")
+@breaks("test_backend_prepares_sessions")
 class TestPreparesBadly(Backend):
     async def warm_up(self, spec):
         await self.real.aclose()
@@ -373,7 +373,7 @@ class TestCannotBeCancelled(Backend):
             return await asyncio.shield(super().execute(code, host))
 
 
-@breaks("test_closing_ends_a_script", "test_can_be_closed_twice_and_unused")
+@breaks("test_closing_ends_a_script", "test_close_works_twice_and_unused")
 class TestCannotBeClosed(Backend):
     class session(Session):
         async def aclose(self):
@@ -390,9 +390,9 @@ class TestUnconfined(Suite):
 
     breaks = (
         "test_environment_is_out_of_reach",
-        "test_other_files_cannot_be_opened",
-        "test_there_is_no_network",
-        "test_no_process_can_be_started",
+        "test_script_cannot_open_other_files",
+        "test_script_has_no_network",
+        "test_script_cannot_start_a_process",
     )
 
     @pytest.fixture
@@ -411,14 +411,14 @@ class TestUnconfined(Suite):
         return backend
 
 
-@breaks("test_other_files_cannot_be_opened")
+@breaks("test_script_cannot_open_other_files")
 class TestReadsEverything(Backend):
     async def open(self, spec):
         return await super().open(dataclasses.replace(spec, files=("/",)))
 
 
 class TestLeavesProcesses(Suite):
-    breaks = ("test_nothing_is_left",)
+    breaks = ("test_session_leaves_nothing_behind",)
     left: list = []
 
     async def leftovers(self, seen):

@@ -25,7 +25,7 @@ class TestGood(Suite):
     pass
 
 
-@breaks("test_is_a_shared_journal", says="it is not a SharedJournal")
+@breaks("test_journal_satisfies_the_shared_protocol", says="it is not a SharedJournal")
 class TestIsForOneProcess(SqlJournal):
     find_requests = property()
 
@@ -53,7 +53,7 @@ class TestBeginsAnew(SqlJournal):
         return found[start:][:limit]
 
 
-@breaks("test_it_can_be_copied_while_tasks_run", says="not as it was at one moment")
+@breaks("test_copy_works_while_tasks_run", says="not as it was at one moment")
 class TestMovesOnWhileRead(SqlJournal):
     async def read_all(self):
         for each in ("a", "b", "c"):
@@ -67,7 +67,7 @@ class TestGuessesIds(SqlJournal):
         return next(name for name in found if name.startswith(text))
 
 
-@breaks("test_what_is_removed_is_gone_and_what_runs_stays", says="a dry run removes nothing")
+@breaks("test_remove_deletes_ended_tasks_and_keeps_running_ones", says="a dry run removes nothing")
 class TestPrunesInADryRun(SqlJournal):
     async def prune(self, older_than=None, keep=0, *, dry_run=False):
         return await super().prune(older_than, keep)
@@ -79,7 +79,7 @@ class TestTakesFromTheLiving(SqlJournal):
         await self.task(task_id)
 
 
-@breaks("test_of_many_that_claim_a_task_one_has_it", says="would be made twice")
+@breaks("test_claim_by_many_succeeds_once", says="would be made twice")
 class TestLetsAllClaim(SqlJournal):
     async def claim(self, task_id):
         if (await self.task(task_id)).state != "interrupted":
@@ -120,7 +120,7 @@ class TestRevokesTwice(SqlJournal):
             return found[request_id]
 
 
-@breaks("test_it_can_be_copied_while_tasks_run", says="there is no copy")
+@breaks("test_copy_works_while_tasks_run", says="there is no copy")
 class TestCopiesNothing(SqlJournal):
     async def back_up(self, path):
         return None

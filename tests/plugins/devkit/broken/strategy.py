@@ -94,8 +94,8 @@ class TestDoesNothing(Suite):
     breaks = (
         "test_person_is_asked_once",
         "test_task_can_be_cancelled_while_a_call_is_made",
-        "test_what_is_asked_counts_against_the_budget",
-        "test_nothing_half_reported_runs",
+        "test_model_calls_count_against_the_budget",
+        "test_incomplete_script_does_not_run",
     )
 
     class kind:

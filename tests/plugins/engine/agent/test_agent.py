@@ -252,7 +252,7 @@ def warmed(agent: Agent, scripted_model: ScriptedModel) -> Agent:
 
 
 class TestTimeout:
-    def test_nothing_is_sent_after_the_timeout(
+    def test_agent_sends_nothing_after_the_timeout(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         sent: list[str] = []
@@ -373,7 +373,7 @@ class TestLifecycle:
         agent.stop()
         assert agent.run("x").text == "2"
 
-    def test_as_context_managers(
+    def test_agent_works_as_context_manager(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("print(1)", "print(2)")
@@ -423,7 +423,9 @@ class TestLifecycle:
 
         asyncio.run(work())
 
-    def test_from_many_threads(self, make_agent: MakeAgent, scripted_model: ScriptedModel) -> None:
+    def test_agent_runs_tasks_from_many_threads(
+        self, make_agent: MakeAgent, scripted_model: ScriptedModel
+    ) -> None:
         scripted_model.default = "```python\nprint(await add(41))\n```"
         agent = make_agent(add).start()
         answers: list[str] = []

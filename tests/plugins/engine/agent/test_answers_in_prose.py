@@ -48,7 +48,7 @@ def test_prose_answer_gets_one_retry_for_a_script(make_agent, scripted_model, lo
     assert (response.text, response.used_tools) == ("42", True)
 
 
-def test_in_a_conversation_prose_costs_one_call(make_agent, scripted_model, look):
+def test_prose_answer_in_a_conversation_costs_one_call(make_agent, scripted_model, look):
     scripted_model.says(PROSE)
     response = make_agent(look, chat=Chat()).run("what can you do?")
     assert (response.text, len(scripted_model.requests)) == (PROSE, 1)
@@ -78,7 +78,7 @@ def test_non_prose_answer_fails_with_its_text(make_agent, scripted_model, messag
     assert message in response.error
 
 
-def test_without_retries_prose_is_no_answer_and_is_not_lost(make_agent, scripted_model):
+def test_prose_without_retries_fails_and_is_kept(make_agent, scripted_model):
     scripted_model.says(PROSE)
     response = make_agent(retry_count=0).run("x")
     assert not response.status
@@ -109,7 +109,7 @@ def search(words: str) -> list[dict]:
     return [{"id": 1, "words": words}] if words == "there" else []
 
 
-def test_nothing_found_is_an_answer(make_agent, scripted_model):
+def test_empty_result_is_an_answer(make_agent, scripted_model):
     scripted_model.writes(*["for row in await search('gone'): print(row)"] * 2)
     response = make_agent(search).run("x")
     assert response.status, response.error

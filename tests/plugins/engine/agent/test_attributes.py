@@ -45,7 +45,7 @@ def public_attributes(thing):
     return sorted(name for name in names if not name.startswith(("_", "model_")))
 
 
-def test_every_public_attribute_refuses_a_value_without_effect(objects):
+def test_public_attributes_refuse_a_value_without_effect(objects):
     taken = []
     for thing in objects:
         for name in public_attributes(thing):
@@ -59,7 +59,7 @@ def test_every_public_attribute_refuses_a_value_without_effect(objects):
     assert taken == []
 
 
-def test_no_value_of_a_public_attribute_can_be_changed_in_place(objects):
+def test_public_attribute_values_are_immutable(objects):
     changeable = []
     for thing in objects:
         if not isinstance(thing, (Agent, AgentConfig, LLMConfig)):

@@ -158,7 +158,7 @@ class TestSubmit:
         assert agent.poll(ids[0]).state == "done"  # by the journal
         assert agent.wait(ids[0]).text == "1"
 
-    def test_more_tasks_than_places_wait_their_turn(
+    def test_tasks_over_the_limit_wait_their_turn(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         scripted_model.default = "```python\nprint(await nap(1))\n```"
@@ -259,7 +259,7 @@ class TestApprovals:
         assert [agent.wait(task_id, 30).text for task_id in tasks] == ["late"] * 4
         assert most == [1] * 4
 
-    def test_several_calls_of_one_task_wait_together(
+    def test_waiting_calls_of_one_task_wait_together(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("print(await asyncio.gather(*(pay(n) for n in range(5))))")

@@ -54,7 +54,7 @@ def test_main_thread_may_run_while_another_decides(tmp_path):
 
 
 @pytest.mark.parametrize("where", ["the main thread", "a thread of a web framework"])
-def test_where_nobody_looks_a_call_is_turned_down_at_once(tmp_path, where):
+def test_call_without_an_approval_channel_is_rejected_at_once(tmp_path, where):
     model = recorded(tmp_path, PAY)
     with Agent([pay], llm=model, sandbox="local", retry_count=0) as agent:
         if where == "the main thread":
@@ -103,7 +103,7 @@ def test_connection_takes_its_first_setting_by_position():
             wrong()
 
 
-def test_those_of_delf_do_too():
+def test_connections_of_delf_accept_positional_settings():
     from delf_sql import SQL
     from delf_web import WebSearch
 
@@ -184,7 +184,7 @@ asyncio.run(main())
 
 
 @pytest.mark.slow
-def test_more_tasks_than_there_are_file_descriptors_wait_for_one_another(tmp_path):
+def test_tasks_wait_for_free_file_descriptors(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", FEW_DESCRIPTORS], cwd=tmp_path, capture_output=True, text=True
     )

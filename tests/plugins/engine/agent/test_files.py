@@ -122,7 +122,7 @@ def test_unreadable_file_is_an_error(
     assert message in call.error
 
 
-def test_without_input_files_there_is_nothing_to_read_them_with(run, scripted_model):
+def test_files_connection_needs_input_files(run, scripted_model):
     response = run("print('files' in globals())")
     assert response.text == "False"
     assert "class files" not in scripted_model.prompts[0]
@@ -136,7 +136,7 @@ def test_stubs_say_how(run, inputs, scripted_model):
     assert "async def read(name: str, sheet: str | None = None" in scripted_model.prompts[0]
 
 
-def test_no_prefilter_leaves_them_out(run, delf_host, inputs, events):
+def test_prefilter_cannot_leave_out_the_files_connection(run, delf_host, inputs, events):
     @tool(confirm=False)
     def add(a: int) -> int:
         """Add."""
@@ -245,7 +245,7 @@ def test_handed_over_files_are_in_the_response(run, sandbox, tmp_path, events):
     ]
 
 
-def test_without_a_folder_each_task_has_its_own(run, tmp_path, monkeypatch):
+def test_task_without_a_folder_gets_its_own(run, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     paths = [run("add_to_output_files('a', 'x')").files["a"] for _ in range(2)]
     assert paths[0] != paths[1]

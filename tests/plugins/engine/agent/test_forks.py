@@ -108,7 +108,7 @@ async def test_model_is_asked_anew_for_its_last_script() -> None:
 
 
 @pytest.mark.parametrize("kind", [CallStarted, CallFinished, ScriptFinished, ModelReplied])
-async def test_from_whatever_event_what_was_done_is_not_done_again(kind: type) -> None:
+async def test_fork_at_any_event_repeats_no_call(kind: type) -> None:
     shop = Shop()
     events = await first(shop)
     at = seq_of(events, kind)
@@ -121,7 +121,7 @@ async def test_from_whatever_event_what_was_done_is_not_done_again(kind: type) -
     assert shop.sold == ["lamp", "desk", *["lamp"] * again]
 
 
-async def test_at_its_last_event_a_fork_ends_alike() -> None:
+async def test_fork_at_the_last_event_ends_alike() -> None:
     shop = Shop()
     events = await first(shop)
     await shop.fork(events, events[-1].seq, "task_fork")
@@ -153,7 +153,7 @@ def test_requests_have_names_of_their_own_and_numbers_have_no_gap() -> None:
     assert not old & {e.request_id for e in made if hasattr(e, "request_id")}
 
 
-async def test_another_script_runs_in_place_of_the_one_that_was_written() -> None:
+async def test_fork_runs_a_replacement_script() -> None:
     shop = Shop()
     events = await first(shop)
     async with shop.agent() as agent:
@@ -169,7 +169,7 @@ async def test_another_script_runs_in_place_of_the_one_that_was_written() -> Non
     assert len(shop.model.requests) == 2
 
 
-async def test_another_model_goes_on_with_a_fork_or_does_a_whole_task() -> None:
+async def test_fork_accepts_another_model() -> None:
     shop = Shop()
     events = await first(shop)
     shop.model.writes("print(await sell('chair'))", "print('whole')")

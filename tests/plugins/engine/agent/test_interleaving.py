@@ -124,7 +124,9 @@ def tools(world: list[str]) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-async def test_from_every_point(delf_host: Any, scripted_model: Any, name: str) -> None:
+async def test_resume_works_from_every_event(
+    delf_host: Any, scripted_model: Any, name: str
+) -> None:
     """The journal ends at each of its events in turn, as where a process was killed."""
     journal, world = Journal(), list[str]()
     delf_host.provide(JournalSpec(name="test", factory="x:y", summary="x"), lambda: journal)

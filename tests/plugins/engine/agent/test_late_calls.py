@@ -192,7 +192,7 @@ class Abandoned:
 
 
 @pytest.mark.parametrize("quick", [True, False])
-async def test_nothing_is_recorded_after_the_end_of_a_task(
+async def test_ended_task_records_no_call(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, quick: bool
 ) -> None:
     """A call that the script gave up may take its time to notice: the task waits, not for long."""

@@ -47,7 +47,7 @@ for _ in range(2):
     ],
     ids=["again", "rejected", "it happened"],
 )
-def test_same_call_again_is_asked_about(
+def test_call_after_a_lost_answer_is_asked_about(
     make_agent, scripted_model, decision: Any, paid: list[int], message: str
 ) -> None:
     bank, asked = Bank(), []
@@ -79,7 +79,7 @@ def test_second_script_is_asked_too_and_another_call_is_not(make_agent, scripted
     assert asked == [{"amount": 10}]
 
 
-def test_with_nobody_to_ask_it_is_not_made_again(make_agent, scripted_model) -> None:
+def test_call_with_a_lost_answer_is_not_repeated_unasked(make_agent, scripted_model) -> None:
     bank = Bank()
     scripted_model.writes("print(await pay(10))", "print(await pay(10))")
     response = make_agent(bank.tool(), retry_count=1).run("Pay.")

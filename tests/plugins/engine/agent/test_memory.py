@@ -59,7 +59,9 @@ def learned(response):
 
 
 @pytest.mark.parametrize("scope", ["person", "agent"])
-async def test_nobody_has_facts_of_another_person(make_agent, delf_host, scripted_model, scope):
+async def test_memory_recalls_no_facts_of_another_person(
+    make_agent, delf_host, scripted_model, scope
+):
     stores = {}
 
     def factory(context):
@@ -203,7 +205,7 @@ def test_secret_in_a_fact_stays_out_of_the_prompt(make_agent, scripted_model):
 # -- learning -------------------------------------------------------------------------------
 
 
-def test_nothing_is_learned_by_default(make_agent, scripted_model):
+def test_memory_learns_nothing_by_default(make_agent, scripted_model):
     store = Store()
     scripted_model.writes("print(1)")
     response = make_agent(memory=store).run("Go.")

@@ -50,7 +50,7 @@ def test_error_tells_its_hint_wherever_it_is_shown():
     assert not hasattr(DelfError("it broke"), "__notes__")
 
 
-async def test_same_from_asynchronous_code(monkeypatch):
+async def test_missing_key_raises_from_asynchronous_code(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
     @tool(effect="read")

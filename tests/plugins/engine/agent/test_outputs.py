@@ -82,7 +82,7 @@ def test_model_of_pydantic(make_agent, scripted_model, call):
     ],
     ids=["dataclass", "TypedDict", "list", "int", "schema", "a date for a schema"],
 )
-def test_every_kind_of_type(make_agent, scripted_model, output, given, value):
+def test_output_type_accepts_every_kind(make_agent, scripted_model, output, given, value):
     scripted_model.writes(f"await answer({given})", "await answer({'id': 0})")
     response = make_agent(retry_count=0).run("x", output=output)
     assert response.value == value
@@ -128,7 +128,7 @@ def test_last_answer_counts_and_what_is_printed_is_the_text(make_agent, scripted
     assert (response.value, response.text) == (2, "It is two.")
 
 
-def test_without_a_word_the_text_is_the_data(make_agent, scripted_model):
+def test_json_text_is_the_data(make_agent, scripted_model):
     scripted_model.writes("await answer({'id': 3})\nx = None")
     response = make_agent().run("x", output=Row)
     assert response.text == '{\n  "id": 3\n}'
@@ -144,7 +144,7 @@ def test_agent_whose_answers_are_all_of_one_type(make_agent, scripted_model):
     assert agent.run("x", output=int).value == 4
 
 
-def test_in_the_background_and_streamed(make_agent, scripted_model):
+def test_output_type_works_in_the_background_and_streamed(make_agent, scripted_model):
     scripted_model.writes("await answer(1)", "await answer(2)")
     agent = make_agent()
     assert agent.wait(agent.submit("x", output=int), 20).value == 1
@@ -160,7 +160,7 @@ def test_in_the_background_and_streamed(make_agent, scripted_model):
     assert events[-1].value == 2
 
 
-def test_by_turns_the_answer_is_a_call(make_agent, scripted_model):
+def test_output_type_by_turns_comes_as_a_call(make_agent, scripted_model):
     call = ToolCall(id="1", name="answer", arguments='{"value": {"id": 3}}')
     scripted_model.says(ModelReply(text="", model="scripted", calls=(call,), cost_usd=0.0))
     from delf_strategy_stream.strategy import StreamStrategy

@@ -93,7 +93,7 @@ class TestFromProject:
 
 
 class TestParameters:
-    def test_all_that_can_be_configured_is_a_parameter(self):
+    def test_agent_has_a_parameter_for_every_setting(self):
         options = set(AgentOptions.__annotations__)
         assert set(AgentConfig.model_fields) == options | {"chat", "memory", "strategy"}
 
@@ -141,7 +141,7 @@ class TestResponse:
     def response(self, **given) -> Response:
         return Response(**{"text": "", "status": True, **given})
 
-    def test_is_its_status(self):
+    def test_response_truth_is_its_status(self):
         assert self.response(text="4")
         assert not self.response(status=False, error="no money")
 

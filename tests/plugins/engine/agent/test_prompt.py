@@ -28,7 +28,7 @@ class Store:
     save = delete = clear = list = search
 
 
-def test_each_thing_has_its_place(make_agent, scripted_model):
+def test_prompt_parts_have_their_place(make_agent, scripted_model):
     scripted_model.writes("print(1)", "print(2)")
     agent = make_agent(add, system_prompt="Be brief.", memory=Store(), chat=Chat())
     agent.run("first")

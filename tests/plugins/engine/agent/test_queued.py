@@ -100,7 +100,7 @@ async def test_task_that_waits_for_its_place_is_left_as_one_that_runs(
     assert not any(isinstance(event, ev.TaskFinished) for event in events)
 
 
-async def test_another_agent_sees_it_and_works_on_it(make, journal, scripted_model):
+async def test_queued_task_is_worked_on_by_another_agent(make, journal, scripted_model):
     queued = ev.TaskQueued(task_id="task_q", seq=1, at=1.0, task="add them", timeout=30)
     await journal.append(queued)
     scripted_model.writes("print(await add(1, 2))")

@@ -77,7 +77,7 @@ class Crash:
 
 @pytest.mark.parametrize("happened", [True, False])
 @pytest.mark.slow
-async def test_from_every_point(bench: Bench, happened: bool, tmp_path: Any) -> None:
+async def test_resume_works_from_every_event(bench: Bench, happened: bool, tmp_path: Any) -> None:
     """The journal ends at each of its events in turn; what was begun then happened, or not."""
     model, world = bench.model, World()
     model.writes(FIRST, SECOND)
@@ -155,7 +155,7 @@ async def test_unknown_task(bench: Bench) -> None:
             await agent.aresume("task_x")
 
 
-async def test_another_script_is_no_replay(bench: Bench) -> None:
+async def test_changed_script_raises_in_replay(bench: Bench) -> None:
     """The recorded call does not come: nothing is called, and the task can be resumed still."""
     bench.model.writes("await write('x')\nprint(await look(1))")
     world = World()
@@ -228,7 +228,7 @@ print(time.get_clock_info("monotonic").monotonic, asyncio.get_running_loop().tim
 """
 
 
-async def test_every_clock_shows_the_same_again(bench: Bench) -> None:
+async def test_clocks_show_the_recorded_times_in_replay(bench: Bench) -> None:
     """Also those that count from nowhere; after what is recorded, they go on from there."""
     bench.model.writes(CLOCKS)
     world = World()

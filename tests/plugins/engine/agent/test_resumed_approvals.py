@@ -166,7 +166,7 @@ async def waiting_requests(agent: Agent, but: str = "") -> Sequence[dict[str, An
     return await until(lambda: [r for r in agent.get_pending_approvals() if r["request_id"] != but])
 
 
-async def test_with_nobody_to_ask_about_a_begun_call_a_task_stays_interrupted(
+async def test_begun_call_with_nobody_to_ask_keeps_a_task_interrupted(
     bench: Bench,
 ) -> None:
     bench.model.writes("print(await write('x'))")

@@ -38,7 +38,7 @@ def test_task_files_stand_in_for_those_of_the_agent(make_agent, scripted_model, 
     assert not agent.run("x").status
 
 
-async def test_in_every_way_to_do_a_task(make_agent, scripted_model, paper):
+async def test_task_files_work_with_every_strategy(make_agent, scripted_model, paper):
     scripted_model.default = scripted_model.writes(READ).replies[0]
     agent = make_agent()
     assert (await agent.arun("x", files=[paper])).text.startswith("[{'x'")

@@ -152,7 +152,7 @@ BATCHES = "done = await asyncio.gather(*(desk.hand(n) for n in range(0, 200, 4))
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", ["call", "plan"])
 @pytest.mark.parametrize("first", [LOOP, GATHERED], ids=["written", "found"])
-def test_two_hundred_documents_cost_nothing_before_they_fit(
+def test_oversized_documents_start_no_child_and_no_question(
     make_agent, scripted_model, first, mode
 ):
     """Neither a child nor a question is spent on a script that cannot come to its end."""

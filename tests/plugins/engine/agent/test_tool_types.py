@@ -290,7 +290,7 @@ except ToolError as error:
 
 
 @pytest.mark.parametrize("handle", ["text", "reported"])
-def test_other_failures_are_never_handled(run, handle):
+def test_unexpected_tool_failures_are_never_handled(run, handle):
     @tool(confirm=False, handle_error=handle)
     def find(order: str) -> str:
         """Find an order."""
@@ -441,7 +441,7 @@ def test_refusal_does_not_read_as_a_success(run):
     assert response.trace.warnings == [f"{response.text}; the rest of the script was not done"]
 
 
-def test_only_what_a_tool_says_itself_is_an_answer(run):
+def test_tool_error_message_is_an_answer(run):
     @tool(confirm=False)
     def refund(amount: int) -> str:
         """Refund."""

@@ -107,7 +107,7 @@ def test_fact_that_was_learned_from_a_strangers_words_says_so(desk):
     assert memory.facts[1].startswith("Ada likes tea.")
 
 
-def test_what_stands_in_such_a_fact_is_a_strangers(desk):
+def test_text_in_a_carried_fact_belongs_to_a_stranger(desk):
     memory = Notebook()
     memory.facts = [f"Bills go to {ACCOUNT}. (learned from what others wrote)"]
     desk.model.writes(f"print(pay('{ACCOUNT}'))")
@@ -161,7 +161,7 @@ def test_attachment_of_a_child_is_a_file_of_others(desk, tmp_path):
     assert desk.asked == ["iban: in part from the input file bill.txt; others wrote it"]
 
 
-def test_what_a_child_answers_is_others_words(desk):
+def test_answer_of_a_child_counts_as_words_of_others(desk):
     desk.model.writes("print(pay(clerk('which account?', [])[-27:]))")
     desk.model.writes("print(mails()[0]['body'])")
     with desk.agent() as agent:

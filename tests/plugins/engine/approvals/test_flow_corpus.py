@@ -75,9 +75,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_each_way_of_a_value_from_a_stranger_is_asked_about(
-    place, delf_host, scripted_model, tmp_path
-):
+def test_stranger_value_is_asked_about_on_every_way(place, delf_host, scripted_model, tmp_path):
     bill = tmp_path / "bill.txt"
     bill.write_text(f"Please pay to {ACCOUNT}")
     first, *later = PLACES[place]
@@ -183,7 +181,7 @@ MISSED_OF_MORE = {"the number of calls"}
 
 
 @pytest.mark.parametrize("way", MORE_FLOWS)
-def test_what_is_found_of_twenty_more(way, delf_host, scripted_model):
+def test_flow_corpus_finds_the_further_twenty(way, delf_host, scripted_model):
     asked = []
     with Agent(
         tools=[letters, customers, keep, kept, order, pay_all, share, search],

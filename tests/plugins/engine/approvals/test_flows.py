@@ -135,7 +135,7 @@ HONEST = {
 
 
 @pytest.mark.parametrize("code", HONEST.values(), ids=HONEST)
-def test_what_the_script_meant_before_it_read_anything_asks_nobody(run, code):
+def test_constants_written_before_any_read_ask_nobody(run, code):
     response, asked = run(code)
     assert response.status
     assert not asked
@@ -244,14 +244,14 @@ def test_declaration_that_means_nothing_is_an_error(options, message):
         tool(**options)(send)
 
 
-def test_what_stands_in_an_input_file_may_be_a_strangers(run, tmp_path):
+def test_input_file_content_counts_as_a_strangers(run, tmp_path):
     path = tmp_path / "bill.txt"
     path.write_text(BILL)
     _, asked = run("print(pay(open('bill.txt').read()[24:51], 250))", files=[str(path)])
     assert asked[0].flow == "iban: in part from the input file bill.txt; others wrote it"
 
 
-def test_in_a_conversation_an_earlier_answer_may_hold_a_strangers_words(delf_host, scripted_model):
+def test_earlier_answer_counts_as_words_of_a_stranger(delf_host, scripted_model):
     scripted_model.writes("print(mails()[0]['body'])", f"print(pay('{OWN}', 250))")
     scripted_model.writes("print(pay('DE89370400440532013000', 250))")
     scripted_model.outline = f"pay(iban='{OWN}', amount=250)"
@@ -341,7 +341,7 @@ def test_question_says_where_the_key_of_a_record_came_from(delf_host, scripted_m
     assert request.origins[path]["text"] == text
 
 
-def test_of_more_values_than_are_looked_for_a_person_decides(pays):
+def test_value_search_over_its_limit_asks_a_person(pays):
     own = f"[{{'iban': '{OWN}'}}] * 600"
     assert pays(f"mails()\nprint(pay_all({own} + [{{'iban': mails()[0]['sender']}}]))")
 

@@ -219,7 +219,7 @@ def _functions(names, kind, result):
 @pytest.mark.parametrize(
     ("kind", "asks"), [("texts", True), ("numbers", True), ("contents", False)]
 )
-def test_of_a_function_that_declares_nothing_all_but_contents_decides(asked, kind, asks):
+def test_undeclared_function_decides_by_everything_but_contents(asked, kind, asks):
     names = FLOWS["parameters"][kind]
     value, hint = ("n", int) if kind == "numbers" else ("x", str)
     code = READ + "\n".join(f"set_{name}({value}, to='ada')" for name in names)
@@ -239,7 +239,7 @@ def test_value_of_any_form_decides(asked, code):
 
 
 @pytest.mark.parametrize("code", FLOWS["sent"].values(), ids=FLOWS["sent"])
-def test_what_is_sent_out_is_asked_about(asked, code):
+def test_outgoing_content_is_asked_about(asked, code):
     assert asked(READ + code) == ["search"]
 
 

@@ -166,7 +166,7 @@ def test_value_is_own_if_clean_script_makes_it_of_constants_and_own_results(code
     assert origins.is_own("pay", "to", value, code.count("\n") + 1) is is_own
 
 
-def test_of_several_calls_only_the_one_on_its_line_says_what_a_value_is():
+def test_origin_comes_from_the_call_on_the_same_line():
     wording = {
         name: Wording(trust=trust, parameters=("to",), is_known=True)
         for name, trust in TRUST.items()

@@ -151,7 +151,7 @@ PASS = {
 
 
 @pytest.mark.parametrize(("code", "outline"), PASS.values(), ids=PASS)
-def test_what_the_users_words_ask_for_passes(run, code, outline):
+def test_outline_passes_calls_the_user_asked_for(run, code, outline):
     response, asked = run(code, outline)
     assert response.status
     assert not asked
@@ -216,7 +216,7 @@ ASKED = {
 
 
 @pytest.mark.parametrize(("code", "outline"), ASKED.values(), ids=ASKED)
-def test_what_they_do_not_ask_for_is_asked_about(run, code, outline):
+def test_outline_asks_about_calls_the_user_did_not_ask_for(run, code, outline):
     _, asked = run(code, outline)
     assert len(asked) == 1
 
@@ -249,7 +249,7 @@ def test_model_is_asked_once_and_sees_the_users_words_alone(run, scripted_model)
     assert kinds.count("outline") == 1
 
 
-def test_nobody_is_asked_for_one_where_nothing_points_at_a_stranger(run, scripted_model):
+def test_outline_is_not_requested_without_stranger_values(run, scripted_model):
     run("print(len(m))")
     run("print(remove(m[0]['id']))", flows="show")
     assert not [r for r in scripted_model.requests if r.purpose == "outline"]
@@ -275,7 +275,7 @@ def test_model_that_fails_to_tell_is_a_warning_and_the_call_is_asked_about(run):
         "\0",
     ],
 )
-def test_any_answer_can_be_read(text):
+def test_outline_parser_reads_any_answer(text):
     assert isinstance(Outline.of(text), Outline)
 
 
@@ -291,7 +291,7 @@ def test_field_is_the_same_however_it_is_written(text):
 @pytest.mark.parametrize(
     "text", ["join(find('Ada'), find('Bob'))", "'to ' + find('Ada').sender", "..."]
 )
-def test_what_is_put_together_is_no_field(text):
+def test_composed_value_is_not_a_field(text):
     assert PlannedField.of(ast.parse(text, mode="eval").body) is None
 
 
@@ -352,7 +352,7 @@ def message(delf_host, scripted_model):
 TO_BOB = "print(send('bob@firm.example', 'Hi'))"
 
 
-def test_what_a_text_says_passes_where_the_task_orders_it_and_names_its_author(message):
+def test_text_of_a_named_author_passes_where_the_task_orders_it(message):
     followed, asked = message("posts()", TO_BOB, "follow(posts())")
     assert followed == ["author: Ada\ntext: To do: write to bob@firm.example"]
     assert not asked
@@ -388,7 +388,7 @@ NOT_FOLLOWED = {
 
 
 @pytest.mark.parametrize("case", NOT_FOLLOWED.values(), ids=NOT_FOLLOWED)
-def test_what_nobody_ordered_to_follow_is_asked_about(message, case):
+def test_unordered_instruction_is_asked_about(message, case):
     reads, calls, outline, task = case
     _, asked = message(reads, calls, outline, task or "Do what Ada's post says")
     assert len(asked) == 1
@@ -429,7 +429,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize(("value", "asks"), CALLS.values(), ids=CALLS)
-def test_of_the_call_that_the_outline_names_its_field_passes_and_nothing_else(run, value, asks):
+def test_outline_passes_only_the_field_of_the_named_call(run, value, asks):
     code = f"x = {value}\nprint(send(x, 'Hi'))"
     outline = "send(to=find(sender='ada@firm.example')[0].sender, text=...)"
     _, asked = run(code, outline)

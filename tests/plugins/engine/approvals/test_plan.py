@@ -88,7 +88,7 @@ async def test_plan_mode_asks_once_for_the_whole_script(bench):
     assert b.shop.made == [("close", 1), ("close", 2)]
 
 
-async def test_nothing_runs_before_it_is_approved(bench):
+async def test_plan_runs_nothing_before_approval(bench):
     b = bench()
     b.person.says(lambda _: Approved() if b.shop.made == [] else Rejected(reason="too late"))
     await b.run("print(await shop.find(), await shop.close(1))")
@@ -120,9 +120,7 @@ async def test_call_outside_of_the_plan_still_asks(bench, script):
     assert b.shop.made == [("close", 1)]
 
 
-async def test_what_is_approved_of_one_connection_asks_of_another_like_it(
-    delf_host, scripted_model, scripted_approvals
-):
+async def test_plan_approval_is_per_connection(delf_host, scripted_model, scripted_approvals):
     one, other = Shop(name="one"), Shop(name="other")
     scripted_model.writes("await one.close(1)\nx = [other]\nawait x[0].close(2)")
     scripted_approvals.says(True, "not there")
@@ -218,7 +216,7 @@ async def test_after_a_script_that_was_seen_the_next_plan_holds(bench):
     assert b.shop.made == [("close", 5), ("close", 6)]
 
 
-async def test_in_a_new_sandbox_a_plan_holds_again(bench):
+async def test_plan_holds_again_in_a_new_sandbox(bench):
     b = bench(retry_count=1)
     b.person.says(True)
     await b.run("x = 'a'\nwhile True:\n    x += x", "print(await shop.close(1))")
@@ -226,7 +224,7 @@ async def test_in_a_new_sandbox_a_plan_holds_again(bench):
     assert b.shop.made == [("close", 1)]
 
 
-async def test_what_is_left_of_a_script_is_not_covered_by_the_next(bench):
+async def test_plan_approval_ends_with_its_script(bench):
     b = bench(retry_count=0)
     b.person.says(True, True, "no")
     first = "async def later():\n    await shop.refund(9)\nrerun('defined', 'go on')"
@@ -306,7 +304,7 @@ async def test_through_on_confirm(delf_host, scripted_model):
 @pytest.mark.parametrize(
     ("mode", "made"), [("approve_all", [("close", 1), ("close", 2)]), ("strict", [])]
 )
-async def test_other_modes_decide_at_each_call(bench, mode, made):
+async def test_modes_other_than_plan_decide_at_each_call(bench, mode, made):
     b = bench(approval_mode=mode, retry_count=0)
     await b.run(CLOSE_ALL)
     assert b.shop.made == made

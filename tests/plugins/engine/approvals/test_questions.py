@@ -57,7 +57,7 @@ async def test_callback_cannot_change_the_call_in_place():
     assert asked.arguments == {"to": "ann", "amount": [200]}
 
 
-async def test_nor_can_a_program_that_lists_what_waits(delf_host, scripted_model):
+async def test_listed_approvals_cannot_change_a_call(delf_host, scripted_model):
     scripted_model.writes("print(await pay('ann', [200]))")
     async with Agent(tools=[pay], llm="scripted", host=delf_host) as agent:
         task = agent.submit("x")

@@ -46,7 +46,7 @@ def remembered_in(bench):
     return [event for event in bench.events if isinstance(event, ApprovalRemembered)]
 
 
-async def test_same_call_passes_and_no_other():
+async def test_remembered_approval_passes_the_same_call_only():
     bench = await gate_bench(Mail(), decide=remembering())
     await bench.call("mail.send", ["ann@us.example"])
     await bench.call("mail.send", ["ann@us.example"], "hello")
@@ -55,14 +55,14 @@ async def test_same_call_passes_and_no_other():
     assert len(bench.asked) == 2
 
 
-async def test_with_the_action_any_arguments_pass():
+async def test_remembered_action_passes_any_arguments():
     bench = await gate_bench(Mail(), decide=remembering(covers="action"))
     for to in (["ann@us.example"], ["eve@far.example"], []):
         assert isinstance(await bench.call("mail.send", to), Returned)
     assert len(bench.asked) == 1
 
 
-async def test_each_call_that_passes_tells_by_whom_and_when_that_was_decided():
+async def test_remembered_pass_records_by_whom_and_when():
     bench = await gate_bench(Mail(), decide=remembering(covers="action"))
     for to in ("a", "b", "c"):
         await bench.call("mail.send", [to])
@@ -200,7 +200,7 @@ class Final(Mail):
     ids=["another class", "another parameter", "another effect", "another setting", "other host"],
 )
 @pytest.mark.parametrize("covers", ["call", "action"])
-async def test_of_an_action_that_has_changed_nothing_is_remembered(changed, covers):
+async def test_changed_action_forgets_its_approvals(changed, covers):
     journal = InProcessJournal()
     first = await gate_bench(Mail(), decide=remembering("until_revoked", covers), journal=journal)
     await first.call("mail.send", ["x"])
@@ -253,7 +253,7 @@ async def test_unreadable_journal_asks_a_person(caplog):
     assert "remembered decisions cannot be read" in caplog.text
 
 
-async def test_in_the_mode_strict_nothing_that_was_remembered_passes():
+async def test_strict_mode_ignores_remembered_approvals():
     journal = InProcessJournal()
     first = await gate_bench(Mail(), decide=remembering("until_revoked", "action"), journal=journal)
     await first.call("mail.send", ["x"])
@@ -261,7 +261,7 @@ async def test_in_the_mode_strict_nothing_that_was_remembered_passes():
     assert not isinstance(await later.call("mail.send", ["x"]), Returned)
 
 
-async def test_no_in_this_task_goes_before_a_yes_from_another():
+async def test_rejection_in_this_task_beats_an_earlier_approval():
     journal = InProcessJournal()
     message = [Rejected(reason="not today")]
     bench = await gate_bench(Mail(), decide=lambda _: message.pop(), journal=journal)

@@ -115,7 +115,7 @@ class Down:
         raise ConnectionRefusedError("connection refused")
 
 
-async def test_no_tells_of_the_channels_that_failed(tools):
+async def test_rejection_names_the_channels_that_failed(tools):
     bench = Bench(tools, [NamedChannel("webask", Down()), NamedChannel("pager", Down())])
     rejected = await bench.decide(1)
     assert isinstance(rejected, Rejected)
@@ -124,7 +124,7 @@ async def test_no_tells_of_the_channels_that_failed(tools):
 
 
 @pytest.mark.parametrize("callback", [await_what_is_cancelled])
-async def test_with_nobody_behind_it_that_is_a_no(tools, callback, caplog):
+async def test_callback_with_nobody_behind_it_rejects(tools, callback, caplog):
     bench = Bench(tools, [NamedChannel("on_confirm", CallbackChannel(callback))])
     message = await asyncio.wait_for(bench.decide(1), 5)
     assert isinstance(message, Rejected)
@@ -186,7 +186,7 @@ async def test_channel_that_does_not_decide_approves_nothing(tools, answer):
 
 
 @pytest.mark.parametrize("answer", NO_DECISION.values(), ids=NO_DECISION)
-async def test_nor_does_on_confirm_with_anything_but_true(tools, answer):
+async def test_on_confirm_approves_with_true_only(tools, answer):
     channel = NamedChannel("on_confirm", CallbackChannel(answer))
     decision = await Bench(tools, [channel], approval_timeout=0.2).decide(1)
     assert isinstance(decision, (Rejected, Expired))
@@ -249,7 +249,7 @@ async def test_answer_that_a_request_cannot_have_leaves_it_waiting(
     assert pending.find("req_1") is not None
 
 
-async def test_of_two_answers_the_first_counts():
+async def test_first_of_two_answers_counts():
     pending = PendingRequests()
     answer = pending.open(request())
     pending.answer("req_1", Answer(Approved(), Decider(name="one")))

@@ -72,7 +72,7 @@ async def test_refusal_is_the_answer_when_no_retry_is_left(agent_with, scripted_
 
 
 @pytest.mark.parametrize("error", OTHERS, ids=lambda e: type(e).__name__)
-async def test_any_other_goes_back_to_the_model(agent_with, scripted_model, error):
+async def test_other_errors_go_back_to_the_model(agent_with, scripted_model, error):
     scripted_model.writes("await ask()", "print('mended')")
     async with agent_with(error) as agent:
         response = await agent.arun("x")
@@ -126,7 +126,7 @@ async def test_reason_of_the_failed_task_is_what_the_tool_raised_last(agent_with
     assert response.exception.__cause__ is raised
 
 
-async def test_where_nobody_can_be_asked_no_other_script_is_written(agent_with, scripted_model):
+async def test_unreachable_approver_ends_without_another_script(agent_with, scripted_model):
     scripted_model.writes("await pay()")
     async with agent_with(ValueError()) as agent:
         response = await agent.arun("x")

@@ -96,7 +96,7 @@ def bench(delf_host, scripted_model):
     return Bench(delf_host, scripted_model)
 
 
-async def test_what_a_tool_refuses_to_a_child_fails_it(bench):
+async def test_refusal_fails_the_child(bench):
     @tool(confirm=False)
     async def refund() -> str:
         """Refund."""
@@ -111,7 +111,7 @@ async def test_what_a_tool_refuses_to_a_child_fails_it(bench):
 # -- the parameter ------------------------------------------------------------------------------
 
 
-async def test_neither_model_nor_script_sees_the_parameter(bench):
+async def test_injected_parameter_is_hidden_from_model_and_script(bench):
     (look, hand_over, _) = await bench.office.actions()
     assert look.signature == "(what: str) -> str"
     assert hand_over.signature == "(task: str, times: int = 1) -> list"
@@ -193,7 +193,7 @@ async def test_children_can_have_tools_model_files_and_instructions_of_its_own(b
     assert any("Be brief." in message.text for message in bench.model.requests[1].messages)
 
 
-async def test_same_people_are_asked(bench):
+async def test_child_asks_the_same_people(bench):
     @tool(effect="write")
     async def pay(n: int) -> str:
         """Pay."""

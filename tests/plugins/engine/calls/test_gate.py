@@ -303,7 +303,7 @@ async def test_channels_are_asked_in_order_and_a_failing_one_is_passed_over(capl
     assert [e.by for e in bench.events if isinstance(e, ApprovalDecided)] == ["says"]
 
 
-async def test_only_what_needs_approval_is_asked_for():
+async def test_gate_asks_only_where_approval_is_needed():
     bench = await gate_bench(
         Shop(name="a", confirm=False), Shop(name="b", confirm=True), Shop(name="c", confirm=["refunds"]),
         decide=lambda request: True,

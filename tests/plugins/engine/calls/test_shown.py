@@ -78,7 +78,7 @@ async def test_change_that_the_preview_does_not_tell_counts_too():
     assert drafts.sent == []
 
 
-async def test_what_is_gone_by_then_is_refused():
+async def test_call_is_refused_when_its_subject_is_gone():
     drafts = Drafts({1: "dear Ann"})
     bench = await gate_bench(drafts, decide=answers(drafts, drafts.texts.clear))
     assert "it is gone" in (await bench.call("drafts.send", 1)).message

@@ -41,7 +41,7 @@ async def test_functions_run_beside_the_loop_and_each_other(threads):
     assert len({*seen, threading.get_ident()}) == 3
 
 
-async def test_no_more_run_at_once_than_it_has_threads(threads):
+async def test_threads_limit_concurrent_functions(threads):
     running, most, lock = set(), [], threading.Lock()
 
     def work():
@@ -80,7 +80,7 @@ async def test_function_that_was_abandoned_before_it_began_is_never_called(threa
     assert not called
 
 
-async def test_nothing_begins_after_the_end(threads):
+async def test_threads_start_nothing_after_the_end(threads):
     held, busy = await keep_busy(threads)
     called = []
     late = asyncio.create_task(threads.run(lambda: called.append(1)))
@@ -94,7 +94,7 @@ async def test_nothing_begins_after_the_end(threads):
     late.cancel()
 
 
-async def test_where_no_thread_can_be_started_functions_wait_for_those_that_run(monkeypatch):
+async def test_functions_wait_when_no_thread_can_start(monkeypatch):
     threads, start = ToolThreads(8), threading.Thread.start
     one, free = threading.Lock(), threading.Event()
 

@@ -71,7 +71,7 @@ async def test_verdicts_never_frees_what_the_user_wants_to_be_asked_about(confir
     assert mail.made == []
 
 
-async def test_nor_what_is_not_allowed():
+async def test_disallowed_call_is_refused_before_its_check():
     mail = Mail(lambda call: Allowed(), allow="read")
     bench = await gate_bench(mail)
     assert (await bench.call("mail.send", "ann@us.example")).kind == "ToolNotAllowed"

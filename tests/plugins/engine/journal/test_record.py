@@ -226,7 +226,7 @@ async def test_event_of_a_cancelled_record_is_kept_before_the_next(keeps):
     assert log.events == journal.kept
 
 
-async def test_nothing_is_kept_after_an_event_that_the_journal_lost():
+async def test_record_stops_after_a_lost_event():
     """A record that was cancelled has its number: no later event may take it, nor leave a gap."""
     journal = Fragile(keeps=False)
     log = TaskLog("t", journal, [])
@@ -260,7 +260,7 @@ async def test_buffered_output_survives_a_journal_that_fails_for_a_while():
 
 @on_busy_machines
 @given(st.lists(st.sampled_from(["say", "record", "yield"]), max_size=30))
-def test_no_order_of_saying_and_recording_loses_or_swaps_anything(steps):
+def test_record_keeps_order_under_any_interleaving(steps):
     async def play():
         log, expected = TaskLog("t", Journal(), []), ""
         for number, step in enumerate(steps):

@@ -45,7 +45,7 @@ async def answers(replay, *digests):
     return order
 
 
-async def test_many_calls_are_answered_in_the_order_in_which_they_were():
+async def test_replay_answers_calls_in_the_recorded_order():
     numbers = list(range(1, 2001))
     ends = random.Random(1).sample(numbers, len(numbers))
     replay = replay_of(map(str, numbers), ends)
@@ -98,7 +98,7 @@ async def test_replayed_call_that_is_alone_mismatches_at_once():
         await replay.call("a", alone=True)
 
 
-def test_what_was_written_of_an_answer_counts_only_where_the_whole_is_not_there():
+def test_partial_answer_counts_only_without_the_whole():
     head = {"task_id": "t", "at": 1.0, "purpose": "generate"}
     asked = ev.ModelCalled(seq=1, model="m", **head)
     wrote = ev.ModelWrote(seq=2, text="par", **head)

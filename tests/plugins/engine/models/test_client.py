@@ -144,7 +144,7 @@ async def test_calls_of_a_reply_are_recorded_without_secrets_and_no_part_of_the_
     assert replied.calls == reply.calls
 
 
-async def test_nothing_is_asked_over_the_budget(pool):
+async def test_client_asks_nothing_over_the_budget(pool):
     ledger = Ledger(0.5)
     it = asker(pool, ledger)
     await it.ask(M, REQUEST)
@@ -164,7 +164,7 @@ async def test_users_price_wins_over_the_providers(pool, priced, cost):
 
 
 @pytest.mark.parametrize(("fees", "cost"), [(0.02, 0.02 + 10e-6), (None, None)])
-async def test_what_is_no_token_is_paid_beside_the_users_price(pool, fees, cost):
+async def test_fees_are_added_to_the_users_price(pool, fees, cost):
     pool.get(M).fees = fees
     prices = Prices({"m": Price(input=0, output=2, cached_input=0)})
     reply = await asker(pool, pricing=prices.find).ask(M, REQUEST)

@@ -37,7 +37,7 @@ def costs(expected: float, most: float = 0.0) -> Callable[[], Estimate]:
 # -- estimates ------------------------------------------------------------------------------
 
 
-def test_first_call_of_a_model_may_cost_anything() -> None:
+def test_ledger_lets_the_first_call_cost_anything() -> None:
     assert Ledger().estimate(M, request(), PRICE) == pytest.approx((100e-6, math.inf))
     assert Ledger().estimate(M, request(), None) == (0.0, math.inf)
 
@@ -63,7 +63,7 @@ def test_images_and_documents_count() -> None:
 
 
 @pytest.mark.parametrize("price", [None, PRICE])
-def test_no_less_is_expected_than_the_dearest_reply_for_the_same_purpose(
+def test_expected_cost_is_at_least_the_dearest_reply(
     price: Price | None,
 ) -> None:
     ledger = Ledger()
@@ -137,7 +137,7 @@ async def settle(times: int = 10) -> None:
         await asyncio.sleep(0)
 
 
-async def test_what_only_others_hold_is_waited_for() -> None:
+async def test_ledger_waits_for_money_reserved_by_others() -> None:
     calls = Calls(Ledger(1.0))
     tasks = [calls.start(name, 0.6) for name in "abc"]
     await settle()
@@ -285,7 +285,7 @@ def test_most_specific_pattern_wins(model: str, expected: int) -> None:
 
 @pytest.mark.parametrize("key", ["openai:gpt-5", "openai/gpt-5", "gpt-5", "openai:gpt-*"])
 @pytest.mark.parametrize("model", ["gpt-5", "openai:gpt-5", "openai/gpt-5"])
-def test_every_spelling_of_a_model_finds_its_price(key: str, model: str) -> None:
+def test_price_is_found_for_every_spelling_of_a_model(key: str, model: str) -> None:
     price = Price(input=1, output=2, cached_input=1)
     other = Price(input=9, output=9, cached_input=9)
     assert Prices({"*": other, key: price}, SPOKEN).find(model) == price
@@ -302,7 +302,7 @@ def test_prices_come_from_the_first_file_that_is_there(tmp_path: Path) -> None:
 # -- figures --------------------------------------------------------------------------------
 
 
-def test_what_each_task_took_is_known_and_a_childs_is_its_parents() -> None:
+def test_ledger_counts_a_childs_cost_as_its_parents() -> None:
     ledger = Ledger(1.0)
     child = Ledger(0.5, within=ledger)
     ledger.begin("one")

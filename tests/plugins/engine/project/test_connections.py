@@ -122,7 +122,7 @@ def test_set_over_environment_over_file(host, project):
     assert made.settings.limit == 3
 
 
-def test_nothing_is_read_from_outside_the_project(host, project, monkeypatch):
+def test_project_reads_nothing_from_outside(host, project, monkeypatch):
     monkeypatch.setenv("DELF_TICKETS_URL", "outside")
     with pytest.raises(ConnectionConfigurationError, match="setting 'url' is missing"):
         project().connector(host)("tickets")

@@ -20,7 +20,7 @@ def test_nearest_file_upwards_is_used(tmp_path):
     assert found.agent.timeout == 2
 
 
-def test_without_a_file_everything_has_its_default(tmp_path):
+def test_missing_file_means_defaults(tmp_path):
     found = load_project(tmp_path, environ={})
     assert (found.file, found.root) == (None, tmp_path)
     assert found.agent.timeout == 60

@@ -62,7 +62,7 @@ settings = { temperature = 0.5 }
         {"env": {"DELF_LLM__MODEL": "gpt-4o-mini"}},
     ],
 )
-def test_another_model_is_not_asked_where_the_file_s_is(project, given):
+def test_other_model_does_not_use_the_endpoint_of_the_file(project, given):
     found = project(ELSEWHERE, **given).agent.main_llm
     assert found == LLMConfig("gpt-4o-mini", settings={"temperature": 0.5})
     found = project(ELSEWHERE, "llm.model=gpt-4o-mini").agent.main_llm
@@ -72,7 +72,7 @@ def test_another_model_is_not_asked_where_the_file_s_is(project, given):
     assert project(ELSEWHERE, llm="of-the-file").agent.main_llm.base_url == "http://file/v1"
 
 
-def test_another_model_is_asked_at_the_same_endpoint(project):
+def test_other_model_uses_the_same_endpoint(project):
     found = project(env={"DELF_LLM": "a", "DELF_LLM__BASE_URL": "http://gateway/v1"}, llm="b")
     assert found.agent.main_llm == LLMConfig("b", base_url="http://gateway/v1")
 
@@ -154,7 +154,7 @@ def test_bad_value_is_named_with_file_and_key(project, toml, message):
         _ = found.agent
 
 
-def test_each_source_is_named_by_its_own_word(project):
+def test_sources_are_named_by_their_own_word(project):
     found = project(
         "[agent]\nretry_count = 99\n",
         "rerun_count=many",
@@ -251,7 +251,7 @@ def test_mistyped_variable_is_a_warning(project, variable, suggestion):
     assert found.warnings == (f"{variable} is not a setting; did you mean {suggestion}?",)
 
 
-def test_other_variables_are_nobodys_business(project):
+def test_unrelated_variables_are_ignored(project):
     found = project(
         "[connections.timout]\n",
         env={
@@ -372,7 +372,7 @@ def test_variable_wins_over_an_option_of_the_file(project):
     assert more_direct.plugin_options["journal-sql"]["lock_timeout"] == 7
 
 
-def test_no_model_is_reported_when_one_is_needed(project):
+def test_missing_model_is_reported_when_needed(project):
     agent = project("").agent
     with pytest.raises(ModelConfigurationError, match="no language model is configured"):
         _ = agent.main_llm

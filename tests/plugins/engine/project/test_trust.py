@@ -203,7 +203,7 @@ def test_env_file_is_that_of_the_root_or_else_that_of_the_folder_below(folder):
 # -- who gave what --------------------------------------------------------------------------------
 
 
-def test_what_is_of_a_model_says_who_gave_it(folder):
+def test_model_settings_name_their_source(folder):
     (folder / "delf.toml").write_text(
         "[agent]\nllm = {model = 'm', base_url = 'http://f', api_key = '${K}'}\n"
         "providers = {openai = 'k'}\n"
@@ -247,7 +247,7 @@ def test_options_of_plugins_say_it_too(folder):
 
 
 @pytest.mark.parametrize("name", ["workers/tools.py", "workers/b.worker"])
-def test_no_link_out_of_the_folder_is_followed_to_what_decides(folder, tmp_path, name):
+def test_trusted_settings_follow_no_link_out_of_the_folder(folder, tmp_path, name):
     (folder / "workers").mkdir()
     (folder / "workers/a.worker").write_text("---\n---\nHi.\n")
     secret = tmp_path / "secret"
@@ -258,7 +258,7 @@ def test_no_link_out_of_the_folder_is_followed_to_what_decides(folder, tmp_path,
         read_folder(folder, None, {})
 
 
-def test_what_decides_has_a_size_in_all(folder):
+def test_trusted_settings_have_a_total_size_limit(folder):
     (folder / "workers").mkdir()
     (folder / "workers/a.worker").write_text("---\n---\nHi.\n")
     with (folder / "workers/tools.py").open("wb") as file:

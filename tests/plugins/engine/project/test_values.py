@@ -85,7 +85,7 @@ def test_empty_table_stays_one():
     assert values.resolve({}) == {"x": {}}
 
 
-def test_only_values_of_the_file_are_looked_up():
+def test_lookup_applies_to_values_of_the_file_only():
     values = Values()
     put(values, "a", "${HOST}", "file", folder=Path("/p"))
     put(values, "b", "${HOST}", "flag")

@@ -14,12 +14,12 @@ from delf_engine.views.figures import figures_csv
 @pytest.mark.parametrize(
     "name", ["=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", "\n=1", " =1", "＝1+1", "'=1", "|x"]
 )
-def test_no_name_is_a_formula(name):
+def test_csv_name_is_never_a_formula(name):
     (row,) = csv.DictReader(io.StringIO(figures_csv("model", [Figures(group=name)]), newline=""))
     assert row["model"] == f"'{name}"
 
 
 @pytest.mark.parametrize("name", ["2026-11-26", "mail.send", "Åsa", "gpt-5.5", "", 'a "b", c\nd'])
-def test_what_begins_with_a_letter_or_a_digit_stays_as_it_is(name):
+def test_csv_name_with_a_letter_or_digit_first_is_unchanged(name):
     (row,) = csv.DictReader(io.StringIO(figures_csv("day", [Figures(group=name)]), newline=""))
     assert (row["day"], row["tasks"], row["cost_usd"]) == (name, "0", "0.0")

@@ -16,7 +16,7 @@ def note(title: str, who: str, phone: str, kind: str, length: int) -> str:
     return "kept"
 
 
-def test_of_a_call_that_nobody_was_asked_about_the_sources_are_found(delf_host, scripted_model):
+def test_sources_are_found_for_unasked_calls(delf_host, scripted_model):
     scripted_model.writes(
         "m = mails()[0]\nnote('Party', m['sender'], m['body'][-15:], 'x-kind', len(m['body']) + 70)"
     )

@@ -138,7 +138,7 @@ def test_line_that_comes_in_pieces_is_one_line():
     assert [line.label for line in trace.timeline] == ["ab", "", "cd"]
 
 
-def test_only_the_first_lines_are_kept_one_by_one():
+def test_trace_keeps_the_first_lines_one_by_one():
     texts = ["a\nb", "\n" * 5_000_000, "c\n" * MAX_LINES, "d"]
     events = [ev.Printed(task_id="t", seq=n, at=float(n), text=x) for n, x in enumerate(texts, 1)]
     trace = Trace(events)
@@ -227,7 +227,7 @@ def test_snapshot_of_a_failed_task():
     assert (taken.state, taken.result, taken.error) == (TaskState.FAILED, None, "no")
 
 
-def test_no_time_passes_while_a_task_is_interrupted():
+def test_interrupted_time_does_not_count():
     at = {"task_id": "t"}
     events = [
         ev.TaskStarted(**at, seq=1, at=100.0, task="count"),

@@ -39,7 +39,7 @@ async def test_pages_come_with_title_address_and_snippet(engine, open_search) ->
 
 
 @every_engine
-async def test_no_more_pages_come_than_are_wanted(engine, open_search) -> None:
+async def test_search_returns_at_most_the_wanted_pages(engine, open_search) -> None:
     assert len((await open_search(engine, results=1).search("lakes"))["results"]) == 1
 
 
@@ -198,7 +198,7 @@ async def test_searxng_without_json_says_what_to_do(open_search, server) -> None
 
 
 @every_engine
-async def test_nobody_there_is_an_error(engine, open_search) -> None:
+async def test_unreachable_host_raises(engine, open_search) -> None:
     where = {"searxng": "http://127.0.0.1:1"} if engine == "searxng" else {"llm": MODELS[engine]}
     if engine != "searxng":
         where |= {"base_url": "http://127.0.0.1:1/v1", "api_key": KEY}

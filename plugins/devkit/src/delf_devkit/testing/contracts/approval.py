@@ -107,7 +107,7 @@ class ApprovalContract(Contract):
         missing(self, "a fixture `shown_to`")
 
     @needs("people:approves")
-    async def test_every_fact_arrives_before_a_yes(
+    async def test_request_carries_every_fact_before_a_yes(
         self, shown_to: Callable[[ApprovalRequest], Awaitable[Shown]]
     ) -> None:
         for name, request in sample_requests().items():
@@ -134,7 +134,7 @@ class ApprovalContract(Contract):
             assert _decision(answer).remember == "no", "it remembers without being asked to"
 
     @needs("people:rejects")
-    async def test_no_has_a_reason(self, channel_to: Callable[..., Any]) -> None:
+    async def test_rejection_has_a_reason(self, channel_to: Callable[..., Any]) -> None:
         decision = _decision(await channel_to("rejects").decide(request_for()))
         assert isinstance(decision, Rejected)
         assert decision.reason.strip()
@@ -149,7 +149,7 @@ class ApprovalContract(Contract):
             assert dict(decision.arguments) == {"to": name, "amount": 7}
 
     @needs("people:changes their mind")
-    async def test_each_request_is_asked_anew(self, channel_to: Callable[..., Any]) -> None:
+    async def test_channel_asks_each_request_anew(self, channel_to: Callable[..., Any]) -> None:
         channel = channel_to("changes their mind")
         requests = [request_for(), request_for(), request_for("bank.close", account=7)]
         first, *later = [_decision(await channel.decide(request)) for request in requests]
@@ -167,7 +167,9 @@ class ApprovalContract(Contract):
         assert decision.remember in ("task", "until_revoked")
 
     @needs("people:is away")
-    async def test_nobody_there_is_never_a_yes(self, channel_to: Callable[..., Any]) -> None:
+    async def test_channel_without_a_person_never_approves(
+        self, channel_to: Callable[..., Any]
+    ) -> None:
         channel = channel_to("is away")
         assert not _can_ask(channel), "it says that somebody can be asked, who is away"
         decision = _decision(await channel.decide(request_for()))

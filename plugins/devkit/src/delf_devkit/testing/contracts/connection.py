@@ -136,13 +136,13 @@ class ConnectionContract(Contract):
 
     # -- what it says about itself ---------------------------------------------------------
 
-    def test_is_a_connection_with_a_name(self, connection: Any) -> None:
+    def test_connection_has_a_name(self, connection: Any) -> None:
         assert isinstance(connection, ConnectionLike)
         assert check_name(connection.name, "the connection name") == connection.name
         assert connection.summary.strip(), "its class has no docstring and no summary"
         assert "\n" not in connection.summary
 
-    async def test_every_action_is_described(self, connection: Any) -> None:
+    async def test_actions_have_descriptions(self, connection: Any) -> None:
         actions = await connection.actions()
         names = [action.name for action in actions]
         assert names, "it has no action"
@@ -179,7 +179,7 @@ class ConnectionContract(Contract):
         json.dumps(described)
         json.dumps(connection.inspect())
 
-    async def test_every_action_is_attempted(self, connection: Any) -> None:
+    async def test_attempts_cover_every_action(self, connection: Any) -> None:
         called = {call.action for call in (*self.calls, *self.failing_calls, *self.refused)}
         names = [action.name for action in await connection.actions()]
         left = [name for name in names if name not in {*called, *self.untested}]
@@ -300,7 +300,7 @@ class ConnectionContract(Contract):
 
     # -- checks -------------------------------------------------------------------------
 
-    async def test_its_check_lets_nothing_through_that_it_refuses(self, connection: Any) -> None:
+    async def test_check_refuses_what_the_call_refuses(self, connection: Any) -> None:
         checked: Any = connection
         if not isinstance(checked, SupportsCheck):
             assert not self.refused, "it has no check, and `refused` has calls"
@@ -344,7 +344,7 @@ class ConnectionContract(Contract):
 
     # -- its life -----------------------------------------------------------------------
 
-    async def test_can_be_closed_twice_and_used_again(self, connection: Any) -> None:
+    async def test_close_twice_then_use_works(self, connection: Any) -> None:
         await _close(connection)
         for _ in range(2):
             for call in self._calls():

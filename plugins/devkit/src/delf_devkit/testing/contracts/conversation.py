@@ -44,9 +44,7 @@ class ConversationContract(Contract):
         """The store under test."""
         missing(self, "a fixture `conversations`")
 
-    async def test_one_that_was_never_written_is_empty(
-        self, conversations: ConversationStore
-    ) -> None:
+    async def test_unwritten_conversation_is_empty(self, conversations: ConversationStore) -> None:
         assert await conversations.load("none") == ConversationState()
         assert list(await conversations.read("none", 0, 9)) == []
         assert list(await conversations.find()) == []
@@ -100,7 +98,7 @@ class ConversationContract(Contract):
         assert not await conversations.summarize("c", "third", 3, instead_of=2)
         assert (await conversations.load("c")).summary is None
 
-    async def test_what_was_cleared_is_gone_and_the_others_are_not(
+    async def test_clear_removes_one_conversation_only(
         self, conversations: ConversationStore
     ) -> None:
         await conversations.append("a", messages_of("one", "two"))
@@ -126,7 +124,7 @@ class ConversationContract(Contract):
         assert found[1].title.startswith("how do")
         assert [record.conversation for record in await conversations.find(1)] == ["new"]
 
-    async def test_one_that_is_summarised_whole_is_still_listed(
+    async def test_fully_summarised_conversation_stays_listed(
         self, conversations: ConversationStore
     ) -> None:
         await conversations.append("c", messages_of("a", "b", at=5.0))
@@ -155,7 +153,7 @@ class ConversationContract(Contract):
         state = await conversations.load("a")
         assert (texts(state.messages), state.messages[0].position) == (["again"], 2)
 
-    async def test_what_is_appended_together_stays_together(
+    async def test_messages_appended_together_stay_together(
         self, conversations: ConversationStore
     ) -> None:
         async def write(number: int) -> None:

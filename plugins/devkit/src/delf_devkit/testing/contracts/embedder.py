@@ -97,7 +97,7 @@ class EmbedderContract(Contract):
             (row,) = await self._rows(embedder, [text])
             assert all(map(math.isfinite, row)), f"{text[:20]!r} has no finite vector"
 
-    async def test_can_be_used_by_many_at_once(self, embedder: Any) -> None:
+    async def test_embedder_serves_concurrent_callers(self, embedder: Any) -> None:
         expected = [(await self._rows(embedder, [text]))[0] for text in self.passages]
         many = [text for text in self.passages for _ in range(5)]
         found = await asyncio.gather(*(self._rows(embedder, [text]) for text in many))
@@ -109,7 +109,7 @@ class EmbedderContract(Contract):
         texts = [f"Fact {number}." for number in range(min(embedder.batch_size, 64))]
         await self.leaves_the_loop(lambda: embedder.embed(texts))
 
-    async def test_can_be_closed_twice_and_unused(self, embedder: Any) -> None:
+    async def test_close_works_twice_and_unused(self, embedder: Any) -> None:
         for _ in range(2):
             if isinstance(embedder, SupportsClose):
                 await embedder.aclose()

@@ -159,7 +159,7 @@ class JournalContract(Contract):
         assert not missing_ones, "an event is lost whose writer was cancelled: shield what writes"
         assert kept == sorted(kept), "events that were begun before are kept after later ones"
 
-    async def test_same_event_again_changes_nothing(self, journal: Any) -> None:
+    async def test_append_of_the_same_event_changes_nothing(self, journal: Any) -> None:
         events = [started("t"), printed("t", 2), printed("t", 3)]
         for event in [*events, events[-1], events[1]]:
             await journal.append(event)
@@ -175,7 +175,7 @@ class JournalContract(Contract):
         assert {item.task_id for item in await journal.find()} == {*names}
 
     @needs("fails")
-    async def test_what_cannot_be_kept_is_an_error_of_delf(self, failing_journal: Any) -> None:
+    async def test_unstorable_event_raises_an_error_of_delf(self, failing_journal: Any) -> None:
         with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it raises
             await failing_journal.append(started("t"))
         assert isinstance(caught.value, DelfError), (
@@ -184,7 +184,7 @@ class JournalContract(Contract):
         )
         assert caught.value.message.strip()
 
-    async def test_can_be_closed_twice(self, journal: Any) -> None:
+    async def test_close_works_twice(self, journal: Any) -> None:
         await journal.append(started("a"))
         for _ in range(2):
             await journal.aclose()
@@ -201,7 +201,7 @@ class JournalContract(Contract):
         await again.aclose()
 
     @needs("durable")
-    async def test_two_that_are_open_lose_nothing(
+    async def test_two_open_instances_lose_nothing(
         self, journal: Any, reopen: Callable[[], Any]
     ) -> None:
         other: Any = reopen()

@@ -127,7 +127,7 @@ class MemoryContract(Contract):
             assert caught.value.message.strip()
 
     @needs("durable")
-    async def test_two_that_are_open_lose_nothing(
+    async def test_two_open_instances_lose_nothing(
         self, store: Any, reopen: Callable[[], Any]
     ) -> None:
         other: Any = reopen()
@@ -198,7 +198,7 @@ class MemoryContract(Contract):
         await store.save(self.facts[:1])
         assert len(await store.list()) == 1
 
-    async def test_can_be_closed_twice_and_used_again(self, store: Any) -> None:
+    async def test_close_twice_then_use_works(self, store: Any) -> None:
         await store.save(self.facts)
         for _ in range(2):
             await store.aclose()

@@ -150,7 +150,9 @@ class ModelContract(Contract):
             "requests that overlap are mixed up: keep a request in variables, not in `self`"
         )
 
-    async def test_can_be_cancelled_at_any_point(self, model: Any, question: ModelRequest) -> None:
+    async def test_stream_can_be_cancelled_at_any_point(
+        self, model: Any, question: ModelRequest
+    ) -> None:
         for turns in TURNS:
             await cancelled_at(lambda: model.complete(question), turns)
             await cancelled_at(lambda: _collect(model.stream(question)), turns)
@@ -173,18 +175,18 @@ class ModelContract(Contract):
     async def test_leaves_the_event_loop_alone(self, model: Any, question: ModelRequest) -> None:
         await self.leaves_the_loop(lambda: model.complete(question))
 
-    async def test_can_be_closed_twice_and_unused(self, model: Any) -> None:
+    async def test_close_works_twice_and_unused(self, model: Any) -> None:
         for _ in range(2):
             await model.aclose()
 
-    async def test_its_price_is_a_price(self, model: Any) -> None:
+    async def test_model_price_is_valid(self, model: Any) -> None:
         """Check the known price; None means that no list has it."""
         if not isinstance(model, SupportsPrice):
             return
         price = await model.price()
         assert price is None or min(price.input, price.cached_input, price.output) >= 0
 
-    async def test_its_key_is_never_shown(self, model: Any, question: ModelRequest) -> None:
+    async def test_model_never_shows_its_key(self, model: Any, question: ModelRequest) -> None:
         with captured_logs() as lines:
             reply = await model.complete(question)
             await model.aclose()
@@ -206,7 +208,7 @@ class ModelContract(Contract):
         assert whole.value.message.strip()
 
     @needs("slow")
-    async def test_can_be_cancelled(self, slow_model: Any, question: ModelRequest) -> None:
+    async def test_complete_can_be_cancelled(self, slow_model: Any, question: ModelRequest) -> None:
         work = asyncio.ensure_future(slow_model.complete(question))
         await asyncio.wait({work}, timeout=0.1)
         assert not work.done(), "slow_model answered at once"

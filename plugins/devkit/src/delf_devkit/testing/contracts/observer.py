@@ -28,7 +28,7 @@ class ObserverContract(Contract):
             await observer.observe(event)
         assert [encode(event) for event in events] == before
 
-    async def test_can_join_in_the_middle_of_a_task(self, observer: Any) -> None:
+    async def test_observer_can_join_a_running_task(self, observer: Any) -> None:
         for event in reversed(every_event()):
             await observer.observe(event)
 
@@ -44,6 +44,6 @@ class ObserverContract(Contract):
 
         await asyncio.gather(*(watch(f"t{number}") for number in range(10)))
 
-    async def test_can_be_closed_twice_and_unused(self, observer: Any) -> None:
+    async def test_close_works_twice_and_unused(self, observer: Any) -> None:
         for _ in range(2):
             await observer.aclose()

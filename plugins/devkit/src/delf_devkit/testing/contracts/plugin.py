@@ -49,7 +49,7 @@ class PluginContract(Contract):
 
     # -- its package --------------------------------------------------------------------
 
-    def test_is_installed_under_its_name(self) -> None:
+    def test_plugin_is_installed_under_its_name(self) -> None:
         points = [point for point in self._dist.entry_points if point.group == ENTRY_POINT_GROUP]
         assert [point.name for point in points] == [self._name], "one entry point a plugin"
         assert points[0].value == f"{self._module}.plugin"
@@ -68,7 +68,7 @@ class PluginContract(Contract):
         words = (package["Keywords"] if "Keywords" in package else "").replace(",", " ").split()  # noqa: SIM401
         assert f"delf-plugin-api-{PLUGIN_API}" in words
 
-    def test_is_typed_and_described(self) -> None:
+    def test_plugin_is_typed_and_described(self) -> None:
         assert (self._folder / "py.typed").is_file(), "there is no py.typed"
         package = self._dist.metadata
         assert "Summary" in package, "it has no description"
@@ -94,7 +94,7 @@ class PluginContract(Contract):
         assert {kind: list(names) for kind, names in record.kinds.items()} == self.offers
 
     @needs("imports")
-    def test_its_factories_can_be_imported(self) -> None:
+    def test_plugin_factories_can_be_imported(self) -> None:
         for host, spec in self._specs():
             assert callable(host.resolve(spec)), spec.factory
             if isinstance(spec, SandboxSpec):

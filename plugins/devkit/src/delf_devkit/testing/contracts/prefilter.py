@@ -51,7 +51,7 @@ class PrefilterContract(Contract):
         """Return the tools wanted for the task of a question."""
         return self.other_wanted if self.other_task in question else self.wanted
 
-    async def test_each_task_has_what_it_needs(self, prefilter: Any) -> None:
+    async def test_prefilter_keeps_the_actions_a_task_needs(self, prefilter: Any) -> None:
         tasks = {self.task: self.wanted, self.other_task: self.other_wanted}
         for task in (*tasks, self.task):
             found = await prefilter.select(task, Catalog(self.catalog), self._ask())

@@ -108,7 +108,7 @@ match total:
             assert run.session.alive
 
     @needs("cpython")
-    async def test_no_exception_ends_the_session(self, backend: SandboxBackend) -> None:
+    async def test_session_survives_every_exception(self, backend: SandboxBackend) -> None:
         async with Bench(backend) as bench:
             run = await bench.open()
             failed(await run("raise SystemExit(3)"))
@@ -215,7 +215,7 @@ add_to_output_files("empty.txt", "")
             assert done(await runs[1]("me")).value == 1
             failed(await (await bench.open())("me"), "NameError")
 
-    async def test_can_prepare_sessions(self, backend: SandboxBackend) -> None:
+    async def test_backend_prepares_sessions(self, backend: SandboxBackend) -> None:
         warm_up = getattr(backend, "warm_up", None)
         async with Bench(backend) as bench:
             host = RecordingScriptHost({"ok": lambda: "ok"})
@@ -223,7 +223,7 @@ add_to_output_files("empty.txt", "")
                 await warm_up(host.spec())
             assert done(await bench.run("await ok()", host)).value == "ok"
 
-    async def test_does_a_task_of_an_agent(self, backend: SandboxBackend) -> None:
+    async def test_backend_runs_a_task_of_an_agent(self, backend: SandboxBackend) -> None:
         from delf import Agent
         from delf.specs import SandboxSpec
         from delf.tools.function import tool

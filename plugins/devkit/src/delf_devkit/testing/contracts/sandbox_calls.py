@@ -272,7 +272,7 @@ texts
                 done(await session.execute(script, host))
                 assert [f"{call.connection}.{call.method}" for call in host.calls] == [called]
 
-    async def test_what_a_call_returns_and_cannot_cross_is_an_error(self, backend: Any) -> None:
+    async def test_unencodable_result_is_an_error_in_the_script(self, backend: Any) -> None:
         host = RecordingScriptHost({"get": object})
         async with Bench(backend) as bench:
             run = await bench.open(host)
@@ -306,7 +306,7 @@ await ok()
             assert done(await bench.run(code, host)).value == "ok"
         assert host.cancelled == ["wait"]
 
-    async def test_nothing_is_called_after_the_end(self, backend: Any) -> None:
+    async def test_session_makes_no_call_after_its_end(self, backend: Any) -> None:
         host = RecordingScriptHost({"pay": _same, "ok": lambda: "ok"})
         code = """
 import asyncio

@@ -222,7 +222,7 @@ for number in range(40):
             assert "hunter2" not in run.host.text
 
     @needs("confines:files")
-    async def test_other_files_cannot_be_opened(self, backend: Any, tmp_path: Path) -> None:
+    async def test_script_cannot_open_other_files(self, backend: Any, tmp_path: Path) -> None:
         path = tmp_path / "secret.txt"
         path.write_text("hunter2", encoding="utf-8")
         async with Bench(backend) as bench:
@@ -234,7 +234,7 @@ for number in range(40):
         assert path.read_text(encoding="utf-8") == "hunter2"
 
     @needs("confines:network", "cpython")
-    async def test_there_is_no_network(self, backend: Any) -> None:
+    async def test_script_has_no_network(self, backend: Any) -> None:
         reached: list[object] = []
         server = await asyncio.start_server(lambda _, w: reached.append(w), "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
@@ -251,7 +251,7 @@ for number in range(40):
         assert reached == []
 
     @needs("confines:processes", "cpython")
-    async def test_no_process_can_be_started(self, backend: Any) -> None:
+    async def test_script_cannot_start_a_process(self, backend: Any) -> None:
         code = "import asyncio.base_events as b\nb.subprocess.run(['/bin/true'])"
         async with Bench(backend) as bench:
             assert not isinstance(await bench.run(code), Done)
@@ -292,7 +292,7 @@ for number in range(40):
         """Return objects that still exist after a short wait."""
         return await gone(seen, 5.0)
 
-    async def test_nothing_is_left(
+    async def test_session_leaves_nothing_behind(
         self, backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -338,7 +338,7 @@ for number in range(40):
             assert known() is None, "closed sessions are kept: a long-lived agent grows with each"
             await self._works(bench)
 
-    async def test_can_be_closed_twice_and_unused(self, backend: Any) -> None:
+    async def test_close_works_twice_and_unused(self, backend: Any) -> None:
         async with Bench(backend) as bench:
             run = await bench.open()
             for _ in range(2):

@@ -64,7 +64,7 @@ class SharedJournalContract(Contract):
         for journal in made:
             await journal.aclose()
 
-    async def test_is_a_shared_journal(self, two: Sequence[Any]) -> None:
+    async def test_journal_satisfies_the_shared_protocol(self, two: Sequence[Any]) -> None:
         assert isinstance(two[0], SharedJournal), "it is not a SharedJournal"
         await two[0].open()
         assert two[0].place.strip()
@@ -129,7 +129,9 @@ class SharedJournalContract(Contract):
         with pytest.raises(UnknownTaskError):
             await other.task("nowhere")
 
-    async def test_what_is_removed_is_gone_and_what_runs_stays(self, two: Sequence[Any]) -> None:
+    async def test_remove_deletes_ended_tasks_and_keeps_running_ones(
+        self, two: Sequence[Any]
+    ) -> None:
         one, other = two
         for name in ("old", "older", "runs"):
             await one.append(started(name))
@@ -170,7 +172,7 @@ class SharedJournalContract(Contract):
             await other.claim("nowhere")
         await other.release("nowhere")
 
-    async def test_of_many_that_claim_a_task_one_has_it(self, reopen: Callable[[], Any]) -> None:
+    async def test_claim_by_many_succeeds_once(self, reopen: Callable[[], Any]) -> None:
         first = await _opened(reopen)
         await first.append(started("t"))
         await first.release("t")
@@ -271,9 +273,7 @@ class SharedJournalContract(Contract):
         assert [each.request_id for each in await one.remembered()] == ["req_4"]
 
     @needs("upkeep")
-    async def test_it_can_be_copied_while_tasks_run(
-        self, two: Sequence[Any], tmp_path: Path
-    ) -> None:
+    async def test_copy_works_while_tasks_run(self, two: Sequence[Any], tmp_path: Path) -> None:
         await two[0].append(started("a"))
         size = await two[0].size()
         assert size.events == 1

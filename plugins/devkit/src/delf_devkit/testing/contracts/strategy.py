@@ -211,7 +211,7 @@ class StrategyContract(Contract):
         assert response.error is not None
         assert "the model is down" in response.error
 
-    async def test_nothing_half_reported_runs(self, strategy: Any) -> None:
+    async def test_incomplete_script_does_not_run(self, strategy: Any) -> None:
         world = _World()
         half = [_stopped(answer) for answer in self.writing]
         async with self._agent(strategy, half, world) as agent:
@@ -242,7 +242,7 @@ class StrategyContract(Contract):
         ends = [event.status for event in events if isinstance(event, CallFinished)]
         assert ends == ["cancelled"]
 
-    async def test_what_is_asked_counts_against_the_budget(self, strategy: Any) -> None:
+    async def test_model_calls_count_against_the_budget(self, strategy: Any) -> None:
         costly = [_costly(answer) for answer in self.replies]
         world, journal = _World(), _journal()
         async with self._agent(strategy, costly, world, journal, budget_usd=100.0) as agent:
