@@ -104,6 +104,8 @@ class MontySession:
         """Exceptions by the call that raised them, because Monty recreates exceptions from name and
         text.
         """
+        self._statuses: dict[tuple[str, str], int | None] = {}
+        """HTTP statuses of failed calls, because Monty's exceptions take no attributes."""
         self._budget = Budget(spec.limits)
         # A value that stands in many places is small for Monty, and large once it is copied.
         self._copied_bytes = 2 * spec.limits.frame_bytes
@@ -301,6 +303,7 @@ class MontySession:
         names: dict[str, Any] = {
             "add_to_output_files": OwnFunction(ADD_FILE, self._add_file),
             "rerun": OwnFunction(RERUN, self._ask_rerun),
+            "__delf_status__": self._status,
         }
         for name, methods in self._tools.items():
             if not methods:
@@ -355,6 +358,7 @@ class MontySession:
         answer = await task
         if isinstance(answer, Raised):
             self._raised[answer.kind, answer.message] = number
+            self._statuses[answer.kind, answer.message] = answer.http_status
         return await _apart(self._unpack, answer)
 
     def _checked(
@@ -396,6 +400,10 @@ class MontySession:
             problem = f"the result is too large: {len(data):,} bytes, and at most {limit:,} can be"
             raise _EXCEPTIONS["ToolError"](f"{problem} passed; ask for less")
         return for_monty(loads(data))
+
+    def _status(self, kind: str, message: str) -> int | None:
+        """Return the HTTP status behind an exception of a call."""
+        return self._statuses.get((kind, message))
 
     def _cancel_calls(self) -> None:
         for task in self._calls:

@@ -208,7 +208,7 @@ class SandboxCalls(SandboxLimits):
     async def test_errors_of_calls_can_be_caught(self, backend: Any) -> None:
         host = RecordingScriptHost(
             {
-                "broken": lambda: Raised("ToolError", "the desk burns"),
+                "broken": lambda: Raised("ToolError", "the desk burns", http_status=503),
                 "refused": lambda: Raised("ApprovalRejected", "Ann wrote no"),
                 "bad": lambda: Raised("ToolArgumentError", "limit must be a number"),
                 "answered": lambda: ToolMessage("not today"),
@@ -221,7 +221,7 @@ for call, kind in ((broken, ToolError), (refused, ApprovalRejected), (bad, ToolA
     try:
         await call()
     except kind as error:
-        texts.append(str(error))
+        texts.append((str(error), error.status, getattr(error, "status", "none")))
 texts.append(str(await answered()))
 texts
 """
@@ -229,9 +229,9 @@ texts
             run = await bench.open(host)
             value = done(await run(code)).value
             assert value == [
-                "the desk burns",
-                "Ann wrote no",
-                "limit must be a number",
+                ("the desk burns", 503, 503),
+                ("Ann wrote no", None, None),
+                ("limit must be a number", None, None),
                 "not today",
             ]
             assert "desk.burn" in failed(await run("await desk.burn()")).message
