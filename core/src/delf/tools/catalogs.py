@@ -14,6 +14,8 @@ from delf.tools.steps import short_steps_of, steps_of
 _KEPT: Final = "ranking"
 _RANKED: Final = 100
 """The number of actions ranked for each step of the task."""
+_WHOLE: Final = 0.75
+"""The weight of the whole task, where the best of its steps has the rest."""
 _SURE: Final = 10
 _SUREST: Final = 4
 """The number of best matches that come before the plain changes of named resources."""
@@ -51,6 +53,36 @@ def shares(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[int, flo
     return _ranking(catalog).shares(words, limit)
 
 
+def fit(catalog: Catalog, task: str, limit: int = _RANKED) -> dict[int, float]:
+    """Score actions for a task, best first: by the whole task, and by its best step.
+
+    A step alone says little, and a task of many steps hides some: so the best action of a step
+    counts as much as that of another. Scores are from 0 to 1, relative to a perfect match.
+
+    Args:
+        catalog: The actions.
+        task: The user's task, in plain words.
+        limit: The most actions of the task and of each step.
+    """
+    found = [shares(catalog, step, limit) for step in steps_of(task)]
+    most = max((share for _, share in found[0]), default=1.0)
+    whole, *parts = map(_relative, found)
+    best: dict[int, float] = {}
+    for part in (whole, *parts):
+        for number, share in part.items():
+            best[number] = max(best.get(number, 0.0), share)
+    scores = {
+        number: most * (_WHOLE * whole.get(number, 0.0) + (1 - _WHOLE) * share)
+        for number, share in best.items()
+    }
+    return {n: scores[n] for n in sorted(scores, key=lambda n: (-scores[n], n))}
+
+
+def _relative(found: Sequence[tuple[int, float]]) -> dict[int, float]:
+    most = found[0][1] if found else 1.0
+    return {number: share / most for number, share in found}
+
+
 def best_first(catalog: Catalog, task: str) -> list[str]:
     """Return all action names, those that best match the task's steps first.
 
@@ -58,7 +90,7 @@ def best_first(catalog: Catalog, task: str) -> list[str]:
         catalog: The actions.
         task: The user's task, in plain words.
     """
-    best = in_turn([places(catalog, step, _RANKED) for step in steps_of(task)])
+    best = list(fit(catalog, task))
     plain = in_turn([_plain_changes(catalog, step) for step in steps_of(task)])
     short = in_turn([places(catalog, step, _FEW) for step in short_steps_of(task)])
     first = [*best[:_SUREST], *plain, *best[_SUREST:_SURE], *short]

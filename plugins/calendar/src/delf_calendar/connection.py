@@ -110,7 +110,9 @@ class Calendar(GoogleConnection):
         "reading": "calendar.readonly",
         **dict.fromkeys(("create", "update", "delete", "respond"), _WRITES),
     }
-    summary = "Google Calendar: events, invitations, free time."
+    summary = (
+        "Google Calendar: events, invitations, free time; a time without a zone is the calendar's."
+    )
     _zones: dict[str, str]
 
     # -- reading ------------------------------------------------------------------------

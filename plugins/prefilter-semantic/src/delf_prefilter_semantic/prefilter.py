@@ -14,25 +14,25 @@ from delf.machine.contexts import shared_task
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder
 from delf.protocols.prefilter import Ask, Catalog, Selection
-from delf.tools.catalogs import in_turn, shares
-from delf.tools.steps import steps_of
+from delf.tools.catalogs import fit
 from delf_prefilter_semantic.vectors import CatalogVectors
 
 _log = logging.getLogger(__name__)
 
-_LOOKED_AT: Final = 50
+_LOOKED_AT: Final = 100
 """The number of entries of each ranking that are fused."""
 _BY_WORDS: Final = 0.6
 """The weight of words where vectors have the rest; both are from 0 to 1."""
 
 
 class SemanticPrefilter:
-    """Ranks actions for each step of a task, and takes the best of each in turn.
+    """Ranks actions for a task and its steps.
 
-    Words are scored for each step by BM25 over names, summaries, parameters and tags. With an
-    embedder, normalised word scores and vector similarities are added, because rank fusion would
-    let the weaker ranking spoil the other. Only the whole task is embedded: vectors of its steps
-    would take several times as long without better results.
+    Words are scored by BM25 over names, summaries, parameters and tags, for the whole task and for
+    its best step (:func:`delf.tools.catalogs.fit`). With an embedder, word scores and vector
+    similarities are added, because rank fusion would let the weaker ranking spoil the other. Only
+    the whole task is embedded: vectors of its steps would take several times as long without
+    better results.
 
     A catalog's vectors are computed once in the background and cached on disk; until then only
     words count.
@@ -67,19 +67,16 @@ class SemanticPrefilter:
 
     async def rank(self, task: str, catalog: Catalog) -> Sequence[int]:
         """Return the places in the catalog of the actions that fit a task, best first."""
-        steps = steps_of(task)
         vectors = await self._vectors(catalog)
-        looked_at = self._limit if vectors is None else _LOOKED_AT
-        by_words = [dict(shares(catalog, step, looked_at)) for step in steps]
-        rankings = [list(shares) for shares in by_words]
-        if vectors is not None:
-            try:
-                likeness = await vectors.likeness(task)
-            except DelfError as error:
-                _log.warning("words decide alone, the embedder failed: %s", error.describe())
-            else:
-                rankings = _fused(by_words, likeness)
-        return in_turn(rankings)[: self._limit]
+        by_words = fit(catalog, task, max(self._limit, _LOOKED_AT))
+        if vectors is None:
+            return list(by_words)[: self._limit]
+        try:
+            likeness = await vectors.likeness(task)
+        except DelfError as error:
+            _log.warning("words decide alone, the embedder failed: %s", error.describe())
+            return list(by_words)[: self._limit]
+        return _fused(by_words, likeness)[: self._limit]
 
     async def _vectors(self, catalog: Catalog) -> CatalogVectors | None:
         """Return the catalog's vectors, if ready within the task's wait."""
@@ -123,16 +120,11 @@ def _tell_failure(making: asyncio.Task[CatalogVectors]) -> None:
         _log.warning("words decide alone, the tools could not be embedded: %s", message)
 
 
-def _fused(by_words: Sequence[Mapping[int, float]], likeness: Any) -> list[list[int]]:
-    """Return for each step the best by words and by the task's meaning."""
+def _fused(by_words: Mapping[int, float], likeness: Any) -> list[int]:
+    """Return the best by words and by the task's meaning."""
     some = min(_LOOKED_AT, len(likeness) - 1)
     nearest = np.argpartition(-likeness, some)[:_LOOKED_AT].tolist()
-    rankings: list[list[int]] = []
-    for shares_of_step in by_words:
-        numbers = np.fromiter({*shares_of_step, *nearest}, dtype=np.int64)
-        words = np.fromiter(
-            (shares_of_step.get(n, 0.0) for n in numbers.tolist()), dtype=np.float64
-        )
-        scores = _BY_WORDS * words + (1 - _BY_WORDS) * likeness[numbers]
-        rankings.append(numbers[np.lexsort((numbers, -scores))].tolist())
-    return rankings
+    numbers = np.fromiter({*by_words, *nearest}, dtype=np.int64)
+    words = np.fromiter((by_words.get(n, 0.0) for n in numbers.tolist()), dtype=np.float64)
+    scores = _BY_WORDS * words + (1 - _BY_WORDS) * likeness[numbers]
+    return numbers[np.lexsort((numbers, -scores))].tolist()
