@@ -9,6 +9,7 @@ meets many tricks, and each trick many commands.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -20,6 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
+import click
+
+from docs_site.command_line import commands
+
 if TYPE_CHECKING:
     from delf.protocols.sandbox import SandboxBackend
 
@@ -28,101 +33,80 @@ EACH: Final = int(os.environ.get("DELF_TEST_EACH_LINE", "6"))
 """Each how many command lines are run in a checkout; 1 for all."""
 LASTING: Final = ("serve", "runner")
 """Commands that go on where there is nothing to trust, until they are told to end."""
-COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "delf": (),
+ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf approvals approve": ("req_1",),
     "delf approvals edit": ("req_1", "a=1"),
-    "delf approvals list": (),
     "delf approvals reject": ("req_1",),
     "delf approvals remembered": ("--revoke", "dec_1"),
     "delf approvals settle": ("req_1",),
     "delf approvals show": ("req_1",),
-    "delf audit head": (),
-    "delf audit show": (),
-    "delf audit verify": (),
     "delf chat": ("--llm", "gpt-4o"),
     "delf chat delete": ("x",),
-    "delf chat list": (),
-    "delf chat prune": (),
-    "delf config check": (),
     "delf config get": ("agent.llm",),
     "delf config set": ("agent.timeout", "7"),
-    "delf config show": (),
     "delf demo": ("--approve", "none", "--json"),
-    "delf doctor": (),
     "delf google login": ("--no-browser",),
-    "delf google logout": (),
-    "delf google status": (),
     "delf init": ("fresh",),
     "delf inspect": ("x",),
     "delf journal backup": ("copy.db",),
-    "delf journal check": (),
     "delf journal export": ("copy.jsonl",),
     "delf journal import": ("README",),
     "delf journal prune": ("--keep", "1"),
-    "delf journal size": (),
-    "delf keys list": (),
     "delf keys remove": ("openai",),
     "delf keys set": ("openai",),
     "delf mcp effects": ("x",),
-    "delf mcp serve": (),
     "delf openapi effects": ("x",),
-    "delf memory": (),
     "delf memory add": ("a fact",),
     "delf memory forget": ("1",),
     "delf memory import": ("README",),
-    "delf memory list": (),
     "delf memory search": ("fact",),
-    "delf plugins available": (),
     "delf plugins check": ("run",),
     "delf plugins install": ("no-such-plugin-at-all",),
-    "delf plugins list": (),
     "delf plugins new": ("fresh-plugin",),
     "delf plugins uninstall": ("no-such-plugin-at-all",),
-    "delf quickstart": (),
     "delf resume": ("task_1",),
     "delf routines accept": ("spy", "--yes"),
-    "delf routines check": (),
     "delf routines diff": ("spy",),
     "delf routines history": ("spy",),
-    "delf routines list": (),
     "delf routines reject": ("spy",),
     "delf routines remove": ("other", "--yes"),
     "delf routines rename": ("spy", "spied"),
     "delf routines save": ("task_1", "spy", "--yes"),
     "delf routines show": ("spy",),
-    "delf routines test": (),
     "delf run": ("spy", "--approve", "all"),
     "delf runs code": ("task_1",),
     "delf runs events": ("task_1",),
-    "delf runs list": (),
     "delf runs prune": ("--keep", "1"),
     "delf runs diff": ("task_1", "task_1"),
     "delf runs fork": ("task_1",),
-    "delf runs figures": (),
     "delf runs search": ("hi",),
     "delf runs show": ("task_1",),
     "delf runs stop": ("task_1",),
     "delf schedule add": ("x", "0 8 * * *", "say hi"),
     "delf schedule history": ("x",),
-    "delf schedule list": (),
     "delf schedule pause": ("x",),
     "delf schedule remove": ("x",),
     "delf schedule resume": ("x",),
     "delf schedule test": ("x",),
     "delf serve": ("--port", "0"),
-    "delf trust": (),
     "delf users add": ("ada",),
-    "delf users list": (),
     "delf users revoke": ("ada",),
-    "delf users sessions": (),
-    "delf runner": (),
-    "delf workers check": (),
-    "delf workers list": (),
     "delf workers run": ("spy", "look"),
     "delf workers show": ("spy",),
 }
-"""Each command with arguments with which it would do something."""
+"""Arguments with which a command would do something; other commands take none."""
+
+
+@functools.cache
+def every_command() -> Mapping[str, tuple[str, ...]]:
+    """Every command that does something, with its arguments."""
+    return {
+        words: ARGUMENTS.get(words, ())
+        for words, ctx in commands().items()
+        if not isinstance(ctx.command, click.Group) or ctx.command.invoke_without_command
+    }
+
+
 MORE: Final = (
     ("run", "say hi", "--llm", "gpt-4o", "--json"),
     ("run", "say hi", "-c", "x", "-c", "workers"),
@@ -427,7 +411,7 @@ def main() -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1):  # no command reads what is asked, nor writes between the records
         os.dup2(nothing, number)
-    for words in COMMANDS:  # what they import is imported once
+    for words in every_command():  # what they import is imported once
         _run((*words.split()[1:], "--help"))
     _measure_once()
     for asked in every:
@@ -468,7 +452,7 @@ def _run_all(folder: str, secret: str, first: int, records: IO[str]) -> None:
             opened.append(os.fsdecode(name))
 
     sys.addaudithook(watch)
-    lines = [(*words.split()[1:], *rest) for words, rest in COMMANDS.items()]
+    lines = [(*words.split()[1:], *rest) for words, rest in every_command().items()]
     for line in (*lines, *MORE)[first::EACH]:
         if line[:1] != ("demo",):  # in a folder of its own; it takes as long as all others
             message = {"folder": folder, "line": ["delf", *line]}

@@ -20,14 +20,14 @@ from docs_site.command_line import commands
 from support.program import DELF
 from support.workspace import ROOT
 
-from .hostile import COMMANDS, EACH, TRICKS, Checkout
+from .hostile import ARGUMENTS, EACH, TRICKS, Checkout, every_command
 
 SECRET = "aws_secret_access_key=hunter2-of-the-person"
 TOKEN = "victim-token-0123456789"
 KEY = "sk-of-the-person-0123456789"
 DRIVER = f"""
 import sys
-sys.path.append({str(ROOT / "tests")!r})
+sys.path += [{str(ROOT / "tests")!r}, {str(ROOT / "scripts")!r}]
 from e2e.hostile import main
 main()
 """
@@ -109,12 +109,12 @@ def victim_of(trick: str, folder: Path, recorder: Recorder) -> Victim:
 
 
 def test_hostile_folder_tries_every_command():
-    every = {
-        words
-        for words, ctx in commands().items()
-        if not isinstance(ctx.command, click.Group) or ctx.command.invoke_without_command
-    }
-    assert set(COMMANDS) == every
+    assert set(ARGUMENTS) <= set(every_command())
+    contexts = commands()
+    for words, arguments in every_command().items():
+        params = contexts[words].command.params
+        required = [each for each in params if isinstance(each, click.Argument) and each.required]
+        assert len(arguments) >= len(required), f"{words} needs arguments"
 
 
 def test_hostile_folder_has_many_tricks():
@@ -151,7 +151,7 @@ def test_untrusted_folder_starts_sends_and_reads_nothing(part, tmp_path, recorde
     for trick, victim in victims.items():
         victim.unharmed(trick)
         own = [record for record in records if record["folder"] == str(victim.checkout.root)]
-        assert len(own) > len(COMMANDS) / EACH, trick
+        assert len(own) > len(every_command()) / EACH, trick
         for record in own:
             check(trick, record)
     assert recorder.received == [], f"one of {tricks} sent something"

@@ -41,7 +41,9 @@ def test_outages_passes_other_failures_on() -> None:
 
 def test_parts_that_need_the_same_thing_tell_of_it_once(caplog: pytest.LogCaptureFixture) -> None:
     log = logging.getLogger("delf.test")
-    notes, search = (Outage(log, what, "the database of two parts") for what in ("no notes", "no search"))
+    notes, search = (
+        Outage(log, what, "the database of two parts") for what in ("no notes", "no search")
+    )
     other = Outage(log, "no mail", "the mail server")
     for _ in range(3):
         notes.failed(OSError("refused"))
