@@ -265,6 +265,7 @@ class LLMExecutionError(DelfError):
         message: The provider's message, without credentials.
         provider: The provider's name, as ``acme``.
         status: The HTTP status, if the provider answered.
+        too_long: Whether the prompt was too long for the model.
     """
 
     code = "ERR-LLM-001"
@@ -276,11 +277,13 @@ class LLMExecutionError(DelfError):
         *,
         provider: str | None = None,
         status: int | None = None,
+        too_long: bool = False,
         hint: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.provider = provider
         self.status = status
+        self.too_long = too_long
 
 
 class CodeGenerationError(DelfError):

@@ -102,6 +102,7 @@ class LLMConfig:
             same.
         provider: The protocol to speak, by a name that an installed plugin declares; ``auto``
             infers the protocol from the model's name.
+        fallbacks: Models that are asked in this order where this one is not available.
 
     Raises:
         ModelConfigurationError: For an empty name or provider, or an unknown setting.
@@ -113,6 +114,7 @@ class LLMConfig:
     headers: _NotShown[Mapping[str, str] | None] = None
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
     provider: str = AUTO
+    fallbacks: Sequence[LLMConfig] = ()
 
     def __post_init__(  # pyright: ignore[reportGeneralTypeIssues]
         self, api_key: str | None, headers: Mapping[str, str] | None
@@ -125,6 +127,7 @@ class LLMConfig:
         provider: Any = self.provider
         if not isinstance(provider, str) or not provider.strip():
             raise ModelConfigurationError(f"provider must be a name, got {provider!r}")
+        object.__setattr__(self, "fallbacks", tuple(map(as_llm_config, self.fallbacks)))
         object.__setattr__(self, "settings", frozen(normalise_settings(self.settings or {})))
 
     def __eq__(self, other: object) -> bool:
@@ -275,9 +278,21 @@ def _listed(given: Any) -> Sequence[Any]:
     return () if given is None else (given,)
 
 
-def as_llm_config(value: str | LLMConfig) -> LLMConfig:
-    """Return a configuration for a model that is given by name or by configuration."""
-    return value if isinstance(value, LLMConfig) else LLMConfig(value)
+def as_llm_config(value: str | LLMConfig | Sequence[str | LLMConfig]) -> LLMConfig:
+    """Return a configuration for a model that is given by name or by configuration.
+
+    Args:
+        value: The model. In a list, the others are the fallbacks of the first.
+
+    Raises:
+        ModelConfigurationError: For an empty list.
+    """
+    if isinstance(value, (list, tuple)):
+        models = [as_llm_config(one) for one in cast("Sequence[str | LLMConfig]", value)]
+        if not models:
+            raise ModelConfigurationError("the list of models is empty")
+        return replace(models[0], fallbacks=(*models[0].fallbacks, *models[1:]))
+    return value if isinstance(value, LLMConfig) else LLMConfig(cast("str", value))
 
 
 _CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {

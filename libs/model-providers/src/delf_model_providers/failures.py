@@ -60,6 +60,7 @@ class Failure:
         retry_after: Seconds that the provider asks to wait.
         configuration: Whether the model cannot be used as it is configured.
         note: The original exception, for debugging.
+        too_long: Whether the prompt was too long for the model.
     """
 
     message: str
@@ -70,6 +71,7 @@ class Failure:
     retry_after: float | None = None
     configuration: bool = False
     note: str | None = None
+    too_long: bool = False
 
     def error(self) -> DelfError:
         """Return the error to raise, without the vendor's exception, which may hold the key."""
@@ -78,7 +80,11 @@ class Failure:
             error = ModelConfigurationError(self.message, hint=self.hint)
         else:
             error = LLMExecutionError(
-                self.message, provider=self.provider, status=self.status, hint=self.hint
+                self.message,
+                provider=self.provider,
+                status=self.status,
+                too_long=self.too_long,
+                hint=self.hint,
             )
         if self.note:
             error.add_note(self.note)
@@ -156,6 +162,7 @@ def by_status(
     """
     who, model = endpoint.label, endpoint.model
     retry: Retry = "yes" if status in _TEMPORARY or status >= 500 else "no"
+    too_long = False
     message: str = f"{who} answered {status}: {provider_message}"
     hint: str | None = "the provider refuses this request: check the model and its settings"
     if status == 401 or (status in (400, 403) and _BAD_KEY.search(provider_message)):
@@ -172,6 +179,7 @@ def by_status(
             f" and the path of base_url (now {_path(endpoint)!r})" if endpoint.custom else ""
         )
     elif status in (400, 413, 422) and _TOO_LONG.search(provider_message):
+        too_long = True
         message = f"the prompt is too long for {model!r} at {who}: {provider_message}"
         hint = "use a model with a longer context, fewer tools, or shorter inputs"
     elif status == 407:
@@ -200,6 +208,7 @@ def by_status(
         hint=hint,
         retry=retry,
         retry_after=retry_after,
+        too_long=too_long,
     )
 
 

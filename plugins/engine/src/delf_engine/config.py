@@ -57,6 +57,12 @@ def llm_config(value: Any) -> Any:
     """
     if isinstance(value, str):
         return as_llm_config(value)
+    if isinstance(value, (list, tuple)):
+        models = [llm_config(one) for one in cast("Sequence[Any]", value)]
+        wrong = next((one for one in models if not isinstance(one, LLMConfig)), None)
+        if wrong is not None:
+            raise ModelConfigurationError(f"a list of models holds {wrong!r:.80}")
+        return as_llm_config(models)
     if not isinstance(value, Mapping):
         return value
     table = cast("Mapping[str, Any]", value)
@@ -68,13 +74,17 @@ def llm_config(value: Any) -> Any:
                 hint=f"known keys: {', '.join(LLM_KEYS)}",
             )
         expected = Mapping if key in ("headers", "settings") else str
+        if key == "fallbacks":
+            continue
         if item is not None and not isinstance(item, expected):
             word = "a table" if expected is Mapping else "text"
             got = "str" if isinstance(item, str) else type(item).__name__
             raise ModelConfigurationError(f"{key} must be {word}, got {got}")
     if "model" not in table:
         raise ModelConfigurationError("model is missing")
-    return LLMConfig(**table)
+    others: list[Any] = list(table.get("fallbacks") or ())
+    made = LLMConfig(**{name: item for name, item in table.items() if name != "fallbacks"})
+    return llm_config([made, *others])
 
 
 LLM = Annotated[LLMConfig | None, BeforeValidator(llm_config)]
@@ -338,7 +348,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         is_same &= provider == providers.of(providers.understood(main).model)
         if main.base_url is None and not is_same:
             return given
-        return replace(main, model=given.model).with_settings(**given.settings)
+        return replace(main, model=given.model, fallbacks=()).with_settings(**given.settings)
 
     @property
     def image_llm(self) -> LLMConfig:
@@ -352,17 +362,28 @@ class AgentConfig(FixedAttributes, BaseModel):
 
     @property
     def models(self) -> dict[str, LLMConfig]:
-        """The models by their role: ``llm`` alone, or ``heavy``, ``light`` and ``vision``."""
-        if self.heavy_llm is None and self.vision_llm is None:
-            return {"llm": self.main_llm}
+        """The models by their role: ``llm`` alone, or ``heavy``, ``light`` and ``vision``.
+
+        A fallback stands behind its model, as ``llm fallback 1``.
+        """
         roles = {"heavy": self.main_llm, "light": self.light_llm, "vision": self.vision_llm}
-        return {role: model for role, model in roles.items() if model is not None}
+        if self.heavy_llm is None and self.vision_llm is None:
+            roles = {"llm": self.main_llm}
+        found: dict[str, LLMConfig] = {}
+        for role, model in roles.items():
+            if model is not None:
+                found[role] = replace(model, fallbacks=())
+                for number, other in enumerate(model.fallbacks, 1):
+                    found[f"{role} fallback {number}"] = other
+        return found
 
     @property
     def model_words(self) -> str:
         """The models as text, without keys, headers and credentials."""
         words = {role: _words(model) for role, model in self.models.items()}
-        return words.get("llm") or ", ".join(f"{role} {text}" for role, text in words.items())
+        if [*words] == ["llm"]:
+            return words["llm"]
+        return ", ".join(f"{role} {text}" for role, text in words.items())
 
     def facts(self) -> dict[str, Any]:
         """Return the main settings of the agent as JSON-ready data, without keys."""

@@ -211,7 +211,8 @@ class Resources:
             closing.append(memories.aclose)
         observers = open_observers(around.host, config.observers, agent.make, redactor)
         closing.append(observers.aclose)
-        models.get(config.main_llm)  # a wrong name is an error of the start, not of a task
+        for model in (config.main_llm, *config.main_llm.fallbacks):
+            models.get(model)  # a wrong name is an error of the start, not of a task
         strategy = agent.strategy_named(config.strategy)
         notice = Notice(sandbox.warning, context.data_dir)
         if sandbox.passed_over and notice.is_new and runs_scripts(strategy):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import field, replace
 from typing import Final
 
 from delf.answers import asked_on, broken_off, joined, spoken
-from delf.errors import BudgetExceededError, DelfError
-from delf.events import SAFE, ModelCalled, ModelFailed, ModelReplied
+from delf.errors import BudgetExceededError, DelfError, LLMExecutionError
+from delf.events import SAFE, ModelCalled, ModelFailed, ModelReplied, Warned
 from delf.llm import LLMConfig
 from delf.messages import (
     ModelDelta,
@@ -46,6 +47,10 @@ _SAFE_PROMPT: Final = SAFE | {"prompt"}
 """Event fields of a request that need no redaction, because its messages are already redacted."""
 _MOST_MORE: Final = 3
 """The most continuations of an answer that reached its token limit."""
+_AWAY_SECONDS: Final = 60.0
+"""Seconds for which a model that was not available is asked after its fallbacks."""
+_UNAVAILABLE: Final = frozenset({401, 402, 403, 404, 405, 407, 408, 409, 425, 429})
+"""Statuses with which a provider does not serve the model to this caller, or not now."""
 _MOST_BREAKS: Final = 1
 """The most repeats of a request whose answer broke off in another way."""
 
@@ -75,6 +80,7 @@ class ModelClient:
     redactor: Redactor = field(default_factory=Redactor)
     replay: Replay = field(default_factory=Replay)
     keep_prompts: bool = False
+    _away: dict[str, float] = field(default_factory=dict[str, float], init=False)
     unexpected: tuple[Exception, str] | None = field(default=None, init=False)
     """The latest model failure that is not a ``DelfError``, with the model's name."""
 
@@ -93,6 +99,9 @@ class ModelClient:
 
         Reasoning is split off in the reply. The answer may be truncated:
         :attr:`~delf.messages.ModelReply.broken_by`.
+
+        Where the model is not available, its fallbacks are asked, unless pieces of an answer
+        have come already.
 
         Args:
             config: The model.
@@ -113,11 +122,34 @@ class ModelClient:
             if on_delta is not None:
                 _show_again(past, on_delta)
             return spoken(past)
-        config = self.pool.understood(config)
         request = self._made_ready(request, instruct=not continues)
-        price = await self._price(config)
-        async with self.ledger.reserved(lambda: self.ledger.estimate(config, request, price)):
-            return spoken(await self._ask(config, request, attempt, on_delta, session, draft))
+        models = deque([config] if session is not None else self._available(config))
+        while True:
+            chosen = self.pool.understood(models.popleft())
+            price = await self._price(chosen)
+            try:
+                async with self.ledger.reserved(
+                    lambda c=chosen, p=price: self.ledger.estimate(c, request, p)
+                ):
+                    reply = await self._ask(chosen, request, attempt, on_delta, session, draft)
+                    return spoken(reply)
+            except LLMExecutionError as error:
+                if not models or not _is_unavailable(error):
+                    raise
+                await self._fall_back(chosen, models[0], error)
+
+    def _available(self, config: LLMConfig) -> list[LLMConfig]:
+        """Return a model with its fallbacks; the ones that failed a moment ago come last."""
+        now = time.monotonic()
+        models = [replace(config, fallbacks=()), *config.fallbacks]
+        return sorted(models, key=lambda model: self._away.get(model.model, now) > now)
+
+    async def _fall_back(self, failed: LLMConfig, other: LLMConfig, error: DelfError) -> None:
+        """Note that another model is asked; this one is asked last for some time."""
+        if not getattr(error, "too_long", False):
+            self._away[failed.model] = time.monotonic() + _AWAY_SECONDS
+        message = f"{failed.model} is not available, so {other.model} is asked: {error.message}"
+        await self.log.record(Warned, message=message)
 
     async def ask_whole(
         self, config: LLMConfig, request: ModelRequest, attempt: int = 1
@@ -309,6 +341,12 @@ class ModelClient:
         if final is None:
             raise DelfError("the model's stream ended without its answer")
         return final
+
+
+def _is_unavailable(error: LLMExecutionError) -> bool:
+    """Return whether another model may answer a request on which a model failed."""
+    status = error.status
+    return status is None or status >= 500 or status in _UNAVAILABLE or error.too_long
 
 
 def _asked_on(request: ModelRequest, reply: ModelReply, text: str, *, anew: bool) -> ModelRequest:

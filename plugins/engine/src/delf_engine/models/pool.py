@@ -121,14 +121,23 @@ class ModelPool:
             await model.warm_up()
 
     async def check(self, config: LLMConfig) -> None:
-        """Check that a model can be asked, without a request.
+        """Check that a model or one of its fallbacks can be asked, without a request.
 
         Raises:
-            DelfError: If the model cannot be used.
+            DelfError: The failure of the model, if none of them can be used.
         """
-        model = self.get(config)
-        if isinstance(model, SupportsModelCheck):
-            await model.check()
+        failure: DelfError | None = None
+        for one in (config, *config.fallbacks):
+            try:
+                model = self.get(one)
+                if isinstance(model, SupportsModelCheck):
+                    await model.check()
+            except DelfError as error:
+                failure = failure or error
+            else:
+                return
+        if failure is not None:
+            raise failure
 
     async def connect(self, config: LLMConfig) -> ModelSession | None:
         """Open a session of a model; None if the model does not support sessions."""

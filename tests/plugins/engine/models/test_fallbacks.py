@@ -1,0 +1,135 @@
+"""Fallbacks: another model is asked where the first one is not available."""
+
+import pytest
+
+from delf import Agent, LLMConfig
+from delf.errors import LLMExecutionError, ModelConfigurationError
+from delf.events import ModelCalled, ModelFailed, Warned
+from delf.messages import ModelDelta, ModelReply
+from delf.specs import ModelSpec
+from delf_engine.config import llm_config
+
+
+class Scripted:
+    """Two models, of which a test says what each does."""
+
+    def __init__(self, host):
+        self.asked = []
+        self.does = {"first": "print(1)", "second": "print(2)"}
+        spec = ModelSpec(name="pair", factory="x:y", summary="x", serves=("first", "second"))
+        host.provide(spec, lambda config, _: Model(self, config.model))
+
+
+class Model:
+    def __init__(self, models, name):
+        self.models, self.name = models, name
+
+    async def complete(self, request):
+        self.models.asked.append(self.name)
+        found = self.models.does[self.name]
+        if isinstance(found, Exception):
+            raise found
+        return ModelReply(text=f"```python\n{found}\n```", model=self.name, cost_usd=0.25)
+
+    async def stream(self, request):
+        found = self.models.does[self.name]
+        if isinstance(found, tuple):
+            self.models.asked.append(self.name)
+            yield ModelDelta(found[0])
+            raise found[1]
+        yield await self.complete(request)
+
+    async def aclose(self):
+        """Nothing is held."""
+
+
+@pytest.fixture
+def models(delf_host):
+    return Scripted(delf_host)
+
+
+@pytest.fixture
+def run(delf_host, models):
+    async def run(**options):
+        options = {"llm": ["first", "second"], "journal": "none", "retry_count": 0, **options}
+        async with Agent(host=delf_host, sandbox="local", **options) as agent:
+            events = []
+            response = await agent.arun("x", listeners=[events.append])
+            return response, events
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        LLMExecutionError("overloaded", status=529),
+        LLMExecutionError("rate limit", status=429),
+        LLMExecutionError("wrong key", status=401),
+        LLMExecutionError("no credit", status=402),
+        LLMExecutionError("unknown model", status=404),
+        LLMExecutionError("not reachable"),
+        LLMExecutionError("the prompt is too long", status=400, too_long=True),
+    ],
+    ids=str,
+)
+async def test_fallback_is_asked_where_a_model_is_not_available(run, models, failure):
+    models.does["first"] = failure
+    response, events = await run()
+    assert (response.text, models.asked) == ("2", ["first", "second"])
+    assert response.cost_usd == 0.25
+    assert [e.model for e in events if isinstance(e, ModelCalled)] == ["first", "second"]
+    assert [e.model for e in events if isinstance(e, ModelFailed)] == ["first"]
+    (warning,) = [e.message for e in events if isinstance(e, Warned) and "is asked" in e.message]
+    assert warning == f"first is not available, so second is asked: {failure.message}"
+
+
+async def test_fallback_is_not_asked_where_it_would_fail_alike(run, models):
+    models.does["first"] = LLMExecutionError("bad request", status=400)
+    response, _ = await run()
+    assert (response.status, models.asked) == (False, ["first"])
+
+
+async def test_answer_that_has_begun_is_not_taken_from_another_model(run, models):
+    broken = LLMExecutionError("broke off", status=502)
+    models.does["first"] = ("```python\nprint(1)\n", broken)
+    _, events = await run(stream=True)
+    assert not [e for e in events if isinstance(e, Warned) and "is asked" in e.message]
+
+
+async def test_failure_of_all_models_is_that_of_the_last(run, models):
+    models.does = {name: LLMExecutionError(f"{name} is away") for name in ("first", "second")}
+    response, _ = await run()
+    assert "second is away" in str(response.error)
+
+
+async def test_model_that_failed_is_asked_after_its_fallbacks_for_a_minute(run, models):
+    models.does["first"] = LLMExecutionError("away")
+    models.does["second"] = "raise ValueError(1)"
+    await run(retry_count=1)
+    assert models.asked == ["first", "second", "second"]
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (["a", "b", "c"], ["a", "b", "c"]),
+        ([{"model": "a", "base_url": "http://x"}, "b"], ["a", "b"]),
+        ({"model": "a", "fallbacks": ["b", {"model": "c"}]}, ["a", "b", "c"]),
+        (("a", LLMConfig("b")), ["a", "b"]),
+    ],
+)
+def test_list_of_models_is_a_model_with_fallbacks(given, names):
+    config = llm_config(given)
+    assert [config.model, *(one.model for one in config.fallbacks)] == names
+
+
+@pytest.mark.parametrize("given", [[], ["a", 3], [None]])
+def test_list_that_is_none_of_models_is_refused(given):
+    with pytest.raises(ModelConfigurationError):
+        llm_config(given)
+
+
+def test_fallbacks_are_shown_with_the_models(delf_host, models):
+    agent = Agent(host=delf_host, llm=["first", "second"])
+    assert agent.info()["models"] == {"llm": "first", "llm fallback 1": "second"}
