@@ -72,7 +72,7 @@ def test_new_field_of_a_request_is_a_fact_or_says_nothing_to_a_person():
 
 
 @pytest.mark.parametrize("field", OTHER)
-def test_each_field_of_a_request_changes_what_a_person_is_shown(field):
+def test_request_fields_all_appear_in_the_shown_facts(field):
     before = dataclasses.replace(ASKED, **TOGETHER.get(field, {}))
     after = dataclasses.replace(before, **{field: OTHER[field]})
     assert facts(before) != facts(after)
@@ -149,7 +149,7 @@ def test_facts_of_foreign_text_are_worded_for_strangers():
     ids=ascii,
 )
 @pytest.mark.parametrize("where", ["to", "task", "preview", "reason", "code", "nested", "name"])
-def test_characters_that_cannot_be_seen_are_named_wherever_they_are(text, named, where):
+def test_invisible_characters_are_named_everywhere(text, named, where):
     request = {
         "to": lambda: dataclasses.replace(ASKED, arguments={"to": text}),
         "nested": lambda: dataclasses.replace(ASKED, arguments={"to": [{"a": (1, text)}]}),

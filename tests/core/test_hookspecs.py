@@ -22,7 +22,7 @@ def test_every_hook_is_listed_with_its_spec():
         assert returned == f"Iterable[{spec.__name__}]"
 
 
-def test_hooks_are_those_of_pluggy_which_authors_of_plugins_know():
+def test_hooks_are_pluggy_hooks():
     assert isinstance(hookspecs.hookimpl, pluggy.HookimplMarker)
     assert isinstance(hookspecs.hookspec, pluggy.HookspecMarker)
 

@@ -15,7 +15,7 @@ def test_messages_by_role():
     assert messages.assistant("a").role == "assistant"
 
 
-def test_calls_and_what_they_brought():
+def test_message_holds_calls_and_results():
     call = messages.ToolCall(id="1", name="add", arguments="{}")
     assert messages.assistant("", [call]) == Message("assistant", (call,))
     assert messages.assistant("so", [call]).text == "so"

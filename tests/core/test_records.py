@@ -68,13 +68,13 @@ class TestAsTheStandardLibraryMakesThem:
             dataclasses.replace(theirs, a=2)
         )
 
-    def test_equality(self, options):
+    def test_records_compare_like_dataclasses(self, options):
         for cls in both(options):
             assert cls(a=1) == cls(a=1, d=8)
             assert cls(a=1) != cls(a=2)
             assert cls(a=1).__eq__(1) is NotImplemented
 
-    def test_hash(self, options):
+    def test_records_hash_like_dataclasses(self, options):
         for cls in both(options):
             if not options.get("frozen"):
                 assert cls.__hash__ is None
@@ -109,7 +109,7 @@ def test_defaults_are_made_anew():
     assert Point(x=1).tags is not Point(x=1).tags
 
 
-def test_frozen():
+def test_records_refuse_assignment():
     for item in (Point(x=1), Place(x=1), Pair(1)):
         name = dataclasses.fields(item)[0].name
         with pytest.raises(FrozenInstanceError, match=f"cannot assign to field '{name}'"):

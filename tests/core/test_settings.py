@@ -64,7 +64,7 @@ def test_settings_treat_none_and_empty_as_not_given(monkeypatch):
     assert Shop.for_instance("shop", {"url": "u", "limit": None}).limit == 10
 
 
-def test_environment_of_ones_own(somewhere, monkeypatch):
+def test_settings_read_a_given_environment(somewhere, monkeypatch):
     (somewhere / ".env").write_text("DELF_SHOP_LIMIT=1\n")
     monkeypatch.setenv("DELF_SHOP_LIMIT", "2")
     with using_environ({"DELF_SHOP_URL": "given"}):
@@ -138,7 +138,7 @@ def test_home_folder_is_one_in_a_file_too(monkeypatch):
     assert made.folder == "/home/ada/papers"
 
 
-def test_text_of_a_file_is_a_text_like_any_other():
+def test_file_text_behaves_as_str():
     text = FileText("a", Path("/p"))
     assert (text, repr(text), pickle.loads(pickle.dumps(text)).folder) == ("a", "'a'", Path("/p"))
 
@@ -252,7 +252,7 @@ def test_settings_say_who_gave_them():
     ]
 
 
-def test_variables_of_a_dotenv_file_know_that_they_are_of_one(somewhere, monkeypatch):
+def test_dotenv_variables_record_their_source(somewhere, monkeypatch):
     monkeypatch.setenv("MINE", "mine")
     values, _ = read(somewhere / ".env", "A=${MINE}\nMINE=theirs\n", MINE="mine")
     assert {name: source_of(value) for name, value in values.items()} == {

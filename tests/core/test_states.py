@@ -72,7 +72,7 @@ def test_running_record_waits_only_for_a_person() -> None:
 
 
 @pytest.mark.parametrize("state", sorted(set(TaskState) - {TaskState.RUNNING}))
-def test_migration_keeps_the_state_of_other_records(state: TaskState) -> None:
+def test_state_of_keeps_records_that_do_not_wait(state: TaskState) -> None:
     for events in (1, 5):
         assert state_of(_record(state, events), waiting=["t"]) is state
 

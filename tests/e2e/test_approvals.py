@@ -81,7 +81,7 @@ def test_reject_with_a_reason_that_the_script_reads(here):
     assert sent(here) == []
 
 
-def test_approvals_says_which_script_asks_and_what_the_task_has_changed(here):
+def test_approvals_show_names_the_script_and_earlier_changes(here):
     first = "await desk.send('ada')\nraise ValueError('no stamp')"
     with running(here, first, "await desk.send('ada')") as run:
         assert approvals("approve", run.request()).returncode == 0

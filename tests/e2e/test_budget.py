@@ -178,7 +178,7 @@ def test_unknown_price_stops_before_anything_is_used(
         assert agent.status()["unpriced_calls"] == 1
 
 
-def test_litellms_list_prices_what_the_user_does_not(
+def test_litellm_prices_apply_where_the_user_gives_none(
     openai_server: StartServer, make_agent: MakeAgent
 ) -> None:
     server = openai_server([Reply(text=PRICED.text, usage=(1000, 200, 400))])

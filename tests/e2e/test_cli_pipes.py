@@ -39,7 +39,7 @@ def unread_pipe() -> Iterator[int]:
         "runs list --json",
     ],
 )
-def test_every_command_ends_alike(tmp_path, words):
+def test_commands_end_quietly_on_a_closed_pipe(tmp_path, words):
     with unread_pipe() as out:
         done = subprocess.run(
             [DELF, *words.split()],

@@ -337,7 +337,7 @@ def test_json_of_a_answer(here):
         assert run.end()[0] == 0
 
 
-def test_json_of_what_is_there(here):
+def test_json_describes_existing_objects(here):
     llm = write_recording(here / "chat.jsonl", "print('hello')")
     own = ("--config", str(_config(here, llm)), "--json")
     doctor = written(here, "doctor", *own)
@@ -404,7 +404,7 @@ def test_json_of_conversations_and_of_the_demo(here):
     checked("delf demo", map(json.loads, lines))
 
 
-def test_json_of_what_is_remembered(here):
+def test_json_describes_remembered_approvals(here):
     assert delf("memory", "add", "The office is in Graz.", cwd=here).returncode == 0
     source = ("--source", "Ada")
     assert delf("memory", "add", "Ada is the contact.", *source, cwd=here).returncode == 0

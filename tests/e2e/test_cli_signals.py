@@ -93,7 +93,7 @@ def test_signal_stops_everything(tmp_path, script, number, status):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_task_is_left_where_nobody_meant_to_stop_it(tmp_path, number):
+def test_hangup_ends_the_process_but_not_the_task(tmp_path, number):
     """A closed terminal and a machine that goes down end a process, and no task."""
     (tmp_path / "tools.py").write_text(
         TOOLS.replace("await asyncio.sleep(600)", "await asyncio.sleep(0 if os.path.exists('go') else 600)")

@@ -172,7 +172,7 @@ def test_ctrl_c_at_a_question_rejects_and_a_second_one_interrupts(here):
     assert sent(here) == []
 
 
-def test_ctrl_c_interrupts_what_runs(here):
+def test_ctrl_c_interrupts_the_running_task(here):
     with start(here, "print(1)\nawait asyncio.sleep(60)", flags=("-v",)) as terminal:
         terminal.expect("sandbox local")
         terminal.send("\x03")

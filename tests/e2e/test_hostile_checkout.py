@@ -213,7 +213,7 @@ def test_program_as_it_is_typed_imports_nothing_of_the_folder(line, trick, tmp_p
         ("a specification at an address", ("inspect", "x")),
     ],
 )
-def test_trick_has_its_effect_on_whoever_trusts_the_folder(trick, line, tmp_path, recorder):
+def test_trick_works_once_the_folder_is_trusted(trick, line, tmp_path, recorder):
     """Else the tests above would show nothing."""
     victim = victim_of(trick, tmp_path, recorder)
     trusting = {**victim.environ, "DELF_TRUST": str(tmp_path), "DELF_X_TOKEN": ""}

@@ -179,7 +179,7 @@ def failures(folder: Path) -> dict[int, str]:
 
 
 @pytest.mark.slow
-def test_blocks_with_what_delf_has(
+def test_reference_example_runs_with_delf_connections(
     tmp_path: Path,
     google: GoogleServer,
     credentials: str,

@@ -62,7 +62,7 @@ def changes(here: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_change_of_what_a_program_loads_asks_again(here, tmp_path, name):
+def test_changed_program_file_asks_again(here, tmp_path, name):
     path = write_project(here, *COMMANDS[name])
     assert state(here, tmp_path, "--yes").returncode == 0
     assert changes(here, tmp_path) == (True, set())

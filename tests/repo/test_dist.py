@@ -76,7 +76,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_dist_have_what_an_index_wants(dist: Path) -> None:
+def test_distributions_pass_the_index_checks(dist: Path) -> None:
     wheels, sdists = sorted(dist.glob("*.whl")), sorted(dist.glob("*.tar.gz"))
     assert len(wheels) == len(sdists) >= len(BUILT) + 1
     for wheel in wheels:

@@ -160,7 +160,7 @@ def test_real_model_is_asked_over_http(tmp_path: Path, monkeypatch: pytest.Monke
     run_page(page, tmp_path / "folder")
 
 
-def test_fields_of_the_agent_are_those_of_the_code() -> None:
+def test_documented_agent_fields_match_the_code() -> None:
     text = CONFIGURATION.read_text(encoding="utf-8")
     assert with_tables(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
 
@@ -184,7 +184,7 @@ def test_page_of_approval_channels_has_the_fields_of_requests() -> None:
 
 
 @pytest.mark.parametrize("page", [*words.pages()], ids=lambda page: str(page.relative_to(ROOT)))
-def test_lists_of_words_and_rows_are_those_of_the_code(page: Path) -> None:
+def test_documented_lists_match_the_code(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert words.made(page, text) == text, "cd tests && ../.venv/bin/python -m support.tables"
 
@@ -204,7 +204,7 @@ def test_every_error_has_a_paragraph() -> None:
     assert not short
 
 
-def test_frames_are_those_of_the_code() -> None:
+def test_documented_frames_match_the_code() -> None:
     page = (ROOT / "docs/wire.md").read_text(encoding="utf-8")
     doc = inspect.getdoc(frames) or ""
     for direction in ("host to guest", "guest to host"):
@@ -216,7 +216,7 @@ def test_frames_are_those_of_the_code() -> None:
         assert shown[1].strip() == inspect.cleandoc(coded).strip()
 
 
-def test_tags_are_those_of_the_code() -> None:
+def test_documented_tags_match_the_code() -> None:
     page = (ROOT / "docs/wire.md").read_text(encoding="utf-8")
     table = page.partition("<!-- tags -->")[2].partition("\n\n")[0]
     named: set[str] = set()

@@ -34,7 +34,7 @@ every_package = pytest.mark.parametrize(
 
 
 @every_package
-def test_package_says_what_it_is(folder: Path) -> None:
+def test_package_has_complete_metadata(folder: Path) -> None:
     metadata = tomllib.loads((folder / "pyproject.toml").read_text())
     project = metadata["project"]
     assert metadata["build-system"]["build-backend"] == "hatchling.build"

@@ -218,7 +218,9 @@ class ModelCalls:
         ],
         ids=["one index", "one index without ids", "objects", "one index in pieces"],
     )
-    async def test_parallel_calls_however_they_are_numbered(self, calls, openai_server, make_model):
+    async def test_parallel_calls_are_joined_by_any_numbering(
+        self, calls, openai_server, make_model
+    ):
         headers = {"Content-Type": "text/event-stream"}
         server = openai_server([Reply(body=events(*calls).encode(), headers=headers)])
         _, reply = await read_stream(make_model(base_url=server.base_url, api_key="k"), ask())

@@ -69,7 +69,7 @@ def test_non_python_program_is_rejected(tmp_path, monkeypatch, program):
     assert starts(tmp_path) == 1  # each candidate is run once, and the program itself never
 
 
-def test_named_interpreter_is_taken_if_it_is_one(monkeypatch, program):
+def test_named_interpreter_must_be_python(monkeypatch, program):
     monkeypatch.setenv("DELF_PYTHON", sys.executable)
     monkeypatch.setattr(sys, "executable", "/nowhere")
     assert own_python() != "/nowhere"

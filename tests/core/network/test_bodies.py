@@ -72,7 +72,7 @@ TEXT = bytes(range(256)) * 3000
     ],
 )
 @pytest.mark.parametrize("cut", [0, 1000])
-async def test_body_is_what_was_sent(
+async def test_body_equals_the_sent_bytes(
     encoding: str | None, pack: Callable[[bytes], bytes], cut: int
 ) -> None:
     assert await read_body(answer(pack(TEXT), encoding, cut), MOST) == TEXT

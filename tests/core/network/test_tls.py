@@ -6,7 +6,7 @@ import httpx
 from delf.network.tls import trusted
 
 
-def test_tls_is_what_httpx_trusts_and_made_once(monkeypatch):
+def test_tls_context_is_that_of_httpx_and_built_once(monkeypatch):
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
     assert trusted() is trusted()

@@ -7,7 +7,7 @@ import pytest
 from delf.packages.official import all_packages, how_to_install, package_of, usual, usual_model
 
 
-def test_missing_package_is_installed_by_what_is_there(monkeypatch):
+def test_missing_package_is_installed_with_the_available_installer(monkeypatch):
     assert how_to_install("delf-plugin-sql") == "delf plugins install sql"
     assert how_to_install("pandas") == "pip install pandas"
     monkeypatch.setitem(sys.modules, "delf_console", None)  # as where it is not installed

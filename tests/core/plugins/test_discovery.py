@@ -9,7 +9,7 @@ from delf.plugins import discovery
 from support.plugin_site import show_only
 
 
-def test_candidate_carries_what_the_distribution_says(site):
+def test_candidate_carries_distribution_metadata(site):
     site.add(
         "delf-plugin-tickets",
         version="2.5",
@@ -125,7 +125,7 @@ def test_finder_of_another_importer_is_asked(site, monkeypatch):
     assert [found.name for found in discovery.discover()] == ["tickets"]
 
 
-def test_installed_plugins_are_those_that_the_standard_library_finds():
+def test_installed_plugins_match_importlib_metadata():
     found = {candidate.distribution: candidate for candidate in discovery.discover()}
     assert len(found) > 20
     for name, candidate in found.items():

@@ -42,7 +42,7 @@ def made(options, factory=Words):
     return make(host, SPEC, {PLUGIN: options}, {"mode": "words", "context": object()})
 
 
-def test_options_become_what_the_factory_declares():
+def test_options_are_converted_to_the_types_of_the_factory():
     options = {"most": "3", "rules": {"pay": ["book_*"]}, "order": "first", "wait": "PT2S"}
     assert made(options).given == (3, {"pay": ["book_*"]}, "first", timedelta(seconds=2), "")
     assert made({"path": 7}).given[-1] == "7"

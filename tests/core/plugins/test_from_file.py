@@ -51,7 +51,7 @@ def test_from_file_connection_is_used_in_a_task(file: Path) -> None:
         assert agent.run("Find.").raise_for_status().text == "a lamp"
 
 
-def test_command_line_takes_it(file: Path, delf_project: DelfProject) -> None:
+def test_plugin_of_a_file_works_on_the_command_line(file: Path, delf_project: DelfProject) -> None:
     llm = delf_project.model("print(await desk.find())")
     outcome = delf_project.run("run", "Find.", "-c", "desk", "--llm", llm, "--plugin", str(file))
     assert outcome.succeeded().stdout == "a lamp\n"

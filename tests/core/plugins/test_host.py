@@ -203,7 +203,7 @@ def test_two_plugins_with_one_name_raise(site, record):
     assert names(host) == ["rival", "tickets"]
 
 
-def test_name_given_twice_cannot_be_used_and_nothing_else_is_disturbed(site, record):
+def test_duplicate_name_is_unusable_and_disturbs_no_other(site, record):
     both = """
         from delf.hookspecs import hookimpl
         from delf.specs import ConnectionSpec
@@ -350,7 +350,7 @@ def test_address_in_the_environment_is_for_names_without_a_provider(site, at):
         assert host.model_spec(config).name == "any"
 
 
-def test_plugin_that_speaks_a_protocol_has_the_names_that_nobody_else_has(site):
+def test_protocol_plugin_serves_unclaimed_model_names(site):
     site.add("wire", model(providers=(WIRE,)))
     assert site.host().model_spec("llama3.2").name == "wire"
 
@@ -375,7 +375,7 @@ def test_provider_before_colon_is_understood_by_its_plugins_declaration(site, na
     assert (found.model, found.provider, found.api_key) == (*expected, "k")
 
 
-def test_provider_of_a_plugin_is_known_to_whoever_asks(site):
+def test_provider_of_a_plugin_is_listed(site):
     site.add("any", model(providers=(WIRE, DEEP), fallback=True))
     site.add("mine", model(providers=(DEEP,)))
     providers = site.host().providers

@@ -104,7 +104,7 @@ def test_allow_and_confirm_are_checked_against_the_actions():
         desk(confirm=3)
 
 
-def test_action_cannot_have_the_name_of_what_delf_calls():
+def test_action_cannot_take_a_reserved_method_name():
     class Bank(Connection):
         """A bank."""
 

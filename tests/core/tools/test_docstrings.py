@@ -88,7 +88,7 @@ def test_description_of_the_result(doc, returns):
     assert read_docstring(doc).returns == returns
 
 
-def test_sections_that_follow_the_summary_at_once_are_none_of_it():
+def test_section_directly_after_the_summary_is_separate():
     read = read_docstring("Find.\nArgs:\n    a: The first.\n    b: The second.\n")
     assert read.summary == "Find."
     assert read.parameters == {"a": "The first.", "b": "The second."}

@@ -106,7 +106,7 @@ async def test_tool_of_another_framework_is_called(shape, scripted_model, delf_h
     assert response.text.split("\n")[:2] == ["Graz: 2 days in C", "Linz: 1 days in F"]
 
 
-async def test_foreign_parameters_are_those_of_the_schema():
+async def test_foreign_parameters_match_the_schema():
     (tool,) = as_connections([(weather, OPENAI)])
     (action,) = await tool.actions()
     text = str(action.signature)

@@ -128,7 +128,7 @@ TYPES: dict[str, tuple[Any, str, str]] = {
 
 
 @pytest.mark.parametrize(("hint", "found", "given"), TYPES.values(), ids=list(TYPES))
-def test_types_say_what_a_script_finds_and_writes(hint, found, given):
+def test_type_hints_describe_values_in_scripts(hint, found, given):
     assert type_text(hint) == found
     assert type_text(hint, given=True) == given
 

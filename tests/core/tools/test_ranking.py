@@ -34,7 +34,7 @@ def test_best_match_ranks_first(words: str, names: list[str]) -> None:
     assert [entry.name for entry in search(CATALOG, words)] == names
 
 
-def test_names_say_more_than_descriptions_and_rare_words_more_than_common_ones() -> None:
+def test_ranking_weights_names_and_rare_words_higher() -> None:
     ranking = Ranking(
         [
             [("find", 3), ("a pet", 1)],

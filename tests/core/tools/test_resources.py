@@ -60,7 +60,7 @@ def catalog(*names, reads=()):
         ("api.tickets_close_create", ["api.tickets_list", "api.customers_list"], {0}),
     ],
 )
-def test_action_is_followed_by_those_that_read_its_resource(chosen, names, after):
+def test_action_is_followed_by_readers_of_its_resource(chosen, names, after):
     found = list(with_readers([chosen], catalog(chosen, *names)))
     assert found[0] == chosen
     assert set(found[1:]) == {names[place] for place in after}

@@ -289,5 +289,5 @@ def test_shorten_drops_keys_only_beyond_the_limit():
         ("{broken", ("a",), "{broken"),
     ],
 )  # fmt: skip
-def test_type_has_none_where_answers_had_it(text, place, after):
+def test_learned_type_includes_none_where_answers_had_it(text, place, after):
     assert with_none(text, [place]) == after

@@ -39,7 +39,7 @@ def test_typeddict_optional_keys_are_found(kind: type) -> None:
         check({"type": "x"})
 
 
-def test_keys_of_what_one_inherits_from() -> None:
+def test_typeddict_includes_inherited_keys() -> None:
     check = TypeAdapter(validatable(list[Heir])).validate_python
     assert check([{"name": "a", "data": b""}])
     for missing in ("name", "data"):

@@ -199,7 +199,7 @@ class TestTheStore:
 
 
 class TestVouching:
-    def test_variable_names_folders_and_what_is_in_them(self, folder, tmp_path, monkeypatch):
+    def test_trust_variable_covers_folders_and_their_content(self, folder, tmp_path, monkeypatch):
         (folder / "below").mkdir()
         (tmp_path / "shops").mkdir()
         monkeypatch.setenv("DELF_TRUST", f"/nowhere{os.pathsep}{folder}")
@@ -227,7 +227,7 @@ class TestVouching:
 
 
 class TestFilesOfAFolder:
-    def test_file_is_a_part_of_what_its_folder_says(self, folder, tmp_path):
+    def test_file_belongs_to_the_trust_of_its_folder(self, folder, tmp_path):
         path = folder / "workers" / "a.worker"
         path.parent.mkdir()
         path.write_bytes(b"a")

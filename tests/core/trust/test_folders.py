@@ -32,7 +32,7 @@ def test_folder_search_stops_at_the_repository_root(deep, mark, kind):
     assert project_folder(deep) == deep.parents[1]
 
 
-def test_home_folder_counts_only_for_who_works_there(deep, monkeypatch):
+def test_home_folder_counts_only_when_it_is_the_working_folder(deep, monkeypatch):
     monkeypatch.setenv("HOME", str(deep.parents[2]))
     assert project_folder(deep) == deep
     assert project_folder(deep.parents[2]) == deep.parents[2]
@@ -47,7 +47,7 @@ def test_home_that_is_no_path_is_none(deep, monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs owners")
-def test_outside_of_a_repository_the_search_ends_at_folders_of_others(deep, monkeypatch):
+def test_folder_search_ends_at_folders_of_other_users(deep, monkeypatch):
     uid = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
     assert project_folder(deep) == deep

@@ -126,7 +126,7 @@ def test_files_that_are_named_are_looked_into(tmp_path):
     assert "run.sh" in found["set"] | found.get("run", set())
 
 
-def test_workers_and_what_they_bring(tmp_path):
+def test_effects_list_workers_and_their_files(tmp_path):
     found = effects_by_kind(
         tmp_path,
         workers__aDOTworker='---\nconnections:\n  x: {type: mcp, "com\\x6dand": sh}\n'

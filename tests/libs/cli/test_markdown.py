@@ -34,7 +34,7 @@ def test_table_cells_are_neither_cut_nor_broken(width):
     assert max(map(len, text.splitlines())) <= width
 
 
-def test_wide_rows_stand_below_one_another():
+def test_wide_rows_are_shown_as_blocks():
     assert shown(WIDE, 60).strip().splitlines() == [
         "id: 550e8400-e29b-41d4-a716-446655440000",
         "mail: ada.lovelace@example-company.org",

@@ -65,7 +65,7 @@ def test_invalid_duration_is_a_usage_error(text):
         (("--older-than", "1w", "--keep", "3"), (7 * DAY, 3, False)),
     ],
 )
-def test_command_that_prunes_is_given_what_to_forget(options, pruning):
+def test_prune_options_become_ages(options, pruning):
     result = CliRunner().invoke(prune, ["x", *options])
     assert result.stdout == f"{('x', *pruning)}\n"
 

@@ -117,13 +117,13 @@ def test_project_that_was_made_here_is_trusted(run, here):
     assert run("workers", "check").exit_code == 0
 
 
-def test_init_does_not_trust_what_was_there(run, here):
+def test_init_does_not_trust_existing_files(run, here):
     assert run("init", ".").exit_code == 0
     done = run("config", "show")
     assert (done.exit_code, "delf.toml" in done.stderr) == (2, True)
 
 
-def test_doctor_asks_nothing_and_tells_it(here, run):
+def test_doctor_reports_untrusted_files_without_asking(here, run):
     found = json.loads(run("doctor", "--json").stdout)["findings"]
     (finding,) = [item for item in found if item["area"] == "config"]
     assert finding["status"] == "problem"

@@ -30,7 +30,7 @@ def test_wrapping_breaks_no_word(label, columns, monkeypatch):
     assert " ".join(lines) == (f"{label}: {LONG}" if label else LONG)
 
 
-def test_lines_of_its_own_stay_and_a_program_reads_one(monkeypatch):
+def test_wrapping_keeps_line_breaks_and_is_off_in_a_pipe(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     text = "first\n\n  an indented line that is longer than forty columns are"
     message = wrapped(text, head=7, stream=Terminal()).split("\n")

@@ -82,7 +82,7 @@ def test_pdf_form_fields_are_read(text: str) -> None:
 
 
 @pytest.mark.parametrize("declared", [True, False])
-def test_letters_are_those_that_the_document_declares(declared: bool) -> None:
+def test_declared_charset_is_used(declared: bool) -> None:
     writer = PdfWriter(PdfReader(io.BytesIO(pdf_of("a page"))))
     program = DecodedStreamObject()
     program.set_data(b"/Encoding 256 array\ndup 97 /b put\nreadonly def\neexec\n")
@@ -121,7 +121,7 @@ def test_title_that_raises_loses_no_text(monkeypatch) -> None:
     assert pdf_pages(io.BytesIO(pdf(["Hello"])), "a.pdf").texts == ["Hello"]
 
 
-def test_damaged_page_loses_no_other(monkeypatch) -> None:
+def test_damaged_page_keeps_the_other_pages(monkeypatch) -> None:
     read = PageObject.extract_text
 
     def extract(page: Any, *given: Any, **named: Any) -> str:
@@ -175,7 +175,7 @@ def docx(path: Path, namespace: str, body: str, name: str = "word/document.xml")
 @pytest.mark.parametrize(
     "name", ["word/document.xml", "Word/Document.xml", "word\\document.xml", "/word/document.xml"]
 )
-def test_docx_is_read_as_office_reads_it(tmp_path, namespace, name) -> None:
+def test_docx_text_matches_office(tmp_path, namespace, name) -> None:
     path = docx(tmp_path / "a.docx", namespace, "<w:p><w:r><w:t>Hello</w:t></w:r></w:p>", name)
     assert list(docx_lines(path, "a.docx")) == ["Hello"]
 

@@ -219,7 +219,7 @@ async def test_readers_share_a_few_children(call):
     assert len({each.result() for each in calls}) == 40, "each has a process of its own"
 
 
-async def test_hostile_calls_do_not_hold_an_honest_one(call):
+async def test_hostile_documents_do_not_block_others(call):
     hostile = [asyncio.create_task(call("spin", key=f"hostile {n}")) for n in range(60)]
     await children(AT_ONCE)
     began = time.monotonic()
@@ -231,7 +231,7 @@ async def test_hostile_calls_do_not_hold_an_honest_one(call):
     assert {type(error) for error in ended} == {asyncio.CancelledError}
 
 
-async def test_call_that_gave_way_ends_as_any_other(call):
+async def test_slow_call_ends_after_others_were_served(call):
     slow = asyncio.create_task(call("sleep", {"seconds": 1.5}, key="slow"))
     others = [
         asyncio.create_task(call("sleep", {"seconds": 0.4}, key=f"other {n}")) for n in range(12)

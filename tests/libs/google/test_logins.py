@@ -161,7 +161,7 @@ async def test_login_that_is_not_there(
     assert google.logins.refreshes == refreshes
 
 
-async def test_login_keeps_what_it_was_given_for(
+async def test_login_keeps_its_scopes(
     google: GoogleServer, connect: Any, tmp_path: pathlib.Path
 ) -> None:
     client = tmp_path / "client_secrets.json"
@@ -231,7 +231,7 @@ async def test_files_that_are_no_credentials(
         await labels(connect(Gmail, service_account=str(path)))
 
 
-def test_least_scopes_for_what_is_allowed() -> None:
+def test_login_asks_for_the_least_scopes() -> None:
     assert Gmail(allow="read").needed_scopes() == (SCOPES + "gmail.readonly",)
     assert Gmail().needed_scopes() == (SCOPES + "gmail.modify",)
     assert Gmail(allow=False).needed_scopes() == ()

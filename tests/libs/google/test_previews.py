@@ -127,7 +127,7 @@ async def test_draft_that_changed_after_it_was_shown_is_asked_about_again(
     assert google.calls("gmail.users.drafts.send") == 0
 
 
-async def test_answer_goes_to_those_who_are_shown(google: GoogleServer, connect: Any) -> None:
+async def test_reply_goes_to_the_shown_recipients(google: GoogleServer, connect: Any) -> None:
     """A name in code words may hold what looks like further addresses."""
     hidden = "=?utf-8?q?=22Bob=22=2C_eve=40far=2Eexample?="
     raw = f"From: {hidden} <bob@example.com>\r\nSubject: Hi\r\n\r\nx".encode()

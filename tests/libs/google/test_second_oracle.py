@@ -174,7 +174,9 @@ def client(google: GoogleServer) -> Any:
     return send
 
 
-def test_our_server_takes_what_they_send(google: GoogleServer, client: Any) -> None:
+def test_test_server_accepts_requests_of_the_vendor_library(
+    google: GoogleServer, client: Any
+) -> None:
     sent = client("gmail", "message_send", userId="me", to=USER, subject="Hi", body="Grüße")
     assert "SENT" in sent["labelIds"]
     folder = client("google_drive", "folder_create", name="Bills")

@@ -190,7 +190,7 @@ def text(value: str, source: str) -> str:
 @pytest.mark.parametrize("key", GIVERS)
 @pytest.mark.parametrize("address", GIVERS)
 @pytest.mark.parametrize("place", ["api_key", "providers", "variable", "header"])
-def test_key_goes_to_an_address_by_who_gave_both(place, address, key):
+def test_key_needs_an_address_from_the_same_source(place, address, key):
     url, secret = text(HOST, address), text("s3cret", key)
     environ, more = {}, {}
     if place == "api_key":
@@ -280,7 +280,7 @@ def test_environment_of_other_libraries_goes_to_no_address_of_a_file():
     assert endpoint("azure/x", {"AZURE_API_KEY": "k"}, base_url=HOST).api_key == NO_KEY
 
 
-def test_address_in_the_name_of_a_model_is_of_whoever_named_it():
+def test_address_in_a_model_name_has_the_source_of_the_name():
     name = "huggingface/https://evil.test/x"
     environ = {"HUGGINGFACE_API_KEY": "s3cret"}
     with pytest.raises(KeyAddressError):

@@ -57,7 +57,7 @@ def test_only_waits_is_false_while_something_else_can_happen(loop, other):
     assert not only_waits(loop, lambda: other(loop))
 
 
-def test_but_while_another_task_waits_for_this_one(loop):
+def test_only_waits_is_true_while_another_task_waits_for_it(loop):
     async def scene() -> bool:
         gate = asyncio.Event()
         other = loop.create_task(gate.wait())
@@ -79,7 +79,7 @@ def test_only_waits_is_false_while_a_thread_can_call_back(loop):
     thread.join()
 
 
-def test_signal_that_is_handled_wakes_it(loop):
+def test_handled_signal_wakes_the_loop(loop):
     async def scene() -> None:
         came = asyncio.Event()
         loop.add_signal_handler(signal.SIGUSR1, came.set)
@@ -125,7 +125,7 @@ def test_only_waits_is_false_with_another_task_factory(loop):
     assert not only_waits(loop)
 
 
-def test_timers_run_out_again_in_the_order_in_which_they_did_and_nobody_waits(loop):
+def test_replayed_timers_end_in_recorded_order_without_waiting(loop):
     async def work() -> list[str]:
         order: list[str] = []
 
@@ -147,7 +147,7 @@ def test_timers_run_out_again_in_the_order_in_which_they_did_and_nobody_waits(lo
     assert time.monotonic() - before < 0.6
 
 
-def test_set_of_tasks_has_the_order_in_which_they_were_made(loop: GuestLoop) -> None:
+def test_set_of_tasks_keeps_creation_order(loop: GuestLoop) -> None:
     """By their addresses it would have another one when the script runs once more."""
 
     async def main() -> bool:

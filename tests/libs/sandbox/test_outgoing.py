@@ -31,7 +31,7 @@ def call(number, name, *args):
     return ["call", number, name, "", list(args), {}]
 
 
-async def test_large_frame_arrives_whole_and_small_ones_keep_their_places(roomy):
+async def test_large_frame_arrives_whole_and_in_order(roomy):
     running = await roomy.start()
     sizes = [5, 3 * MEGABYTES, 7, 300_000, 20 * MEGABYTES, 1]
     await roomy.send(*(call(number, "large", size) for number, size in enumerate(sizes)))

@@ -78,7 +78,7 @@ def test_print_limit_starts_anew_with_each_script(printer, sent):
     assert "".join(sent) == "1234567890" * 3
 
 
-def test_alarm_passes_on_what_waits(alarmed, sent):
+def test_alarm_sends_pending_output(alarmed, sent):
     print("a", file=alarmed)
     until = monotonic() + 20
     while not sent and monotonic() < until:

@@ -41,7 +41,7 @@ def rewritten(source: str) -> ast.Module:
     return _WithoutMarks().visit(tree)
 
 
-def test_scripts_that_await_what_they_call_stay_as_they_are():
+def test_awaited_calls_are_not_rewritten():
     need_corpora()
     scripts = {
         entry["file"]: (CORPUS / "benign" / entry["file"]).read_text("utf-8")

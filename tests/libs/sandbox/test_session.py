@@ -239,7 +239,7 @@ async def test_oversized_header_ends_the_session_before_its_content(guest):
     assert not guest.session.alive
 
 
-async def test_frame_over_the_limit_by_one(guest):
+async def test_frame_one_byte_over_the_limit_is_refused(guest):
     running = await guest.start()
     await guest.send_bytes((100_001).to_bytes(4, "big"))
     assert isinstance(await running, LimitReached)
@@ -506,7 +506,7 @@ async def test_flood_of_bytes_after_the_end_ends_the_session(guest, payload):
     assert not guest.session.alive
 
 
-async def test_script_messages_count_against_the_byte_limit(open_guest, monkeypatch):
+async def test_byte_budget_covers_all_a_script_may_send(open_guest, monkeypatch):
     monkeypatch.setattr(budget_module, "SPARE_BYTES", 5_000)
     guest = await open_guest()
     for _ in range(2):
@@ -532,9 +532,7 @@ async def test_arguments_of_all_calls_together_are_limited(guest, monkeypatch):
 
 
 @pytest.mark.slow
-async def test_arguments_that_grow_in_the_hosts_memory_count_as_what_they_become(
-    guest, monkeypatch
-):
+async def test_arguments_count_by_their_size_in_host_memory(guest, monkeypatch):
     monkeypatch.setattr(budget_module, "CALL_BYTES", 20_000_000)
     running = await guest.start()
     with suppress(OSError):  # the session is over before everything is sent

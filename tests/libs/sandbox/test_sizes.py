@@ -129,7 +129,7 @@ def test_value_of_a_usual_size_passes(value: Any) -> None:
 # -- what every backend tells ---------------------------------------------------------------
 
 
-def test_texts_of_a_sandbox_are_cut_wherever_they_come_from() -> None:
+def test_sandbox_texts_are_cut_everywhere() -> None:
     names = {f"{HUGE[:1000]}{n}": HUGE for n in range(500)}
     failed = Failed(kind=HUGE, message=HUGE, source=HUGE, variables=names)
     limit = LimitReached(limit=HUGE, message=HUGE, source=HUGE, variables=names)

@@ -36,7 +36,7 @@ def test_zipapp_is_the_same_in_every_process():
     assert len(seen) == 1
 
 
-def test_holds_the_guest_and_nothing_else():
+def test_zipapp_contains_only_the_guest():
     names = zipfile.ZipFile(io.BytesIO(zipapp.guest_zipapp())).namelist()
     plain = {name for name in names if name.endswith(".py")}
     parents = {f"{name}/__init__.py" for name in ("delf", "delf/machine", "delf/values")}

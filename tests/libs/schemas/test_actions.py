@@ -59,7 +59,7 @@ async def call(action, **arguments):
 # -- how it is shown ------------------------------------------------------------------------
 
 
-def test_stub_says_what_it_takes_and_gives():
+def test_stub_shows_parameters_and_result():
     result = {"type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}
     action, _ = make(description="Open a ticket.\n\nAnd much more.", result=result, effect="write")
     assert action.name == "create_ticket"
@@ -167,7 +167,7 @@ def test_invalid_argument_is_refused(given, says):
     assert "Expected create_ticket(title: str" in caught.value.message
 
 
-async def test_further_properties_where_they_are_welcome():
+async def test_additional_properties_are_accepted_where_allowed():
     schema = {"type": "object", "properties": {}, "additionalProperties": {"type": "integer"}}
     action, sender = make(schema)
     await call(action, anything=1)

@@ -45,7 +45,7 @@ def type_of(*values: Any) -> str | None:
         ([{"n": '{"a": 1}'}], '{"n": str}'),
     ],
 )
-def test_type_of_what_was_seen(values: list[Any], text: str) -> None:
+def test_type_is_inferred_from_samples(values: list[Any], text: str) -> None:
     assert type_of(*values) == text
 
 
@@ -63,7 +63,7 @@ async def test_learned_shapes_are_kept_between_programs() -> None:
 
 
 @pytest.mark.parametrize("value", [5, "x", {"shapes": 3, "nulls": {"it": [1, [2]]}}])
-def test_store_that_was_spoilt_is_as_an_empty_one(value: Any) -> None:
+def test_damaged_sample_store_counts_as_empty(value: Any) -> None:
     kept = Kept()
     kept.value = value
     assert Samples(kept).type_of("it") is None

@@ -282,7 +282,7 @@ async def test_unknown_slack_user_decides_nothing_under_a_rule(office):
     assert [reported["user"] for reported in slack.ephemeral] == ["U0BO"]
 
 
-async def test_form_of_somebody_else_counts_for_nothing(office):
+async def test_form_of_another_user_is_ignored(office):
     _slack, opens = office
 
     async def passed_on(slack, message):
@@ -344,7 +344,7 @@ async def test_request_slack_cannot_show_offers_only_reject(office):
         assert f"delf approvals show {request.request_id}" in texts(question)
 
 
-async def test_press_for_what_slack_does_not_show_counts_for_nothing(office):
+async def test_press_on_a_hidden_request_is_ignored(office):
     """A button that was kept, or made up: the message has none."""
     slack, opens = office
 

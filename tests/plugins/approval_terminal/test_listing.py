@@ -55,6 +55,6 @@ def test_omitted_defaults_are_listed(show):
         ({"flow": "to: mail.read", "origins": {}}, "! others words"),
     ],
 )
-def test_list_marks_what_is_dangerous_or_unusual(show, asked, mark):
+def test_list_marks_dangerous_and_unusual_requests(show, asked, mark):
     (_, row) = show(as_table=True, **asked)
     assert mark in row

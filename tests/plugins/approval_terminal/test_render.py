@@ -151,7 +151,7 @@ TAIL = "x" * 1000 + "; rm -rf /" + "y" * 3190
         ({"body": "x" * 1000, "n": 5}, {"preview": "one\ntwo"}, ""),
     ],
 )
-def test_yes_to_what_was_not_all_shown_says_so(request_for, arguments, more, unseen):
+def test_approval_of_a_cut_request_is_marked(request_for, arguments, more, unseen):
     def menu(**options):
         text = request_text(request_for(arguments, **more), arguments, width=400, **options)
         return COLOUR.sub("", text).split("└ ")[1]

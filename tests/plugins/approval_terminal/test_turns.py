@@ -37,7 +37,7 @@ async def test_turn_that_came_while_giving_up_is_passed_on():
     assert (order, turns.waiting) == ([3], 0)
 
 
-def test_tasks_of_several_loops_share_it():
+def test_turns_are_shared_across_event_loops():
     turns, inside, most = Turns(), 0, 0
 
     async def ask() -> None:

@@ -215,7 +215,7 @@ async def test_conference_stays_through_changes_and_a_late_one_is_reported(
     assert "'Later' has no conference link yet" in " ".join(notes)
 
 
-async def test_attendees_who_are_not_shown_stay(google: GoogleServer, calendar: Any) -> None:
+async def test_hidden_attendees_are_kept(google: GoogleServer, calendar: Any) -> None:
     made = await calendar.create("Party", SPRING, attendees=[USER, "ann@example.com"])
     stored = google.calendar.calendar("primary", USER).events[made["id"]]
     stored["guestsHidden"] = True
@@ -333,7 +333,9 @@ async def test_cap_says_so(calendar: Any) -> None:
     ] is None
 
 
-async def test_calendars_of_others(google: GoogleServer, calendar: Any) -> None:
+async def test_shared_calendar_is_listed_and_refuses_writes(
+    google: GoogleServer, calendar: Any
+) -> None:
     google.calendar.calendar("bob@example.com")
     assert [(c["id"], c["primary"]) for c in sorted(await calendar.calendars(), key=str)] == [
         (USER, True),

@@ -53,7 +53,7 @@ class TestMessages:
         assert [message.content for message in chat.by_role("user")] == ["a", "c"]
         assert chat.by_role("system") == []
 
-    def test_window_is_what_is_seen(self):
+    def test_window_limits_the_messages_shown(self):
         chat = filled(*"abcdef", history_window=2)
         assert [message.content for message in chat] == ["e", "f"]
 
@@ -84,7 +84,7 @@ class TestConversations:
         chat.clear("default")
         assert [r.conversation for r in chat.conversations()] == ["other"]
 
-    def test_old_ones_are_forgotten(self):
+    def test_old_conversations_are_removed(self):
         chat = filled("a")
         chat.switch("new")
         chat.append("user", "b")

@@ -394,7 +394,7 @@ class TestSummaries:
         assert len(conversation_of(scripted_model.requests[1])) == 4
         assert (len(chat), chat.summary) == (6, None)
 
-    def test_budget_holds_for_them(self, make_agent, scripted_model):
+    def test_budget_covers_summaries(self, make_agent, scripted_model):
         chat = self.filled()
         scripted_model.says(self.priced("It began.", cost=1.0))
         response = make_agent(chat, budget_usd=0.5).run("go on")

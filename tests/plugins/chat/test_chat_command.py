@@ -302,7 +302,7 @@ class TestPipes:
         assert (second["conversation"], second["status"]) == ("q", False)
         assert "ZeroDivisionError" in second["error"]
 
-    def test_json_that_nobody_reads_any_more_ends_it(self, here):
+    def test_chat_command_ends_when_its_output_closes(self, here):
         llm = write_recording(here / "answers.jsonl", "print('first')", "print('second')")
         command = [DELF, "chat", "--llm", llm, "--json"]
         with start(

@@ -71,7 +71,7 @@ def test_kept_variables_belong_to_one_conversation(agent_of, scripted_model):
     assert [plain.run("x").text for _ in range(2)] == ["3", "False"]
 
 
-def test_task_that_fails_leaves_what_was_there(agent_of, scripted_model):
+def test_failed_task_keeps_earlier_variables(agent_of, scripted_model):
     scripted_model.writes("total = 3\nprint(total)", "total = 4\n1 / 0", "print(total)")
     agent = agent_of(Chat(keep="variables"), retry_count=0)
     words = [agent.run("x") for _ in range(3)]
@@ -93,7 +93,7 @@ print(small)
     assert agent.run("y").text == "['small']"
 
 
-def test_session_that_was_lost_has_them_again(agent_of, scripted_model):
+def test_variables_are_restored_after_a_lost_session(agent_of, scripted_model):
     endless = "total = 9\nwhile True: print('x' * 1000)"
     scripted_model.writes("total = 3\nprint(total)", endless, "print(total)")
     agent = agent_of(Chat(keep="variables"), sandbox_config={"output_bytes": 10_000})

@@ -77,12 +77,14 @@ def talk(delf_host, scripted_model):
         ([f"{MAILS}\n1 / 0"], "rejected"),
     ],
 )
-def test_turn_is_as_foreign_as_what_it_read(chat_of, talk, before, expected):
+def test_turn_inherits_the_origin_of_its_reads(chat_of, talk, before, expected):
     assert talk(chat_of(), *before, PAY)[-1] == expected
 
 
 @pytest.mark.parametrize(("before", "expected"), [(ROWS, "ok"), (MAILS, "rejected")])
-def test_summary_is_as_foreign_as_what_it_covers(chat_of, talk, scripted_model, before, expected):
+def test_summary_inherits_the_origin_of_its_messages(
+    chat_of, talk, scripted_model, before, expected
+):
     summarised = [f"The account is {IBAN}", f"The account is {IBAN}, as said"]
     turns = iter([before, "print('hello')", PAY])
 

@@ -77,16 +77,16 @@ def test_secrets_are_hidden(here):
         ("plugins.sandbox-local.pool_size", "2"),
     ],
 )
-def test_get_gives_what_applies_or_the_default(here, key, value):
+def test_config_get_returns_the_effective_value(here, key, value):
     assert config("get", key) == f"{value}\n"
 
 
-def test_get_of_what_is_not_there(here):
+def test_config_get_of_an_unknown_key_fails(here):
     assert config("get", "connections.shop.port", status=1) == "connections.shop.port is not set\n"
     assert "did you mean 'timeout'" in config("get", "agent.timout", status=2)
 
 
-def test_set_keeps_what_is_there_with_its_comments(here):
+def test_config_set_keeps_other_lines_and_comments(here):
     config("set", "agent.timeout", "45")
     config("set", "agent.llm.base_url", "http://localhost:1/v1")
     config("set", "connections.shop.confirm", "true")
@@ -134,7 +134,7 @@ def test_model_that_is_a_table_gets_another_name(here):
         ("connections.shop", "x", "a section cannot be set as a whole"),
     ],
 )
-def test_set_refuses_what_does_not_fit(here, key, value, message):
+def test_config_set_refuses_an_invalid_value(here, key, value, message):
     assert message in config("set", key, value, status=2)
     assert (here / "delf.toml").read_text() == FILE
 

@@ -112,7 +112,7 @@ def test_failed_write_leaves_no_partial_file(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
-def test_output_files_are_copied_where_links_fail(tmp_path, monkeypatch):
+def test_output_files_are_numbered_where_links_fail(tmp_path, monkeypatch):
     def unsupported(*_):
         raise OSError(1, "Operation not permitted")
 

@@ -263,7 +263,7 @@ async def test_documents_are_read_as_markdown(files: Filesystem, notes: Path) ->
         (".txt", "", "cp1252", "Windows-1252"),
     ],
 )
-def test_letters_of_a_document_are_those_it_was_written_with(
+def test_document_encoding_is_detected(
     suffix: str, declared: str, encoding: str, noted: str
 ) -> None:
     words = "Grüße für 5 € aus Köln"

@@ -74,7 +74,9 @@ async def test_change_beyond_the_shown_lines_is_refused(
     assert all("lines more" in preview for preview in previews)
 
 
-async def test_unchanged_files_ask_nothing(ask: Callable[..., Any], notes: Path) -> None:
+async def test_change_of_another_file_asks_nothing_more(
+    ask: Callable[..., Any], notes: Path
+) -> None:
     previews = await ask(EDIT, lambda: (notes / "other.md").write_text("two\n"))
     assert len(previews) == 1
     assert (notes / "plan.md").read_text() == "one\n2\nthree\n"

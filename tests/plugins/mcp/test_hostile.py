@@ -157,7 +157,7 @@ MESSAGE = [
 ]
 
 
-async def test_contradictory_result_is_reported(rogue) -> None:
+async def test_repeated_key_in_a_result_is_reported(rogue) -> None:
     srv = rogue("doubled", does={"bytes": DOUBLED})
     response, _, _ = await run(srv, "print(await rogue.good())")
     assert response.text == str(READ)

@@ -224,7 +224,7 @@ async def test_readable_result_is_returned(rogue, mode, gives) -> None:
 
 
 @pytest.mark.parametrize("mode", ["doubled", "doubled in events"])
-async def test_contradictory_result_is_reported(rogue, mode) -> None:
+async def test_repeated_key_in_a_result_is_reported(rogue, mode) -> None:
     async with asyncio.timeout(30):
         with notes_of_call() as notes:
             assert await invoke(rogue(mode), "good") == READ

@@ -74,7 +74,7 @@ async def test_memory_does_not_block_an_event_loop(memory: Memory) -> None:
     await memory.store.aclose()
 
 
-def test_agent_recalls_from_it(memory: Memory) -> None:
+def test_agent_recalls_saved_facts(memory: Memory) -> None:
     memory.save("The office is in Turin.")
     model = ScriptedModel().says("```python\nprint('Turin')\n```")
     host = TestHost.discover(environ={})

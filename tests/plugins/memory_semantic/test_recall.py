@@ -90,7 +90,7 @@ async def test_words_find_facts(recall: Recall, journal: SharedJournal) -> None:
     assert found["at"].timestamp() == NOON + DAY
 
 
-async def test_meaning_finds_what_words_do_not(recall: Recall) -> None:
+async def test_meaning_search_finds_synonyms(recall: Recall) -> None:
     (found,) = await recall.recall("the aircraft", limit=1)
     assert found["text"] == "Book a flight to Turin."
 
@@ -104,7 +104,7 @@ async def test_meaning_finds_what_words_do_not(recall: Recall) -> None:
         (NOON + 2 * DAY, None, set()),
     ],
 )
-async def test_times_narrow_it(
+async def test_time_range_narrows_recall(
     recall: Recall, since: float | None, until: float | None, conversations: set[str]
 ) -> None:
     begin, end = (None if at is None else dt.datetime.fromtimestamp(at) for at in (since, until))

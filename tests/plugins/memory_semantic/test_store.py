@@ -136,7 +136,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'facts.db'}"
 
 
-async def test_meaning_finds_what_words_do_not(context: PluginContext, url: str) -> None:
+async def test_meaning_search_finds_synonyms(context: PluginContext, url: str) -> None:
     store = SemanticStore(context, url)
     await store.save(["The office is in Turin.", "Ada drinks coffee."])
     found = await store.search("Which town?")
@@ -144,7 +144,7 @@ async def test_meaning_finds_what_words_do_not(context: PluginContext, url: str)
     await store.aclose()
 
 
-async def test_words_find_what_vectors_do_not(context: PluginContext, url: str) -> None:
+async def test_word_search_finds_exact_names(context: PluginContext, url: str) -> None:
     store = SemanticStore(context, url)
     await store.save(["Invoice 4711 is paid.", "Invoice 4712 is open."])
     found = await store.search("4712")
@@ -466,7 +466,7 @@ async def test_words_are_found_in_every_script(context: PluginContext, url: str)
     await store.aclose()
 
 
-async def test_word_more_does_not_lose_what_was_found(context):
+async def test_further_word_keeps_earlier_results(context):
     store = SemanticStore(context, embedding_model="off")
     await store.save(
         [

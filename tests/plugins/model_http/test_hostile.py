@@ -166,7 +166,7 @@ BODIES = {
 
 
 @pytest.mark.parametrize("kind", BODIES)
-async def test_answer_that_is_something_else(kind, http_model):
+async def test_foreign_answer_raises(kind, http_model):
     body, words = BODIES[kind]
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     async with answering(head + body) as server:
@@ -188,7 +188,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("kind", STREAMS)
-async def test_stream_of_something_else(kind, http_model):
+async def test_foreign_stream_raises(kind, http_model):
     data, words = STREAMS[kind]
     async with answering(HEAD + b"Connection: close\r\n\r\n" + data) as server:
         with pytest.raises(LLMExecutionError, match="not a chat completion") as caught:

@@ -543,7 +543,7 @@ async def test_arguments_are_checked_before_anything_is_sent(
     assert not server.seen
 
 
-async def test_accept_is_what_is_declared(open_api, invoke, server: RawServer):
+async def test_accept_header_lists_declared_types(open_api, invoke, server: RawServer):
     tool = open_api(PETS)
     await invoke(tool, "get_photo", petId=1)
     assert (server.last.header("accept") or "").startswith("image/png")

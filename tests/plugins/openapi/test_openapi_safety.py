@@ -174,7 +174,7 @@ async def test_credentials_that_a_redirect_names_are_not_used(open_api, invoke, 
     "place",
     ["file:///etc/passwd", "ftp://x.example/", "javascript:alert(1)", "http://[::1", "http://x:y/"],
 )
-async def test_redirects_to_what_is_no_web_address(place, open_api, invoke, server: RawServer):
+async def test_redirect_to_another_scheme_is_refused(place, open_api, invoke, server: RawServer):
     server.answer = lambda seen: Reply(302, b"", {"Location": place})
     with pytest.raises(ToolExecutionError, match=r"redirects to|not valid"):
         await invoke(open_api(one({})), "call")

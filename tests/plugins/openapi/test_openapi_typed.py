@@ -125,7 +125,7 @@ async def test_raise_is_an_error_that_says_that_the_call_was_made(server, open_a
     assert "the call was made" in str(caught.value.hint)
 
 
-async def test_off_gives_what_came(server, open_api, invoke, caplog) -> None:
+async def test_typed_off_returns_raw_values(server, open_api, invoke, caplog) -> None:
     tool = open_api(spec_of(ONE), validate="off")
     answers(server, {"day": "2026-01-31"})
     assert await invoke(tool, "get_it") == {"day": "2026-01-31"}

@@ -97,7 +97,7 @@ async def test_words_of_names_summaries_and_parameters_count(without: PluginCont
     assert await chosen(one_less(without), "the sender, please") == {"mail.find"}
 
 
-async def test_vectors_find_what_words_do_not(context: PluginContext) -> None:
+async def test_vector_search_finds_synonyms(context: PluginContext) -> None:
     prefilter = SemanticPrefilter(context, limit=1)
     assert await chosen(prefilter, "Which bills are late?") == {"bank.invoices"}
 

@@ -30,7 +30,7 @@ def test_model_is_reported(sandbox, shown):
     assert {"asyncio", "statistics"} <= MODULES
 
 
-async def test_packages_need_another():
+async def test_packages_need_a_stronger_sandbox():
     host = TestHost.discover()
     values = {"llm": "m", "min_isolation": "interpreter", "allowed_libs": ["pandas"]}
     answer_text, chosen = "", None

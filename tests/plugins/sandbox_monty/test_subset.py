@@ -116,7 +116,7 @@ async def test_return_value_of_an_own_class_is_a_dict(bench):
     assert done(await bench.run(code)).value == [{"x": 1}, "print"]
 
 
-async def test_variables_of_main_outlive_it(bench):
+async def test_main_variables_outlive_the_function(bench):
     code = """
 async def main():
     import math

@@ -578,7 +578,7 @@ async def test_conversations_and_their_messages_come_in_pages(serve):
     assert (end.status_code, end.json()["messages"]) == (200, [])
 
 
-async def test_ended_task_can_be_deleted_by_its_owner(serve):
+async def test_ended_task_can_be_deleted_with_the_right(serve):
     server = await serve(key="del-key", api_key=f"{KEYS},del:read+run+delete:del-key")
     task = await server.run("add_to_output_files('out.txt', 'text')\nprint(1)")
     place = f"/tasks/{task['task_id']}"

@@ -54,7 +54,7 @@ async def test_heads_that_never_end_stop_nobody(serve):
     [b"2;", b"2\r\n{}\r\n0\r\nx: "],
     ids=["extension", "trailer"],
 )
-async def test_multipart_preamble_has_a_size_limit(serve, rest):
+async def test_chunked_body_overhead_has_a_size_limit(serve, rest):
     server = await serve()
     pieces = [b"a" * 300_000] * 4
     assert (await raw(server.url, CHUNKED + rest, *pieces)).startswith(b"HTTP/1.1 400")

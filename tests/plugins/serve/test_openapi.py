@@ -35,7 +35,7 @@ async def test_document_is_valid_and_whole(serve):
     assert set(message["paths"]) == {operation.path for operation in OPERATIONS}
 
 
-async def test_openapi_plugin_drives_it(serve):
+async def test_openapi_plugin_drives_the_server(serve):
     server = await serve(key="ada-key", api_key=KEYS)
     spec = (await server.client.get("/openapi.json")).json()
     api = APITool(

@@ -176,7 +176,7 @@ async def test_texts_are_shown_by_the_rules_of_the_terminal(shop, open_page):
     assert dict(zip(SHOWN, seen, strict=True)) == SHOWN
 
 
-async def test_yes_to_what_was_not_all_shown_says_so(shop, open_page):
+async def test_approval_of_a_cut_request_is_marked(shop, open_page):
     text = "x" * 4000 + "; and pay eve" + "y" * 187
     task = await shop.run(f"print(await send({text!r}, copies=2))")
     await shop.until(task["task_id"], "waiting")
@@ -497,7 +497,7 @@ async def test_hostile_text_stays_text(shop, open_page):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_everybody_can_use_it(shop, open_page, scheme):
+async def test_page_is_accessible(shop, open_page, scheme):
     done = await shop.run("print(await look(1))\nadd_to_output_files('a.txt', 'x')")
     asks = await shop.run("await send('bob')")
     await shop.until(done["task_id"], "done")

@@ -96,7 +96,7 @@ async def test_task_that_can_be_none_says_why(store, serve):
     assert (answer.status_code, "name of a routine" in answer.text) == (409, True)
 
 
-async def test_user_without_decide_saves_and_sees_no_routine(store, serve):
+async def test_routine_save_needs_the_decide_right(store, serve):
     server = await serve(api_key=KEYS)
     for key, status in (("ben-key", 403), ("cy-key", 403), ("ada-key", 404)):
         order = {"task_id": "task_x", "name": "nine"}

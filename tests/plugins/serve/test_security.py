@@ -97,7 +97,7 @@ async def test_clients_behind_a_proxy_are_distinguished_only_if_it_is_declared(s
     assert last.status_code == 429
 
 
-async def test_wrong_key_is_counted_on_every_path(serve):
+async def test_wrong_key_is_counted_across_addresses(serve):
     behind = await serve(api_key=KEYS, trusted_proxies=["127.0.0.1"])
     for n in range(31):
         message = {**bearer("old-key"), "x-forwarded-for": f"203.0.113.{n}"}

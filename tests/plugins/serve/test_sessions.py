@@ -94,7 +94,7 @@ def test_keys_that_are_none_are_no_open_door(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["hosts", "allow_origins"])
-def test_foreign_pages_are_refused_without_a_key(tmp_path, name):
+def test_allowed_origins_need_a_key(tmp_path, name):
     agent = make_agent(str(tmp_path), Outbox())
     with pytest.raises(ConfigurationError, match="API key"):
         make_app(agent, {name: ["*"]}, {})

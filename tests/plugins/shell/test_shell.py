@@ -135,7 +135,7 @@ def test_person_sees_each_part_in_its_words(folder: Path) -> None:
     assert asked.preview == "in a\n   git commit -m 'x; rm -rf /'\n&& ls 'a b'\n | ls"
 
 
-def test_default_is_for_what_no_rule_names(folder: Path) -> None:
+def test_default_applies_without_a_rule(folder: Path) -> None:
     rules = [{"pattern": "git push", "approval_required": True}]
     assert isinstance(verdict(Shell(rules=rules, folder=folder), "ls"), Refused)
     assert isinstance(

@@ -88,12 +88,12 @@ def rows(table: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(("pattern", "command"), rows(ACTING))
-def test_wildcard_never_stands_for_what_acts(pattern: str, command: str) -> None:
+def test_wildcard_is_refused_in_acting_commands(pattern: str, command: str) -> None:
     assert not is_let_through(pattern, command)
 
 
 @pytest.mark.parametrize(("pattern", "command"), rows(READING))
-def test_wildcard_stands_for_what_is_read_or_named(pattern: str, command: str) -> None:
+def test_wildcard_stands_for_file_arguments(pattern: str, command: str) -> None:
     assert is_let_through(pattern, command)
 
 

@@ -93,7 +93,7 @@ JAPANESE = "株式会社①の売上高は髙い"
         ),
     ],
 )
-def test_letters_of_a_page_are_those_it_was_written_with(work, content, charset, shown, noted):
+def test_page_encoding_is_detected(work, content, charset, shown, noted):
     with notes_of_call() as notes:
         found = read(work, URL, "text/html", charset, content)
     assert shown in found["text"]
@@ -122,7 +122,7 @@ def test_letters_of_a_page_are_those_it_was_written_with(work, content, charset,
         ),
     ],
 )
-def test_letters_of_a_text_are_those_it_was_written_with(kind, content, shown):
+def test_text_encoding_is_detected(kind, content, shown):
     found = read("text", URL, kind, None, content)["text"]
     assert shown in found
     assert not found.startswith("\ufeff")

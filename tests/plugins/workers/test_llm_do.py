@@ -58,7 +58,7 @@ def test_unreadable_worker_is_reported_with_its_line(tmp_path, text, message):
         "{{ topic.nothing }}",
     ],
 )
-def test_template_reaches_nothing_else(tmp_path, text):
+def test_template_cannot_read_other_files(tmp_path, text):
     (tmp_path / "other.md").write_text("secret")
     found = worker(tmp_path, "inputs: {topic: {default: tea}}", text)
     with pytest.raises(ToolRefusedError, match="worker 'w'"):
@@ -262,7 +262,7 @@ def test_rules_of_connections_stay_those_of_delf(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["main.worker", "tools.py", "STEPS.md"])
-def test_program_text_is_trusted_with_its_folder(tmp_path, name):
+def test_program_files_are_trusted_with_their_folder(tmp_path, name):
     program(
         tmp_path,
         main_ofworker="---\nname: main\n---\n{{ file('STEPS.md') }}",

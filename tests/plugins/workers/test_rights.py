@@ -163,7 +163,7 @@ async def test_nested_worker_calls_are_asked_about_too(bench, confirm):
     assert [request.arguments["worker"] for request in seen] == ["outer", "inner"]
 
 
-async def test_worker_actions_not_allowed_stay_disallowed_in_workers(bench):
+async def test_disallowed_worker_action_stays_disallowed_in_workers(bench):
     bench.worker("outer", CALLS, "Outer.")
     bench.answers("Outer.", create(name="x", instructions="y"))
     person, seen = asks()

@@ -130,7 +130,7 @@ class TestNobodySaysYes(Suite):
     does = {**DOES, "is away": True}
 
 
-@breaks("test_person_who_cannot_be_reached_approves_nothing")
+@breaks("test_unreachable_person_approves_nothing")
 class TestFailsOpen(ScriptedApprovals):
     """A pager that takes no news for good news."""
 

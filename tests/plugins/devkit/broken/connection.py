@@ -196,7 +196,7 @@ class TestSchemaOfAnother(Desk):
         ]
 
 
-@breaks("test_call_gives_what_its_type_says_and_changes_no_default")
+@breaks("test_call_returns_its_declared_type_and_keeps_defaults")
 class TestGivesObjects(Desk):
     @action(effect="read")
     async def find(self, state: Literal["open", "closed"], limit: int = 5) -> object:
@@ -441,7 +441,7 @@ class TestNeverEndsClosing(Desk):
         await asyncio.Event().wait()
 
 
-@breaks("test_call_gives_what_its_type_says_and_changes_no_default", says="gave a set")
+@breaks("test_call_returns_its_declared_type_and_keeps_defaults", says="gave a set")
 class TestGivesAnotherTypeThanItSays(Desk):
     @action(effect="read")
     async def find(self, state: str, limit: int = 5) -> list[str]:
@@ -449,7 +449,7 @@ class TestGivesAnotherTypeThanItSays(Desk):
         return {state}
 
 
-@breaks("test_call_gives_what_its_type_says_and_changes_no_default", says="changes its own default")
+@breaks("test_call_returns_its_declared_type_and_keeps_defaults", says="changes its own default")
 class TestChangesItsDefault(Desk):
     @action(effect="read")
     async def find(self, state: str, limit: int = 5, seen: list[str] = []) -> list[str]:  # noqa: B006

@@ -114,7 +114,7 @@ class TestHoldsTheLoop(Good):
         return await super().read(path, part)
 
 
-@breaks("test_reads_what_it_wrote")
+@breaks("test_reader_reads_written_files")
 class TestWritesNothing(Good):
     async def write(self, parts):
         return b"stock\n"

@@ -87,27 +87,27 @@ class TestShuffles(InProcessJournal):
         return sorted(await super().read(task_id, after), key=lambda event: str(event.seq))
 
 
-@breaks("test_reads_what_came_after")
+@breaks("test_read_after_a_number_returns_later_events")
 class TestReadsOneTooMany(InProcessJournal):
     async def read(self, task_id, after=0):
         return await super().read(task_id, max(after - 1, 0))
 
 
-@breaks("test_reads_what_came_after")
+@breaks("test_read_after_a_number_returns_later_events")
 class TestGivesItsOwnList(InProcessJournal):
     async def read(self, task_id, after=0):
         await super().read(task_id, after)
         return self._tasks[task_id].events
 
 
-@breaks("test_reads_what_came_after")
+@breaks("test_read_after_a_number_returns_later_events")
 class TestKnowsEveryTask(InProcessJournal):
     async def read(self, task_id, after=0):
         return await super().read(task_id, after) if task_id in self._tasks else ()
 
 
 @breaks(
-    "test_subscribers_see_what_is_appended_from_then_on",
+    "test_subscribers_see_later_appends",
     "test_subscriber_that_leaves_disturbs_nobody",
 )
 class TestSubscribesLate(InProcessJournal):
@@ -116,7 +116,7 @@ class TestSubscribesLate(InProcessJournal):
             yield event
 
 
-@breaks("test_subscriber_waits_for_what_is_kept")
+@breaks("test_subscriber_sees_events_once_stored")
 class TestTellsNobody(InProcessJournal):
     async def subscribe(self, task_id=None):
         await asyncio.Event().wait()
@@ -254,7 +254,7 @@ class TestNeverEndsClosing(InProcessJournal):
         await asyncio.Event().wait()
 
 
-@breaks("test_reads_what_came_after", says="read has not ended after 0.3 s")
+@breaks("test_read_after_a_number_returns_later_events", says="read has not ended after 0.3 s")
 class TestNeverEndsReading(InProcessJournal):
     async def read(self, task_id, after=0):
         await asyncio.Event().wait()

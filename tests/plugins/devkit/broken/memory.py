@@ -98,7 +98,7 @@ class TestCutsFacts(Store):
         await super().save([text[:1000] for text in facts])
 
 
-@breaks("test_lists_what_was_saved_oldest_first")
+@breaks("test_list_returns_saved_facts_oldest_first")
 class TestNewestFirst(Store):
     async def list(self):
         return tuple(reversed(self.facts))

@@ -30,7 +30,7 @@ class TestIsForOneProcess(SqlJournal):
     find_requests = property()
 
 
-@breaks("test_process_sees_what_another_keeps")
+@breaks("test_process_sees_events_of_another")
 class TestTellsOthersNothing(SqlJournal):
     async def subscribe(self, task_id=None):
         await asyncio.Event().wait()
@@ -92,7 +92,7 @@ class TestDropsNotes(SqlJournal):
         return (await super().notes(task_id, after))[:1]
 
 
-@breaks("test_inbox_has_what_waits")
+@breaks("test_inbox_lists_waiting_requests")
 class TestAsksForWhatIsOver(SqlJournal):
     async def find_requests(self, start="", *, waiting=False, limit=1000):
         found = await super().find_requests(start, limit=limit)

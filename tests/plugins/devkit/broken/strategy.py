@@ -104,7 +104,7 @@ class TestDoesNothing(Suite):
 
 
 class TestGuesses(Suite):
-    breaks = ("test_answers_with_what_the_tools_gave",)
+    breaks = ("test_strategy_answers_with_tool_results",)
 
     class kind:
         async def solve(self, host):

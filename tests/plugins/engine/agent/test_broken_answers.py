@@ -76,7 +76,7 @@ def test_truncated_answer_is_an_error_with_its_text(
     assert len(scripted_model.requests) == asked
 
 
-def test_cut_answer_gets_more_room_within_the_provider_limit(make_agent, scripted_model, refund):
+def test_cut_answer_is_asked_again_with_a_doubled_limit(make_agent, scripted_model, refund):
     scripted_model.says(reply(HALF, max_tokens=100), WHOLE)
     make_agent(refund).run("x")
     assert scripted_model.requests[0].settings == {}

@@ -128,7 +128,7 @@ def test_last_answer_counts_and_what_is_printed_is_the_text(make_agent, scripted
     assert (response.value, response.text) == (2, "It is two.")
 
 
-def test_json_text_is_the_data(make_agent, scripted_model):
+def test_answer_without_prints_shows_the_data(make_agent, scripted_model):
     scripted_model.writes("await answer({'id': 3})\nx = None")
     response = make_agent().run("x", output=Row)
     assert response.text == '{\n  "id": 3\n}'

@@ -155,7 +155,7 @@ async def test_unknown_task(bench: Bench) -> None:
             await agent.aresume("task_x")
 
 
-async def test_changed_script_raises_in_replay(bench: Bench) -> None:
+async def test_changed_script_is_refused_in_replay(bench: Bench) -> None:
     """The recorded call does not come: nothing is called, and the task can be resumed still."""
     bench.model.writes("await write('x')\nprint(await look(1))")
     world = World()

@@ -441,7 +441,7 @@ def test_refusal_does_not_read_as_a_success(run):
     assert response.trace.warnings == [f"{response.text}; the rest of the script was not done"]
 
 
-def test_tool_error_message_is_an_answer(run):
+def test_only_messages_of_a_tool_are_answers(run):
     @tool(confirm=False)
     def refund(amount: int) -> str:
         """Refund."""

@@ -219,7 +219,7 @@ def _functions(names, kind, result):
 @pytest.mark.parametrize(
     ("kind", "asks"), [("texts", True), ("numbers", True), ("contents", False)]
 )
-def test_undeclared_function_decides_by_everything_but_contents(asked, kind, asks):
+def test_undeclared_function_asks_about_all_but_contents(asked, kind, asks):
     names = FLOWS["parameters"][kind]
     value, hint = ("n", int) if kind == "numbers" else ("x", str)
     code = READ + "\n".join(f"set_{name}({value}, to='ada')" for name in names)

@@ -175,7 +175,7 @@ class ApprovalContract(Contract):
         decision = _decision(await channel.decide(request_for()))
         assert decision is None or isinstance(decision, (Rejected, Expired))
 
-    async def test_person_who_cannot_be_reached_approves_nothing(
+    async def test_unreachable_person_approves_nothing(
         self, channel_to: Callable[..., Any]
     ) -> None:
         asking = asyncio.ensure_future(channel_to("cannot be reached").decide(request_for()))

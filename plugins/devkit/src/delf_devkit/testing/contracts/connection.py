@@ -233,9 +233,7 @@ class ConnectionContract(Contract):
 
     # -- calls --------------------------------------------------------------------------
 
-    async def test_call_gives_what_its_type_says_and_changes_no_default(
-        self, connection: Any
-    ) -> None:
+    async def test_call_returns_its_declared_type_and_keeps_defaults(self, connection: Any) -> None:
         for call in self._calls():
             action = await _action(connection, call.action)
             wanted, before = _declared(action), str(inspect.signature(action.call))

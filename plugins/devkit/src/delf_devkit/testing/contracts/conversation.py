@@ -52,7 +52,7 @@ class ConversationContract(Contract):
         assert not await conversations.summarize("none", "s", 1, instead_of=0)
         assert await conversations.append("none", []) == 0
 
-    async def test_messages_are_kept_as_they_are(self, conversations: ConversationStore) -> None:
+    async def test_messages_are_kept_unchanged(self, conversations: ConversationStore) -> None:
         first = ChatMessage(role="user", content="a\nüñ 🎈 'x' \"y\"", at=1.5, task_id="task_1")
         second = ChatMessage(role="assistant", content="", at=2.5)
         third = ChatMessage(role="assistant", content="own", at=3.5, trust="own")
@@ -74,7 +74,7 @@ class ConversationContract(Contract):
         assert (await conversations.load("c", 0)).uncovered == 4
         assert texts(await conversations.read("c", 1, 2)) == ["b", "c"]
 
-    async def test_summary_stands_for_what_it_covers(
+    async def test_summary_replaces_covered_messages(
         self, conversations: ConversationStore
     ) -> None:
         await conversations.append("c", messages_of("a", "b", "c"))
@@ -132,7 +132,7 @@ class ConversationContract(Contract):
         (record,) = await conversations.find()
         assert (record.messages, record.updated_at, record.title) == (2, 5.0, "a")
 
-    async def test_old_ones_are_forgotten(self, conversations: ConversationStore) -> None:
+    async def test_old_conversations_are_removed(self, conversations: ConversationStore) -> None:
         for name, at in (("b", 20.0), ("a", 10.0), ("d", 40.0), ("c", 30.0)):
             await conversations.append(name, messages_of(f"in {name}", at=at))
         await conversations.summarize("a", "all", 1, instead_of=0)

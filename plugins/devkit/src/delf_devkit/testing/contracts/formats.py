@@ -87,7 +87,9 @@ class FormatContract(Contract):
             assert rows == [{"name": f"desk {number}"}], "two files that are written are mixed up"
 
     @needs("writes")
-    async def test_reads_what_it_wrote(self, file_format: Any, path: Path, tmp_path: Path) -> None:
+    async def test_reader_reads_written_files(
+        self, file_format: Any, path: Path, tmp_path: Path
+    ) -> None:
         names = list(self.rows[0])
         table = [names, *([row[name] for name in names] for row in self.rows)]
         made = tmp_path / f"made{path.suffix}"

@@ -75,7 +75,7 @@ class JournalContract(Contract):
         kept = await journal.read("t")
         assert [event.seq for event in kept] == list(range(1, _MANY))
 
-    async def test_reads_what_came_after(self, journal: Any) -> None:
+    async def test_read_after_a_number_returns_later_events(self, journal: Any) -> None:
         with pytest.raises(UnknownTaskError, match="nowhere"):
             await journal.read("nowhere")
         for event in (started("t"), printed("t", 2), printed("t", 3)):
@@ -99,7 +99,7 @@ class JournalContract(Contract):
             assert [event.seq for event in kept] == list(range(1, 50))
             assert {event.task_id for event in kept} == {name}
 
-    async def test_subscribers_see_what_is_appended_from_then_on(self, journal: Any) -> None:
+    async def test_subscribers_see_later_appends(self, journal: Any) -> None:
         await journal.append(started("a"))
         one, every = journal.subscribe("a"), journal.subscribe()
         for event in (printed("a", 2), started("b"), printed("a", 3)):
@@ -107,7 +107,7 @@ class JournalContract(Contract):
         assert await self._take(one, 2) == [("a", 2), ("a", 3)]
         assert await self._take(every, 3) == [("a", 2), ("b", 1), ("a", 3)]
 
-    async def test_subscriber_waits_for_what_is_kept(self, journal: Any) -> None:
+    async def test_subscriber_sees_events_once_stored(self, journal: Any) -> None:
         one, every = journal.subscribe("a"), journal.subscribe()
         waiting = [asyncio.ensure_future(self._take(stream, 1)) for stream in (one, every)]
         await asyncio.sleep(0)

@@ -56,7 +56,7 @@ class MemoryContract(Contract):
         """The same store in a state where reads and writes fail."""
         missing(self, "a fixture `failing_store`, or fails = False")
 
-    async def test_lists_what_was_saved_oldest_first(self, store: Any) -> None:
+    async def test_list_returns_saved_facts_oldest_first(self, store: Any) -> None:
         assert list(await store.list()) == []
         await store.save(self.facts[:1])
         await store.save(self.facts[1:])

@@ -89,7 +89,7 @@ class PluginContract(Contract):
         assert record.kinds, "it offers nothing"
 
     @needs("offers")
-    def test_offers_what_it_says(self) -> None:
+    def test_plugin_offers_its_declared_specs(self) -> None:
         record = self._record(PluginHost.discover(environ={}))
         assert {kind: list(names) for kind, names in record.kinds.items()} == self.offers
 

@@ -70,7 +70,7 @@ class SharedJournalContract(Contract):
         assert two[0].place.strip()
         await two[0].check()
 
-    async def test_process_sees_what_another_keeps(self, two: Sequence[Any]) -> None:
+    async def test_process_sees_events_of_another(self, two: Sequence[Any]) -> None:
         one, other = two
         await one.append(started("a"))
         stream = other.subscribe("a")
@@ -211,7 +211,7 @@ class SharedJournalContract(Contract):
         for stream in (live, again):
             await stream.aclose()
 
-    async def test_inbox_has_what_waits(self, two: Sequence[Any]) -> None:
+    async def test_inbox_lists_waiting_requests(self, two: Sequence[Any]) -> None:
         one, other = two
         await one.append(started("a"))
         events: list[Event] = [asked("a", 2, "req_1a"), asked("a", 3, "req_2b")]

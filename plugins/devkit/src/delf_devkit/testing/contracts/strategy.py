@@ -114,7 +114,7 @@ class StrategyContract(Contract):
         """The factory of the strategy under test."""
         missing(self, "a fixture `strategy`")
 
-    async def test_answers_with_what_the_tools_gave(self, strategy: Any) -> None:
+    async def test_strategy_answers_with_tool_results(self, strategy: Any) -> None:
         response = await self._solve(strategy, self.replies)
         response.raise_for_status()
         assert "3" in response.text
