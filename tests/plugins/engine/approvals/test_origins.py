@@ -121,6 +121,37 @@ SOURCES = {
         False,
     ),
     "a failure": ("try:\n    mails()\nexcept Exception as e:\n    pay(str(e))", False),
+    "a constant that a failure decides": (
+        "try:\n    mails()[0]\n    to = 'a'\nexcept KeyError:\n    to = 'b'\npay(to)",
+        False,
+    ),
+    "a constant that a match decides": (
+        "match mails():\n    case []:\n        to = 'a'\n    case _:\n        to = 'b'\npay(to)",
+        False,
+    ),
+    "a constant at which a loop ends": (
+        "for to in 'ab':\n    if to in mails():\n        break\npay(to)",
+        False,
+    ),
+    "a list out of which another takes": ("a = ['b', 'c']\nx = a.pop(mails())\npay(a[0])", False),
+    "a list that another sorts": ("a = ['b']\na.sort(key=lambda x: mails())\npay(a)", False),
+    "a module that another changed": (
+        "import random\nrandom.seed(mails())\npay(random.random())",
+        False,
+    ),
+    "an object that another was set in": (
+        "class O:\n    pass\no = O()\nsetattr(o, 'x', mails())\npay(o.x)",
+        False,
+    ),
+    "a function that another decorates": (
+        "def d(f):\n    return mails\n@d\ndef to():\n    return 'a'\npay(to())",
+        False,
+    ),
+    "what is printed elsewhere": (
+        "import io\nb = io.StringIO()\nprint(mails(), file=b)\npay(b.getvalue())",
+        False,
+    ),
+    "a print of both": ("a, m = 'GB33', mails()\nprint(a, m)\npay(a)", True),
     "a file": ("pay(open('bill.txt').read())", False),
     "a module that reads": ("import os\npay(os.environ['X'])", False),
     "arguments that another gives": ("pay(**mails()[0])", False),

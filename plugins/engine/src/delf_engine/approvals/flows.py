@@ -17,7 +17,7 @@ from delf_engine.approvals.deciding import is_content
 from delf_engine.config import ARROW
 from delf_engine.origins.fold import Origins
 from delf_engine.origins.origin import Origin
-from delf_engine.origins.texts import has_link
+from delf_engine.origins.texts import has_code, has_link
 from delf_engine.origins.values import MOST_LEAVES, parameter_of, whole
 from delf_engine.toolset import BoundAction
 
@@ -143,6 +143,8 @@ def _reason_of_contents(
             bound.name, parameter_of(path)
         ):
             return f"it passes on {path}, which the task does not say: {own.text}"
+        if has_code(text):
+            return f"{path} holds a word that nobody writes by hand: {origins.find(text).text}"
         if has_link(text) and (origin := origins.find(text)).is_others:
             return f"{path} holds an address: {origin.text}"
     return None

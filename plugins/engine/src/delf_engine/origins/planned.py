@@ -160,6 +160,8 @@ class Planned:
                 for at, item in enumerate(items):
                     if not any(self._fits(each, item, f"{path}[{at}]", is_free) for each in nodes):
                         yield f"{path}[{at}]"
+                if all(map(is_constant, nodes)) and len(items) > len(nodes):
+                    yield path
                 for each in filter(is_constant, nodes):
                     if not any(self._fits(each, item, path, is_free) for item in items):
                         yield path

@@ -24,10 +24,6 @@ _PURE: Final = (
     "textwrap time typing unicodedata uuid zoneinfo"
 )
 """Modules that bring in nothing of others."""
-_FILLING: Final = (
-    "add append appendleft extend heappush insert put setdefault update write writerow"
-)
-"""Methods that put their arguments into the object."""
 _UNKNOWN: Final = ast.Name("?", ast.Load())
 
 
@@ -42,6 +38,8 @@ class Scripts:
         self._is_action = is_action
         self._values: dict[str, list[ast.AST]] = defaultdict(list)
         """By name all that may become its value, wherever that is."""
+        self._filled: dict[str, list[ast.AST]] = defaultdict(list)
+        """By name what its object may have taken in."""
         self._functions: dict[str, list[ast.arguments]] = defaultdict(list)
         self._calls: dict[str, list[ast.Call]] = defaultdict(list)
         self._last: dict[str, list[ast.Call]] = {}
@@ -107,7 +105,8 @@ class Scripts:
                 case ast.Name(id=name):
                     if name not in self._values and name not in _PLAIN:
                         yield name
-                    todo += self._values.get(name, ()) if name not in seen else ()
+                    if name not in seen:
+                        todo += [*self._values.get(name, ()), *self._filled.get(name, ())]
                     seen.add(name)
                 case ast.arguments(defaults=defaults, kw_defaults=more):
                     todo += [*defaults, *more]
@@ -123,7 +122,7 @@ class Scripts:
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 self._functions[name].append(node.args)
-                self._values[name] += [node.args, *node.body]
+                self._values[name] += [node.args, *node.body, *node.decorator_list]
             case ast.ClassDef(name=name, body=body):
                 made = (each.args for each in body if isinstance(each, ast.FunctionDef))
                 self._functions[name] += made
@@ -141,13 +140,25 @@ class Scripts:
         for target, value in _assigned(node):
             self._bind(target, value)
         match node:
-            case ast.For(iter=condition) | ast.While(test=condition) | ast.If(test=condition):
-                for inner in ast.walk(node):  # it decides what is assigned there
-                    for target, _ in _assigned(inner):
-                        self._bind(target, condition)
+            case ast.For(iter=condition) | ast.While(test=condition):
+                leaves = (each for each in ast.walk(node) if isinstance(each, ast.If))
+                ends = (each.test for each in leaves if _leaves_loop(each))
+                self._bind_assigned(node, condition, *ends)
+            case ast.If(test=condition) | ast.Match(subject=condition):
+                self._bind_assigned(node, condition)
             case ast.Try(body=body, handlers=handlers):
+                self._bind_assigned(node, *body)
                 for handler in handlers:
                     self._values[handler.name or ""] += body
+            case ast.With(items=items, body=body):
+                for item in items:
+                    self._fill(item.context_expr, body)
+            case ast.Expr(value=value):  # what it gives back is not used: it changes something
+                outer = value.value if isinstance(value, ast.Await) else value
+                if not (isinstance(outer, ast.Call) and self._only_tells(outer)):
+                    for call in ast.walk(value):
+                        if isinstance(call, ast.Call):
+                            self._take_change(call)
             case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
                 self._values[name].append(_UNKNOWN)
             case ast.Import(names=names):
@@ -160,6 +171,29 @@ class Scripts:
                 self._take_call(node)
             case _:
                 pass
+
+    def _bind_assigned(self, node: ast.AST, *conditions: ast.AST) -> None:
+        """Bind what decides whether something is assigned."""
+        for inner in ast.walk(node):
+            for target, _ in _assigned(inner):
+                for condition in conditions:
+                    self._bind(target, condition)
+
+    def _only_tells(self, call: ast.Call) -> bool:
+        name = dotted(call.func)
+        is_plain = all(each.arg != "file" for each in call.keywords)
+        return self._is_action(name) or (name == "print" and is_plain)
+
+    def _take_change(self, call: ast.Call) -> None:
+        given = [*call.args, *(each.value for each in call.keywords)]
+        for each in (call.func, *given):
+            self._fill(each, given)
+
+    def _fill(self, node: ast.AST, values: Sequence[ast.AST]) -> None:
+        """Bind values to the names of an object that may have taken them in."""
+        for name in ast.walk(node):
+            if isinstance(name, ast.Name):
+                self._filled[name.id] += (each for each in values if each is not node)
 
     def _bind(self, target: ast.AST, value: ast.AST) -> None:
         match target, value:
@@ -189,10 +223,8 @@ class Scripts:
         """Bind what a call gives to the parameters of functions, and to the object of a method."""
         given = [*node.args, *(each.value for each in node.keywords)]
         name = dotted(node.func).rpartition(".")[2] or getattr(node.func, "attr", "")
-        if name in _FILLING.split() and given:
-            for value in given:
-                self._bind(node.func, value)
-                self._bind(given[0], value)
+        if name == "pop":
+            self._take_change(node)
         for arguments in self._functions.get(name, ()):
             names = [each for each in _names_of(arguments) if each != "self"]
             parts = arguments_of(node, names)
@@ -205,6 +237,10 @@ class Scripts:
             passed += self._functions.get(dotted(value), [])
             for each in (name for arguments in passed for name in _names_of(arguments)):
                 self._values[each] += [node.func, *(item for item in given if item is not value)]
+
+
+def _leaves_loop(node: ast.AST) -> bool:
+    return any(isinstance(each, (ast.Break, ast.Continue)) for each in ast.walk(node))
 
 
 def _is_on(call: ast.Call, line: int) -> bool:

@@ -40,7 +40,8 @@ _ENDS: Final = re.compile(r"\s*(?:[.!?;'\")]|$)(?!\d)")
 _WORD_AHEAD: Final = re.compile(r"\w[^\w\n]*$")
 _DAY: Final = re.compile(r"(?:[:.,/$€£-]|\b[A-Z][a-z]{2,8})\s?$")
 """Signs ahead of a number that is a day, a time or an amount."""
-_LINKS: Final = re.compile(r"\w@\w|://|\bwww\.|\b[\w-]+\.[a-z]{2,12}/|[A-Z]{2}\d{10}")
+_LINKS: Final = re.compile(r"\w@\w|://|\bwww\.|\b[\w-]+\.[a-z]{2,12}/|[A-Z]{2}\d{10}|\d[\d ]{6,}\d")
+_CODE: Final = re.compile(r"(?<!\S)(?=\S*\d)(?=\S*[A-Za-z])[A-Za-z0-9+/=_-]{20,}")
 _KINDS: Final = (
     re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
     re.compile(r"(?:https?://)?[\w-]+(?:\.[\w-]+)+(?:/[^\s,;)\"']*)?"),
@@ -119,6 +120,11 @@ def is_only_one(word: str, text: str) -> bool:
 def has_link(text: str) -> bool:
     """Return whether a text holds an address that somebody could follow or pay to."""
     return _LINKS.search(text) is not None
+
+
+def has_code(text: str) -> bool:
+    """Return whether a text holds a long word of letters and digits, which may be encoded data."""
+    return _CODE.search(text) is not None
 
 
 def without_spaces(text: str) -> str:
