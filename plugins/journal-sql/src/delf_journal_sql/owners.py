@@ -29,6 +29,8 @@ def place() -> str:
     """Return an id of this machine, its boot, and the pid namespace."""
     boot = _first_line("/proc/sys/kernel/random/boot_id") or f"{uuid.getnode():x}"
     try:
+        # Two containers of a machine may both have a process 7: pids compare only within a
+        # namespace.
         space = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         space = ""
@@ -41,7 +43,10 @@ def birth_of(pid: int) -> str | None:
         line = _first_line(f"/proc/{pid}/stat")
         if line is None:
             return None
+        # The second field is the program's name in parentheses, which may hold spaces and
+        # parentheses.
         state, *rest = line.rpartition(")")[2].split()
+        # A zombie works on nothing any more. Field 22 is the start time, counted from the boot.
         return None if state in "ZXx" else rest[18]
     if os.name == "nt":
         return None  # there os.kill would end the process; heartbeats tell
@@ -49,6 +54,7 @@ def birth_of(pid: int) -> str | None:
         os.kill(pid, 0)
     except ProcessLookupError:
         return None
+    # Only an existing process can refuse a signal.
     except PermissionError:
         return "alive"
     return "alive"
@@ -131,6 +137,8 @@ def is_alive(row: Process, now: float) -> bool:
         return False
     lease = row.lease
     if lease is None and row.place == place() and row.birth is not None:
+        # By its start time, too: the pid of a dead process may be another program's by now, and its
+        # tasks would never be free.
         return birth_of(row.pid) == row.birth
     return abs(now - row.heartbeat) < (SILENCE_SECONDS if lease is None else lease)
 
@@ -170,6 +178,7 @@ def forget_dead(connection: Connection, now: float) -> None:
     An owner that only seems dead, because it was idle for long, registers again before its next
     task.
     """
+    # Not the owners of running tasks: whoever claims such a task reads from the row who had it.
     rows = connection.execute(
         f"SELECT o.owner, {COLUMNS} FROM delf_owners AS o WHERE NOT EXISTS "  # noqa: S608 - own names
         "(SELECT 1 FROM delf_tasks AS t WHERE t.owner = o.owner "

@@ -189,6 +189,7 @@ class PostgresDatabase:
             ) from error
         try:
             self._target = _target(rest)
+            # The driver's message about a wrong URL quotes it, with the password.
             shown = self._target | {"password": ""}
             conninfo.make_conninfo("", **shown)
         except (psycopg.Error, ValueError):
@@ -283,6 +284,8 @@ class PostgresDatabase:
         source = self.connect()
         try:
             migrate(copy)
+            # One snapshot for all tables; long, because the server would end a transaction that
+            # waits for the copy's disk.
             source.begin(write=False, long=True)
             target = copy.connect()
             try:
@@ -339,6 +342,7 @@ class PostgresDatabase:
         while True:
             with self._lock:
                 raw = self._idle.pop() if self._idle else None
+            # A pool that is empty opens a connection outside of the lock, which takes seconds.
             if raw is None:
                 return None
             with contextlib.suppress(*self.errors):  # an empty statement is the cheapest question
@@ -464,6 +468,7 @@ class PostgresChanges:
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
         self._raw = database.listen()
+        # Closing a descriptor in one thread does not end another thread's select; a byte does.
         self._read, self._write = socket.socketpair()
         self._write.setblocking(False)
         self._closed = False

@@ -38,7 +38,12 @@ class SqliteConnection:
         self._wait = settings.lock_timeout
         try:
             self._raw = sqlite3.connect(
-                path, timeout=self._wait, isolation_level=None, check_same_thread=False
+                # begin() opens the transactions, and the module must not open its own. Pooled
+                # connections move between threads, but only one at a time uses them.
+                path,
+                timeout=self._wait,
+                isolation_level=None,
+                check_same_thread=False,
             )
         except sqlite3.Error as error:
             raise explain(error, path, self._wait) from error
@@ -99,6 +104,7 @@ class SqliteConnection:
         sql = (
             "SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'delf!_%' ESCAPE '!'"
         )
+        # LIKE ignores case in SQLite: a table DELF_X of somebody else would be copied and migrated.
         return {name for (name,) in self.execute(sql) if str(name).startswith("delf_")}
 
     def stream(self, table: str) -> tuple[Sequence[str], Iterator[Sequence[Any]]]:
@@ -199,6 +205,8 @@ class SqliteDatabase:
         try:
             yield connection
         except BaseException:
+            # A read that failed may leave its transaction open, which keeps the write-ahead log
+            # from ever shrinking.
             connection.close()
             raise
         with self._lock:
@@ -297,6 +305,7 @@ def _make_file(path: Path) -> None:
         OSError: If the file cannot be created or written.
     """
     try:
+        # O_EXCL refuses a symbolic link, but the journal may be one, as to a larger disk.
         os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         if not path.is_file():
@@ -311,6 +320,8 @@ def _use_wal(connection: SqliteConnection, deadline: float) -> None:
         try:
             if connection.execute("PRAGMA journal_mode")[0][0] == "wal":
                 return
+            # It has an effect only before the first table is made, and without it a pruned journal
+            # never gets smaller.
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")
             return
@@ -338,6 +349,7 @@ class SqliteChanges:
 
     def wait(self) -> bool:
         """Wait until there may be new data; return False once closed."""
+        # SQLite notifies no other process, so its counter of writes is looked at.
         while not self._poked.wait(self._pause):
             version = self._ask()
             if version != self._version:

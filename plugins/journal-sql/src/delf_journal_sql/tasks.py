@@ -84,6 +84,8 @@ class Tasks:
             task = self._load(connection, packed)
             self.open[event.task_id] = task
         if event.seq <= task.last:
+            # A transaction is retried where its connection broke, and may have been committed
+            # before: the same event once more is no conflict.
             self._compare(connection, task, packed)
             return
         if event.seq != task.last + 1:
@@ -114,6 +116,7 @@ class Tasks:
 
     def forget(self, task_ids: Iterable[str]) -> None:
         """Drop the cached state of tasks after a rollback."""
+        # Rolled back: a cached position would let the next event leave a gap.
         self._rows.clear()
         self._finished.clear()
         for task_id in task_ids:
@@ -174,6 +177,7 @@ class Tasks:
                 "THEN 0 ELSE 1 END, owner = :owner, state = :running WHERE id = :key",
                 {"running": TaskState.RUNNING.value, "owner": self.owner.key, "key": key},
             )
+        # The last owner may have appended since this process read the task's position.
         self.open.pop(task_id, None)
         return before
 
@@ -221,6 +225,7 @@ class Tasks:
             return self._create(connection, packed)
         key, state, last = rows[0]
         is_queued = state == TaskState.QUEUED and not isinstance(event, TaskQueued)
+        # To append is to claim: otherwise two processes could write to a task in turn.
         if state == TaskState.RUNNING or is_queued:
             try:
                 self.claim(connection, event.task_id)
@@ -236,6 +241,8 @@ class Tasks:
         values = {"origin": "", **TaskRecord.beginning(event)}
         for name in values.keys() - _IDENTIFIERS:
             if isinstance(values[name], str):
+                # PostgreSQL refuses NUL characters in texts, and the refused row would fail all
+                # events of its batch.
                 values[name] = plain_text(values[name])
         values["state"] = (TaskState.QUEUED if waits else TaskState.RUNNING).value
         values["owner"] = None if waits else self.owner.key

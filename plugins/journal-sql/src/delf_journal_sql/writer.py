@@ -183,6 +183,8 @@ class Writer:
             try:
                 self._try(run)
             except ConnectionLostError as lost:
+                # The transaction is run again as a whole: what it holds is either new, or compared
+                # with what was kept.
                 self._disconnect()
                 if time.monotonic() < deadline and not self._stopping:
                     time.sleep(_AGAIN_SECONDS)
@@ -206,6 +208,8 @@ class Writer:
             return
         try:
             self._append(run)
+        # These say something about the database or the task, not about one event: splitting the
+        # batch would only repeat them.
         except (ConnectionLostError, DelfError):
             raise
         except Exception as error:
@@ -233,6 +237,8 @@ class Writer:
                 self._tasks.flush(connection)
             self._has_signed()
         except BaseException:
+            # Positions that were cached for rows that are gone again would make the retry look like
+            # a conflict.
             self._tasks.forget(operation.packed.event.task_id for operation in run)
             raise
         self._tasks.drop_finished()
@@ -255,6 +261,8 @@ class Writer:
         same transaction, or others would claim the task at once.
         """
         if not self._is_signed():
+            # Only once it is committed does the heartbeat count, see _has_signed: a rollback takes
+            # it back.
             self.owner.register(connection, self._database)
             if self._signed_at is None:
                 forget_dead(connection, self._database.now(connection))
@@ -274,6 +282,7 @@ class Writer:
         if time.monotonic() < self.beat_at:
             return
         self.beat_at = time.monotonic() + self.owner.heartbeat_seconds
+        # Nobody can claim a task from a process without open tasks: an idle one need not write.
         if self._signed_at is None or not self._tasks.open:
             return
         try:
@@ -332,6 +341,7 @@ def _tell_all(run: Sequence[Append]) -> None:
         by_loop[operation.loop].append(operation)
     for loop, operations in by_loop.items():
         try:
+            # One call for each loop and batch: each wakes that loop through its descriptor.
             loop.call_soon_threadsafe(_tell, operations)
         except RuntimeError:  # the loop was closed: nobody waits any more
             _log.debug("%d events were kept for a loop that is closed", len(operations))
@@ -339,6 +349,7 @@ def _tell_all(run: Sequence[Append]) -> None:
 
 def _tell(operations: list[Append]) -> None:
     for operation in operations:
+        # The waiting task was cancelled; its event is kept nevertheless.
         if operation.done.done():
             continue
         if operation.error is None:

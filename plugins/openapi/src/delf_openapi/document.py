@@ -60,6 +60,7 @@ class Trees:
             tree = self._read(uri).tree
             _make_absolute(tree, uri, self.uri)
         except SpecError as error:
+            # Remembered: hundreds of places may refer to it, and each try may take a timeout.
             self._failed[uri] = error
             raise
         except Exception as error:
@@ -100,6 +101,7 @@ def _absolute(root: Any) -> Any:
 
 def _make_absolute(tree: Any, base: str, own: str) -> None:
     """Make the references of another document absolute."""
+    # A list and no recursion: a hostile document nests deeper than the interpreter's stack.
     todo: list[Any] = [tree]
     done: set[int] = set()  # YAML's aliases make one node be in several places
     while todo:
@@ -168,6 +170,7 @@ class Document:
         place, _, fragment = self.absolute(ref).partition("#")
         if place and not urlsplit(place).scheme:
             raise SpecError(f"$ref to {ref!r}: the specification itself has no address")
+        # In this order: replaced first, ~0 would turn ~01 into a slash.
         tokens = [t.replace("~1", "/").replace("~0", "~") for t in unquote(fragment).split("/")[1:]]
         if fragment and not fragment.startswith("/"):
             raise SpecError(f"$ref {ref!r} is not a JSON pointer")
@@ -189,6 +192,7 @@ class Document:
         """
         if isinstance(node, dict):
             mapping = cast("dict[str, Any]", node)
+            # A schema may have a property of the name ``$ref``; its value is then a mapping.
             if type(mapping.get("$ref")) is not str:
                 return mapping
             return self._follow(mapping)
@@ -263,6 +267,7 @@ def _step(node: Any, token: str) -> Any:
         mapping = cast("dict[Any, Any]", node)
         if token in mapping:
             return mapping[token]
+        # YAML reads an unquoted key, such as the status 200, as a number.
         return mapping.get(int(token)) if _is_number(token) else None
     if isinstance(node, list) and _is_number(token):
         items = cast("list[Any]", node)
@@ -271,4 +276,5 @@ def _step(node: Any, token: str) -> Any:
 
 
 def _is_number(token: str) -> bool:
+    # int() of a text with thousands of digits takes long, and no list is that long.
     return token.isdecimal() and len(token) < 10

@@ -80,6 +80,8 @@ class ForkServer:
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._answer: asyncio.Future[dict[str, Any]] | None = None
         self._control, theirs = socket.socketpair()
+        # Neither the working folder nor installed packages are on the import path: their code would
+        # run here before anything is confined.
         options = ("-P", "-s", "-S", "-X", "utf8")
         command = [interpreter, *options, "-c", BOOT.format(source=SOURCE)]
         command += [str(zipapp), str(theirs.fileno()), str(os.getpid())]
@@ -92,13 +94,18 @@ class ForkServer:
                 pass_fds=(theirs.fileno(),),
                 env=ENVIRON,
                 cwd="/",
+                # Ctrl-C goes to the whole process group of a terminal: the template would die
+                # before the host could end its tasks in order.
                 start_new_session=True,
             )
         except OSError as error:
             self._control.close()
             raise SandboxUnavailableError(f"no process can be started: {error}") from error
         finally:
+            # As long as this process holds the other end, too, the template's death does not end
+            # the stream.
             theirs.close()
+        # For an event loop that was closed without aclose(); a method would keep this object alive.
         weakref.finalize(self, _free, self._process, self._control)
         self._control.setblocking(False)
         self._loop.add_reader(self._control, self._readable)
@@ -121,6 +128,7 @@ class ForkServer:
         """
         try:
             async with asyncio.timeout(START_SECONDS):
+                # All callers share it: one that is cancelled must not cancel it for the others.
                 await asyncio.shield(self._ready)
         except TimeoutError:
             raise SandboxUnavailableError(
@@ -240,6 +248,7 @@ class ForkServer:
             if guest is not None:
                 guest.ended(*how)
             else:
+                # A guest may end before the answer to its fork was read.
                 self._early_ends[pid] = how
         elif "ready" in message:
             self.namespaces = frozenset(message["namespaces"])
@@ -259,6 +268,7 @@ class ForkServer:
             self._ready.set_exception(
                 SandboxUnavailableError(f"the sandbox's template process did not start{last_words}")
             )
+            # Retrieved here, or asyncio logs it where nobody waits for the template.
             self._ready.exception()
         if self._answer is not None and not self._answer.done():
             self._answer.set_result({"error": f"the template process ended{last_words}"})
@@ -270,6 +280,7 @@ class ForkServer:
         pipe = self._process.stderr
         if pipe is None or pipe.closed:
             return ""
+        # A guest may hold the pipe's other end still: a blocking read would not return.
         os.set_blocking(pipe.fileno(), False)
         text = (pipe.read(8000) or b"").decode("utf-8", "replace").strip()
         return f": {text.splitlines()[-1]}" if text else ""

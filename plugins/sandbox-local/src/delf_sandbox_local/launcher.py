@@ -43,6 +43,7 @@ def die_with_parent(parent: int) -> None:
     """
     if sys.platform == "linux":
         system.libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # A parent that died before the call above sends no signal any more.
     if os.getppid() != parent:
         os._exit(0)
 
@@ -55,6 +56,7 @@ def prepare() -> None:
     that crashes leaves no image of itself: not to a file, and not to a program of the system's
     that takes such images as root. Guests get less of a busy processor than the host.
     """
+    # Inherited by every guest, which cannot raise its own priority again.
     os.nice(_NICENESS)
     with suppress(OSError):
         descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)

@@ -63,6 +63,7 @@ def make_ready(zipapp: str) -> tuple[list[str], Server]:
     sys.path.insert(0, zipapp)
     from delf_sandbox.guest.preload import preload
 
+    # Before the first fork: guests share these pages, and importing takes longer than many scripts.
     preload()
     from delf_sandbox.guest.serve import Server
 
@@ -86,6 +87,7 @@ def serve(descriptor: int, parent: int, own: list[str], server: Server) -> None:
         server: The server for guests.
     """
     die_with_parent(parent)  # after the rest: a change of credentials would forget it
+    # The host decides when guests end; a Ctrl-C that reached this process would end all of them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _nothing)
     with socket.socket(fileno=descriptor) as control:

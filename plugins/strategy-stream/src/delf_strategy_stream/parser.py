@@ -137,6 +137,8 @@ class Parser:
         mark = next((mark for mark in self._marks if self._rest.startswith(mark)), None)
         if mark is not None and self._counts(mark):
             return self._begin(mark)
+        # A piece may end within a mark; shown as text now, the mark would not be recognised any
+        # more.
         begun = any(mark.startswith(self._rest) for mark in self._marks)
         if mark is None and begun and not self._is_over:
             return False
@@ -148,6 +150,8 @@ class Parser:
     def _counts(self, mark: str) -> bool:
         """Return whether a mark is valid at its position."""
         line = "".join(self._line)
+        # A model that explains its notation quotes it: those calls must not be made. A tuple,
+        # because the empty string is in every string.
         if self._in_fence or line.count("`") % 2 or line[-1:] in tuple(_QUOTES):
             return False
         return mark == _OPEN or not line.strip()
@@ -177,6 +181,7 @@ class Parser:
         while True:
             end = self._rest.find(_CLOSE, self._at)
             if end < 0 and not self._is_over:
+                # The end mark may itself be split, so as much of the rest is searched again.
                 self._at = max(self._at, len(self._rest) - len(_CLOSE))
                 return False
             if end < 0 or not _is_in_string(self._rest[:end]):
@@ -228,11 +233,15 @@ class Parser:
         while True:
             found = (_IN_STRING if self._quoted else _OUTSIDE).search(self._rest, self._at)
             if found is None:
+                # The next search goes on from here: from the start, a call in thousands of pieces
+                # would take quadratic time.
                 self._at = len(self._rest)
                 return False
             mark, place = found.group(), found.start()
             if mark == "\\":
                 if place + 1 == len(self._rest):
+                    # The escaped character is in the next piece: without it, an escaped quote would
+                    # end the string.
                     self._at = place
                     return False
                 self._at = place + 2
@@ -269,6 +278,8 @@ class Parser:
         return True
 
     def _cut(self, events: list[Event]) -> bool:
+        # Models go on and make up the results of their calls. Kept apart, or the user would read
+        # them as the answer.
         self._invented.append(self._rest)
         self._rest = ""
         return False

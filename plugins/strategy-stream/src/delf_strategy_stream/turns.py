@@ -65,6 +65,7 @@ class TurnRunner:
             made = self._made(turn)
             answers = await asyncio.gather(*(work for _, work in made))
         finally:
+            # After a failure nobody reads the results of calls that were started early.
             for _, work in self._started:
                 work.cancel()
             await asyncio.gather(*(work for _, work in self._started), return_exceptions=True)
@@ -97,6 +98,8 @@ class TurnRunner:
     def _take(self, delta: ModelDelta) -> None:
         for event in self._reader.feed(delta):
             if isinstance(event, Called):
+                # Once a call is held, all later ones are: they may depend on it and must not
+                # overtake it.
                 self._is_held = self._is_held or not self._may_start(event)
                 if not self._is_held:
                     self._start(event)

@@ -86,6 +86,8 @@ class Functions:
             if not is_called
         }
         plain = {id(s) for s in self.seen.functions if self._may_be_async(s, handed_over)}
+        # Again, until nothing is added: the callers of a function that was made async have to await
+        # it.
         while found := self._waiting() & plain - self.made_async:
             self.made_async |= found
 
@@ -93,11 +95,15 @@ class Functions:
         node, parent = scope.node, scope.parent
         if not isinstance(node, ast.FunctionDef) or parent is None or parent.kind == "class":
             return False
+        # A generator would become an async one, and a decorator would get a coroutine function:
+        # both change what every caller gets.
         if scope.is_generator or node.decorator_list:
             return False
         owner = parent.owner(node.name)
         if owner.names[node.name] != {"function"} or node.name in owner.binds:
             return False
+        # Of two definitions, as in both branches of an if, one may be called where the other is
+        # meant.
         if len(self.by_name[id(owner), node.name]) > 1:
             return False
         return (id(owner), node.name) not in handed_over
@@ -144,6 +150,7 @@ class Functions:
                 return "async"
             return "plain" if word in BUILTINS and not self.known.is_bound(word) else "unknown"
         functions = self.by_name.get((id(found), word), ())
+        # Which of a name's meanings a call gets is known only when it runs.
         if found.names[word] != {"function"} or word in found.binds:
             return "unknown"
         if not functions:
@@ -151,6 +158,7 @@ class Functions:
         return _common(self._kind_of_function(scope) for scope in functions)
 
     def _kind_of_method(self, method: str) -> str:
+        # The object is not known: a method of this name may be a tool or the script's own.
         if same_name(method) in self._methods:
             return "maybe"
         functions = self._by_method.get(method, ())
@@ -198,6 +206,7 @@ class Functions:
                     if scope.kind == "function" and id(scope) not in found:
                         more[id(scope)] = label
                     scope = scope.parent
+            # Again, until nothing is added: a function writes if one that it calls does.
             if not more:
                 return found
             found.update(more)

@@ -57,6 +57,8 @@ class Later:
             case ast.BoolOp(values=items):
                 for item in items:
                     self._keep(item, scope, path)
+            # The value of an ``await`` may itself hold awaitables, as a helper that returns a list
+            # of tasks.
             case ast.Await(value=ast.Call() as inner):
                 self._keep_results(self._seen.calls[id(inner)], path, is_awaited=True)
             case _:
@@ -67,6 +69,8 @@ class Later:
         for index, item in enumerate(items):
             if isinstance(item, ast.Starred):
                 self._keep(item.value, scope, path)
+            # Only the item that is awaited: marking all would leave plain results of the others
+            # unawaited.
             elif step in (EACH, index):
                 self._keep(item, scope, path[1:])
 
@@ -79,6 +83,7 @@ class Later:
                 return
             case ast.Attribute(value=inner, attr="values" | "copy"):
                 self._keep(inner, scope, path)
+            # Of a pair of ``items()`` only the second part is a value of the dict.
             case ast.Attribute(value=inner, attr="items") if path[1:2] == (1,):
                 self._keep(inner, scope, (EACH, *path[2:]))
             case ast.Attribute(value=inner, attr="get" | "pop" | "popleft"):
@@ -140,6 +145,7 @@ class Later:
             self._keep(function.body, scope, path)
 
     def _keep_returns(self, scope: Scope, path: Path) -> None:
+        # A recursive function leads here again, without an end.
         if (key := (id(scope), "", path)) in self._asked:
             return
         self._asked.add(key)
@@ -172,6 +178,7 @@ class Later:
             return
         self._asked.add(key)
         node = function.node
+        # ``self`` is a parameter, but not among the arguments of the call.
         is_method = function.parent is not None and function.parent.kind == "class"
         rest = node.args.vararg
         for place in self._functions.calls_of.get(id(function), ()):

@@ -260,6 +260,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         if self._past:
             if not self._repeat():
                 self._wait()
+        # After the last recorded event the script ran undisturbed until it only waited. It does so
+        # again: an answer that came in between would change its order.
         elif self._quiet and self._ready:
             self._quiet -= 1
         else:
@@ -268,6 +270,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
                 self.call_soon(self._deliver, ())
             self._wait()
         if not self._ready:
+            # Not a turn: how often the loop wakes with nothing to do depends on the machine.
             self._turn -= 1
         for _ in range(len(self._ready)):
             if not self._ready:  # what was called here has run them
@@ -315,6 +318,8 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Replay the recorded events of this turn; return False to wait for a thread instead."""
         if not self._ready and self._past[0][0] > self._turn:
             if _count_threads() != self._threads:
+                # A library's thread may call back now, and skipping to the recorded turn would miss
+                # it.
                 return False
             self._turn = self._past[0][0]  # nothing else can happen
         answered: list[int] = []

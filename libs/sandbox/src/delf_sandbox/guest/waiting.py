@@ -27,6 +27,8 @@ class Ready:
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return self._value
+        # Never reached; it makes this method a generator, as ``__await__`` has to return an
+        # iterator.
         yield
 
 
@@ -101,11 +103,13 @@ class Waiting:
     def meant(self, given: Any) -> Any:
         """Await a coroutine where a result is expected; return other values unchanged."""
         kind = _type_of(given)
+        # By exact type: a task or future that a script keeps, to await it later, is a value here.
         if kind is ToolCall or kind is types.CoroutineType or kind is _Again:
             return self._loop.block(settled(given))
         if kind is not types.AsyncGeneratorType:
             return given
         stream = _Stream(given, self.wait)
+        # A stream that nobody reads makes none of its calls: the line goes into the warning.
         self._streams.append((stream, sys._getframe(1).f_lineno))  # pyright: ignore[reportPrivateUsage]
         return stream
 
@@ -142,6 +146,7 @@ class Waiting:
         return _Stream(aiter(given), self.wait)
 
     def _context(self, given: Any) -> Any:
+        # On the type, as ``with`` itself looks: an attribute of the instance does not count.
         return _Context(given, self.wait) if hasattr(_type_of(given), "__aenter__") else given
 
 
@@ -292,6 +297,7 @@ class Tolerant:
     def _futures(self, given: tuple[Any, ...]) -> list[asyncio.Future[Any]]:
         if len(given) == 1 and not inspect.isawaitable(given[0]) and _is_many(given[0]):
             given = tuple(given[0])
+        # A coroutine that is given twice can be awaited only once.
         made: dict[int, asyncio.Future[Any]] = {}
         for item in given:
             if id(item) not in made or not inspect.isawaitable(item):
@@ -351,5 +357,6 @@ def _is_many(given: Any) -> bool:
     return isinstance(given, Iterable) and not isinstance(given, (str, bytes, dict))
 
 
+# Kept from before install() replaces them: the replacements call these.
 _gather, _wait, _wait_for = asyncio.gather, asyncio.wait, asyncio.wait_for
 _shield, _as_completed = asyncio.shield, asyncio.as_completed

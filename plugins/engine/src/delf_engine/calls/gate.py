@@ -130,6 +130,8 @@ class Gate:
             _, late = await asyncio.wait(late, timeout=seconds)
         for call in self._records.under_way:
             why = f"it had not ended {seconds:g} s after its script, and may go on"
+            # Every remaining call gets its end, also after one could not be recorded; that error is
+            # raised below.
             with contextlib.suppress(UnrecordedCallError):
                 await self._records.end(call, "cancelled", error=why, cancellation="cut_off")
         for task in late:
@@ -179,6 +181,8 @@ class Gate:
         try:
             named, description = bound.bind(request.args, request.kwargs)
             if is_large(named):
+                # Checking a large value takes long enough to stop all other tasks of the event
+                # loop.
                 call = await asyncio.to_thread(self._check, number, bound, named, description)
             else:
                 call = self._check(number, bound, named, description)
@@ -199,6 +203,7 @@ class Gate:
         if self._replay.active:
             past = await self._replay.call(call.digest, alone=request.alone)
         if past is not None and past.finished is not None:
+            # Also in a replay: the script may make the same call once more, beyond the journal.
             if past.finished.outcome_unknown:
                 self._maker.unknown_outcomes.add(call.digest)
             return past.answer()
@@ -291,6 +296,8 @@ class Gate:
         try:
             asked = ProposedCall(
                 action=call.bound.action.name,
+                # A copy: a check that changes its arguments would change what is made after a
+                # person has seen something else.
                 arguments=copy.deepcopy(call.arguments),
                 description=call.description,
                 context=self._contexts.of(call),
@@ -306,6 +313,7 @@ class Gate:
                 await self._records.not_started(call)
                 raise
             return Refused(message="it could not be checked: its check cancelled itself")
+        # A check is a plugin's code: a sys.exit() in it must refuse the call and not end the host.
         except (Exception, SystemExit) as error:
             return Refused(message=f"it could not be checked: {describe_failure(error)}")
         if isinstance(verdict, (Allowed, NeedsApproval, Refused)):
@@ -334,6 +342,8 @@ class Gate:
         verdict = Allowed() if unfit is not None else await self._verdict(call)
         if isinstance(verdict, Refused):
             unfit, verdict = f"it is refused: {verdict.message}", Allowed()
+        # The process that began the call may not have noticed that it lost the task: an approval
+        # now could have the effect twice.
         if self._replay.before is not None:
             verdict = verdict.asking(
                 f"{self._replay.before.process} began it and may be alive: it is silent, "
@@ -366,6 +376,7 @@ class Gate:
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
             return await self._turn_down(call, _refused(call, verdict.message))
+        # Kept here, because an edit by the person gives the call another digest.
         unknown = call.digest
         why = "the same call was made before, and its answer was lost: it may have been done"
         asked = verdict.asking(why)
@@ -374,6 +385,8 @@ class Gate:
             return await self._turn_down(call, _refused(call, answer.message))
         match answer.decision:
             case AlreadyDone(result=result):
+                # The doubt is settled: the next identical call is asked about only if its own rules
+                # say so.
                 self._maker.unknown_outcomes.discard(unknown)
                 await self._records.begin(call)
                 return await self._taken_as_made(call, result)
@@ -461,6 +474,8 @@ class Gate:
                     return replace(answer, decision=Rejected(reason=why))
             elif not isinstance(decision, Approved) or not answer.was_shown or not verdict.digest:
                 return answer
+            # A person may take hours: the call is checked again, so that what is made is what was
+            # shown.
             now = await self._verdict(call)
             if isinstance(now, Refused):
                 return now

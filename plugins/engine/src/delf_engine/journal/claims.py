@@ -59,6 +59,8 @@ class Claims:
         self.before.pop(task_id, None)
         if isinstance(journal, SharedJournal):
             try:
+                # A release that is cancelled halfway would leave the task idle until its lease
+                # expires.
                 await to_its_end(self._release(journal, task_id))
             except (DelfError, TimeoutError) as error:
                 why = str(error) or "the journal does not answer"

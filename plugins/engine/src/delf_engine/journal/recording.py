@@ -186,6 +186,8 @@ class Recording:
                 script = self.scripts[event.attempt] = RecordedScript(attempt=event.attempt)
             self._take(event, script)
             if isinstance(event, ev.ScriptFinished):
+                # What comes between scripts is the strategy's own: counted to the last script, its
+                # calls would be expected from that script.
                 script = own
             names = _KEYS.get(type(event))
             if names is not None:
@@ -194,6 +196,8 @@ class Recording:
         for purpose in list(self._drafts):
             self._end_draft(purpose)
         for script in self.scripts.values():
+            # After a crash the script runs again and makes its calls again; only after an end does
+            # nobody wait for them.
             ended = script.finished is not None and script.finished.status != "crashed"
             for call in script.calls:
                 call.is_over = ended
@@ -203,6 +207,8 @@ class Recording:
         if not self.known:
             return False
         if kind is ev.CallFinished and fields["status"] == "refused":
+            # A call refused before it had a digest is matched by its message: its number may differ
+            # in a replay, where calls come in another order.
             key = _refusal(fields["action"], fields["error"])
         else:
             names = _KEYS.get(kind)  # pyright: ignore[reportArgumentType]
@@ -224,6 +230,8 @@ class Recording:
             case ev.Printed():
                 script.printed.append(event.text)
                 script.left_to_print += len(event.text)
+            # A call with neither reply nor failure was cut off by the end of its process. What the
+            # model had written is paid for and may have started calls, so it counts as the reply.
             case ev.ModelCalled():
                 self._end_draft(event.purpose)
                 self._drafts[event.purpose] = []
@@ -246,6 +254,7 @@ class Recording:
                 )
             case ev.Noted():
                 self.notes[event.topic].append(event.text)
+            # Only the request for a whole script shows code; it belongs to no call.
             case ev.ApprovalRequested() if event.code is not None:
                 script.request, self._plans[event.request_id] = event, script
             case ev.ApprovalDecided() if event.request_id in self._plans:
@@ -286,6 +295,7 @@ class Recording:
                 call_id=event.call_id,
                 action=event.action,
                 digest=digest,
+                # The script may give up a call before the call's first event is recorded.
                 unseen=event.call_id in self._abandoned,
             )
             self._calls[event.call_id] = past
@@ -337,6 +347,7 @@ class Recording:
         if past is None:
             self.known[_refusal(event.action, event.error)] += 1
             return
+        # Not an end: the call may have gone on after its sandbox died, so a resume has to ask.
         if event.cancellation == "cut_off":
             past.cut_off = True
             return

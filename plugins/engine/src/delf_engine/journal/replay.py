@@ -48,6 +48,8 @@ class _Course:
         for call in script.calls:
             self._unclaimed[call.digest].append(call)
         self._expected = {call.call_id: call for call in script.expected}
+        # Without the steps of abandoned calls: whether the script makes them again depends on
+        # timing, and a replay that waited for them would hang.
         self._steps = deque(step for step in script.steps if abs(step) in self._expected)
         self._answers = sum(step > 0 for step in self._steps)
         self._waiting: defaultdict[int, list[asyncio.Future[None]]] = defaultdict(list)
@@ -67,6 +69,7 @@ class _Course:
         """Return the first unreplayed call with a digest; None if there is none."""
         if not self._unclaimed.get(digest):
             return None
+        # Equal calls are interchangeable: coroutines may make them in another order than before.
         past = self._unclaimed[digest].popleft()
         self._expected.pop(past.call_id, None)
         self._move()
@@ -91,8 +94,12 @@ class _Course:
             is_turn = bool(self._steps) and self._steps[0] == number
         if not is_turn:
             if alone:
+                # A blocked script makes no other call, so the steps before this one never happen:
+                # waiting would last until the task's timeout.
                 raise self._stuck(past)
             await self._wait(number)
+        # The step goes once its turn has come: removed earlier, it would let the next answer
+        # overtake this one.
         if number > 0:
             self._steps.popleft()
             self._answers -= 1
@@ -117,6 +124,7 @@ class _Course:
 
     def _wake(self, number: int) -> None:
         for waiter in self._waiting.pop(number, ()):
+            # The script may have cancelled the call meanwhile; a result for a done future raises.
             if not waiter.done():
                 waiter.set_result(None)
 
@@ -209,6 +217,8 @@ class Replay:
         """
         course = self._course
         self._follow(self._own)
+        # A sandbox that died now says nothing about the script: the calls it had not made are no
+        # mismatch, because the script is run again.
         if course is None or course is self._own or status == "crashed":
             return
         script = course.script
@@ -249,6 +259,8 @@ class Replay:
             if alone and finished is not None:
                 raise _beyond(finished)
             await asyncio.get_running_loop().create_future()  # until it is given up again
+        # Before the check below: until its turn comes, the recorded calls of other coroutines may
+        # still be due.
         await course.turn(past, alone=alone)
         if past is None and finished is not None:
             raise _beyond(finished)

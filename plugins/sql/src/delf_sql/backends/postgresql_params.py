@@ -44,6 +44,7 @@ def described(driver: psycopg.Connection[Any], bound: Bound) -> Sequence[str | N
     """
     from psycopg.pq import ExecStatus
 
+    # With blanks: a digit right behind ``$1`` would be read as part of its number.
     pieces = [f"{piece} ${number} " for number, piece in enumerate(bound.pieces[:-1], start=1)]
     text = "".join([*pieces, bound.pieces[-1]])
     if driver.pgconn.prepare(b"", text.encode()).status != ExecStatus.COMMAND_OK:
@@ -53,6 +54,7 @@ def described(driver: psycopg.Connection[Any], bound: Bound) -> Sequence[str | N
         return None
     oids = [found.param_type(number) for number in range(found.nparams)]
     made_here = sorted({oid for oid in oids if oid >= _FIRST_MADE_HERE})
+    # For a domain the server names the domain, but how a value is written depends on its base type.
     bases = dict(driver.execute(_BASES, [made_here]).fetchall()) if made_here else {}
     return [_name(driver, bases.get(oid, oid)) for oid in oids]
 
@@ -61,6 +63,7 @@ def _name(driver: psycopg.Connection[Any], oid: int) -> str | None:
     info = driver.adapters.types.get(oid)
     if info is None:
         return None
+    # psycopg finds an array's type under the name of its elements.
     return f"{info.name}[]" if info.array_oid == oid else info.name
 
 

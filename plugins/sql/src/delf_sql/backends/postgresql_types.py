@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.abc import Loader
 
+# psycopg counts a month as 30 days and a year as 365: the same interval added to a date would give
+# another day than in the database.
 _CALENDAR: Final = (b"mon", b"year")
 _RANGES: Final = ("int4", "int8", "num", "ts", "tstz", "date")
+# Operators with their schema, here and elsewhere: a user can put an own ``=`` before the system's
+# in the search path. Types with a lower number are PostgreSQL's own.
 _MADE_HERE: Final = """
 SELECT t.oid::pg_catalog.int8, t.typname::text, t.typarray::pg_catalog.int8,
        t.typtype OPERATOR(pg_catalog.=) 'd', t.typbasetype::pg_catalog.int8
@@ -107,6 +111,7 @@ def register_made_here(driver: psycopg.Connection[Any]) -> None:
         if adapters.types.get(array) is not None:
             continue
         if is_domain:
+            # psycopg looks loaders up by number: a domain over numeric would come as text.
             loader = adapters.get_loader(base, Format.TEXT)
             if loader is not None:
                 adapters.register_loader(oid, loader)
