@@ -30,7 +30,7 @@ from delf_engine.origins.outline import Outline
 from delf_engine.origins.planned import Planned
 from delf_engine.origins.scripts import Scripts
 from delf_engine.origins.search import ResultTexts
-from delf_engine.origins.texts import Words, names
+from delf_engine.origins.texts import mentions, names
 from delf_engine.origins.values import (
     MOST_LEAVES,
     authored,
@@ -70,7 +70,7 @@ class Origins:
         files: Callable[[], Iterable[tuple[str, str]]] | None = None,
         kept: dict[str, set[str]] | None = None,
     ) -> None:
-        self._words = [Words(task)]
+        self._words = [task]
         self._before: Callable[[], Iterable[tuple[Trust, str, str]]] | None = before
         self._wording_of = wording_of
         self._has_files = files is not None
@@ -81,7 +81,6 @@ class Origins:
         self._asked: tuple[tuple[int, str], ...] = ()
         """Those that the model had read when it was asked last."""
         self._author = Author()
-        self._code: Words | None = None
         self._scripts = Scripts(lambda name: wording_of(name).is_known)
         self._calls: dict[int, ReadCall] = {}
         self._read_calls: list[ReadCall] = []
@@ -103,7 +102,7 @@ class Origins:
     @property
     def own_words(self) -> str:
         """The user's own words, the task first; empty for a task of a script's words."""
-        return "\n\n".join(words.text for words in self._words if words.text)
+        return "\n\n".join(filter(None, self._words))
 
     @property
     def author(self) -> Author:
@@ -129,10 +128,9 @@ class Origins:
                         self._read.append((0, _LOOKED_UP))
                     files = ((0, FILES),) if self._has_files else ()
                     self._asked = (*files, *self._read)
-                    self._author, self._code = Author(read=self._asked), None
+                    self._author = Author(read=self._asked)
                 case ScriptGenerated(code=code):
                     self._author = Author(code=code, read=self._asked)
-                    self._code = Words(code)
                     if not self._asked:
                         self._scripts.add(code)
                 case ModelReplied(purpose="outline", text=text):
@@ -143,7 +141,7 @@ class Origins:
                 case Noted(topic=topic, text=text) if text:
                     self._take_text("outside", text, f"a {topic}")
                 case ScriptFinished():
-                    self._author, self._code = Author(read=self._asked), None
+                    self._author = Author(read=self._asked)
                 case CallStarted():
                     self._take_call(event)
                 case CallFinished(status="ok" | "error"):
@@ -162,7 +160,7 @@ class Origins:
             return
         for trust, text, where in self._before():
             if trust == "own" and where == CONVERSATION:
-                self._words.append(Words(text))
+                self._words.append(text)
                 continue
             self._take_text(trust, text, where)
         self._before = None
@@ -285,12 +283,12 @@ class Origins:
         """Find the source of a value, as well as it can be found."""
         if self.is_stated(text):
             return Origin(kind="task", trust="own")
-        is_clean = not self._author.read
-        if is_clean and self._code is not None and self._code.mention(text):
+        is_clean, code = not self._author.read, self._author.code
+        if is_clean and code is not None and mentions(code, text):
             return Origin(kind="script", trust="own")
         if found := self._all_results().find(text):
             return found
-        if self._author.read and (self._code is None or self._code.mention(text)):
+        if not is_clean and (code is None or mentions(code, text)):
             return Origin(kind="script", trust="outside")
         if not text.strip() or not self.has_read:
             return Origin(kind="script", trust="own")
@@ -298,7 +296,7 @@ class Origins:
 
     def is_stated(self, text: str) -> bool:
         """Return whether a value stands in the user's words."""
-        return any(words.mention(text) for words in self._words)
+        return any(mentions(words, text) for words in self._words)
 
     def _is_named_by_others(self, text: str) -> bool:
         """Return whether others' words name a value, in a text with more than the value."""

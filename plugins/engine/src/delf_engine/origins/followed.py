@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from delf_engine.origins.origin import ReadCall
 from delf_engine.origins.scripts import dotted
-from delf_engine.origins.texts import Words
+from delf_engine.origins.texts import mentions
 from delf_engine.origins.values import text_of
 
 _MOST_FOLLOWED: Final = 3
@@ -49,9 +49,9 @@ def followed_texts(
             stated = (each.value for each in ast.walk(order) if isinstance(each, ast.Constant))
             own_texts = [text for text in map(str, stated) if is_own(text)]
             for record in _records_by(is_own, call, call.wording.author):
-                held = Words(f"{record}\n{text_of(call.arguments)}")
+                held = f"{record}\n{text_of(call.arguments)}"
                 is_quoting = _QUOTES.search(record.replace(f"{call.wording.author}: ", ""))
-                if not is_quoting and all(map(held.mention, own_texts)):
+                if not is_quoting and all(mentions(held, text) for text in own_texts):
                     found.setdefault(record[:_LONGEST_FOLLOWED])
     return list(islice(found, _MOST_FOLLOWED))
 

@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from decimal import Decimal
-from functools import cached_property
 from itertools import islice
 from typing import Final
 
@@ -28,7 +27,6 @@ _LONGEST_WORD: Final = 300
 _BEFORE: Final = r"(?<![\w@])(?<!\w[.+-])"
 _AFTER: Final = r"(?![\w@]|[.+-]\w)"
 _NUMBER: Final = re.compile(r"\d{1,15}(?:[\d,]{0,20}\.\d{1,15}|(?:,\d{3}){0,6})")
-_SCHEMES: Final = ("http://", "https://", "mailto:")
 _NAMES_NEXT: Final = re.compile(
     r"(?:['\"#`“‘]|\b(?:id|no|nr|num|number|file|mail|e-?mail|event|record|order)\b\W{0,4})$",
     re.IGNORECASE,
@@ -53,40 +51,27 @@ _MARKS: Final = bytes(code for code in range(1, 128) if not chr(code).isalnum())
 _FOREIGN_MARKS: Final = re.compile(r"[^\w\x00-\x7f]+")
 
 
-class Words:
-    """A text in which values are looked for as words of their own, exactly as they are.
+def mentions(text: str, value: str) -> bool:
+    """Return whether a text has a value as words of its own.
 
     Case and spaces do not count, and a number is the same however it is written. Other marks do:
     ``ada@example.co.m`` is not ``ada@example.com``.
     """
+    if value[:1].isdigit() and _NUMBER.fullmatch(value):
+        return _number(value) in map(_number, _NUMBER.findall(text))
+    value = re.sub(r"^(?:https?://|mailto:)|/+$", "", value.strip())
+    if not value or without_spaces(value) not in without_spaces(text):
+        return False
+    if len(value) > _LONGEST_WORD:
+        return True
+    is_account = value.replace(" ", "").isalnum() and any(map(str.isdigit, value))
+    parts = "".join(value.split()) if is_account else value.split()  # people write it in groups
+    pattern = (r"\s?" if is_account else r"\s+").join(map(re.escape, parts))
+    return re.search(rf"{_BEFORE}{pattern}{_AFTER}", text, re.IGNORECASE) is not None
 
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self._plain = without_spaces(text)
 
-    @cached_property
-    def _numbers(self) -> frozenset[str]:
-        matches = _NUMBER.finditer(self.text)
-        return frozenset(number_text(float(m[0].replace(",", "").rstrip("."))) for m in matches)
-
-    def mention(self, text: str) -> bool:
-        """Return whether a value stands there."""
-        if text[:1].isdigit() and _NUMBER.fullmatch(text):
-            return number_text(float(text.replace(",", ""))) in self._numbers
-        text = text.strip()
-        if text.startswith(_SCHEMES):
-            text = text.partition(":")[2].removeprefix("//")
-        text = text.rstrip("/")
-        if not text or without_spaces(text) not in self._plain:
-            return False
-        if len(text) > _LONGEST_WORD:
-            return True
-        if text.replace(" ", "").isalnum() and any(map(str.isdigit, text)):
-            parts = map(re.escape, "".join(text.split()))  # as people write accounts, in groups
-            pattern = r"[ \u00a0]?".join(parts)
-        else:
-            pattern = r"\s+".join(map(re.escape, text.split()))
-        return re.search(rf"{_BEFORE}{pattern}{_AFTER}", self.text, re.IGNORECASE) is not None
+def _number(text: str) -> str:
+    return number_text(float(text.replace(",", "").rstrip(".")))
 
 
 def names(text: str, value: str) -> bool:
