@@ -184,7 +184,7 @@ class Resources:
                 connection.tell_secrets(redactor)
         models = _models_of(agent, redactor)
         closing.append(models.aclose)
-        make_limits(config.sandbox_config)
+        limits = make_limits(config.sandbox_config)
         check_output_folder(config.output_dir)
         found = find_inputs(config.files)
         sandbox = await choose_sandbox(around.host, config, around.plugin_options)
@@ -193,6 +193,9 @@ class Resources:
         files = TaskFiles(inputs, Formats(around.host))
         closing.append(files.formats.aclose)
         tools = await _tools_of(agent.connections, files, around)
+        if isinstance(sandbox.backend, SupportsWarmUp):  # it starts while the rest is imported
+            spec = _session_spec(config, limits, tools, files.formats, inputs)
+            await _try(sandbox.backend.warm_up(spec), redactor)
         journal = make_journal(around.host, config.journal, around.plugin_options, around.environ)
         closing.append(journal.aclose)
         await open_journal(journal, config.lease)
@@ -268,18 +271,7 @@ class Resources:
 
     def session_spec(self, tools: AgentTools, inputs: Sequence[InputFile]) -> SessionSpec:
         """Return the session spec for a task."""
-        return SessionSpec(
-            tools=tools.tools.names_for_sandbox(),
-            libraries=tuple(self.config.allowed_libs),
-            limits=self.limits,
-            files=tuple(file.path for file in inputs),
-            row_files=self.files.formats.writable,
-        )
-
-    @property
-    def own_spec(self) -> SessionSpec:
-        """The session spec of a task with the agent's own tools and files."""
-        return self.session_spec(self.tools, self.files.inputs)
+        return _session_spec(self.config, self.limits, tools, self.files.formats, inputs)
 
     def warnings(self, tools: AgentTools, strategy: Strategy) -> tuple[str, ...]:
         """Return the warnings to show before a task starts."""
@@ -311,7 +303,8 @@ class Resources:
         """
         try:
             await self.models.check(self.config.main_llm)  # others are asked by some tasks only
-            await (await self.sandbox.backend.open(self.own_spec)).aclose()
+            spec = self.session_spec(self.tools, self.files.inputs)
+            await (await self.sandbox.backend.open(spec)).aclose()
             sources = self.tools.tools.with_context.values()
             await asyncio.gather(*(source.context("") for source in sources))
         except DelfError as error:
@@ -319,15 +312,31 @@ class Resources:
             raise
 
     async def warm_up(self) -> None:
-        """Prepare sandboxes and the model while the first task loads its context."""
-        backend = self.sandbox.backend
-        try:
-            if isinstance(backend, SupportsWarmUp):
-                await backend.warm_up(self.own_spec)
-            await self.models.warm_up(self.config.main_llm)
-        except DelfError as error:
-            message = self.redactor.text(str(error))
-            _log.debug("warming up: %s", message)  # the task that needs it will say so
+        """Prepare the model while the first task loads its context."""
+        await _try(self.models.warm_up(self.config.main_llm), self.redactor)
+
+
+async def _try(warming: Awaitable[None], redactor: Redactor) -> None:
+    try:
+        await warming
+    except DelfError as error:  # the task that needs it will say so
+        _log.debug("warming up: %s", redactor.text(str(error)))
+
+
+def _session_spec(
+    config: AgentConfig,
+    limits: Limits,
+    tools: AgentTools,
+    formats: Formats,
+    inputs: Sequence[InputFile],
+) -> SessionSpec:
+    return SessionSpec(
+        tools=tools.tools.names_for_sandbox(),
+        libraries=tuple(config.allowed_libs),
+        limits=limits,
+        files=tuple(file.path for file in inputs),
+        row_files=formats.writable,
+    )
 
 
 async def _close(closing: Sequence[Close], redactor: Redactor) -> None:

@@ -169,7 +169,9 @@ class LocalBackend:
         return guest
 
     async def warm_up(self, spec: SessionSpec) -> None:
-        """Start processes ahead."""
+        """Start the template at once, and processes ahead once it is ready."""
+        self.pool.follow_loop()
+        await self._running_server()
         self.pool.fill(_kind(spec))
 
     def visible_path(self, path: str) -> str:
