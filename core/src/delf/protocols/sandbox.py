@@ -67,7 +67,7 @@ class Limits:
         total_file_bytes: All output files of a session together.
         frame_bytes: Size of one message on the wire: a call's arguments or result.
         open_files: File descriptors.
-        processes: Processes beside the script's own.
+        processes: Processes in addition to the script's own.
         scratch_bytes: All files in scratch space together.
         calls: Tool calls of a session; this also ends an endless loop of calls.
     """
