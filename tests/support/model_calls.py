@@ -7,7 +7,16 @@ import json
 import pytest
 
 from delf.errors import ModelConfigurationError
-from delf.messages import ModelRequest, ModelTool, Usage, assistant, system, user
+from delf.messages import (
+    FilePart,
+    ImagePart,
+    ModelRequest,
+    ModelTool,
+    Usage,
+    assistant,
+    system,
+    user,
+)
 from support.model_fixtures import ask, read_stream
 from support.openai_server import Reply
 
@@ -46,8 +55,42 @@ def piece(name=None, arguments="", **more):
     return {**more, "function": {"name": name, "arguments": arguments}}
 
 
+def _camel_case(part):
+    """Return a part with the names that Google's JSON has; litellm writes those of its Python."""
+    names = {"inline_data": "inlineData", "mime_type": "mimeType"}
+    if not isinstance(part, dict):
+        return part
+    return {names.get(name, name): _camel_case(item) for name, item in part.items()}
+
+
 class ModelCalls:
     """Give a fixture ``make_model``."""
+
+    async def test_images_and_files(self, openai_server, make_model):
+        server = openai_server(["a", "b", "c"])
+        parts = (
+            ImagePart(PNG, "image/png"),
+            FilePart("notes.csv", b"a,b\n1,2\n", "text/csv"),
+            FilePart("paper.pdf", b"%PDF-1.4", "application/pdf"),
+        )
+        request = ModelRequest(messages=(user("look", parts),))
+        for provider in PROVIDERS:
+            await make_model(**at(server, provider)).complete(request)
+        openai, claude, gemini = server.json
+        data = base64.b64encode(PNG).decode()
+        text, image, table, file = openai["messages"][0]["content"]
+        assert text["text"] == "look"
+        assert image["image_url"]["url"] == f"data:image/png;base64,{data}"
+        assert "notes.csv" in table["text"]
+        assert "1,2" in table["text"]
+        assert file["file"]["filename"] == "paper.pdf"
+        assert file["file"]["file_data"].startswith("data:application/pdf;base64,")
+        kinds = {part["type"]: part for part in claude["messages"][0]["content"]}
+        assert kinds["image"]["source"]["data"] == data
+        assert kinds["document"]["source"]["media_type"] == "application/pdf"
+        inline = [_camel_case(part) for part in gemini["contents"][0]["parts"]]
+        types = [part["inlineData"]["mimeType"] for part in inline if "inlineData" in part]
+        assert types == ["image/png", "application/pdf"]
 
     @pytest.mark.parametrize("provider", PROVIDERS)
     async def test_complete(self, provider, openai_server, make_model):

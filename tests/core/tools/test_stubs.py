@@ -15,34 +15,11 @@ from delf.tools.function import tool
 from delf.tools.stubs import fill, render_stubs, stubs_of
 from delf.tools.type_texts import shorten, with_none
 from delf_engine.toolset import load_toolset
+from support.shop import Shop, add
 
 
 async def stubs(connections):
     return render_stubs(bound.describe() for bound in await load_toolset(connections))
-
-
-class Shop(Connection):
-    """A shop with "quotes" and
-    more lines."""
-
-    @action(effect="read")
-    async def find(self, status: str, limit: int = 10) -> list[dict]:
-        """Find orders.
-
-        Args:
-            status: open or closed.
-        """
-        return []
-
-    @action(effect="write")
-    async def close(self, number: int) -> None:
-        """Close an order."""
-
-
-@tool
-def add(a: int, b: int = 1) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 async def test_stubs_are_compact_and_parse():

@@ -4,38 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from delf import Connection, action
 from delf.errors import ConnectionConfigurationError, ToolDefinitionError
-from delf.tools.function import tool
 from delf_engine.approvals.plan import named_actions
 from delf_engine.output import OutputFolder
 from delf_engine.task import TaskContext
 from delf_engine.toolset import check_connection_names, load_toolset
-
-
-class Shop(Connection):
-    """A shop with "quotes" and
-    more lines."""
-
-    @action(effect="read")
-    async def find(self, status: str, limit: int = 10) -> list[dict]:
-        """Find orders.
-
-        Args:
-            status: open or closed.
-        """
-        return []
-
-    @action(effect="write")
-    async def close(self, number: int) -> None:
-        """Close an order."""
-
-
-@tool
-def add(a: int, b: int = 1) -> int:
-    """Add two numbers."""
-    return a + b
-
+from support.shop import Shop, add
 
 # -- context ------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,6 @@ import pytest
 import sqlalchemy as sa
 
 from delf.errors import (
-    ConnectionUnavailableError,
     MemoryRetrievalError,
     MemorySetupError,
     PluginError,
@@ -25,37 +23,15 @@ from delf.protocols.context import PluginContext
 from delf.testing import MemoryContract, PluginContract
 from delf_memory_semantic import store as store_module
 from delf_memory_semantic.store import SemanticStore
+from support.meaning import Meaning
 from support.until import until
-
-
-class Meaning:
-    """Vectors that know that a town is a city."""
-
-    model = "meaning"
-    dimension = 4
-    batch_size = 3
-    topics = (("city", "town", "turin"), ("office", "work"), ("tea", "drink"), ("six", "close"))
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.fails = False
-
-    async def embed(self, texts: Sequence[str], kind: str = "passage") -> Any:
-        assert 0 < len(texts) <= self.batch_size
-        if self.fails:
-            raise ConnectionUnavailableError("the embedder is gone")
-        self.texts += texts
-        rows = []
-        for text in texts:
-            row = [float(any(w in text.lower() for w in topic)) for topic in self.topics]
-            length = sum(value * value for value in row) ** 0.5 or 1.0
-            rows.append([value / length for value in row])
-        return rows
 
 
 @pytest.fixture
 def meaning() -> Meaning:
-    return Meaning()
+    return Meaning(
+        ("city", "town", "turin"), ("office", "work"), ("tea", "drink"), ("six", "close")
+    )
 
 
 @pytest.fixture

@@ -1,13 +1,11 @@
 """Requests and answers, as every plugin of models has them, and what goes over the wire."""
 
-import base64
 import json
 
 import pytest
 
 from delf.errors import DelfError, ModelConfigurationError
 from delf.messages import (
-    FilePart,
     ImagePart,
     ModelRequest,
     ToolCall,
@@ -69,30 +67,6 @@ async def test_anthropic_gets_a_limit_of_the_answers_length(openai_server, http_
     for name in ("claude-opus-4-8", "claude-of-tomorrow"):
         await http_model(**at(server, "anthropic") | {"model": name}).complete(ask())
     assert [sent["max_tokens"] for sent in server.json] == [16_384, 8_192]
-
-
-async def test_images_and_files(openai_server, http_model):
-    server = openai_server(lambda _: "a")
-    parts = (
-        ImagePart(PNG, "image/png"),
-        FilePart("notes.csv", b"a,b\n1,2\n", "text/csv"),
-        FilePart("paper.pdf", b"%PDF-1.4", "application/pdf"),
-    )
-    request = ModelRequest(messages=(user("look", parts),))
-    for provider in PROVIDERS:
-        await http_model(**at(server, provider)).complete(request)
-    openai, claude, gemini = server.json
-    data = base64.b64encode(PNG).decode()
-    text, image, table, file = openai["messages"][0]["content"]
-    assert text["text"] == "look"
-    assert image["image_url"]["url"] == f"data:image/png;base64,{data}"
-    assert "1,2" in table["text"]
-    assert file["file"]["file_data"].startswith("data:application/pdf;base64,")
-    kinds = {part["type"]: part for part in claude["messages"][0]["content"]}
-    assert kinds["image"]["source"]["data"] == data
-    assert kinds["document"]["source"]["media_type"] == "application/pdf"
-    inline = [p["inlineData"] for p in gemini["contents"][0]["parts"] if "inlineData" in p]
-    assert [part["mimeType"] for part in inline] == ["image/png", "application/pdf"]
 
 
 async def test_stable_prefix_is_marked_for_anthropic_and_the_same_for_all(

@@ -1,16 +1,15 @@
 """Requests and answers, as every plugin of models has them, and what litellm makes of them."""
 
 import asyncio
-import base64
 
 import pytest
 
 from delf.errors import LLMExecutionError
 from delf.llm import LLMConfig
-from delf.messages import FilePart, ImagePart, ModelRequest, system, user
+from delf.messages import ModelRequest, system, user
 from delf.protocols.model import ModelContext
 from delf_model_litellm.model import LiteLLMModel
-from support.model_calls import PNG, PROVIDERS, ModelCalls, at
+from support.model_calls import ModelCalls, at
 from support.model_fixtures import ask, read_stream
 from support.openai_server import Reply
 
@@ -59,31 +58,6 @@ class TestCalls(ModelCalls):
         assert claude["thinking"] == {"type": "enabled", "budget_tokens": 1024}
         assert claude["of_tomorrow"] == "x"
         assert gemini["generationConfig"]["thinkingConfig"]["thinkingBudget"] == 1024
-
-    async def test_images_and_files(self, openai_server, make_model):
-        server = openai_server(["a", "b", "c"])
-        parts = (
-            ImagePart(PNG, "image/png"),
-            FilePart("notes.csv", b"a,b\n1,2\n", "text/csv"),
-            FilePart("paper.pdf", b"%PDF-1.4", "application/pdf"),
-        )
-        request = ModelRequest(messages=(user("look", parts),))
-        for provider in PROVIDERS:
-            await make_model(**at(server, provider)).complete(request)
-        openai, claude, gemini = server.json
-        data = base64.b64encode(PNG).decode()
-        text, image, table, file = openai["messages"][0]["content"]
-        assert text["text"] == "look"
-        assert image["image_url"]["url"] == f"data:image/png;base64,{data}"
-        assert "notes.csv" in table["text"]
-        assert "1,2" in table["text"]
-        assert file["file"]["filename"] == "paper.pdf"
-        assert file["file"]["file_data"].startswith("data:application/pdf;base64,")
-        kinds = {part["type"]: part for part in claude["messages"][0]["content"]}
-        assert kinds["image"]["source"]["data"] == data
-        assert kinds["document"]["source"]["media_type"] == "application/pdf"
-        inline = [p["inline_data"] for p in gemini["contents"][0]["parts"] if "inline_data" in p]
-        assert [part["mime_type"] for part in inline] == ["image/png", "application/pdf"]
 
     async def test_long_system_message_is_cached_by_anthropic(self, openai_server, make_model):
         server = openai_server(["a", "b"])

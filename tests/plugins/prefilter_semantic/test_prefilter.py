@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from delf.errors import ConnectionUnavailableError, PluginError
+from delf.errors import PluginError
 from delf.protocols.context import PluginContext
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.testing import PluginContract, PrefilterContract
 from delf.tools.steps import short_steps_of, steps_of
 from delf_prefilter_semantic.prefilter import SemanticPrefilter
+from support.meaning import Meaning
 from support.until import until
 
 CATALOG = Catalog(
@@ -29,34 +30,10 @@ async def ask(question: str) -> str:
     raise AssertionError("it asks no model")
 
 
-class Meaning:
-    """Vectors that know that a bill is an invoice and a lion an animal."""
-
-    model = "meaning"
-    dimension = 3
-    batch_size = 2
-    topics = (("bill", "invoice", "state"), ("lion", "animal", "feed"), ("mail", "email"))
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-        self.fails = False
-
-    async def embed(self, texts: Sequence[str], kind: str = "passage") -> Any:
-        assert len(texts) <= self.batch_size
-        if self.fails:
-            raise ConnectionUnavailableError("the embedder is gone")
-        self.texts += texts
-        rows = []
-        for text in texts:
-            row = [float(any(w in text.lower() for w in topic)) for topic in self.topics]
-            length = sum(value * value for value in row) ** 0.5 or 1.0
-            rows.append([value / length for value in row])
-        return rows
-
-
 @pytest.fixture
 def meaning() -> Meaning:
-    return Meaning()
+    topics = (("bill", "invoice", "state"), ("lion", "animal", "feed"), ("mail", "email"))
+    return Meaning(*topics, batch_size=2)
 
 
 @pytest.fixture
