@@ -129,11 +129,11 @@ def test_facts_of_foreign_text_are_worded_for_strangers():
         return f"{fact.label}: {fact.text}"
 
     assert caution(message) == (
-        "careful: others wrote this to: it is from web.read (call 1), not from the task"
+        "careful: a stranger may have chosen to: it is from web.read (call 1), not from the task"
     )
     sends = dataclasses.replace(message, flow="it sends body out: from bank.rows")
     assert caution(sends) == (
-        "careful: others' words may be behind it: it sends body out: from bank.rows"
+        "careful: a stranger may have caused this call: it sends body out: from bank.rows"
     )
 
 

@@ -201,7 +201,7 @@ async def test_message_says_what_would_be_done_and_where_its_values_came_from(of
         "● cannot be undone",
         "to: Ann\n    ↑ ⚠ source of to: from mail.read (call 1); others wrote it",
         "amount: 12\n    ↑ source of amount: in your task",
-        "⚠ careful: others wrote this to: it is others wrote it, not from the task",
+        "⚠ careful: a stranger may have chosen to: it is others wrote it, not from the task",
         "⚠ why approval is needed: a new payee",
         "the script says: the rent",
         "changed so far in this task (1): bank.open()",

@@ -792,7 +792,7 @@ async def test_question_says_where_each_value_came_from(shop, open_page):
     page = await open_page(f"{shop.url}/#/{task['task_id']}")
     ask = page.locator(".ask")
     await expect(ask.locator(".caution")).to_have_text(
-        "careful: others wrote this to: it is from look (call 1, name), not from the task"
+        "careful: a stranger may have chosen to: it is from look (call 1, name), not from the task"
     )
     await expect(ask.locator(".fields .warn")).to_have_text(
         "source of to: from look (call 1, name); others wrote it"

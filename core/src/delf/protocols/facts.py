@@ -268,9 +268,10 @@ def _flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
     path, _, where = flow.partition(": ")
     origin = request.origins.get(path)
     if origin is None or origin["trust"] != "outside":
-        return "careful: others' words may be behind it", flow
+        return "careful: a stranger may have caused this call", flow
     source = where.partition(";")[0]
-    return f"careful: others wrote this {root_of(path)}", f"it is {source}, not from the task"
+    label = f"careful: a stranger may have chosen {root_of(path)}"
+    return label, f"it is {source}, not from the task"
 
 
 def _hidden(name: str, texts: Iterable[str], about: str = "") -> Iterator[Fact]:
