@@ -168,3 +168,46 @@ async def test_client_of_mcp_calls_it_as_a_tool(agent, sent, scripted_approvals)
     await served.aclose()
     assert "7 orders" in str(result.content)
     assert sent == ["7 in 2026-11"]
+
+
+FOREIGN = """\
+found = await orders(month=month)
+await send(to="ada@example.com", text="Hi")
+await send(to=str(found), text="Hi")
+"""
+
+
+def test_routine_asks_about_a_value_of_others_and_about_no_constant(
+    agent, saved, scripted_model, scripted_approvals
+):
+    saved.keep(routine(FOREIGN))
+    scripted_model.writes("print(await routines.report(month='2026-11'))")
+    scripted_approvals.says(True, True)
+    with agent(RoutineTools(), flows="guard") as made:
+        made.run("Report on November.").raise_for_status()
+    flows = {request.arguments["to"]: request.flow for request in scripted_approvals.requests}
+    assert flows == {
+        "ada@example.com": None,
+        "7": "to: computed by the script; not found in your task or in a result",
+    }
+
+
+async def test_client_of_mcp_is_told_whose_words_decide(agent, saved, sent):
+    from mcp import Client
+    from mcp_types import ElicitResult
+
+    from delf_mcp.serving import Served
+
+    asked = []
+
+    async def agrees(context, params):
+        asked.append(params.message)
+        return ElicitResult(action="accept", content={"approve": True})
+
+    saved.keep(routine(FOREIGN))
+    options = {"flows": "guard", "approvals": []}
+    served = Served(lambda **more: agent(RoutineTools(), **{**more, **options}))
+    async with Client(served.server(), elicitation_callback=agrees) as client:
+        await client.call_tool("routines_report", {"month": "2026-11"})
+    await served.aclose()
+    assert ["computed by the script" in text for text in asked] == [False, True]
