@@ -192,7 +192,7 @@ def test_routine_asks_about_a_value_of_others_and_about_no_constant(
     }
 
 
-async def test_client_of_mcp_is_told_whose_words_decide(agent, saved, sent):
+async def test_mcp_client_sees_the_origin_of_a_deciding_value(agent, saved, sent):
     from mcp import Client
     from mcp_types import ElicitResult
 
