@@ -3,13 +3,17 @@
 import pytest
 
 from delf.protocols.prefilter import Catalog, CatalogEntry
+from delf.tools.catalogs import best_first, fit
 from delf.tools.resources import (
     kinds_of_change,
     looks_only,
+    named_readers,
     plain_change,
     resource_of,
+    shared_words,
     with_readers,
 )
+from delf.tools.stubs import names_of
 
 
 @pytest.mark.parametrize(
@@ -104,3 +108,56 @@ def test_plain_changes_are_found_by_names(name, change):
 )
 def test_steps_ask_for_kinds_of_change(step, kinds):
     assert kinds_of_change(step) == kinds
+
+
+CLUSTER = [
+    f"{verb}_core_v1_namespaced_{noun}"
+    for noun in ("pod", "secret", "config_map", "service", "event")
+    for verb in ("list", "read", "create", "replace", "delete", "patch")
+]
+CLUSTER += [f"{verb}_core_v1_namespace" for verb in ("list", "create", "replace", "patch")]
+
+
+def test_words_that_most_names_share_are_no_resource():
+    shared = shared_words(CLUSTER)
+    assert shared == {"core", "v1", "namespaced"}
+    assert resource_of("patch_core_v1_namespaced_config_map", shared) == "config"
+    assert plain_change("patch_core_v1_namespace", shared).nouns == {"namespac"}
+    assert shared_words(["list_core_pods", "list_core_nodes"]) == frozenset()
+
+
+def test_names_left_out_are_grouped_although_they_share_words():
+    listed = names_of((f"k8s.{name}" for name in CLUSTER), 3_000)
+    for name in CLUSTER:
+        assert name in listed
+
+
+@pytest.mark.parametrize(
+    ("task", "first"),
+    [
+        ("Add the label team=blue to the namespace shop", "patch_core_v1_namespace"),
+        ("Remove the label team from the namespace shop", "patch_core_v1_namespace"),
+        ("Create a secret in the namespace shop", "create_core_v1_namespaced_secret"),
+        ("Delete the pod web-1", "delete_core_v1_namespaced_pod"),
+    ],
+)
+def test_plain_change_is_found_beside_shared_words(task, first):
+    catalog = Catalog(CatalogEntry(name=name, summary="") for name in CLUSTER)
+    assert first in best_first(catalog, task)[:5]
+
+
+def test_resources_that_a_task_names_have_their_plainest_reader():
+    names = ("get_customers", "get_customers_search", "delete_subscriptions", "get_subscriptions")
+    catalog = Catalog(CatalogEntry(name=f"api.{name}", summary="") for name in names)
+    task = "Cancel the subscriptions of the customer ann@example.com"
+    assert named_readers(task, catalog) == ["api.get_subscriptions", "api.get_customers"]
+    assert named_readers("Say hello", catalog) == []
+
+
+def test_tool_of_one_sentence_among_several_is_found():
+    names = ("send_mail", "create_event", "book_room", "list_rooms", "delete_event", "read_mail")
+    catalog = Catalog(CatalogEntry(name=name, summary=name.replace("_", " ")) for name in names)
+    task = "The team has grown a lot this year. We are many people now. Book the room for a party."
+    assert next(iter(fit(catalog, task))) == names.index("book_room")
+    both = "Send a mail to the whole team of the new year, and book the room for a party on Friday."
+    assert {*list(fit(catalog, both))[:2]} == {names.index("send_mail"), names.index("book_room")}

@@ -185,3 +185,11 @@ async def test_invalid_paths_are_reported() -> None:
         "#/paths/pets: a path must begin with a slash",
         "#/paths/~1line break: a int stands where a mapping must be",
     ]
+
+
+async def test_operation_that_stands_elsewhere_is_read() -> None:
+    document = spec({"/pets": {"get": {"$ref": "#/x-operations/list"}, "put": {"$ref": "#/no"}}})
+    document["x-operations"] = {"list": {**GET["get"], "operationId": "listPets"}}
+    actions, warnings = await loaded(document, base_url="http://127.0.0.1:9")
+    assert list(actions) == ["list_pets"]
+    assert any("/paths/~1pets/put" in warning for warning in warnings)

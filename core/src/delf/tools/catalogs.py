@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Final
 
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.tools.ranking import Ranking, stem, words_of
-from delf.tools.resources import kinds_of_change, plain_change
+from delf.tools.resources import kinds_of_change, plain_change, shared_words
 from delf.tools.steps import short_steps_of, steps_of
 
 _KEPT: Final = "ranking"
@@ -22,6 +23,9 @@ _SUREST: Final = 4
 _PLAIN: Final = 3
 _FEW: Final = 3
 """The number of actions added for each short step, such as *and pause it*."""
+_PART: Final = re.compile(r"\b(?:to|from)\b")
+_REPLACES: Final = ("replace", "put")
+"""Verbs of actions that take a whole record for an update; those that change a part come first."""
 _NAME: Final = 2.0
 _TAGS: Final = 1.0
 _SUMMARY: Final = 2.0
@@ -106,13 +110,19 @@ def _plain_changes(catalog: Catalog, step: str) -> list[int]:
     """
     kinds = kinds_of_change(step)
     order = {word: at for at, word in reversed([*enumerate(map(stem, words_of(step)))])}
-    found: list[tuple[int, bool, int, int]] = []
+    found: list[tuple[int, bool, int, bool, int]] = []
+    whole = _PART.split(step, maxsplit=1)[1:]  # "add the label new to the ticket" changes that
+    tail = frozenset(map(stem, words_of("".join(whole)))) if len(kinds) > 1 else None
+    shared = shared_words(entry.name for entry in catalog) if kinds else frozenset[str]()
     for number, entry in enumerate(catalog if kinds else ()):
-        change = None if entry.reads else plain_change(entry.name)
+        change = None if entry.reads else plain_change(entry.name, shared)
         if change is not None and change.kind in kinds and change.nouns <= order.keys():
+            if tail is not None and (change.nouns <= tail) != (change.kind == "update"):
+                continue
             at = sorted(order[noun] for noun in change.nouns)
             is_apart = at[-1] - at[0] >= len(at)  # the label of an issue is no issue
-            found.append((at[0], is_apart, -len(at), number))
+            is_whole = entry.name.rpartition(".")[2].startswith(_REPLACES)
+            found.append((at[0], is_apart, -len(at), is_whole, number))
     return [number for *_, number in sorted(found)[:_PLAIN]]
 
 

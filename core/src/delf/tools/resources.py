@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from delf.protocols.prefilter import CatalogEntry
-from delf.tools.ranking import plain_name, singular, stem
+from delf.tools.ranking import plain_name, singular, stem, words_of
 
 _LOOKS: Final = frozenset(
     {"list", "get", "read", "retrieve", "find", "search", "query", "count", "filter", "fetch"}
@@ -41,6 +41,10 @@ _SMALL: Final = frozenset(
     | {"of", "on", "one", "or", "the", "to", "with", "many", "details", "api"}
 )
 _MOST_SIBLINGS: Final = 3
+_SHARED: Final = 0.5
+_FEW_NAMES: Final = 12
+_MOST_NAMED: Final = 4
+"""The most reading actions of resources that a task names."""
 
 
 def looks_only(name: str) -> bool:
@@ -62,15 +66,28 @@ def changes(name: str) -> bool:
     return bool(words & (_VERBS - _LOOKS - {"run"}))
 
 
-def resource_of(name: str) -> str:
+def resource_of(name: str, shared: Container[str] = ()) -> str:
     """Return the first noun of an action's name, or that of its connection; for grouping.
 
     Args:
         name: ``connection.method``, or the bare name of a function.
+        shared: Words that are no resource, from :func:`shared_words`.
     """
     connection, _, method = name.rpartition(".")
-    nouns = nouns_of(name)
+    nouns = [noun for noun in nouns_of(name) if noun not in shared] or nouns_of(name)
     return nouns[0] if nouns else connection or method
+
+
+def shared_words(names: Iterable[str]) -> frozenset[str]:
+    """Return the words that most names have, such as ``core_v1_namespaced`` of Kubernetes.
+
+    Args:
+        names: Of actions, such as ``tickets.close``.
+    """
+    found = [set(_words(name.rpartition(".")[2])) - _VERBS for name in names]
+    counts = Counter(word for words in found for word in words)
+    most = _SHARED * len(found)
+    return frozenset(w for w, n in counts.items() if n > most and len(found) >= _FEW_NAMES)
 
 
 def nouns_of(name: str) -> list[str]:
@@ -96,15 +113,16 @@ class Change(NamedTuple):
 
 
 @functools.lru_cache(20_000)
-def plain_change(name: str) -> Change | None:
+def plain_change(name: str, shared: frozenset[str] = frozenset()) -> Change | None:
     """Return the change that an action's name expresses, if the name has no other verb.
 
     Args:
         name: Such as ``update_task`` or ``tickets_partial_update``.
+        shared: Words that are no resource, from :func:`shared_words`.
     """
     verbs = [word for word in _words(name.rpartition(".")[2]) if word in _VERBS - {"run"}]
     kinds = {kind for kind, words in _CHANGES.items() if words.issuperset(verbs)}
-    nouns = frozenset(map(stem, nouns_of(name)))
+    nouns = frozenset(stem(noun) for noun in nouns_of(name) if noun not in shared)
     return Change(kinds.pop(), nouns) if verbs and len(kinds) == 1 and nouns else None
 
 
@@ -123,7 +141,8 @@ def kinds_of_change(step: str) -> frozenset[str]:
     found = frozenset(
         kind for kind, known in _CHANGES.items() if kind != "update" and known.intersection(verbs)
     )
-    return found or frozenset({"update"})
+    is_part = {"to", "from"}.intersection(words)  # "add the label new to the ticket" changes that
+    return found if found and not is_part else found | {"update"}
 
 
 def with_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterator[str]:
@@ -149,6 +168,25 @@ def with_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Itera
             if item not in found:
                 found.add(item)
                 yield item
+
+
+def named_readers(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
+    """Return the plainest reading action of each resource that a task names, in the task's order.
+
+    A customer whom the task names by a mail address has to be found first.
+
+    Args:
+        task: The user's task, in plain words.
+        catalog: All actions.
+    """
+    order = {word: at for at, word in reversed([*enumerate(map(stem, words_of(task)))])}
+    shared = frozenset(map(stem, shared_words(entry.name for entry in catalog)))
+    found: list[tuple[int, str]] = []
+    for group in {id(g): g for groups in _readers(catalog).values() for g in groups}.values():
+        own = {noun for noun in group.nouns if not noun.endswith(".")} - shared
+        if own and own <= order.keys():
+            found.append((max(order[noun] for noun in own), group.names[0]))
+    return [name for _, name in sorted(found)[:_MOST_NAMED]]
 
 
 class _Readers(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from delf.protocols.strategy import ToolChoice, ToolDescription
 from delf.tools.catalogs import best_first
 from delf.tools.ranking import named_by
-from delf.tools.resources import is_own, resource_of, with_readers
+from delf.tools.resources import is_own, named_readers, resource_of, shared_words, with_readers
 from delf.tools.results import Result, Results, named_results
 from delf.tools.signature import Parameter
 from delf.tools.type_texts import Named, shorten
@@ -110,7 +110,8 @@ def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]
     order = [name for name in ranked if name in by_name]
     ranks = frozenset(order)
     by_words = [name for name in best_first(choice.catalog, task)[:_FIRSTS] if name in ranks]
-    first = [*by_words, *order[:_FIRSTS]]  # a prefilter knows no plain changes
+    readers = [name for name in named_readers(task, choice.catalog) if name in ranks]
+    first = [*by_words, *order[:_FIRSTS], *readers]  # a prefilter knows no plain changes
     wanted = dict.fromkeys([*first, *with_readers(order, choice.catalog)])
     left = [by_name[name] for name in wanted]
     for _ in range(_ROUNDS):  # what a stub takes beside others is known once they are together
@@ -255,9 +256,11 @@ def names_of(names: Iterable[str], budget: int) -> str:
         budget: The budget of all tools.
     """
     groups: dict[tuple[str, str], list[str]] = {}
-    for name in names:
+    listed = list(names)
+    shared = shared_words(listed)
+    for name in listed:
         connection, _, method = name.rpartition(".")
-        groups.setdefault((connection, resource_of(name)), []).append(method)
+        groups.setdefault((connection, resource_of(name, shared)), []).append(method)
     if not groups:
         return ""
     lines = {group: f"#   {', '.join(methods)}" for group, methods in groups.items()}

@@ -162,6 +162,12 @@ def _walk(
             operation = item.get(method)
             if operation is None:
                 continue
+            if isinstance(operation, dict) and "$ref" in operation:  # as some write in sources
+                try:
+                    operation = document.reference(operation)
+                except SpecError as error:
+                    warnings.append(f"{place}/{method}: {clean(error.reason, 300)}")
+                    continue
             if not isinstance(operation, dict):
                 warnings.append(f"{place}/{method}: a {type(operation).__name__}, not an operation")
                 continue
@@ -207,6 +213,7 @@ def read_operation(document: Document, spot: Spot) -> Operation:
     raw: dict[str, Any] = item
     for token in spot.tokens[2:]:
         raw = raw[token]
+    raw = document.reference(raw)
     try:
         params, taken = _read_params(document, spot, item, raw)
         body = None
