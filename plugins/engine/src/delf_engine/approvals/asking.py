@@ -1,4 +1,4 @@
-"""Waiting for the answer to one request: from a channel, another source, or the clock."""
+"""Waiting for the answer to one request, from a channel, another source, or a timeout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOBODY: Final = f"{_UNASKED}; {_TO_DO}"
 
 
 class Asking:
-    """Asks about one request, of whom several sources may answer; the first answer counts.
+    """Asks about one request; the first of several answers counts.
 
     Args:
         shared: The parts that the agent's tasks share.
@@ -45,14 +45,14 @@ class Asking:
         self._request = request
         self._ballot = Ballot(request, task.on_behalf_of, log, shared)
         self._failures: list[str] = []
-        """The channels that have failed, with the reasons."""
+        """The failed channels, each with the reason."""
 
     async def answer(self, announced: Awaitable[None], *, again: bool) -> Answer:
         """Wait for the answer; if cancelled meanwhile, close the request to later answers.
 
         Args:
-            announced: Lets observers see the request, which can be answered before.
-            again: Whether the request waited before, so that it may be answered already.
+            announced: Shows the request to observers; an answer may arrive earlier.
+            again: Whether the request was pending before, so that an answer may exist already.
         """
         pending, request_id = self._shared.pending, self._request.request_id
         others = pending.open(self._request, self._ballot.take)
@@ -72,7 +72,7 @@ class Asking:
             pending.close(request_id, outcome)
 
     async def _ask_channels(self, *, again: bool) -> Answer | None:
-        """Return the first answer of a channel that counts; None if there is none."""
+        """Return the first valid answer of a channel; None if no channel gives one."""
         if again and self._shared.inbox is not None:
             await self._shared.inbox.take_earlier(self._request.task_id)
             if self._shared.pending.find(self._request.request_id) is None:
@@ -89,11 +89,11 @@ class Asking:
     async def _first_in_time(
         self, channels: asyncio.Task[Answer | None], others: asyncio.Future[Answer]
     ) -> Answer:
-        """Return the first answer, or that time is up.
+        """Return the first answer, or an expiry at the end of the request's time.
 
         Raises:
             UndecidedCallError: If nobody decides about an interrupted call. The request stays
-                pending in the journal, for whoever resumes the task.
+                pending in the journal until the task is resumed.
         """
         seconds = self._shared.config.approval_timeout
         try:
@@ -126,7 +126,7 @@ class Asking:
 
     @property
     def _may_wait(self) -> bool:
-        """True if somebody may answer whom no channel asks."""
+        """True if a person may answer in another way than through a channel."""
         shared = self._shared
         return self._task.wait_approvals or shared.config.wait_approvals or shared.pending.watched
 

@@ -1,4 +1,4 @@
-"""The decision about one request under a team's rule: who may decide, and how many must."""
+"""Decisions under a team rule: the people who may decide, and the number of approvals needed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def why_refused(
     """Return why a person may not give a decision; None if allowed.
 
     Args:
-        request: The request. Without a team's rule, anybody may who has the right to decide.
+        request: The request. Without a team rule, everybody with the right to decide may do so.
         asker: The owner of the task; None for the local user.
         who: The person who decides.
         decision: The decision.
@@ -68,11 +68,11 @@ def _name_of(who: Decider) -> str:
 
 
 Votes = dict[str, ApprovalVoted]
-"""By the folded names of those who have approved a request: their votes."""
+"""Votes by the folded name of the person who approved."""
 
 
 def votes_in(events: Iterable[Event], request_id: str) -> Votes:
-    """Return the votes about a request that are recorded."""
+    """Return the recorded votes about a request."""
     votes: Votes = {}
     for event in events:
         if isinstance(event, ApprovalVoted) and event.request_id == request_id:
@@ -81,12 +81,12 @@ def votes_in(events: Iterable[Event], request_id: str) -> Votes:
 
 
 def counts(vote: ApprovalVoted, rule: ApprovalRule, people: Iterable[Person]) -> bool:
-    """Return whether a vote still counts: its person was not removed, and may still decide.
+    """Return whether a vote is still valid: its person exists and may still decide.
 
     Args:
         vote: The vote.
         rule: The rule of its request.
-        people: Everybody whom the journal knows, also those who were removed.
+        people: All people in the journal, including removed ones.
     """
     known, name = list(people), _voter(vote)
     own = next((person for person in known if person.holder == vote.key), None)
@@ -105,17 +105,17 @@ def _voter(vote: ApprovalVoted) -> str:
 
 
 def check_vote(who: Decider, votes: Container[str]) -> None:
-    """Check that somebody has not voted yet: a person has one vote, by whatever key.
+    """Check that a person has not voted yet; each person has one vote, whatever key they use.
 
     Raises:
-        DelfError: When they have.
+        DelfError: If the person has voted.
     """
     if folded(_name_of(who)) in votes:
         raise DelfError(f"{who.name} has approved it, and another person must approve it, too")
 
 
 class Ballot:
-    """The answers to one request, counted by the team's rule about it.
+    """The answers to one request, counted by its team rule.
 
     Args:
         request: The request.
@@ -138,7 +138,7 @@ class Ballot:
         self._in_turn = asyncio.Lock()
 
     def take(self, answer: Answer) -> Answer | None:
-        """Return an answer that decides; None for a vote, which is counted on the event loop.
+        """Apply an answer; return it if it decides, or None for a vote that is counted later.
 
         Thread-safe as long as answers are taken one at a time.
 
@@ -162,7 +162,7 @@ class Ballot:
         return None
 
     async def counted(self) -> None:
-        """Wait until the votes so far are counted, and the answer they make is given."""
+        """Wait until all votes so far are counted and their decision is given."""
         await asyncio.sleep(0)
         while self._counting:
             await asyncio.wait({*self._counting})
@@ -174,9 +174,10 @@ class Ballot:
         counting.add_done_callback(self._counting.discard)
 
     async def _count(self, rule: ApprovalRule, vote: Answer) -> None:
-        """Record a vote, or decide the request by it and the votes before it.
+        """Record a vote, and decide the request if the votes suffice.
 
-        The journal says who was removed since they voted, which :meth:`take` cannot wait for.
+        Reads from the journal which voters were removed meanwhile; :meth:`take` cannot wait for
+        that.
         """
         pending, request_id = self._shared.pending, self._request.request_id
         async with self._in_turn:
@@ -208,7 +209,7 @@ class Ballot:
         return votes_in(self._log.events, self._request.request_id)
 
     async def _people(self) -> Sequence[Person]:
-        """Return everybody whom the journal knows; nobody where it keeps no people."""
+        """Return all people in the journal; empty if the journal keeps no people."""
         journal = self._shared.journal
         if not isinstance(journal, SharedJournal):
             return ()

@@ -1,4 +1,4 @@
-"""A case for the judges: a call that needs approval, or a whole script; and the ruling so far."""
+"""A case for the judges: a call that needs approval or a whole script, and its ruling so far."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Case:
     """A call that needs approval, or a whole script.
 
     Args:
-        key: Identifies it among the cases of the task.
+        key: The id of the case within the task.
         make_request: Makes the request that a person is shown, without flow and rule.
         call: The call; None for a whole script.
         verdict: The verdict of the connection on the call.
-        outcome_unknown: The question is whether to make a call again that was begun.
-        asked: The request about it in the journal of a resumed task.
-        decided: The decision on that request.
+        outcome_unknown: Whether the question is to repeat a call that was begun.
+        asked: The recorded request, in a resumed task.
+        decided: The recorded decision on that request.
         lapsed: Whether the sandbox of the task died while the request waited.
-        changed: Whether a person was asked before, and something else would be done now.
+        changed: Whether a person was asked before about a different effect.
     """
 
     key: CallKey
@@ -44,24 +44,25 @@ class Case:
 
     @cached_property
     def request(self) -> ApprovalRequest:
-        """The request as shown now, made lazily: many cases are decided without a request."""
+        """The request as shown now; created lazily, because many cases are decided without one."""
         return self.make_request()
 
     @property
     def arguments(self) -> Mapping[str, Any] | None:
-        """The arguments of the call with the secrets that the request does not show."""
+        """The arguments of the call, including the secrets that the request hides."""
         return None if self.call is None else self.call.arguments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """The findings of a case's judges so far; initially a person decides.
+    """The findings of a case's judges so far; at first, a person has to decide.
 
     Args:
-        answer: The answer; None while a person is to give it.
-        has_request: Whether the journal keeps the answer with its request, as a person's.
+        answer: The answer; None if a person has to answer.
+        has_request: Whether the journal records the request with the answer, like for a person's
+            answer.
         remembered: The earlier decision behind the answer.
-        flow: Why the sources of the values need a person's look.
+        flow: Why a person should review the sources of the values.
         rule: The team's rule that names who decides.
     """
 
@@ -73,4 +74,4 @@ class Ruling:
 
 
 Judge = Callable[[Case, Ruling], Awaitable[Ruling]]
-"""Takes a case with the ruling of the judges before, and returns the ruling that holds now."""
+"""Judges a case, given the ruling of the earlier judges; returns the new ruling."""

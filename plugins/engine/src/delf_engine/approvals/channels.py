@@ -31,7 +31,7 @@ _MOST_OF_A_FAILURE = 200
 """The most characters of a channel's failure, shown in one line of the rejection."""
 
 _OPEN: Final = ("arguments", "defaults", "effects", "origins", "rule")
-"""The fields of a request that a channel could change."""
+"""The fields of a request that a channel could mutate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,8 @@ async def ask_channels(
 ) -> Answer | None:
     """Ask the channels in order and return the first answer that counts.
 
-    Each channel gets a copy of the request, so that none can change the call. An answer that is no
-    decision is a failure of the channel, and a decision that does not fit the request is a
+    Each channel gets a copy of the request, so that none can change the call. An invalid answer
+    counts as a failure of the channel. A decision of the wrong kind for the request counts as a
     rejection.
 
     Args:
@@ -116,7 +116,7 @@ async def _ask_channel(
 
 
 def _fitting(request: ApprovalRequest, decision: Decision) -> Decision:
-    """Return a decision; a decision that does not fit the request becomes a rejection."""
+    """Return a decision; a decision of the wrong kind for the request becomes a rejection."""
     try:
         check_fits(request, decision)
     except DelfError as error:
@@ -128,9 +128,9 @@ class CallbackChannel:
     """``on_confirm`` as a channel.
 
     Args:
-        callback: Plain or async; gets the request and returns True, False, None (leave it
-            to the next channel) or a decision. A plain one runs in a thread of its own, and is
-            asked one question at a time, as it may read its answer from a terminal.
+        callback: Plain or async; gets the request and returns True, False, None (leave it to the
+            next channel) or a decision. A plain function runs in its own thread, one question at a
+            time, because it may read from a terminal.
     """
 
     def __init__(self, callback: Callable[[ApprovalRequest], Any]) -> None:

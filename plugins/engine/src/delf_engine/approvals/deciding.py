@@ -1,4 +1,4 @@
-"""The values of a call that decide what happens, and those that are contents for people to read."""
+"""Classification of a call's values: values that decide its effect, and contents for people."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ CONTENTS: Final = frozenset(
     {"text", "body", "subject", "title", "description", "content", "message", "note"}
     | {"comment", "summary", "caption", "reason", "html", "markdown"}
 )
-"""The words of a parameter's name that is for people to read, where its author declares nothing."""
+"""Words in the names of parameters that hold contents, for actions that declare nothing."""
 _DATA: Final = re.compile(r"[\d=:/@<&]")
-"""Signs that a word is none of a language."""
+"""Characters that do not occur in words of a language."""
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
 def is_content(bound: BoundAction, path: str, text: str) -> bool:
-    """Return whether a value is for people to read, and so decides nothing.
+    """Return whether a value is content for people to read, and so does not decide the effect.
 
-    The author's ``sinks`` or ``contents`` say which they are. Without these it is a text in a
-    parameter or field with a name of contents, unless it is one for machines.
+    The author's ``sinks`` or ``contents`` say which they are. Without them, a text counts as
+    content if its parameter or field has a name of contents, and the text is not data for machines.
     """
     action = bound.action
     if action.sinks is not None:
@@ -34,9 +34,9 @@ def is_content(bound: BoundAction, path: str, text: str) -> bool:
 
 
 def _has_name_of_content(path: str) -> bool:
-    """Return whether a field's name is one of contents, as ``messageBody`` is.
+    """Return whether a field's name consists of words for contents, such as ``messageBody``.
 
-    ``message_id`` is none: each word has to be one of contents.
+    ``message_id`` does not, because of ``id``.
     """
     if path.endswith("]") and "[key " in path[path.rfind("[") :]:
         return False
@@ -46,6 +46,6 @@ def _has_name_of_content(path: str) -> bool:
 
 
 def _is_data(text: str) -> bool:
-    """Return whether each line of a text is a single word of no language: people write no such."""
+    """Return whether each line of a text is a single token, such as a key, and not prose."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return bool(lines) and all(" " not in line and _DATA.search(line) is not None for line in lines)

@@ -44,7 +44,7 @@ class Answer:
         note: Its position in the journal's inbox, if it came from there.
         source: The kind of answer.
         others: The people who approved the same before.
-        asks_again: Whether another person has to approve what this one made of the call.
+        asks_again: Whether another person has to approve the edited call.
     """
 
     decision: Decision
@@ -56,11 +56,11 @@ class Answer:
 
     @classmethod
     def given(cls, decision: Decision, source: DecisionSource, by: str = "agent") -> Answer:
-        """Return an answer that no person gave: of the clock, or of the agent's own rules."""
+        """Return an answer that was given by a timeout or by the agent's rules."""
         return cls(decision, Decider(name=by), source=source)
 
     def data(self) -> dict[str, Any]:
-        """Return the fields of the event that records the answer, but for its request."""
+        """Return the fields of the answer's event, without those of the request."""
         return {
             "by": self.who.name,
             "via": self.who.via,
@@ -73,7 +73,7 @@ class Answer:
 
     @property
     def was_shown(self) -> bool:
-        """True if somebody has seen the effect of the call."""
+        """True if a person has seen the effect of the call."""
         return self.source == "person"
 
 
@@ -88,13 +88,13 @@ def unanswered(*, abandoned: bool) -> Answer:
     """Return the answer to a request that was cancelled unanswered.
 
     Args:
-        abandoned: The script gave its call up; else its sandbox died.
+        abandoned: Whether the script abandoned the call; otherwise its sandbox died.
     """
     return Answer.given(Cancelled(), "abandoned" if abandoned else "sandbox_died", "script")
 
 
 def decision_data(decision: Decision) -> dict[str, Any]:
-    """Encode a decision as plain data: the fields of its event, and of its note."""
+    """Encode a decision as the fields of its event or note."""
     if isinstance(decision, Expired):
         cancelled = isinstance(decision, Cancelled)
         why = "the call was given up before anybody answered" if cancelled else why_not(decision)
@@ -131,7 +131,7 @@ def well_formed(answer: object) -> Decision:
     Only decision objects count: neither True nor "approved" is a yes.
 
     Raises:
-        DelfError: When it is none.
+        DelfError: If the answer is not a decision.
     """
     # By type, not isinstance: a subclass may mean something else.
     if type(answer) not in (*_NAMES, Expired):
@@ -162,14 +162,14 @@ def recorded(event: ApprovalDecided) -> Decision:
 
 
 def why_not(decision: Decision) -> str:
-    """Return the reason for not making a call, for its script."""
+    """Return the reason for the script why a call is not made."""
     if isinstance(decision, Expired):
         return f"nobody answered within {decision.after_seconds:g} s"
     return decision.reason if isinstance(decision, Rejected) else "it was not approved"
 
 
 def copy_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy arguments for another reader; uncopyable values cannot be changed by accident."""
+    """Copy arguments for another reader; values that cannot be copied are immutable."""
     copied: dict[str, Any] = {}
     for name, value in arguments.items():
         try:
@@ -192,13 +192,13 @@ def with_secrets(
 
 
 def asks_again(request: ApprovalRequest, decision: Decision) -> bool:
-    """Return whether another person has to approve a call as a decision has changed it."""
+    """Return whether another person has to approve a call after a person edited it."""
     rule = ApprovalRule.of(request.rule)
     return isinstance(decision, Edited) and rule is not None and rule.needs_others
 
 
 def check_fits(request: ApprovalRequest, decision: Decision) -> None:
-    """Refuse an answer of a kind that the request cannot have.
+    """Check that a request accepts a kind of answer.
 
     Raises:
         DelfError: If a script or an interrupted call is edited, a new call is settled, or a script

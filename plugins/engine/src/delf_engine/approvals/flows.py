@@ -1,4 +1,4 @@
-"""Flows: find calls that only others' words could have asked for.
+"""Flows: detection of calls that only other people's words could have asked for.
 
 A text that a task reads, such as a mail, may hold instructions of a stranger. A call passes if all
 that decides it is known to be the user's own. Whatever is not known counts as a stranger's.
@@ -25,7 +25,7 @@ from delf_engine.toolset import BoundAction
 def origins_in(
     origins: Origins, bound: BoundAction, arguments: Mapping[str, Any]
 ) -> Mapping[str, dict[str, Any]]:
-    """Find the sources of all of a call's values, as plain data by the path of each."""
+    """Find the sources of all values of a call, as plain data by path."""
     leaves = (leaf for name, item in arguments.items() for leaf in whole(item, name))
     deciding = islice((leaf for leaf in leaves if not is_content(bound, *leaf)), MOST_LEAVES)
     found = {**origins.of_values(deciding), **origins.of(arguments)}
@@ -107,7 +107,7 @@ def reason_of(
 
 
 def _is_own(origins: Origins, bound: BoundAction, path: str, text: str, line: int | None) -> bool:
-    """Return whether a value is the user's own, and does not leave their services."""
+    """Return whether a value is the user's own and stays within the user's services."""
     if bound.action.egress and origins.sources(bound.name, path, line):
         return False
     return origins.is_own(bound.name, path, text, line)
@@ -129,7 +129,7 @@ def _reason_of(origins: Origins, bound: BoundAction, path: str, text: str | None
 def _reason_of_contents(
     origins: Origins, bound: BoundAction, contents: Mapping[str, str]
 ) -> str | None:
-    """Find the reason in the contents of a planned call whose author had read others' words."""
+    """Return the reason to review contents whose author had read other people's words, if any."""
     for path, text in contents.items():
         if origins.is_stated(text):
             continue
@@ -151,7 +151,7 @@ def _reason_of_contents(
 
 
 def _is_allowed(action: str, path: str, origin: Origin, allowed: Sequence[str]) -> bool:
-    """True if a rule lets a value go there."""
+    """Return whether a rule allows a value to flow to an argument."""
     if origin.kind != "result":
         return False
     source, goal = flow_between(str(origin.action), origin.path, action, path)

@@ -1,9 +1,8 @@
 """Answers to requests for approval that other processes leave in the journal.
 
-An answer is a note of the kind ``approval`` whose data :func:`answer_data` makes. It counts
-when its request waits in this process and is for the same action and arguments, also when it
-came while the task was still being resumed. What comes late is left alone, and whoever sent it
-sees in the task's events how the request was decided.
+An answer is a note of the kind ``approval`` whose data :func:`answer_data` makes. It counts if its
+request is pending in this process for the same action and arguments, even if it arrived during the
+resume. Late answers are ignored; the task's events show their senders how the request was decided.
 """
 
 from __future__ import annotations
@@ -64,14 +63,14 @@ async def open_journal(journal: Journal, lease: float | None = None) -> Journal:
 
 
 def answer_data(request_id: str, digest: str, decision: Decision, who: Decider) -> dict[str, Any]:
-    """Return a decision as a note's data.
+    """Encode a decision as the data of a note.
 
     Args:
         request_id: The request.
-        digest: Of the action and arguments that were looked at.
-        decision: Approved, rejected, already done or edited. Edited arguments are those that
-            change: the others stay as the process that waits knows them.
-        who: Who decided.
+        digest: The digest of the reviewed action and arguments.
+        decision: Approved, rejected, already done or edited. Edited arguments contain only the
+            changed ones; the waiting process keeps the others.
+        who: The person who decided.
     """
     head = {
         "request_id": request_id,
@@ -85,7 +84,7 @@ def answer_data(request_id: str, digest: str, decision: Decision, who: Decider) 
 
 
 def _who(data: Mapping[str, Any]) -> Decider:
-    """Return the person who gave the answer that a note brings."""
+    """Return the person who gave the answer in a note."""
     key = data.get("key")
     return Decider(
         name=str(data.get("by") or "inbox")[:100],
@@ -96,10 +95,10 @@ def _who(data: Mapping[str, Any]) -> Decider:
 
 
 class Inbox:
-    """Watches the journal while requests wait, and passes on the answers that it finds.
+    """Watches the journal while requests are pending, and passes on answers.
 
     Args:
-        journal: One without an inbox is not watched.
+        journal: A journal; not watched if it has no inbox.
         pending: The requests of this process.
     """
 
@@ -111,7 +110,7 @@ class Inbox:
 
     @asynccontextmanager
     async def watched(self) -> AsyncGenerator[None]:
-        """Watch it meanwhile; to be entered before a request is journalled."""
+        """Watch the inbox within the context; enter it before a request is journalled."""
         if not isinstance(self._journal, SharedJournal):
             yield
             return
@@ -128,7 +127,7 @@ class Inbox:
                 self._watch = None
 
     async def take_earlier(self, task_id: str) -> None:
-        """Pass on the answers to a task's requests that came before they waited here (again)."""
+        """Pass on answers that arrived before their requests were pending here."""
         if not isinstance(self._journal, SharedJournal):
             return
         try:

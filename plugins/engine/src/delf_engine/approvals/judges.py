@@ -1,8 +1,8 @@
 """The judges of calls and scripts, each for one reason; ``docs/approvals.md`` tells their order.
 
-A judge sees the ruling of those before it, and returns it as it is where it has nothing to say.
-The first ones find reasons for a yes, the next ones for which a person has to look at the call
-all the same; the last judge, :mod:`delf_engine.approvals.people`, asks.
+A judge gets the ruling of the earlier judges, and returns it unchanged if it has no opinion. The
+first judges find reasons to approve. The next ones find reasons for which a person must still
+review the call. The last judge, :mod:`delf_engine.approvals.people`, asks a person.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _READ_ONLY: Final = Rejected(reason="this task may only read: every change is de
 
 
 class ModeJudge:
-    """Decides by the approval mode of the agent, and by what its user approved beforehand.
+    """Decides by the agent's approval mode and the user's advance approvals.
 
     Args:
         shared: What the agent's tasks share.
@@ -61,7 +61,9 @@ class ModeJudge:
         return is_change and self._shared.config.approval_mode == "read_only"
 
     def is_pre_approved(self, bound: BoundAction) -> bool:
-        """Return whether the user let it pass; a worker's tool of that name may be another one."""
+        """Return whether the user approved a call in advance; a worker's equal name does not
+        count.
+        """
         return not self._task.worker and self._shared.is_approved(bound.name)
 
 
@@ -73,16 +75,16 @@ class PlanJudge:
         self._granted: frozenset[str] = frozenset()
 
     async def judge(self, case: Case, so_far: Ruling) -> Ruling:
-        """Approve a call of an action that the script was approved with.
+        """Approve a call whose action was approved with the running script.
 
-        By digest: a question in the midst of a call may have the name of an action.
+        Compares digests, because a question during a call may have the name of an action.
         """
         if case.call is None or case.outcome_unknown or case.call.bound.digest not in self._granted:
             return so_far
         return Ruling(answer=Answer.given(Approved(reason="approved with its script"), "policy"))
 
     def approve(self, attempt: int, actions: Sequence[BoundAction]) -> None:
-        """Take note that a person approved a script with these actions."""
+        """Record that a person approved a script with these actions."""
         self._plans[attempt] = frozenset(bound.digest for bound in actions)
 
     def begin(self, attempt: int) -> None:
@@ -90,7 +92,7 @@ class PlanJudge:
         self._granted = self._plans.get(attempt, frozenset())
 
     def end(self) -> None:
-        """End the approval of the calls of the script."""
+        """End the approval of the script's calls."""
         self._granted = frozenset()
 
 
@@ -121,13 +123,13 @@ class RememberedJudge:
 
 
 class FlowsJudge:
-    """Has a person look at calls that a stranger's words may have caused.
+    """Requires review of calls that a stranger's words may have caused.
 
     Args:
         shared: The parts that the agent's tasks share.
         flows: Finds the origins of values; None if origins are off.
-        decisions: The decisions that hold, and let flows pass.
-        worker: The worker that asks, if one does.
+        decisions: The valid decisions, which may allow flows.
+        worker: The worker that makes the call, if any.
     """
 
     def __init__(
@@ -170,7 +172,7 @@ class FlowsJudge:
         return replace(_kept(denied), flow=flow)
 
     async def requires_review(self, call: Call) -> bool:
-        """Return whether a person has to look at a call that needs no approval else."""
+        """Return whether a person has to review a call that would otherwise need no approval."""
         if self._guarded is None:
             return False
         parts = call.bound, call.arguments
@@ -194,11 +196,11 @@ class RuleJudge:
         self._shared = shared
 
     async def judge(self, case: Case, so_far: Ruling) -> Ruling:
-        """Overrule every other judge where the team has a rule: a rule is about each call."""
+        """Overrule all earlier judges if a team rule covers the call."""
         rule = None if case.call is None else self._shared.rule_of(case.call.bound.name)
         return so_far if rule is None else Ruling(flow=so_far.flow, rule=rule)
 
 
 def _kept(answer: Answer) -> Ruling:
-    """Return an answer to be journalled with its request, because nobody saw the request before."""
+    """Return a ruling whose answer is journalled with its request."""
     return Ruling(answer=answer, has_request=True)

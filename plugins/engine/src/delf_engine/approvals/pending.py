@@ -16,11 +16,11 @@ from delf_engine.approvals.decision import Answer, check_fits, copy_of, well_for
 from delf_engine.views.requests import request_view
 
 _KEPT: Final = 1000
-"""The number of decided requests whose ends are remembered, for late answers."""
+"""The number of decided requests whose outcomes are kept for late answers."""
 
 
 Count = Callable[[Answer], Answer | None]
-"""Applies the rule to an answer: returns None if it is not enough, raises if it is not allowed."""
+"""Applies the rule to an answer; returns None if more votes are needed, raises if not allowed."""
 
 
 def _as_it_is(answer: Answer) -> Answer:
@@ -29,7 +29,7 @@ def _as_it_is(answer: Answer) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class PendingRequest:
-    """A request with the place where its answer is awaited."""
+    """A pending request, with the future for its answer."""
 
     request: ApprovalRequest
     answer: asyncio.Future[Answer]
@@ -37,13 +37,13 @@ class PendingRequest:
     count: Count = field(default=_as_it_is)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the request as data, for programs that show it."""
+        """Return the request as plain data for display."""
         arguments = copy_of(self.request.arguments)
         return {**request_view(self.request), "arguments": arguments, "since": self.since}
 
 
 class PendingRequests:
-    """The pending requests of one agent. Each is decided once."""
+    """The pending requests of one agent; each is decided once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -53,7 +53,7 @@ class PendingRequests:
         """True if the program looks at pending requests, so that it may decide."""
 
     def open(self, request: ApprovalRequest, count: Count = _as_it_is) -> asyncio.Future[Answer]:
-        """Let a request wait; to be called on the event loop that awaits the answer.
+        """Add a pending request; call on the event loop that awaits the answer.
 
         Args:
             request: The request.
@@ -84,7 +84,7 @@ class PendingRequests:
 
         Args:
             request_id: The request.
-            how: The outcome, as ``approved`` or ``expired``.
+            how: The outcome, such as ``approved`` or ``expired``.
         """
         with self._lock:
             self._waiting.pop(request_id, None)
@@ -93,17 +93,17 @@ class PendingRequests:
                 del self._became[next(iter(self._became))]
 
     def list(self) -> list[dict[str, Any]]:
-        """Return every request that waits, oldest first."""
+        """Return all pending requests, oldest first."""
         with self._lock:
             return [pending.to_dict() for pending in self._waiting.values()]
 
     def decide(self, request_id: str, decision: Decision) -> bool:
-        """Decide a request as :meth:`answer` does; True when that was possible."""
+        """Decide a request like :meth:`answer`; return False if impossible."""
         self.answer(request_id, Answer(decision))
         return True
 
     def settle(self, request_id: str, answer: Answer) -> None:
-        """Take the answer that votes have become, unless another one was first."""
+        """Set the answer that resulted from votes, unless another answer was first."""
         with self._lock:
             pending = self._waiting.pop(request_id, None)
             if pending is None:
@@ -120,8 +120,8 @@ class PendingRequests:
             digest: The digest of the answered request, if the answer comes from elsewhere.
 
         Raises:
-            UnknownRequestError: When it does not wait (any more), and what happened to it.
-            DelfError: When the answer does not fit the request.
+            UnknownRequestError: If the request is not pending; says how it was decided.
+            DelfError: If the answer is of the wrong kind for the request.
         """
         with self._lock:
             pending = self._waiting.get(request_id)

@@ -1,4 +1,4 @@
-"""The last judge: people, asked by a request that the journal keeps with its answer."""
+"""The last judge: asks people with a journalled request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _STRICT: Final = Rejected(reason="every action that needs approval is denied")
 
 
 class PeopleJudge:
-    """Asks people about calls that no other judge has decided. Each request is used once.
+    """Asks people about calls that no other judge decided; each request is used once.
 
     A request can be answered by a channel or, at any time, through the agent: the first answer
     counts. A background task never waits on a terminal.
@@ -33,7 +33,7 @@ class PeopleJudge:
         task: The task.
         log: Where requests and decisions are recorded.
         permit: The task's place among running tasks, released while a person decides.
-        clock: The task's time, which stands still meanwhile.
+        clock: The task's clock, which is paused meanwhile.
         decisions: Remembers decisions.
     """
 
@@ -67,7 +67,7 @@ class PeopleJudge:
                 return replace(so_far, answer=await self._journalled(case, request, None))
 
     def _request_of(self, case: Case, so_far: Ruling) -> ApprovalRequest:
-        """Return the request for people, which goes on to wait as they have seen it before."""
+        """Return the request for people; the recorded one if it is unchanged."""
         rule = {} if so_far.rule is None else so_far.rule.data()
         request = replace(case.request, flow=so_far.flow, rule=rule)
         if (asked := case.asked) is None:
@@ -113,7 +113,7 @@ class PeopleJudge:
         await self._log.record(ApprovalRequested, **content_of(request), by_policy=by_policy)
 
     async def _take(self, case: Case, request: ApprovalRequest, answered: Answer) -> Answer:
-        """Journal an answer, remember it if requested, and return the effective answer."""
+        """Journal an answer, remember it if asked to, and return the effective answer."""
         decision = self._as_it_counts(request, answered)
         again = asks_again(request, decision)
         decision = with_secrets(decision, request, case.arguments)
@@ -133,7 +133,7 @@ class PeopleJudge:
         return answer
 
     def _as_it_counts(self, request: ApprovalRequest, answered: Answer) -> Decision:
-        """Return a decision without the parts that its request or its person may not have."""
+        """Return a decision without the parts that its request or person does not allow."""
         decision = answered.decision
         if not isinstance(decision, Approved) or decision.remember == "no":
             return decision

@@ -1,4 +1,4 @@
-"""Decisions about calls and scripts: a row of judges, the last of which asks people."""
+"""Decisions about calls and scripts by a series of judges, the last of which asks people."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from delf_engine.waiting import Permit, TaskClock
 SCRIPT: Final = "script"
 """The action of a request for a whole script."""
 Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
-"""A request and its decision, as far as a journal has them."""
+"""A request and its decision, as far as recorded."""
 
 
 class TaskApprovals:
@@ -65,7 +65,7 @@ class TaskApprovals:
         task: The task.
         log: Where requests and decisions are recorded.
         permit: The task's place among running tasks, released while a person decides.
-        clock: The task's time, which stands still meanwhile.
+        clock: The task's clock, which is paused meanwhile.
         flows: Finds the origins of values; None if origins are off.
     """
 
@@ -105,7 +105,7 @@ class TaskApprovals:
         actions: Sequence[BoundAction],
         past: Question = (None, None),
     ) -> str | None:
-        """Ask about a whole script; while it runs, calls of its approved actions pass.
+        """Ask about a whole script; while it runs, calls of its approved actions are allowed.
 
         Args:
             code: The script.
@@ -115,7 +115,7 @@ class TaskApprovals:
                 only for the same script with the same actions.
 
         Returns:
-            Why it must not run; None when it may.
+            The reason why the script must not run; None if it may run.
         """
         request = self._request(
             0,
@@ -140,17 +140,17 @@ class TaskApprovals:
         return why_not(answer.decision)
 
     def begin_script(self, attempt: int) -> None:
-        """Start a script: only its approved actions pass from now on."""
+        """Start a script; from now on only its approved actions are allowed."""
         self._plan.begin(attempt)
 
     def script_ended(self) -> None:
-        """End the approval of the calls that were approved with a script."""
+        """End the approval of the script's calls."""
         self._plan.end()
 
     # -- calls --------------------------------------------------------------------------
 
     async def requires_review(self, call: Call) -> bool:
-        """Return whether a call that needs no approval is judged, for the mode or its flow."""
+        """Return whether a call that needs no approval is reviewed for its mode or flow."""
         return self._mode.denies(call.bound) or await self._flows.requires_review(call)
 
     async def decide(
@@ -162,15 +162,15 @@ class TaskApprovals:
         outcome_unknown: bool = False,
         changed: bool = False,
     ) -> Answer:
-        """Decide about a call.
+        """Decide about a call by its recorded decision or the judges.
 
         Args:
             call: The call.
             verdict: The verdict of the connection.
-            past: The call in the journal of a resumed task: a decision there is the decision,
-                and a request there is the request that waits, unless something else is shown now.
-            outcome_unknown: The question is whether to make a call again that was begun.
-            changed: Whether it was asked about before, and is another one now.
+            past: The recorded call of a resumed task. Its decision counts, and its request is
+                reused, unless the call is shown differently now.
+            outcome_unknown: Whether the question is to repeat a call that was begun.
+            changed: Whether a person was asked before about a different call.
         """
         case = Case(
             key=(call.digest, call.bound.digest, self._task.worker),
@@ -186,7 +186,7 @@ class TaskApprovals:
         return await self._judged(case)
 
     async def _judged(self, case: Case) -> Answer:
-        """Return the answer to a case: of the task so far, or of the judges in their row."""
+        """Return the answer to a case, from earlier decisions of the task or from the judges."""
         if (earlier := self._earlier(case)) is not None:
             return earlier
         ruling = Ruling()
@@ -198,7 +198,7 @@ class TaskApprovals:
         return ruling.answer
 
     def _earlier(self, case: Case) -> Answer | None:
-        """Return the answer that this task has already: a recorded decision, or a refusal."""
+        """Return an answer that this task already has: a recorded decision or a refusal."""
         if (decided := case.decided) is not None:
             decision = with_secrets(recorded(decided), case.request, case.arguments)
             again = case.asked is not None and asks_again(case.asked, decision)
@@ -210,7 +210,7 @@ class TaskApprovals:
         return Answer.given(Rejected(reason=why), "policy")
 
     async def _note_remembered(self, case: Case, found: RememberedDecision) -> None:
-        """Record in this task that an earlier decision lets a call pass."""
+        """Record in this task that an earlier decision allows a call."""
         await self._log.record(
             ApprovalRemembered,
             call_id=case.request.call_id,
@@ -238,7 +238,7 @@ class TaskApprovals:
         return (None, None) if is_yes else (asked, decided)
 
     def _what_changed(self, case: Case, asked: ApprovalRequested) -> str | None:
-        """Say what differs between a recorded request and the call now; None if nothing does."""
+        """Return how a call differs from its recorded request; None if it does not."""
         call = case.call
         assert call is not None  # noqa: S101 - a question about a call
         if (asked.digest, asked.shown_digest, asked.files_digest) != (call.digest, *_shown(case)):
@@ -250,7 +250,7 @@ class TaskApprovals:
         return None
 
     async def close(self, past: RecordedCall) -> None:
-        """Void the request about a call that needs no approval any more, if it waits."""
+        """Close the pending request about a call that no longer needs approval."""
         asked, decided = past.question_of(outcome_unknown=False)
         if asked is not None and decided is None and not past.lapsed:
             await self._void(asked, "the action needs no approval any more")
@@ -260,13 +260,14 @@ class TaskApprovals:
         await self._log.record(ApprovalDecided, request_id=asked.request_id, **answer.data())
 
     def check_answerable(self, tools: Iterable[BoundAction]) -> None:
-        """Raise for a task that must ask a person and could ask nobody.
+        """Check that a person can be asked if the task must ask.
 
         Args:
             tools: The callable tools.
 
         Raises:
-            AgentConfirmationError: Naming what needs approval.
+            AgentConfirmationError: If an action needs approval and nobody can be asked; names the
+                actions.
         """
         config, task = self._shared.config, self._task
         if not self._shared.must_ask or config.approval_mode != "interactive":
@@ -316,12 +317,12 @@ class TaskApprovals:
         )
 
     def _sources(self, call: Call) -> Mapping[str, dict[str, Any]]:
-        """Return the sources of a call's values, without values that a person wrote."""
+        """Return the sources of a call's values, except of values that a person edited."""
         found = self._flows.sources(call.bound, call.arguments)
         return {path: one for path, one in found.items() if root_of(path) not in call.edited}
 
     def _shapers(self, asker: str) -> tuple[str, ...]:
-        """Return the other people who shaped the task's work, without its owner."""
+        """Return the people other than the owner who influenced the task's work."""
         earlier = self._task.setup.get(SHAPED, ())
         found = dict.fromkeys((*earlier, *shapers_of(self._log.events)))
         return tuple(name for name in found if folded(name) != folded(asker))
@@ -346,13 +347,13 @@ class TaskApprovals:
 
 
 def _shown(case: Case) -> tuple[str | None, str | None]:
-    """Return the digests of the preview and of the files that a person sees with a call."""
+    """Return the digests of the preview and the files that a person sees for a call."""
     files_digest = None if case.call is None else case.call.files_digest
     return (None if case.verdict is None else case.verdict.digest), files_digest
 
 
 def _sizes(call: Call, verdict: NeedsApproval | Allowed | None) -> dict[str, int]:
-    """Return the sizes of the task's files that a call reads, and of the data it would send."""
+    """Return the sizes of the files that a call reads, and of the data to be sent."""
     sizes = {name: len(data) for name, data in call.files.items()}
     return sizes | ({} if verdict is None else dict(verdict.files))
 
@@ -366,7 +367,7 @@ def _question_about(request: ApprovalRequest, past: Question) -> Question:
     """Return the recorded request and decision of a script, if script and plan are unchanged.
 
     Args:
-        request: The request as it would be made now.
+        request: The request for the script now.
         past: The request and the decision that are recorded for the same attempt.
     """
     asked, decided = past
@@ -378,8 +379,8 @@ def _question_about(request: ApprovalRequest, past: Question) -> Question:
 
 
 def _is_unasked(asked: ApprovalRequested, decided: ApprovalDecided | None) -> bool:
-    """Return whether nobody has seen a request: the process ended before the policy's decision.
+    """Return whether a request was recorded without a decision before the process ended.
 
-    The policy may have changed. If it wants a person now, a new request is made.
+    If the policy has changed and now requires a person, a new request is made.
     """
     return asked.by_policy and decided is None

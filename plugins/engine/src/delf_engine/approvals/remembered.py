@@ -1,4 +1,4 @@
-"""Earlier decisions that hold for later calls."""
+"""Earlier decisions that apply to later calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CallKey = tuple[str, str, str | None]
 
 
 class RememberedDecisions:
-    """The decisions that let later calls of one task pass.
+    """The decisions that allow later calls of one task.
 
     Decisions for the task are folds over its events. Lasting decisions are in the journal, which is
     read at each call: a revocation by any process takes effect at once.
@@ -62,7 +62,7 @@ class RememberedDecisions:
         return isinstance(self._journal, SupportsRemembered)
 
     def add(self, request: ApprovalRequest, decision: Approved, by: str) -> None:
-        """Take note of a decision for the rest of this task."""
+        """Record a decision for the rest of this task."""
         self._of_task.append(RememberedDecision.of(request, decision, by=by, at=time.time()))
 
     async def covering(self, request: ApprovalRequest) -> RememberedDecision | None:
@@ -100,7 +100,7 @@ def remembering(journal: Journal) -> SupportsRemembered:
     """Return a journal that keeps decisions.
 
     Raises:
-        DelfError: When it is none.
+        DelfError: If the journal does not keep decisions.
     """
     if not isinstance(journal, SupportsRemembered):
         raise DelfError("the journal keeps no decisions", hint='use one that does: journal = "sql"')
@@ -117,7 +117,7 @@ def refused_calls(past: Sequence[Event]) -> dict[CallKey, str]:
 
 
 def is_refusal(source: DecisionSource, request: ApprovalRequest) -> bool:
-    """Return whether a person rejected a new call, which holds for the whole task."""
+    """Return whether a person rejected a new call; such a refusal holds for the whole task."""
     return source == "person" and not request.outcome_unknown
 
 

@@ -1,9 +1,9 @@
-"""Find whose words the values of a call are, by a fold over the events of its task.
+"""Determine whose words a call's values are, from the events of its task.
 
-What the author of a script had read when it was written is exact: the host knows every text that
-came before. A value is the user's own if a script whose author had read nothing of others makes it
-of constants and own results. Any other value counts as a stranger's, unless the user's words ask
-for it; the place where it is found is a help for people and decides nothing.
+The host knows exactly which texts the author of a script had read before writing the script. A
+value is the user's own if a clean script, whose author had read no text of others, computes the
+value from constants and own results. Any other value counts as a stranger's, unless the user's
+words ask for it. The place where a value is found only informs people.
 """
 
 from __future__ import annotations
@@ -54,12 +54,13 @@ class Origins:
 
     Args:
         task: The user's words.
-        before: Gives what the model has beside the task, each text with its author and its place.
-            What the user wrote before is theirs; an earlier answer may hold others' words.
-        wording_of: Says of an action whose words its results are.
-        files: Reads input files, which scripts can open and others may have written: the name and
-            text of each; None where there are none.
-        kept: By connection, texts of others that calls of earlier tasks gave it.
+        before: Returns the model's context in addition to the task: texts with author and place.
+            The user's earlier messages are the user's own; an earlier answer may contain words of
+            others.
+        wording_of: Returns the authors of an action's results.
+        files: Reads the input files, which others may have written, as names and texts; None if
+            there are none.
+        kept: Texts of others that earlier tasks wrote to each connection.
     """
 
     def __init__(
@@ -77,48 +78,48 @@ class Origins:
         self._files = files
         self._seen = 0
         self._read: list[tuple[int, str]] = []
-        """The sources of others' words, in the order in which the task got them."""
+        """The sources of others' words, in the order in which the task read them."""
         self._asked: tuple[tuple[int, str], ...] = ()
-        """Those that the model had read when it was asked last."""
+        """The sources of others' words that the model had read at its last request."""
         self._author = Author()
         self._scripts = Scripts(lambda name: wording_of(name).is_known)
         self._calls: dict[int, ReadCall] = {}
         self._read_calls: list[ReadCall] = []
-        """All that the task has read, each text as the result of a call, or of what gave it."""
+        """All texts that the task has read, each as a call with its result."""
         self._own: dict[str, tuple[int, set[str]]] = {}
-        """By action, the own values of its results, and the number of results looked at."""
+        """The own values in results of each action, with the number of results examined."""
         self._kept = {} if kept is None else kept
         self._given: dict[str, int] = {}
-        """By connection, the first call that gave it texts of others."""
+        """The first call that gave each connection texts of others."""
         self._results = ResultTexts()
         self._searched = 0
-        """Of what the task has read those texts that can be searched: most tasks need none."""
+        """The searchable texts among those read; created lazily."""
         self.planned = Planned(
             self._calls, wording_of, self._scripts.stated, self._is_named_by_others
         )
         self.outlines = 0
-        """The answers that the outline was put together from."""
+        """The model's answers from which the outline was built."""
 
     @property
     def own_words(self) -> str:
-        """The user's own words, the task first; empty for a task of a script's words."""
+        """The user's own words, the task first; empty if a script wrote the task."""
         return "\n\n".join(filter(None, self._words))
 
     @property
     def author(self) -> Author:
-        """The author of what is done now."""
+        """The author of the current calls."""
         return self._author
 
     @property
     def has_read(self) -> bool:
-        """True once the task has had others' words, read by a model or not."""
+        """True once the task has received others' words, even if no model has read them."""
         return bool(self._read) or self._has_files
 
     def follow(self, events: Sequence[Event]) -> None:
-        """Take in what happened since the last time.
+        """Process new events.
 
         Args:
-            events: The task's events from its begin.
+            events: All events of the task.
         """
         for event in events[self._seen :]:
             match event:
@@ -155,7 +156,7 @@ class Origins:
         self._seen = len(events)
 
     def _take_before(self) -> None:
-        """Take in what the model had with the task; it is known once a model is asked."""
+        """Record the model's initial context; known once a model is asked."""
         if self._before is None:
             return
         for trust, text, where in self._before():
@@ -204,28 +205,28 @@ class Origins:
             self._read.append((event.call_id, event.action))
 
     def followed(self) -> Sequence[str]:
-        """Return the texts that the user's words order to follow, by the authors that they name."""
+        """Return the texts that the user's words order to follow, for authors named by the user."""
         return followed_texts(self.planned.outline.orders, self._calls.values(), self.is_stated)
 
     def of(self, arguments: Mapping[str, Any]) -> dict[str, Origin]:
-        """Find the source of each value of a call's arguments, by its path, as ``to[0]``."""
+        """Find the source of each value of a call's arguments, by its path, such as ``to[0]``."""
         return self.of_values(islice(leaves_of(arguments), MOST_LEAVES))
 
     def of_values(self, values: Iterable[tuple[str, str]]) -> dict[str, Origin]:
-        """Find the source of each value, which comes with its path."""
+        """Find the source of each of some values, given with their paths."""
         return {path: self.find(text) for path, text in values}
 
     def own_part(self, value: Any) -> Origin | None:
-        """Return the first place in one's own data that an argument, or a piece of it, is from."""
+        """Return the first place in the user's own data that contains an argument or its part."""
         results = self._all_results()
         found = (results.find(text, ("own",)) for text in texts_in(value))
         return next(filter(None, found), None)
 
     def is_own(self, action: str, path: str, text: str, line: int | None) -> bool:
-        """Return whether a clean script makes a value of constants and own results alone.
+        """Return whether a clean script computes a value only from constants and own results.
 
         Args:
-            action: What is called.
+            action: The called action.
             path: The value's place in the arguments.
             text: The value.
             line: The line of the script with the call, if known.
@@ -236,16 +237,16 @@ class Origins:
         return sources is not None and all(self._is_own_source(each, text) for each in sources)
 
     def sources(self, action: str, path: str, line: int | None) -> frozenset[str] | None:
-        """Return the actions whose results a clean script puts into a value; None if unknown."""
+        """Return the actions whose results a clean script uses for a value; None if unknown."""
         if self._author.code is None:  # a strategy calls without a script: the model wrote it
             return frozenset()
         parameters = self._wording_of(action).parameters
         return self._scripts.sources(action, parameters, path, line)
 
     def _is_own_source(self, action: str, text: str) -> bool:
-        """Return whether a value of an action's results is the user's own.
+        """Return whether a value in an action's results is the user's own.
 
-        A service that has taken in texts of others may give these back, whatever it declares.
+        A service that has received texts of others may return them, whatever it declares.
         """
         wording = self._wording_of(action)
         if not wording.is_known or wording.trust == "outside":
@@ -269,9 +270,9 @@ class Origins:
         return found
 
     def unplanned_read(self) -> ReadCall | None:
-        """Return the first call that read what the task does not ask for.
+        """Return the first call that read something the task does not ask for.
 
-        Its author had read texts of others, which may have asked for it to be passed on.
+        Its author had read texts of others, which may have asked to pass the result on.
         """
         for call in self._calls.values():
             is_read = not (call.is_clean or call.changes or call.wording.is_built_in)
@@ -280,7 +281,7 @@ class Origins:
         return None
 
     def find(self, text: str) -> Origin:
-        """Find the source of a value, as well as it can be found."""
+        """Find the most likely source of a value."""
         if self.is_stated(text):
             return Origin(kind="task", trust="own")
         is_clean, code = not self._author.read, self._author.code
@@ -295,11 +296,11 @@ class Origins:
         return Origin(kind="unknown", trust="outside")
 
     def is_stated(self, text: str) -> bool:
-        """Return whether a value stands in the user's words."""
+        """Return whether a value occurs in the user's words."""
         return any(mentions(words, text) for words in self._words)
 
     def _is_named_by_others(self, text: str) -> bool:
-        """Return whether others' words name a value, in a text with more than the value."""
+        """Return whether others' words mention a value, within a longer text."""
         for call in self._all_read():
             for whose, _, held in authored(call.result, call.wording.trust):
                 if whose == "outside" and names(held, text):
@@ -307,7 +308,7 @@ class Origins:
         return False
 
     def _all_results(self) -> ResultTexts:
-        """Return all that the task has read, ready to be searched."""
+        """Return all texts that the task has read, ready to be searched."""
         read_call = self._all_read()
         for call in read_call[self._searched :]:
             self._results.add(call)
@@ -315,7 +316,7 @@ class Origins:
         return self._results
 
     def _all_read(self) -> Sequence[ReadCall]:
-        """Return all that the task has read, with the texts of its input files."""
+        """Return all texts that the task has read, including those of its input files."""
         if self._files is not None:
             self._read_calls[:0] = [
                 ReadCall(

@@ -1,7 +1,7 @@
 """Find the texts that the user's words order to follow, such as the to-dos of a colleague's mail.
 
-A record's author is a field that its service vouches for. A text that names its author itself is
-nobody's.
+The author of a record is a field that its service guarantees. A text that names its own author has
+none.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from delf_engine.origins.texts import mentions
 from delf_engine.origins.values import text_of
 
 _MOST_FOLLOWED: Final = 3
-"""Texts that one task may order to follow."""
+"""The most texts that one task may order to follow."""
 _LONGEST_FOLLOWED: Final = 20_000
-"""Characters of a text that the model is asked about."""
+"""The most characters of a text about which the model is asked."""
 _QUOTES: Final = re.compile(
     r"^\s*>|forwarded|wrote:|\bcomments?\b|^\s*from:\s*\S+@", re.IGNORECASE | re.MULTILINE
 )
-"""Signs that a text holds parts of somebody else."""
+"""Marks that a text quotes somebody else."""
 _MOST_STEPS: Final = 200_000
-"""Values of a result that are walked through."""
+"""The most values of a result that are examined."""
 
 
 def followed_texts(
@@ -34,12 +34,12 @@ def followed_texts(
     calls: Iterable[ReadCall],
     is_own: Callable[[str], bool],
 ) -> Sequence[str]:
-    """Find the texts that some orders mean, among results that have an author.
+    """Find the texts to follow among results with a known author.
 
     Args:
-        orders: The calls that read a text which the words order to follow.
+        orders: The calls that read texts which the user's words order to follow.
         calls: The calls of the task, in their order.
-        is_own: Tells whether a value stands in the user's words.
+        is_own: Returns whether a value occurs in the user's words.
     """
     found: dict[str, None] = {}
     for call in calls:
@@ -57,12 +57,12 @@ def followed_texts(
 
 
 def _records_by(is_named: Callable[[str], bool], call: ReadCall, author: str) -> Iterator[str]:
-    """Yield the records of a result whose author is one of those that are named, each as a text.
+    """Yield, as texts, the records of a result whose author the user named.
 
     Args:
-        is_named: Tells of an author.
-        call: The call with that result.
-        author: The field of its records with the author; where no record has it, the argument.
+        is_named: Returns whether the user named an author.
+        call: The call with the result.
+        author: The field with the author; if no record has the field, the argument of that name.
     """
     todo, steps, has_field = [call.result], 0, False
     while todo and steps < _MOST_STEPS:

@@ -13,21 +13,23 @@ from delf.types import Trust
 OriginKind = Literal["task", "script", "result", "unknown"]
 
 _LONGEST_PATH: Final = 100
-"""Characters of a path that are shown: its names are others' words, too."""
+"""The most characters of a shown path, because its names are others' words, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The source of a value, as far as it is known.
+    """The source of a value, as far as known.
 
     Args:
         kind: The words of the ``task``; the ``script``, whose author wrote it; the ``result`` of a
-            call; or ``unknown``, which a value is that the script computed.
-        trust: Whose words these are. A script's are its author's own until it has read others'.
-        call_id: The call with that result.
-        action: What was called.
-        path: Where in the result, as ``[3].body``.
-        is_part: Only a part of the value was found there, or it is a part of what was.
+            call; or ``unknown`` for computed values.
+        trust: The author of the words. A script's words are the user's until its author has read
+            words of others.
+        call_id: The number of the call with the result.
+        action: The called action.
+        path: The place in the result, such as ``[3].body``.
+        is_part: Whether only a part of the value was found there, or the value is a part of the
+            text found.
     """
 
     kind: OriginKind
@@ -39,12 +41,12 @@ class Origin:
 
     @property
     def is_others(self) -> bool:
-        """True for a value that was found among others' words."""
+        """True if the value was found in others' words."""
         return self.kind == "result" and self.trust == "outside"
 
     @property
     def is_own(self) -> bool:
-        """True for the words of the user, or of a script whose author had read no others."""
+        """True for words of the user, or of a script whose author had read no words of others."""
         return self.trust == "own" and self.kind != "result"
 
     @property
@@ -80,16 +82,16 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """The authors of the words that an action gives back.
+    """The authors of an action's results.
 
     Args:
-        trust: Of a result as a whole, or by the name of a field with ``*`` for the rest.
-        author: The field or the argument with the author that the service vouches for.
-        checks: Of the reasons for which its connection refuses a call.
+        trust: The trust of the whole result, or by field with ``*`` for the rest.
+        author: The field or argument with the author that the service guarantees.
+        checks: The trust of the messages of the connection's check.
         parameters: The names of the action's parameters, in their order.
-        defaults: Of those parameters that have a known one.
-        is_known: Whether there is such an action among the task's tools.
-        is_built_in: Whether it is delf's own.
+        defaults: The known defaults of parameters.
+        is_known: Whether the action is among the task's tools.
+        is_built_in: Whether the action is delf's own.
     """
 
     trust: Trust | Mapping[str, Trust] = "outside"
@@ -103,17 +105,17 @@ class Wording:
 
 @dataclass(slots=True, kw_only=True)
 class ReadCall:
-    """A call with what it returned.
+    """A call with its result.
 
     Args:
         number: Its number.
-        action: What was called.
+        action: The called action.
         arguments: Its arguments.
-        wording: Whose words the tool says that it gives back.
-        is_clean: Whether the author of the call had read nothing of others.
-        changes: Whether it may change something.
-        result: What it returned, or how it failed.
-        has_failed: Whether it failed.
+        wording: The declared authors of the result.
+        is_clean: Whether the author of the call had read no text of others.
+        changes: Whether the action may change something.
+        result: The result, or the error.
+        has_failed: Whether the call failed.
     """
 
     number: int
@@ -133,10 +135,10 @@ class ReadCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Author:
-    """The model that wrote what is done now, and what it had read by then.
+    """The model that wrote the current calls, and the texts that it had read.
 
     Args:
-        code: The script; None where a strategy calls without one.
+        code: The script; None if the strategy calls without a script.
         read: The calls with others' words that had ended when the model was asked.
     """
 
@@ -144,7 +146,7 @@ class Author:
     read: tuple[tuple[int, str], ...] = ()
 
     def described(self) -> str:
-        """Name what it had read, for a person."""
+        """Describe the texts that the author had read, for a person."""
         names = dict.fromkeys(
             f"{action} (call {number})" if number else action for number, action in self.read
         )

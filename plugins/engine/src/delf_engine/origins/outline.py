@@ -1,7 +1,7 @@
 """Outlines: the calls that a task itself asks for, as listed by a model that has read nothing else.
 
-A script whose author has read others' words may do what these say. The outline is made from the
-user's words alone, so a call that it holds is one that the user asked for.
+A script whose author has read others' words may follow them. The outline is made from the user's
+words alone, so its calls are calls that the user asked for.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FOLLOWED: Final = "The text that these words order to follow:"
 CHOOSE: Final = "choose"
 _FOLLOW: Final = "follow"
 _MOST_CHARACTERS: Final = 20_000
-"""Characters of an answer that are read; no task asks for so many calls."""
+"""The most characters of an answer that are parsed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Outline:
 
     Args:
         calls: Those calls.
-        orders: The calls that read a text which the words order to follow.
+        orders: The calls that read texts which the user's words order to follow.
     """
 
     calls: Sequence[ast.Call] = field(default_factory=list[ast.Call])
@@ -55,7 +55,7 @@ class Outline:
 
     @classmethod
     def of(cls, answer: str) -> Outline:
-        """Read a model's answer; a line that is not a call says nothing."""
+        """Parse a model's answer; lines that are not calls are ignored."""
         calls: list[ast.Call] = []
         orders: list[ast.Call] = []
         for line in answer[:_MOST_CHARACTERS].splitlines():
@@ -71,18 +71,18 @@ class Outline:
         return cls(calls=calls, orders=orders)
 
     def with_more(self, other: Outline) -> Outline:
-        """Add the calls of another outline; its orders do not count."""
+        """Add the calls of another outline, without its orders."""
         return Outline(calls=[*self.calls, *other.calls], orders=self.orders)
 
     def calls_of(self, action: str) -> Sequence[ast.Call]:
-        """Return the calls of an action, also those in the arguments of others."""
+        """Return the calls of an action, including calls in arguments of other calls."""
         every = (inner for call in (*self.calls, *self.orders) for inner in calls_in(call))
         return [call for call in every if dotted(call.func) == action]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedField:
-    """A field of what a call returns, as ``find(sender="ada")[0].address``.
+    """A field of a call's result, such as ``find(sender="ada")[0].address``.
 
     Args:
         call: The call.
@@ -94,7 +94,7 @@ class PlannedField:
 
     @classmethod
     def of(cls, node: ast.expr) -> PlannedField | None:
-        """Return the field that an expression is; None if it is put together."""
+        """Parse an expression as a field; None for composed expressions."""
         path: list[str] = []
         while True:
             match node:
@@ -119,5 +119,5 @@ class PlannedField:
 
 
 def calls_in(node: ast.AST) -> Iterator[ast.Call]:
-    """Yield the calls in an expression, itself included."""
+    """Yield all calls in an expression, including the expression itself."""
     return (each for each in ast.walk(node) if isinstance(each, ast.Call))

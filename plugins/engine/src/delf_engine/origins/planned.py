@@ -1,4 +1,4 @@
-"""Compare a call with the calls that the user's words ask for, each value at its own place."""
+"""Comparison of a call with the calls that the user's words ask for, value by value."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from delf_engine.origins.values import (
 )
 
 IsFree = Callable[[str, str], bool]
-"""Tells of a value, by its path and its text, whether it is for people to read."""
+"""Decides whether a value, given by path and text, is content for people to read."""
 _LEFT_OUT: Final = object()
 
 
@@ -32,9 +32,9 @@ class Planned:
 
     Args:
         calls: The calls of the task so far.
-        wording_of: Says of an action what is known of it.
-        stated: Gives the calls of an action that clean scripts write with constants alone.
-        is_named: Tells of a value whether others' words name it.
+        wording_of: Returns the known facts about an action's results.
+        stated: Returns an action's calls that clean scripts write with constants only.
+        is_named: Returns whether others' words mention a value.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Planned:
         self._stated = stated
         self._is_named = is_named
         self.outline = Outline()
-        """The calls of the outline; none before a model was asked."""
+        """The calls of the outline; empty until a model was asked."""
         self._made: dict[tuple[str, ...], list[ReadCall]] = defaultdict(list)
         self._counted: Counter[str] = Counter()
         self._passed: Counter[tuple[str, ...]] = Counter()
@@ -63,15 +63,15 @@ class Planned:
         is_alone: bool = False,
         names: Iterable[str] | None = None,
     ) -> Sequence[str] | None:
-        """Return what keeps a call from being a planned one; None if no call is planned.
+        """Return how a call differs from the closest planned call; None if none is planned.
 
         Args:
-            action: What is called.
-            arguments: By name.
-            is_free: Tells of values that are left to the model.
-            is_alone: The call has no other values: they are left to the model only beside one
-                that the plan states.
-            names: The parameters that have to fit; all if None.
+            action: The called action.
+            arguments: The arguments by name.
+            is_free: Returns whether a value is left to the model.
+            is_alone: Whether free values alone do not match: the plan must state at least one
+                value.
+            names: The compared parameters; all if None.
 
         Returns:
             The paths of values that the plan has otherwise or not at all, of the call that
@@ -84,14 +84,14 @@ class Planned:
         return min(found, key=len, default=None)
 
     def states(self, action: str, path: str, value: Any) -> bool:
-        """Return whether some planned call states an argument as it is."""
+        """Return whether a planned call states exactly this argument."""
         nodes = (self._given(call).get(letters_of_name(path)) for call in self._planned(action))
         return any(
             is_constant(node) and self._fits(node, value, path, _is_any) for node in nodes if node
         )
 
     def sources_of(self, action: str, parameter: str) -> frozenset[str]:
-        """Return the actions whose results the user's words ask for in a parameter."""
+        """Return the actions whose results the user's words want in a parameter."""
         nodes = (
             self._given(call).get(letters_of_name(parameter)) for call in self._planned(action)
         )
@@ -99,11 +99,11 @@ class Planned:
         return frozenset(dotted(each.func) for each in inner if isinstance(each, ast.Call))
 
     def is_planned(self, made: ReadCall) -> bool:
-        """Return whether the user's words ask for a call as it was made."""
+        """Return whether the user's words ask for a call that was made."""
         return any(self._is_call(call, made) for call in self._planned(made.action))
 
     def uses_up(self, action: str, arguments: Mapping[str, Any], is_free: IsFree) -> bool:
-        """Take note of a planned call; return whether it was made as often as planned before."""
+        """Record a planned call; return whether it was already made as often as planned."""
 
         def key_of(given: Mapping[str, Any]) -> tuple[str, ...]:
             leaves = (leaf for name, item in given.items() for leaf in whole(item, name))
@@ -153,7 +153,7 @@ class Planned:
                 yield from self._differing(node, value, name, is_free)
 
     def _differing(self, node: ast.expr, value: Any, path: str, is_free: IsFree) -> Iterator[str]:
-        """Yield the paths of the values that are not as they are planned."""
+        """Yield the paths of values that differ from the plan."""
         match node:
             case ast.List(elts=nodes) | ast.Tuple(elts=nodes) | ast.Set(elts=nodes):
                 items = [*items_of(value)]
@@ -196,10 +196,10 @@ class Planned:
         return next(self._differing(node, value, path, is_free), None) is None
 
     def _holds(self, field: PlannedField, text: str, inner: Sequence[str]) -> bool:
-        """Return whether a field of a call that was made has a value.
+        """Return whether a field of an earlier call contains a value.
 
-        It is the whole field, or the only word of its kind in the field's text. Of several records
-        it is none that others name.
+        The value is the whole field, or the only word of its kind in the field's text. Among
+        several records, those named by others do not count.
         """
         held: set[str] = set()
         for made in self._calls.values():
@@ -211,7 +211,7 @@ class Planned:
         return any(is_only_one(text, each) for each in held)
 
     def _is_call(self, planned: ast.Call, made: ReadCall) -> bool:
-        """Return whether a call is a planned one: as stated, and not narrowed by others."""
+        """Return whether a call matches a planned call without further restrictions by others."""
         if made.has_failed or made.result is None:
             return False
         # A clean script may say more than the plan, and a person or the plan let a change pass.
@@ -233,6 +233,6 @@ def _is_open(node: ast.expr) -> bool:
 
 
 def _is_same(literal: Any, value: Any) -> bool:
-    """Return whether a value is the planned one, however numbers and spaces are written."""
+    """Return whether a value equals the planned one, ignoring number formats and spaces."""
     wanted = [(path, same_text(text)) for path, text in whole(literal, "")]
     return wanted == [(path, same_text(text)) for path, text in whole(value, "")]

@@ -1,8 +1,8 @@
-"""Sources of the values of a script's calls, as the script's text says.
+"""Sources of the values of a script's calls, derived from the script's code.
 
-A script whose author had read nothing of others is written for the user. Its text says for each
-argument of a call what it is made of: of constants, of results, or of something unknown. Whatever
-a value looks like, it is others' words if something of others went into it.
+A clean script, whose author had read no text of others, is written for the user. Its code shows for
+each argument whether constants, results or something unknown went into the value. A value counts as
+others' words if anything of others went into it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Final
 from delf_engine.origins.values import letters_of_name, names_in
 
 _READERS: Final = "open input exec eval compile globals locals vars __import__"
-"""Builtins that bring in what the script does not state."""
+"""Builtins that introduce data the script does not state."""
 _PLAIN: Final = {*dir(builtins)}.difference(_READERS.split())
 _PURE: Final = (
     "asyncio base64 calendar collections copy csv dataclasses datetime decimal enum fractions "
     "functools hashlib heapq html io itertools json math operator random re statistics string "
     "textwrap time typing unicodedata uuid zoneinfo"
 )
-"""Modules that bring in nothing of others."""
+"""Modules that introduce no data of others."""
 _UNKNOWN: Final = ast.Name("?", ast.Load())
 
 
@@ -31,22 +31,22 @@ class Scripts:
     """The clean scripts of a task, which share their variables.
 
     Args:
-        is_action: Tells of a dotted name whether it is an action.
+        is_action: Returns whether a dotted name is an action.
     """
 
     def __init__(self, is_action: Callable[[str], bool]) -> None:
         self._is_action = is_action
         self._values: dict[str, list[ast.AST]] = defaultdict(list)
-        """By name all that may become its value, wherever that is."""
+        """All expressions assigned to each name, anywhere."""
         self._filled: dict[str, list[ast.AST]] = defaultdict(list)
-        """By name what its object may have taken in."""
+        """All expressions that may have been put into each name's object."""
         self._functions: dict[str, list[ast.arguments]] = defaultdict(list)
         self._calls: dict[str, list[ast.Call]] = defaultdict(list)
         self._last: dict[str, list[ast.Call]] = {}
         self._known: dict[tuple[str, str, int | None], frozenset[str] | None] = {}
 
     def add(self, code: str) -> None:
-        """Take in a script; invalid Python states nothing."""
+        """Analyse a script; invalid Python is ignored."""
         self._last, self._known = defaultdict(list), {}
         try:
             nodes = [*ast.walk(ast.parse(code))]
@@ -61,7 +61,7 @@ class Scripts:
                 self._last[name].append(node)
 
     def stated(self, action: str) -> Iterator[ast.Call]:
-        """Yield the calls of an action in all scripts that are written with constants alone."""
+        """Yield the calls of an action, in all scripts, with only constants as arguments."""
         for call in self._calls.get(action, ()):
             if all(map(is_constant, (*call.args, *(each.value for each in call.keywords)))):
                 yield call
@@ -69,16 +69,16 @@ class Scripts:
     def sources(
         self, action: str, parameters: Sequence[str], path: str, line: int | None
     ) -> frozenset[str] | None:
-        """Return what went into a value of a call of the last script; None if nobody knows.
+        """Return the sources of an argument in the last script; None if unknown.
 
         Args:
-            action: What is called.
+            action: The called action.
             parameters: The names of its parameters, in their order.
             path: The value's place in the arguments.
-            line: The line of the call; where that is not known, it may be any call of the action.
+            line: The line of the call; if unknown, any call of the action counts.
 
         Returns:
-            The actions whose results went into it, and the names of what is unknown.
+            The actions whose results went into the value, and the unknown names.
         """
         key = action, path, line
         if key not in self._known:
@@ -118,7 +118,7 @@ class Scripts:
                     todo += ast.iter_child_nodes(item)
 
     def _declare(self, node: ast.AST) -> None:
-        """Note a function, whose name stands for all that is in it."""
+        """Record a function; its name stands for everything in its body."""
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 self._functions[name].append(node.args)
@@ -136,7 +136,7 @@ class Scripts:
                 pass
 
     def _take(self, node: ast.AST) -> None:
-        """Note what a statement or a call puts into names."""
+        """Record what a statement or call assigns to names."""
         for target, value in _assigned(node):
             self._bind(target, value)
         match node:
@@ -173,7 +173,7 @@ class Scripts:
                 pass
 
     def _bind_assigned(self, node: ast.AST, *conditions: ast.AST) -> None:
-        """Bind what decides whether something is assigned."""
+        """Record the conditions that decide about an assignment."""
         for inner in ast.walk(node):
             for target, _ in _assigned(inner):
                 for condition in conditions:
@@ -190,7 +190,7 @@ class Scripts:
             self._fill(each, given)
 
     def _fill(self, node: ast.AST, values: Sequence[ast.AST]) -> None:
-        """Bind values to the names of an object that may have taken them in."""
+        """Record values put into an object under the object's names."""
         for name in ast.walk(node):
             if isinstance(name, ast.Name):
                 self._filled[name.id] += (each for each in values if each is not node)
@@ -220,7 +220,7 @@ class Scripts:
         self._values[name] += [] if module.partition(".")[0] in _PURE.split() else [_UNKNOWN]
 
     def _take_call(self, node: ast.Call) -> None:
-        """Bind what a call gives to the parameters of functions, and to the object of a method."""
+        """Record a call's arguments for the function's parameters or the method's object."""
         given = [*node.args, *(each.value for each in node.keywords)]
         name = dotted(node.func).rpartition(".")[2] or getattr(node.func, "attr", "")
         if name == "pop":
@@ -248,7 +248,7 @@ def _is_on(call: ast.Call, line: int) -> bool:
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
-    """Yield the targets of a statement or an expression, each with what is assigned."""
+    """Yield the targets of an assignment, each with its value."""
     match node:
         case ast.Assign(targets=targets, value=value):
             yield from ((target, value) for target in targets)
@@ -267,7 +267,7 @@ def _assigned(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
 
 
 def _inner(node: ast.expr, names: Sequence[str], *, is_key: bool) -> Iterator[ast.expr]:
-    """Follow names into records, as far as these are written there."""
+    """Follow names into literal records, as far as possible."""
     match node:
         case ast.List(elts=items) | ast.Tuple(elts=items):
             for item in items:
@@ -287,7 +287,7 @@ def _names_of(arguments: ast.arguments) -> Iterator[str]:
 
 
 def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.expr]:
-    """Return what a call gives, by the letters of the parameters; ``*`` for all others.
+    """Return a call's arguments by normalised parameter name; ``*`` for all others.
 
     Args:
         call: The call.
@@ -300,7 +300,7 @@ def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.
 
 
 def dotted(node: ast.AST) -> str:
-    """Return a name with its attributes, as ``mail.send``; empty for anything else."""
+    """Return a dotted name such as ``mail.send``; empty for other expressions."""
     match node:
         case ast.Name(id=name):
             return name
@@ -311,7 +311,7 @@ def dotted(node: ast.AST) -> str:
 
 
 def is_constant(node: ast.expr) -> bool:
-    """Return whether an expression states its value; ``...`` is none."""
+    """Return whether an expression is a literal value, except ``...``."""
     try:
         return ast.literal_eval(node) is not ...
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):

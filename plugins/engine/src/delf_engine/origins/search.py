@@ -1,4 +1,4 @@
-"""The place that a value is from, for people to read; it decides nothing where it finds nothing."""
+"""Search for a value's place in results; only informs people."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from delf_engine.origins.texts import LEAST, SHORT, letters_of, pieces_of
 from delf_engine.origins.values import authored
 
 _MOST_CHARACTERS: Final = 4_000_000
-"""Letters of results of one trust that are searched; later ones are not."""
+"""The most characters of results of one trust that are searched."""
 _MOST_VALUES: Final = 200_000
-"""Values of one result that are searched."""
+"""The most values of one result that are searched."""
 _SEAM: Final = "\x00"
-"""Stands around each value, so that a value ends where its letters end."""
+"""A separator around values, so that matches end where values end."""
 _TRUSTS: Final[tuple[Trust, ...]] = ("outside", "own")
 
 
 class ResultTexts:
-    """The texts of results, those of others apart from one's own."""
+    """The texts of results, with those of others separate."""
 
     def __init__(self) -> None:
         self._texts: list[tuple[Trust, ReadCall, Sequence[str], str]] = []
-        """The author of texts, their result, their paths, and their letters between seams."""
+        """For each trust: the results, their paths, and their normalised texts."""
         self._sizes: Counter[Trust] = Counter()
 
     def add(self, call: ReadCall) -> None:
-        """Take in a result, while there is room."""
+        """Add a result, up to the size limit."""
         values = [*islice(authored(call.result, call.wording.trust), _MOST_VALUES)]
         for trust in _TRUSTS:
             held = [(path, text) for whose, path, text in values if whose == trust]
@@ -40,11 +40,12 @@ class ResultTexts:
                 self._sizes[trust] += len(letters)
 
     def find(self, text: str, trusts: Sequence[Trust] = _TRUSTS) -> Origin | None:
-        """Return the first place of a text or its piece, in others' words first.
+        """Return the first place of a text or its pieces, searching others' words first.
 
         Args:
-            text: The value. A short one has to be a whole value there, as it is in many texts.
-            trusts: Whose words are searched.
+            text: The value. A short value must match a whole value, because it occurs in many
+                texts.
+            trusts: The trusts to search.
         """
         letters = letters_of(text)
         if len(letters) < LEAST:

@@ -1,4 +1,4 @@
-"""Forms of a text in which it is found again: its letters, its words, its pieces."""
+"""Normal forms of a text for searching: its letters, words and pieces."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from itertools import islice
 from typing import Final
 
 LEAST: Final = 3
-"""Letters of a value that says something about where it came from."""
+"""The least number of characters of a value that can reveal its source."""
 SHORT: Final = 12
-"""Letters from which on a value may be a part of another one."""
+"""The least number of characters of a value that may match within another value."""
 
 _PIECE: Final = 24
-"""Letters of a piece of a longer text, at least; of a long text's twice as many."""
+"""The least number of characters of a piece; twice as many in a long text."""
 _MOST_PIECES: Final = 12
-"""Pieces of one value that are looked for."""
+"""The most pieces of one value that are searched."""
 _WORD: Final = re.compile(r"[\w.@+:/%-]{6,}")
 _NAME: Final = re.compile(r"[\w.-]{6,}")
 _TELLING: Final = re.compile(r"[\d@/]|\.\w|.{15}")
-"""Signs of a word that is rare, such as an address; common words are in any two texts."""
+"""Characters of rare words, such as addresses; common words occur in any two texts."""
 _LONGEST_WORD: Final = 300
-"""Longer texts stand nowhere by chance, and patterns of them are slow."""
+"""The most characters of a word; longer texts never match by chance, and their patterns are
+slow.
+"""
 _BEFORE: Final = r"(?<![\w@])(?<!\w[.+-])"
 _AFTER: Final = r"(?![\w@]|[.+-]\w)"
 _NUMBER: Final = re.compile(r"\d{1,15}(?:[\d,]{0,20}\.\d{1,15}|(?:,\d{3}){0,6})")
@@ -31,13 +33,13 @@ _NAMES_NEXT: Final = re.compile(
     r"(?:['\"#`“‘]|\b(?:id|no|nr|num|number|file|mail|e-?mail|event|record|order)\b\W{0,4})$",
     re.IGNORECASE,
 )
-"""The signs ahead of a record's number."""
+"""Marks before a record's number."""
 _IDENTIFIER: Final = re.compile(r"(?=[^\d]*\d)[\w.:/#-]{1,100}")
 _LAST_NUMBER: Final = re.compile(r"\d{2,}$")
 _ENDS: Final = re.compile(r"\s*(?:[.!?;'\")]|$)(?!\d)")
 _WORD_AHEAD: Final = re.compile(r"\w[^\w\n]*$")
 _DAY: Final = re.compile(r"(?:[:.,/$€£-]|\b[A-Z][a-z]{2,8})\s?$")
-"""Signs ahead of a number that is a day, a time or an amount."""
+"""Marks before a number that is a day, a time or an amount."""
 _LINKS: Final = re.compile(r"\w@\w|://|\bwww\.|\b[\w-]+\.[a-z]{2,12}/|[A-Z]{2}\d{10}|\d[\d ]{6,}\d")
 _CODE: Final = re.compile(r"(?<!\S)(?=\S*\d)(?=\S*[A-Za-z])[A-Za-z0-9+/=_-]{20,}")
 _KINDS: Final = (
@@ -46,16 +48,16 @@ _KINDS: Final = (
     re.compile(r"(?=[A-Z0-9]*\d)[A-Z0-9]{8,}"),
     re.compile(r"\d+(?:[.,]\d+)?"),
 )
-"""Mail addresses, web addresses, accounts, numbers."""
+"""Patterns of mail addresses, web addresses, account numbers and numbers."""
 _MARKS: Final = bytes(code for code in range(1, 128) if not chr(code).isalnum())
 _FOREIGN_MARKS: Final = re.compile(r"[^\w\x00-\x7f]+")
 
 
 def mentions(text: str, value: str) -> bool:
-    """Return whether a text has a value as words of its own.
+    """Return whether a text contains a value as separate words.
 
-    Case and spaces do not count, and a number is the same however it is written. Other marks do:
-    ``ada@example.co.m`` is not ``ada@example.com``.
+    Ignores case, spaces and number formats, but no other characters: ``ada@example.co.m`` is not
+    ``ada@example.com``.
     """
     if value[:1].isdigit() and _NUMBER.fullmatch(value):
         return _number(value) in map(_number, _NUMBER.findall(text))
@@ -75,9 +77,9 @@ def _number(text: str) -> str:
 
 
 def names(text: str, value: str) -> bool:
-    """Return whether a text names a record by its number or its identifier, beside other words.
+    """Return whether a text mentions a record by its number or identifier, among other words.
 
-    ``11`` in "June 11 is" is not a record's number; in "file '11'" or "delete 11" it is.
+    ``11`` is a record's number in "file '11'" and "delete 11", but not in "June 11 is".
     """
     if len(text.strip()) == len(value) or not _IDENTIFIER.fullmatch(value):
         return False
@@ -94,7 +96,7 @@ def names(text: str, value: str) -> bool:
 
 
 def is_only_one(word: str, text: str) -> bool:
-    """Return whether a word is the only one of its kind in a text: address, account or number."""
+    """Return whether a text has only one word of its kind: address, account or number."""
     kind = next((kind for kind in _KINDS if kind.fullmatch(word.strip())), None)
     if kind is None:
         return False
@@ -103,7 +105,7 @@ def is_only_one(word: str, text: str) -> bool:
 
 
 def has_link(text: str) -> bool:
-    """Return whether a text holds an address that somebody could follow or pay to."""
+    """Return whether a text contains an address to follow or to pay to."""
     return _LINKS.search(text) is not None
 
 
@@ -113,17 +115,17 @@ def has_code(text: str) -> bool:
 
 
 def without_spaces(text: str) -> str:
-    """Write a text in small letters without its spaces."""
+    """Convert a text to lower case without spaces."""
     return "".join(text.split()).casefold()
 
 
 def number_text(value: float | Decimal) -> str:
-    """Write a number in one way, however it is written elsewhere: ``1,250.00`` is ``1250``."""
+    """Convert a number to a normal form: ``1,250.00`` becomes ``1250``."""
     return f"{value:.15g}" if isinstance(value, (float, Decimal)) else str(value)
 
 
 def letters_of(text: str) -> str:
-    """Letters and digits of a text, which spaces, marks, case and invisible characters leave."""
+    """Return the letters and digits of a text, ignoring case, spaces and invisible characters."""
     text = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
     if not text.isascii():
         text = _FOREIGN_MARKS.sub("", text)
@@ -132,7 +134,7 @@ def letters_of(text: str) -> str:
 
 
 def pieces_of(text: str) -> Iterator[str]:
-    """Letters of a text's rare words, and of cuts of it, by which a part of it is found."""
+    """Yield the normalised pieces of a text: rare words and substrings for partial matches."""
     letters = letters_of(text)
     words = (*_WORD.findall(text), *_NAME.findall(text))
     telling = [word for word in words if _TELLING.search(word)]

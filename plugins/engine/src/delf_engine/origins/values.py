@@ -1,4 +1,4 @@
-"""The values of plain data as texts, each with its path and with whose words it is."""
+"""The values of plain data as texts, each with its path and trust."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from delf.types import Trust
 from delf_engine.origins.texts import number_text
 
 MOST_LEAVES: Final = 500
-"""Values of one call that are looked for."""
+"""The most values of one call that are searched."""
 _MOST_OF_BYTES: Final = 4_000_000
-"""Bytes of one value that are read as text."""
+"""The most bytes of one value that are decoded as text."""
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
-"""A number that is the same in another form; an account such as ``007`` is none."""
+"""A number with equivalent notations; codes such as ``007`` are excluded."""
 _NAMES: Final = re.compile(r"[^.\[\]]+(?![^\[]*\])")
 _Step = tuple[str, Any, Trust, Mapping[str, Trust]]
-"""A path, what is there, whose words it is, and whose the fields are that have an author."""
+"""A path, its value, the value's trust, and the trusts of fields."""
 
 
 def authored(
@@ -34,20 +34,20 @@ def authored(
     *,
     is_whole: bool = False,
 ) -> Iterator[tuple[Trust, str, str]]:
-    """Yield the values of plain data that could come from somewhere, in order.
+    """Yield trust, path and text of each value of plain data, in order.
 
-    Whose, path and text.
+    Empty values are skipped unless ``is_whole``.
 
-    A text of JSON is the data in it. As a whole result its fields have authors; in a field it is
-    the words of that field's author alone, who could name any field there.
+    A text of JSON is parsed. If it is the whole result, its fields have their own trusts; within a
+    field, everything has the trust of that field, whose author could choose the names.
 
     Args:
         value: The data.
-        trust: Whose words it holds: of all, or by the names of fields, with ``*`` for the rest.
-            A field without a name of its own there is of the field around it.
-        path: Its own path.
-        is_whole: Every key is a value, else only those that are no field's name, but an address or
-            a title; and so are ``True``, ``False``, ``None`` and what is empty.
+        trust: The trust of all values, or by field name with ``*`` for the rest. Other fields have
+            the trust of the enclosing field.
+        path: The path of the data.
+        is_whole: Whether to yield every key, ``True``, ``False``, ``None`` and empty values, too.
+            Otherwise only keys that are data, such as addresses or titles, are yielded.
     """
     named: Mapping[str, Trust] = {"*": trust} if isinstance(trust, str) else trust
     whose = named.get("*", "outside")
@@ -96,30 +96,30 @@ def authored(
 
 
 def leaves_of(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the texts and numbers of arguments as texts, each with its path, as ``to[0]``."""
+    """Yield the texts and numbers of arguments as texts, each with its path, such as ``to[0]``."""
     for name, item in arguments.items():
         for _, path, text in authored(item, path=name):
             yield path, text
 
 
 def whole(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    """Yield all values of plain data, keys, ``None`` and empty lists included."""
+    """Yield all values of plain data, including keys, ``None`` and empty lists."""
     return ((inner, text) for _, inner, text in authored(value, path=path, is_whole=True))
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Return the first values of plain data as texts."""
+    """Yield the first values of plain data as texts."""
     return (text for _, _, text in islice(authored(value), MOST_LEAVES))
 
 
 def text_of(value: Any) -> str:
-    """Return plain data as one text, a line for each of its first values."""
+    """Return plain data as one text, with a line for each of the first values."""
     leaves = islice(authored(value), MOST_LEAVES)
     return "\n".join(f"{path.lstrip('.')}: {text}" if path else text for _, path, text in leaves)
 
 
 def _data_in(value: Any) -> Any:
-    """Return the data of a text that is a JSON object or array; anything else as it is."""
+    """Parse a text that is a JSON object or array; return other values unchanged."""
     if not isinstance(value, str) or value[:1] not in ("{", "["):
         return value
     try:
@@ -129,12 +129,12 @@ def _data_in(value: Any) -> Any:
 
 
 def fields_at(value: Any, path: Sequence[str]) -> Iterator[Any]:
-    """Yield the values of a field of a result, in each record of its lists.
+    """Yield the values of a result's field, in each record of its lists.
 
-    A text is not looked into: who wrote it could name any field there.
+    Texts are not parsed, because their author could choose the field names.
 
     Args:
-        value: The result; a text of JSON is the data in it.
+        value: The result; if it is a text of JSON, its data.
         path: The names of the field, from the outside in.
     """
     found: list[Any] = [_data_in(value)]
@@ -146,7 +146,7 @@ def fields_at(value: Any, path: Sequence[str]) -> Iterator[Any]:
 
 
 def items_of(value: Any) -> Iterator[Any]:
-    """Yield the items of a list, of lists in it, too; anything else is its own only item."""
+    """Yield the items of a list, recursively; another value is yielded itself."""
     if isinstance(value, (list, tuple, set, frozenset)):
         for item in cast("Iterable[Any]", value):
             yield from items_of(item)
@@ -155,7 +155,7 @@ def items_of(value: Any) -> Iterator[Any]:
 
 
 def fields_of(value: Any) -> Mapping[Any, Any] | None:
-    """Return a record's fields by name; None if it is none."""
+    """Return a record's fields by name; None for other values."""
     value = _data_in(value)
     if isinstance(value, BaseModel):
         return dict(value)
@@ -165,9 +165,9 @@ def fields_of(value: Any) -> Mapping[Any, Any] | None:
 
 
 def same_text(text: str) -> str:
-    """Write a text as it is compared.
+    """Convert a text to the form in which texts are compared.
 
-    A number's form does not count, nor do spaces in an account, and case in a mail address.
+    Ignores number formats, spaces in account numbers, and case in mail addresses.
     """
     plain = text.strip()
     if " " in plain and any(map(str.isdigit, plain)):
@@ -179,32 +179,32 @@ def same_text(text: str) -> str:
 
 
 def plain_text(text: str) -> str:
-    """Write a text as people compare it: without case, line breaks and the last full stop."""
+    """Convert a text for comparison: without case, line breaks and a final full stop."""
     return " ".join(text.split()).casefold().rstrip(".!?")
 
 
 def letters_of_name(name: str) -> str:
-    """Return the letters of a parameter's name: ``customerId`` is ``customer_id``."""
+    """Convert a parameter's name to snake case: ``customerId`` becomes ``customer_id``."""
     return name.replace("_", "").lower()
 
 
 def names_in(path: str) -> Sequence[str]:
     """Return the names in a path.
 
-    Of ``payment.to[0].iban`` they are ``payment``, ``to``, ``iban``.
+    ``payment.to[0].iban`` has ``payment``, ``to`` and ``iban``.
     """
     return _NAMES.findall(path)
 
 
 def parameter_of(path: str) -> str:
-    """Return the parameter of a value's path, as of ``to[0]``."""
+    """Return the parameter in a value's path, such as ``to`` in ``to[0]``."""
     return re.split(r"[.[]", path, maxsplit=1)[0]
 
 
 def own_texts(value: Any, trust: Trust | Mapping[str, Trust]) -> Iterator[str]:
     """Yield the texts of a result that are the user's own.
 
-    Of rows with few fields of the user's own, only these are looked at.
+    In rows with few own fields, only those are examined.
     """
     if isinstance(trust, str) or trust.get("*") == "own" or not isinstance(value, list):
         yield from (text for whose, _, text in authored(value, trust) if whose == "own")
