@@ -1,1 +1,1 @@
-"""The connection ``files``: what a task's input files hold, read on the host."""
+"""The connection ``files``: reads the contents of a task's input files on the host."""

@@ -1,6 +1,6 @@
-"""Types of Arrow that Parquet lacks, by the schema that programs keep in the file for themselves.
+"""Arrow types that Parquet does not have, read from the schema embedded by writers.
 
-DuckDB does not read that schema: a length of time is a whole number for it, without its unit.
+DuckDB ignores that schema and returns durations as integers without their unit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UNITS: Final = ("seconds", "milliseconds", "microseconds", "nanoseconds")
 _DURATION: Final = 18
 _HEAD: Final = 8
 _MOST: Final = 1000
-"""The fields of a table in the file that are looked at."""
+"""The most fields of a table in the embedded schema that are examined."""
 
 # The numbers of the fields in the tables of Arrow's format.
 _HEADER, _FIELDS = 2, 1
@@ -27,12 +27,12 @@ _UNIT: Final = 0
 
 
 def tell_lengths(connection: Any, path: str, name: str) -> None:
-    """Note the columns of a Parquet file that are lengths of time, with their units.
+    """Note the duration columns of a Parquet file, with their units.
 
     Args:
-        connection: Of DuckDB.
-        path: The file, as DuckDB takes it.
-        name: The file, as notes call it.
+        connection: A DuckDB connection.
+        path: The quoted path for DuckDB.
+        name: The file's name in notes.
     """
     rows: list[tuple[bytes]] = connection.execute(
         "SELECT value FROM parquet_kv_metadata(?) WHERE key = ?", [path, _KEY]
@@ -43,7 +43,7 @@ def tell_lengths(connection: Any, path: str, name: str) -> None:
 
 
 def lengths_in(text: bytes) -> list[tuple[str, str]]:
-    """Return the columns of an encoded schema that are lengths of time, with their units."""
+    """Return the duration columns of an encoded schema, with their units."""
     try:
         data = base64.b64decode(text, validate=False)[_HEAD:]
         return list(_lengths(data))
@@ -68,13 +68,13 @@ def _lengths(data: bytes) -> Iterator[tuple[str, str]]:
 
 
 def _follow(data: bytes, place: int) -> int:
-    """Return where an offset at a place leads to."""
+    """Return the target of an offset."""
     (offset,) = struct.unpack_from("<I", data, place)
     return place + offset
 
 
 def _place(data: bytes, table: int, number: int) -> int:
-    """Return where a field of a table is; 0 for one that is left out."""
+    """Return the position of a table's field; 0 for an absent field."""
     (back,) = struct.unpack_from("<i", data, table)
     (size,) = struct.unpack_from("<H", data, table - back)
     at = 4 + 2 * number

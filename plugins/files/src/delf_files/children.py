@@ -1,4 +1,4 @@
-"""The access of a child process that reads an input file."""
+"""File access of a child process that reads an input file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PRELOADS: Final = {
     ".pdf": ("pypdf",),
     **dict.fromkeys(_TABLES, ("duckdb",)),
 }
-"""Libraries that are imported once for all children that read such files."""
+"""Libraries that are preloaded for the children that read these files."""
 
 
 def readable(file: InputFile) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Describes columns for the prompt: types of values, examples, how texts are written."""
+"""Descriptions of columns for the prompt: types, examples, and notations of text."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 _LONGEST: Final = 60
 _MOST_CHOICES: Final = 24
 _ALWAYS: Final = 8
-"""So many different texts are shown, however long they are together."""
+"""The number of distinct texts that are always shown, however long."""
 _CHOICES_ROOM: Final = 240
 _ODD_TEXTS: Final = 3
-"""Texts that are shown of a column of other values."""
+"""The number of texts shown for a mostly numeric column."""
 _ITEMS: Final = 20_000
 _LONGEST_CHOICE: Final = 30
 _MOST_KEYS: Final = 40
@@ -46,15 +46,15 @@ _DAY: Final = re.compile(r"(\d{1,2})([./-])(\d{1,2})[./-](?:\d{4}|\d{2})(?:[ ,T]
 
 
 class Column(NamedTuple):
-    """One column, or one key of records."""
+    """A column, or a key of records."""
 
     name: str
     line: str
-    """Its types and examples."""
+    """The types and examples of the column."""
 
 
 def short(value: Any) -> str:
-    """Write a value as Python does, within a line; dates and decimals as people do."""
+    """Write a value as a one-line Python literal; dates and decimals in readable form."""
     if isinstance(value, (dt.date, dt.time, Decimal, dt.timedelta)):
         return str(value)
     if isinstance(value, (bytes, bytearray)):
@@ -66,7 +66,7 @@ def short(value: Any) -> str:
 
 
 def spread(values: Sequence[T], most: int) -> Sequence[T]:
-    """Return all values, or so many of them, evenly spread from the first to the last."""
+    """Return all values, or a number of them evenly spread."""
     if len(values) <= most:
         return values
     step = (len(values) - 1) / (most - 1)
@@ -77,9 +77,9 @@ def text_column(name: str, values: Sequence[str | None], *, whole: bool) -> Colu
     """Describe a column of text values, as in .csv files.
 
     Args:
-        name: Its name.
-        values: Its values, or some; None where a row is too short.
-        whole: Whether these are all.
+        name: The column's name.
+        values: All values or a sample; None for rows that are too short.
+        whole: Whether the values are complete.
     """
     if not any(value and value.strip() for value in values):
         return Column(name, "always ''")
@@ -87,7 +87,7 @@ def text_column(name: str, values: Sequence[str | None], *, whole: bool) -> Colu
 
 
 def _texts(values: Sequence[str], *, whole: bool) -> str:
-    """Describe texts: all that there are if few, else one, and how numbers or dates are written."""
+    """Describe texts: all distinct texts if few, else an example with the notation."""
     filled = [value.strip() for value in values if value.strip()]
     if not filled:
         return short(values[0])
@@ -115,7 +115,7 @@ def _choices(choices: Sequence[str], whole: bool) -> str:
 
 
 def _written(filled: Sequence[str]) -> Iterable[str]:
-    """Describe the notation of numbers or dates, if the texts are such."""
+    """Describe the notation of numbers or dates, if all texts are such."""
     if all(map(_ISO.fullmatch, filled)):
         return
     days = [found for found in map(_DAY.fullmatch, filled) if found]
@@ -183,10 +183,10 @@ def typed_column(name: str, values: Sequence[Any], declared: str = "", *, whole:
     """Describe a column by the types of its values.
 
     Args:
-        name: Its name.
+        name: The column's name.
         values: Some of its values.
-        declared: The type that the file declares, where it has one.
-        whole: Whether these values are all.
+        declared: The declared type, if any.
+        whole: Whether the values are complete.
     """
     kinds = described(values, whole=whole)
     return Column(name, f"{declared}: {kinds}" if declared and values else declared or kinds)
@@ -196,8 +196,8 @@ def record_columns(records: Sequence[Mapping[str, Any]], *, whole: bool) -> list
     """Describe the keys of records such as those of .json files.
 
     Args:
-        records: Records, or some.
-        whole: Whether these are all.
+        records: All records or a sample.
+        whole: Whether the records are complete.
     """
     keys = dict.fromkeys(key for record in records for key in record)
     columns: list[Column] = []
@@ -211,12 +211,12 @@ def record_columns(records: Sequence[Mapping[str, Any]], *, whole: bool) -> list
 
 
 def described(values: Sequence[Any], depth: int = 0, *, whole: bool) -> str:
-    """Describe values: their types with an example of each, records by their keys.
+    """Describe values: types with an example each, and records by their keys.
 
     Args:
-        values: Values, or some.
+        values: All values or a sample.
         depth: The number of lists and records around them.
-        whole: Whether these are all.
+        whole: Whether the values are complete.
     """
     kinds: dict[str, list[Any]] = {}
     for value in values:

@@ -24,9 +24,9 @@ from delf_files.reading import DOCUMENTS
 
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
 MAX_SHOWN: Final = 30
-"""The most files described in the prompt; others are only named."""
+"""The most files described in the prompt; further files are only named."""
 MAX_SHAPES: Final = 10_000
-"""Characters of all descriptions in the prompt."""
+"""The most characters of all descriptions in the prompt."""
 MAX_SHAPE: Final = 4_000
 """The most characters of one description."""
 _SECONDS: Final = 5.0
@@ -155,7 +155,7 @@ class Files(Connection):
         return "\n".join([_SHAPES, *parts])
 
     async def _shape(self, file: InputFile, room: int) -> str:
-        """Describe a file; if that fails, by the reason."""
+        """Describe a file; on failure, by the reason."""
         name = file.name if file.name.isprintable() else repr(file.name)
         try:
             key = (file.path, room, *_state(file))

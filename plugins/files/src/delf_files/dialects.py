@@ -1,8 +1,7 @@
 """The dialect of separated values: separator, quote and escape, found together.
 
-A separator that fits a wrong quote, or the other way round, moves cells. So each pair is tried, and
-counts by how even its rows are, and by how few cells hold another separator. A number with a
-decimal comma is such a cell of semicolons, and none of commas.
+A separator with the wrong quote shifts cells. So each pair is tried, and scored by the evenness of
+rows and by how few cells contain another separator.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ _FEWEST_QUOTED: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The form of a table.
+    """The dialect of separated values.
 
     Args:
-        separator: The sign between cells.
-        quote: The sign around cells; None where none has a meaning.
-        backslash: True if a backslash stands before a quote in a cell; else it is doubled.
-        start: Where the rows begin in the text.
+        separator: The character between cells.
+        quote: The character around cells; None if there are no quotes.
+        backslash: Whether quotes in cells are escaped with a backslash; otherwise they are doubled.
+        start: The offset of the first row.
     """
 
     separator: str = ","
@@ -49,11 +48,11 @@ class Dialect:
     start: int = 0
 
     def reader(self, lines: Iterable[str], *, strict: bool = False) -> Reader:
-        """Return a reader of rows.
+        """Return a CSV reader for lines.
 
         Args:
-            lines: With their ends.
-            strict: Raise an error for a quote inside of a quoted cell.
+            lines: The lines with line ends.
+            strict: Whether a quote inside a quoted cell raises an error.
         """
         csv.field_size_limit(max(csv.field_size_limit(), LARGEST_CELL))
         options: dict[str, Any] = {"quotechar": self.quote or '"', "doublequote": True}
@@ -67,10 +66,10 @@ class Dialect:
         )
 
     def rows(self, text: str) -> Iterator[list[str]]:
-        """Return the rows of a text that are not empty.
+        """Yield the non-empty rows of a text.
 
         Raises:
-            csv.Error: For a quote inside of a quoted cell, and one that is not closed.
+            csv.Error: If a quoted cell contains a quote or is not closed.
         """
         return filter(None, self.reader(io.StringIO(text, newline=""), strict=True))
 
@@ -80,7 +79,7 @@ def dialect_of(text: str, ending: str) -> Dialect:
 
     Args:
         text: The file, or its first rows.
-        ending: Of its name: ``.tsv`` means tabs.
+        ending: The file's extension: ``.tsv`` means tabs.
     """
     named = _NAMED.match(text)
     start = named.end() if named is not None else 0
@@ -113,7 +112,7 @@ def _cut(text: str) -> str:
 
 
 def _others(dialect: Dialect, sample: str) -> list[Dialect]:
-    """Return the same separator with other quotes that occur in the text."""
+    """Return the dialect with other quotes that occur in the text."""
     separator, start = dialect.separator, dialect.start
     others = [Dialect(separator, None, start=start)]
     if '\\"' in sample:
@@ -124,7 +123,7 @@ def _others(dialect: Dialect, sample: str) -> list[Dialect]:
 
 
 def _is_one_column(dialect: Dialect, sample: str) -> bool:
-    """Return whether each row is one cell, as where all separators stand between quotes."""
+    """Return whether each row is one cell, because all separators are within quotes."""
     try:
         return all(len(row) == 1 for row in itertools.islice(dialect.rows(sample), _SAMPLE_ROWS))
     except csv.Error:
@@ -132,7 +131,7 @@ def _is_one_column(dialect: Dialect, sample: str) -> bool:
 
 
 def _score(dialect: Dialect, sample: str) -> float:
-    """Score the evenness of rows and the plainness of cells; 0 for one column, or no table."""
+    """Score the evenness of rows and the plainness of cells; 0 if there is no table."""
     rows, share = _first_rows(dialect, sample)
     if not rows:
         return 0.0
@@ -147,14 +146,14 @@ def _score(dialect: Dialect, sample: str) -> float:
 
 
 def _is_odd(cell: str, dialect: Dialect) -> bool:
-    """Return whether a cell has quotes around it, or another separator inside a word."""
+    """Return whether a cell has quotes around its text, or another separator within a word."""
     if cell[0] == cell[-1] == '"' and len(cell) > 1 and dialect.quote != '"':
         return True
     return bool(_JOINED.search(cell)) and not _NUMBER.fullmatch(cell)
 
 
 def _first_rows(dialect: Dialect, sample: str) -> tuple[list[list[str]], float]:
-    """Return the first rows, and which share a dialect that they do not keep to counts."""
+    """Return the first rows, and the factor for violations of the dialect."""
     rows: list[list[str]] = []
     try:
         for row in itertools.islice(dialect.rows(sample), _SAMPLE_ROWS):
@@ -178,7 +177,7 @@ def _is_quoted_by_one(text: str, separator: str) -> bool:
 
 
 def _with_quote(dialect: Dialect, text: str) -> Dialect:
-    """Return the dialect with the quotes that the whole text bears out."""
+    """Return the dialect with quotes confirmed by the whole text."""
     if dialect.quote != '"' or '"' not in text:
         return dialect
     plain = Dialect(dialect.separator, None, start=dialect.start)
@@ -195,7 +194,7 @@ def _with_quote(dialect: Dialect, text: str) -> Dialect:
 
 
 def _look(dialect: Dialect, text: str) -> tuple[str, bool]:
-    """Return the first fault of quotes in a text, if any, and whether a cell has lines."""
+    """Return the first quoting fault of a text, and whether a cell contains line breaks."""
     has_long = False
     try:
         for row in dialect.rows(text):
@@ -214,7 +213,7 @@ def _is_even(dialect: Dialect, text: str) -> bool:
 
 
 def odd_quotes(text: str, dialect: Dialect) -> int | None:
-    """Return the line of the first quote inside of a quoted cell, None where there is none."""
+    """Return the line of the first quote inside a quoted cell; None if there is none."""
     reader = dialect.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for _ in reader:
@@ -225,7 +224,7 @@ def odd_quotes(text: str, dialect: Dialect) -> int | None:
 
 
 def unique_folded(names: Sequence[str]) -> list[str]:
-    """Return names of which no two differ by their case alone, as SQL needs them."""
+    """Make names unique without regard to case, as SQL needs."""
     seen: set[str] = set()
     found: list[str] = []
     for own in names:

@@ -1,4 +1,4 @@
-"""The kind of a file by its first bytes, whatever its name."""
+"""Detection of a file's format by its first bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BEGINNINGS: Final = (
 
 
 def form_of(head: bytes) -> str | None:
-    """Name the format of bytes; None for text and for unknown formats."""
+    """Return the format of bytes; None for text and unknown formats."""
     for beginning, form in _BEGINNINGS:
         if head.startswith(beginning):
             return form
@@ -42,10 +42,10 @@ def form_of(head: bytes) -> str | None:
 
 
 def check_form(head: bytes) -> None:
-    """Raise for bytes that are not a table or JSON.
+    """Refuse bytes that are not a table or JSON.
 
     Raises:
-        ValueError: With the real format.
+        ValueError: If the bytes have another format; names the format.
     """
     found = form_of(head)
     if found is not None:

@@ -1,4 +1,4 @@
-"""Finds the row of a table that names its columns: sheets often begin with a title."""
+"""Detection of the row with column names, because sheets often begin with a title."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _YEARS: Final = range(1800, 2200)
 
 
 def header_of(rows: Sequence[tuple[int, Sequence[Any]]]) -> int:
-    """Find the row that probably names the columns: an index into non-empty rows.
+    """Return the index of the row that probably names the columns, among non-empty rows.
 
-    A title fills fewer cells than the rows below it, or the same text fills all of them, as in
-    merged cells.
+    A title fills fewer cells than the rows below, or repeats one text in all cells, as merged cells
+    do.
 
     Args:
         rows: The first rows with their numbers.
@@ -42,9 +42,9 @@ def header_of(rows: Sequence[tuple[int, Sequence[Any]]]) -> int:
 
 
 def is_headless(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
-    """Return whether no row names the columns: the first has values as those below it.
+    """Return whether no row names the columns, because the first row looks like data.
 
-    Numbers and dates tell; years and a count from one column to the next may be names.
+    Numbers and dates indicate data, except years and consecutive numbers, which may be names.
 
     Args:
         rows: The first rows with their numbers.
@@ -88,7 +88,7 @@ def _is_year(number: float) -> bool:
 
 
 def _usual_width(widths: Sequence[int]) -> int:
-    """Return the most common number of filled cells per row; of equal ones the largest."""
+    """Return the most common number of filled cells per row; the largest of equally common ones."""
     counted = Counter(widths)
     return max(counted, key=lambda width: (counted[width], width))
 

@@ -11,10 +11,10 @@ from delf.values.json_reader import MOST_NAMED, JSONReader, listed
 
 
 def read_json(text: str, about: str) -> Any:
-    """Return the value of a file of JSON.
+    """Parse a JSON file.
 
     Raises:
-        ValueError: When it is not JSON.
+        ValueError: If the text is not JSON.
     """
     if not text.strip():
         raise ValueError("the file is empty, which is no value of JSON")
@@ -40,10 +40,10 @@ def _values_of_lines(reader: JSONReader, text: str) -> list[Any] | None:
 
 
 def read_json_lines(text: str, about: str) -> list[Any]:
-    """Return the values of a file with one per line; broken lines are skipped with a note.
+    """Parse a JSON Lines file; broken lines are skipped with a note.
 
     Raises:
-        ValueError: When no line can be read.
+        ValueError: If no line is valid.
     """
     lines = Lines(about)
     try:
@@ -68,7 +68,7 @@ def read_json_lines(text: str, about: str) -> list[Any]:
 
 
 class Lines:
-    """Reads a value from each line, and counts broken lines.
+    """Parses a JSON value from each line, and counts broken lines.
 
     Args:
         about: The file, as notes call it.
@@ -86,7 +86,7 @@ class Lines:
         """Yield the values in order.
 
         Raises:
-            ValueError: At the end, when no line can be read.
+            ValueError: At the end, if no line was valid.
         """
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -119,7 +119,7 @@ class Lines:
 
 
 def _fault_text(error: Exception) -> str:
-    """Return a fault within a line: the line that its message counts is always the first."""
+    """Return the text of a fault without the line number, which is always 1."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} in column {error.colno}"
     return str(error)

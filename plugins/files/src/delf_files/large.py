@@ -1,4 +1,4 @@
-"""Text files of any size as DuckDB reads them: the rows that ``files.read`` gives."""
+"""Text files of any size prepared for DuckDB, with the same rows as ``files.read``."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LARGEST_CELL: Final = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Table:
-    """A table in a normal form: commas, CRLF, no header."""
+    """A table in normal form: commas, CRLF, no header."""
 
     columns: list[str]
     ragged: bool
@@ -52,19 +52,19 @@ def write_table(
     *,
     strict: bool = True,
 ) -> Table:
-    """Write separated values again, row by row.
+    """Rewrite separated values in normal form, row by row.
 
     Args:
         path: The file.
-        ending: Of its name.
+        ending: The file's extension.
         copy: The file to write.
         about: The file's name in notes.
-        names_row: The number of the row that names the columns, from 1, or 0 where none does; the
-            first that is not empty when None.
-        strict: Begin again, less strictly, at a quote inside of a quoted cell.
+        names_row: The number of the row with column names, from 1; 0 for none; None for the first
+            non-empty row.
+        strict: Whether a quote inside a quoted cell restarts in lenient mode.
 
     Raises:
-        ValueError: When it is no such table.
+        ValueError: If the file is not a table.
     """
     encoding = encoding_of_file(path, about)
     with _open(path, encoding) as source:
@@ -124,7 +124,7 @@ def _from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[str]]:
     """Yield the non-empty rows from a given number on.
 
     Raises:
-        ValueError: When there is no such row.
+        ValueError: If the row does not exist.
     """
     for at, row in enumerate(rows, 1):
         if number is not None and ((at == number and not row) or (at <= number and row == [END])):
@@ -134,14 +134,14 @@ def _from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[str]]:
 
 
 def _tell_title(sample: str, ending: str) -> None:
-    """Note a title above the columns' names."""
+    """Note a title above the column names."""
     whole = sample[: sample.rfind("\n") + 1] if len(sample) == _SAMPLE_CHARS else sample
     with suppress(ValueError):  # faults of the table are reported where it is read
         tell_title(rows_of(whole, ending)[:LOOKED_AT])
 
 
 def utf8_of(path: str, copy: str, about: str) -> str:
-    """Return the path of the text in UTF-8: the file itself, or a copy."""
+    """Return the path of the file in UTF-8: the file itself, or a converted copy."""
     encoding = encoding_of_file(path, about)
     if encoding == "utf-8":
         return path
@@ -158,7 +158,7 @@ class Folding:
         self._taken: set[str] = set()
 
     def of(self, value: Any) -> Any:
-        """Return the same record with those names."""
+        """Return a record with renamed keys."""
         if not isinstance(value, dict):
             return value
         record = cast("dict[str, Any]", value)
@@ -180,16 +180,16 @@ def _same(value: Any) -> Any:
 
 
 def write_lines(path: str, copy: str, about: str, change: Callable[[Any], Any] = _same) -> None:
-    """Write valid lines of JSON again, with a note on the others.
+    """Rewrite valid JSON lines, with a note on the others.
 
     Args:
         path: The file.
         copy: The file to write.
-        about: What notes call it.
-        change: Makes the value to write of each.
+        about: The file's name in notes.
+        change: Converts each value.
 
     Raises:
-        ValueError: When no line is JSON.
+        ValueError: If no line is JSON.
     """
     with Path(path).open(encoding="utf-8") as source, _new(copy) as out:
         lines = Lines(about)
@@ -198,16 +198,16 @@ def write_lines(path: str, copy: str, about: str, change: Callable[[Any], Any] =
 
 
 def write_values(path: str, copy: str, about: str, change: Callable[[Any], Any] = _same) -> None:
-    """Write a list of JSON, or values one after another, as lines of JSON.
+    """Rewrite a JSON list, or concatenated values, as JSON lines.
 
     Args:
         path: The file.
         copy: The file to write.
-        about: What notes call it.
-        change: Makes the value to write of each.
+        about: The file's name in notes.
+        change: Converts each value.
 
     Raises:
-        ValueError: When it is not JSON.
+        ValueError: If the file is not JSON.
     """
     reader = JSONReader(about)
     with Path(path).open(encoding="utf-8") as source, _new(copy) as out:
@@ -219,7 +219,7 @@ def write_values(path: str, copy: str, about: str, change: Callable[[Any], Any] 
 
 
 def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
-    """Yield the values of a file, of which no more is held than the value that is read takes."""
+    """Yield the values of a file, holding one value in memory at a time."""
     text = ""
     while not text and (piece := source.read(CHUNK)):
         text = piece.lstrip("\ufeff \t\r\n")

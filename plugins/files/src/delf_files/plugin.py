@@ -10,7 +10,7 @@ from delf.specs import ConnectionSpec, FormatSpec
 
 @hookimpl
 def delf_connections() -> Iterable[ConnectionSpec]:
-    """``files``, in each task that has input files."""
+    """Return the connection ``files``, for tasks with input files."""
     yield ConnectionSpec(
         name="files",
         summary="The input files of a task: which there are, and what is in them.",
@@ -21,7 +21,7 @@ def delf_connections() -> Iterable[ConnectionSpec]:
 
 @hookimpl
 def delf_file_formats() -> Iterable[FormatSpec]:
-    """Workbooks, for the connection ``files`` and for output files; an extra brings the library."""
+    """Return the format of workbooks; an extra installs its library."""
     from importlib.util import find_spec
 
     if find_spec("openpyxl") and find_spec("xlrd"):

@@ -1,4 +1,4 @@
-"""``files.query``: SQL over input files, where they are, by DuckDB in a child process."""
+"""``files.query``: SQL over input files in place, by DuckDB in a child process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_ROWS: Final = 1000
 MAX_BYTES: Final = 16 * 1024 * 1024
 _DUCKDB_MEMORY: Final = "300MB"
 _MEMORY: Final = 1_500_000_000
-"""Of the whole process, in which a workbook is read, too."""
+"""The memory limit of the whole process, which also reads workbooks."""
 _THREADS: Final = 2
 _SPILL: Final = 8_000_000_000
 _SECONDS: Final = 60.0
@@ -41,22 +41,22 @@ async def query(
     formats: InstalledFormats,
     key: str,
 ) -> list[dict[str, Any]]:
-    """Return the rows of one reading statement.
+    """Return the rows of one read-only statement.
 
     Args:
-        statement: In DuckDB's dialect; a file is a table of its name.
-        params: For ``?`` or ``$name``.
-        limit: Take this many rows where there are more.
-        header: The number of the row that names the columns, where it is not the first; of
-            several tables by their names.
-        files: The task's files; only files that the statement names are opened.
-        formats: Reads workbooks and other tables.
-        key: The task.
+        statement: The statement in DuckDB's dialect; files are tables by name.
+        params: The values of ``?`` or ``$name``.
+        limit: The most rows to return.
+        header: The number of the row with column names, if not the first; for several tables by
+            name.
+        files: The task's files; only files named in the statement are opened.
+        formats: The formats for workbooks and other tables.
+        key: The id of the task.
 
     Raises:
-        OptionalDependencyError: When DuckDB is not installed.
-        ToolRefusedError: For a statement that does not only read.
-        ToolExecutionError: When it fails, takes too long, or gives too much.
+        OptionalDependencyError: If DuckDB is not installed.
+        ToolRefusedError: If the statement does not only read.
+        ToolExecutionError: If the statement fails, takes too long, or returns too much.
     """
     _look_for_duckdb()
     if limit is not None and not 1 <= limit <= MAX_ROWS:
@@ -95,7 +95,7 @@ async def query(
 def _headers(
     header: int | Mapping[str, int] | None, tables: Sequence[Mapping[str, Any]]
 ) -> dict[str, int]:
-    """Return the rows that name columns, by the names of tables in the statement.
+    """Return the header rows by table name in the statement.
 
     Raises:
         ToolRefusedError: If a header row is ambiguous or missing.
@@ -136,7 +136,7 @@ def _rows(answer: dict[str, Any], limit: int | None) -> list[dict[str, Any]]:
 
 
 def _table(file: InputFile, formats: InstalledFormats, number: int) -> dict[str, Any]:
-    """Return an input file in the form for :mod:`query_child`."""
+    """Describe an input file for :mod:`query_child`."""
     table = {
         "names": list(dict.fromkeys((file.name, file.visible))),
         "kind": KINDS.get(file.ending),

@@ -1,7 +1,7 @@
 """DuckDB over the files of one question, in a child process with a scratch folder.
 
-The process can open these files and write in its folder only. DuckDB is configured so, too: it
-loads no extension, and no statement changes a setting.
+The process can open only these files and write only in its folder. DuckDB also loads no extension,
+and statements cannot change settings.
 """
 
 from __future__ import annotations
@@ -60,19 +60,19 @@ _LARGEST_OBJECT: Final = 48 * 1024 * 1024
 _SMALLEST_OBJECT: Final = 16 * 1024 * 1024
 _SMALLEST_LINE: Final = 2 * 1024 * 1024
 _READ_INTO_TEXT: Final = ("date", "time", "interval", "uuid")
-"""The beginnings of the types that JSON does not have."""
+"""The prefixes of types that JSON does not have."""
 _NO_DOUBLE: Final = (
     r"(^|[\[:,\s])-?(9\d{15}|\d{17,})([,\]}\s]|$)|\d[eE]\+?(309|3[1-9]\d|[4-9]\d\d|\d{4,})"
 )
-"""A JSON number that a float would change."""
+"""A pattern for JSON numbers that a float would change."""
 
 
 async def answer(question: dict[str, Any]) -> dict[str, Any]:
-    """Answer the question: the columns, the rows, whether there are more, values as text.
+    """Run the statement; return columns, rows, whether there are more, and text values.
 
     Raises:
-        ToolRefusedError: For a statement that does not only read.
-        ToolExecutionError: When it fails, or gives too much.
+        ToolRefusedError: If the statement does not only read.
+        ToolExecutionError: If the statement fails or returns too much.
     """
     import duckdb
 
@@ -88,7 +88,7 @@ async def answer(question: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _tables(table: dict[str, Any], question: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the tables of a file: one, or the tables of a format that the statement names."""
+    """Return the tables of a file: one, or those of its format that the statement names."""
     names: list[str] = table["names"]
     path: str = table["path"]
     table = {**table, "header": _header_of(names, question)}
@@ -116,7 +116,7 @@ async def _tables(table: dict[str, Any], question: dict[str, Any]) -> list[dict[
 
 
 def _header_of(names: Sequence[str], question: dict[str, Any]) -> int | None:
-    """Return the row that names the columns of a table."""
+    """Return the number of a table's header row."""
     return next((question["headers"][name] for name in names if name in question["headers"]), None)
 
 
@@ -131,7 +131,7 @@ def _check_form(path: str, name: str) -> None:
 
 
 def _answer_of_lines(question: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer; where JSON names a key twice, from lines that do not."""
+    """Run the statement again over rewritten JSON lines if a key occurs twice."""
     import duckdb
 
     try:
@@ -179,10 +179,10 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _checked(connection: Any, text: str) -> Any:
-    """Return the only reading statement of a text; of EXPLAIN the inner statement counts.
+    """Return the only statement of a text, which must read; for EXPLAIN the inner one counts.
 
     Raises:
-        ToolRefusedError: When it is another.
+        ToolRefusedError: If the text is anything else.
     """
     import duckdb
 
@@ -202,7 +202,7 @@ def _checked(connection: Any, text: str) -> Any:
 
 
 def _explained(text: str) -> tuple[str, str]:
-    """Return the words of EXPLAIN, and the statement that they explain."""
+    """Split EXPLAIN from the explained statement."""
     found = _EXPLAIN.match(text)
     if found is None:
         raise ToolRefusedError("files.query cannot read this EXPLAIN: EXPLAIN SELECT … works")
@@ -211,7 +211,7 @@ def _explained(text: str) -> tuple[str, str]:
 
 
 def _prepared(table: dict[str, Any]) -> dict[str, Any]:
-    """Return a text in a form that DuckDB reads as ``files.read`` does."""
+    """Convert a text to a form that DuckDB reads like ``files.read``."""
     about, copy = table["names"][0], table.get("copy", "")
     if table["kind"] == "csv":
         try:
@@ -252,7 +252,7 @@ def _make_view(connection: Any, table: dict[str, Any]) -> None:
 
 
 def _tell_empty(connection: Any, table: dict[str, Any]) -> None:
-    """Note a table without rows; of those of a format it is noted where they are read."""
+    """Note a table without rows; formats note this themselves."""
     name = table["names"][0]
     if table["kind"] != "rows" and not connection.sql(f"FROM {_name(name)} LIMIT 1").fetchall():
         note(f"{name} has no rows")
@@ -272,9 +272,9 @@ def _source(table: dict[str, Any], **more: str) -> str:
 
 
 def _json_source(connection: Any, table: dict[str, Any]) -> str:
-    """JSON with the types that JSON has, where none of its numbers is another one.
+    """Return the SQL source of JSON with only JSON's own types, unless a number would change.
 
-    DuckDB would make dates of texts, without their zones, and UUIDs, in small letters.
+    DuckDB would convert texts to dates without time zones, and to lower-case UUIDs.
     """
     import duckdb
 
@@ -320,7 +320,7 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
 
 
 def _of_json(kind: Any) -> str:
-    """Return the type without what DuckDB reads into texts of JSON."""
+    """Return a type without the types that DuckDB infers from JSON texts."""
     if kind.id == "struct":
         fields = (f"{_name(name)} {_of_json(inner)}" for name, inner in kind.children)
         return f"STRUCT({', '.join(fields)})"
@@ -332,13 +332,13 @@ def _of_json(kind: Any) -> str:
 
 
 def _tell_renamed(names: list[str], about: str) -> None:
-    """Note names that SQL cannot tell apart, as ``ID`` and ``id``, of which one got a number."""
+    """Note renamed columns, such as ``ID`` next to ``id``, which SQL cannot distinguish."""
     for name, new in _renamed(names).items():
         note(f"{about}: SQL cannot tell names apart by their case: {name!r} is {new}")
 
 
 def _renamed(names: list[str]) -> dict[str, str]:
-    """Return the names that got a number, each with the names that it stands for and beside."""
+    """Return renamed columns with their original names and the names they collide with."""
     folded = {name.lower(): name for name in reversed(names)}
     renamed: dict[str, str] = {}
     for name in names:
@@ -353,7 +353,7 @@ def _struct(kinds: dict[str, str]) -> str:
 
 
 def arrow_table(path: str) -> Any:
-    """Return an Arrow file or stream, memory-mapped."""
+    """Open an Arrow file or stream, memory-mapped."""
     try:
         pyarrow: Any = importlib.import_module("pyarrow")
     except ImportError:
@@ -421,7 +421,7 @@ def _is_moment(kind: str) -> bool:
 
 
 def _unreadable(number: int, kind: str) -> str:
-    """Return SQL for the text of a nested value that Python cannot represent, else NULL."""
+    """Return SQL for the text of a nested value that Python cannot represent, otherwise NULL."""
     if _is_moment(kind):
         return "NULL"
     found = [pattern for word, pattern in _UNREADABLE.items() if word in kind]
@@ -435,7 +435,7 @@ def _weight(value: Any) -> int:
 
 
 def _value(value: Any, kind: str, name: str, texts: dict[str, str]) -> Any:
-    """Return a value of a result as Python has it, or its text."""
+    """Convert a result value to Python, or to its text."""
     if _is_moment(kind):
         return _moment(value, kind, name, texts)
     if kind == "JSON" and isinstance(value, str):
@@ -444,7 +444,7 @@ def _value(value: Any, kind: str, name: str, texts: dict[str, str]) -> Any:
 
 
 def _json_value(text: str, name: str, texts: dict[str, str]) -> Any:
-    """Return the value of a text of JSON; the text itself where no float holds a number in it."""
+    """Parse a JSON text; return the text itself if a float cannot hold a number in it."""
     try:
         return json.loads(text, parse_float=_finite)
     except OverflowError:
@@ -466,7 +466,7 @@ def _plain(value: Any) -> Any:
 
 
 def _moment(value: str | None, kind: str, name: str, texts: dict[str, str]) -> Any:
-    """Return a date, a time or a duration; its text if Python cannot represent it."""
+    """Parse a date, time or duration; return its text if Python cannot represent it."""
     if value is None:
         return None
     made = _duration(value) if kind.startswith("INTERVAL") else _date_or_time(value, kind)
@@ -507,9 +507,9 @@ def written(name: str) -> tuple[str, str, str]:
 
 
 def plain_path(path: str) -> str:
-    """Return a path to the same file without characters of DuckDB's patterns.
+    """Return a path to the same file without DuckDB's pattern characters.
 
-    The file stays open for the life of the process, which reads no other file.
+    The file stays open until the process ends.
     """
     if not _PATTERN.search(path):
         return path
@@ -529,7 +529,7 @@ def _list(values: list[str]) -> str:
 
 
 def _named(message: str, question: dict[str, Any]) -> str:
-    """Return a message with the names of files in place of where they are."""
+    """Replace paths by file names in a message."""
     for table in question["tables"]:
         message = message.replace(table["path"], table["names"][0])
         if "copy" in table:

@@ -1,4 +1,4 @@
-"""Rows of workbooks and other tables as lines of JSON with types, as DuckDB reads them."""
+"""Rows of workbooks and other tables as typed JSON lines for DuckDB."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _LAST_EXACT_INT: Final = 2**53
 def write_rows(
     columns: Sequence[str], rows: Sequence[Mapping[str, Any]], path: str
 ) -> list[list[str]]:
-    """Write rows as lines of JSON.
+    """Write rows as JSON lines.
 
     Args:
-        columns: Their columns.
+        columns: The columns of the rows.
         rows: The rows.
         path: The file to write.
 
     Returns:
-        The names of the columns and their types.
+        The column names with their types.
     """
     names = unique_names(columns) or ["column_1"]
     folded = unique_folded(names)
@@ -42,7 +42,7 @@ def write_rows(
 
 
 def _kind(values: Sequence[Any]) -> str:
-    """Return the type that holds all values of a column; text where they are of several kinds."""
+    """Return the type for all values of a column; text for mixed values."""
     found: set[Any] = {type(value) for value in values if value is not None}
     if found == {bool}:
         return "BOOLEAN"
@@ -62,7 +62,7 @@ def _kind(values: Sequence[Any]) -> str:
 
 
 def _is_rounded(value: Any) -> bool:
-    """Return whether a float would be another number."""
+    """Return whether a float would change a value."""
     return isinstance(value, int) and abs(value) > _LAST_EXACT_INT
 
 

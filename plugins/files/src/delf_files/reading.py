@@ -1,6 +1,7 @@
-"""Reads one input file. All of it runs in a child process that can read the file and no more.
+"""Reading of one input file, in a child process that can read only this file.
 
-Whatever is called here has plain arguments and results: see :mod:`delf_confined.readers`.
+The functions called from outside have plain arguments and results; see
+:mod:`delf_confined.readers`.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from delf.protocols.formats import FileFormat
 
 DOCUMENTS: Final = {"pdf": b"%PDF-", "docx": b"PK\x03\x04"}
-"""Kinds of documents, with their first bytes."""
+"""The first bytes of each kind of document."""
 _DECLARED: Final = "header= is for sheets, whose rows name the columns; leave it out"
 
 
@@ -41,22 +42,22 @@ def read_content(
     most: int,
     header: int | None = None,
 ) -> Any:
-    """Return the content of a file that no format reads: rows, parsed JSON, text or bytes.
+    """Return the content of a file without a format: rows, parsed JSON, text or bytes.
 
     Args:
-        path: Where it is.
+        path: The path of the file.
         name: The file's name in the script.
-        ending: The end of its name.
+        ending: The file's extension.
         kind: ``csv``, ``json``, ``jsonl``, ``text``, ``pdf``, ``docx`` or ``other``.
-        encoding: The text's, where the script says it.
+        encoding: The encoding given by the script, if any.
         most: The most bytes.
-        header: The number of the row that names the columns of separated values.
+        header: The number of the row with column names in separated values.
 
     Returns:
-        The content; for a file that is too large a dict with ``too_large`` and how it is so.
+        The content; for too large files a dict with the reason under ``too_large``.
 
     Raises:
-        ToolExecutionError: When it cannot be read.
+        ToolExecutionError: If the file cannot be read.
     """
     data = _bytes_of(path, name, most + 1)
     if len(data) > most:  # it grew, or does not know its size, as those of /proc
@@ -76,7 +77,7 @@ def read_content(
 
 
 def _tell_other_form(data: bytes, name: str, kind: str) -> None:
-    """Note what a file is that is no document, as its name says."""
+    """Note the real format of a file that is not the document its name suggests."""
     found = form_of(data[:LOOKED_AT]) if data else "empty"
     if found is None:
         found = "other bytes" if decode_if_text(data) is None else "text"
@@ -89,16 +90,16 @@ def is_document(data: bytes, kind: str) -> bool:
 
 
 def read_document(path: str, name: str, kind: str) -> str | list[str]:
-    """Return the text of a document: of a PDF that of each page.
+    """Return the text of a document; for a PDF the text of each page.
 
     Args:
-        path: Where it is.
+        path: The path of the file.
         name: The file's name in the script.
         kind: ``pdf`` or ``docx``.
 
     Raises:
-        ToolExecutionError: When it cannot be read.
-        OptionalDependencyError: When pypdf is not installed, and it is a PDF.
+        ToolExecutionError: If the document cannot be read.
+        OptionalDependencyError: If the file is a PDF and pypdf is not installed.
     """
     if kind == "docx":
         return "\n".join(docx_lines(path, name))
@@ -145,17 +146,17 @@ def _bytes_of(path: str, name: str, most: int) -> bytes:
 async def read_rows(
     factory: Sequence[str], path: str, name: str, part: str | None, header: int | None = None
 ) -> list[dict[str, Any]]:
-    """Return the rows of a file that a format reads, noting the parts that are left out.
+    """Return the rows of a file with a format, noting omitted parts.
 
     Args:
-        factory: The format's.
-        path: Where the file is.
+        factory: The factory of the format.
+        path: The path of the file.
         name: The file's name in the script.
         part: The sheet or table; the first when None.
-        header: The number of the row that names the columns.
+        header: The number of the row with column names.
 
     Raises:
-        ToolExecutionError: When it cannot be read.
+        ToolExecutionError: If the file cannot be read.
     """
     made = format_of(factory)
     with about(name):
@@ -170,17 +171,17 @@ async def read_rows(
 async def table_of_format(
     made: FileFormat, path: str, part: str | None, header: int | None
 ) -> tuple[list[str], list[dict[str, Any]]]:
-    """Return the columns and the rows of a table that a format reads.
+    """Return the columns and rows of a table.
 
     Args:
         made: The format.
-        path: Where the file is.
+        path: The path of the file.
         part: The sheet or table; the first when None.
-        header: The number of the row that names the columns.
+        header: The number of the row with column names.
 
     Raises:
-        ToolExecutionError: When there is no such row.
-        ToolRefusedError: When the table declares its columns.
+        ToolExecutionError: If the row does not exist.
+        ToolRefusedError: If the table declares its own column names.
     """
     if not isinstance(made, SupportsPeek):
         if header is not None:
@@ -205,10 +206,10 @@ async def table_of_format(
 
 
 async def read_parts(factory: Sequence[str], path: str) -> list[str]:
-    """Return the names of the tables of a file that a format reads.
+    """Return the table names of a file with a format.
 
     Raises:
-        ToolExecutionError: When it cannot be read.
+        ToolExecutionError: If the file cannot be read.
     """
     return [*await format_of(factory).parts(path)]
 
@@ -225,10 +226,10 @@ def about(name: str) -> Generator[None]:
 
 
 def format_of(factory: Sequence[str]) -> FileFormat:
-    """Return the format that a factory makes.
+    """Create a format with its factory.
 
     Args:
-        factory: A :class:`delf.protocols.formats.FormatFactory` as it crosses between processes.
+        factory: The factory in its form for passing between processes.
     """
     module, attribute, file = factory
     try:

@@ -1,7 +1,7 @@
 """Describes one input file for the prompt: its tables, their columns with types and examples.
 
-All of it runs in a child process that can read the file and no more, as :mod:`reading` does.
-Whatever stands in a file is written as a literal of Python, so that it makes no line of its own.
+Runs in a child process that can read only this file, like :mod:`reading`. File contents are written
+as Python literals, so that they cannot start a new line in the prompt.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ if TYPE_CHECKING:
     from delf.protocols.formats import FileFormat
 
 _WHOLE: Final = 2 * 1024 * 1024
-"""The size up to which every value of a text is analysed."""
+"""The size up to which all values of a text are analysed."""
 _BEGINNING: Final = 256 * 1024
 _CHUNK: Final = 4 * 1024 * 1024
 _MOST_COUNTED: Final = 2 * 1024**3
 _ROWS: Final = 200
 _CELLS: Final = 150_000
-"""Cells of all tables of a file that are looked at."""
+"""The most cells of a file's tables that are examined."""
 _ITEMS: Final = 20_000
-"""Values of a list of JSON that are looked at."""
+"""The most items of a JSON list that are examined."""
 _PIECE: Final = 64 * 1024
 _PIECES: Final = 8
-"""Pieces of a long text that are looked at below its beginning, the last at its end."""
+"""The number of samples of a long text after its beginning; the last one is its end."""
 _MOST_PARTS: Final = 20
 _LINES: Final = 8
 _SHORT: Final = 1_500
-"""The characters of a text that is shown whole, if there is room."""
+"""The most characters of a text that is shown in full, if there is room."""
 _PAGES: Final = 3
-"""Pages of a PDF that are looked at."""
+"""The most pages of a PDF that are examined."""
 _LONGEST_LINE: Final = 120
 _TOTAL: Final = re.compile(
     r"(?:(?:grand |sub-?)?totals?|sums?|summe|gesamt\w*|insgesamt|totale?|totaux|suma|всего|итого)"
@@ -65,7 +65,7 @@ _TOTAL: Final = re.compile(
 _GLUED: Final = re.compile(
     r"[a-z]{2}\d{1,4}[/.,-]\d|[a-z*)][A-Z][a-z]+[A-Z*]|\w\*+[A-Z]|\d,\d{3}\d|\d\.\d\d\d*[A-Za-z$€]{2}"
 )
-"""Two words or numbers in one, as where a PDF has no gap between columns."""
+"""A pattern for two words or numbers joined without a space, as between columns of a PDF."""
 _FEWEST_GLUED: Final = 3
 _SEPARATORS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _LINES_CUT_WRONG: Final = ("utf-16", "utf-32")
@@ -74,7 +74,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u206
 
 
 class _Table(NamedTuple):
-    """The description of a table: a line, then its columns."""
+    """The description of a table: a head line and its columns."""
 
     head: str
     columns: Sequence[Column] = ()
@@ -93,13 +93,13 @@ async def shape(
     """Describe a file.
 
     Args:
-        path: Where it is.
+        path: The path of the file.
         name: The file's name in the script.
-        ending: The end of its name.
+        ending: The file's extension.
         kind: ``csv``, ``json``, ``jsonl``, ``parquet``, ``arrow``, ``text``, ``pdf``, ``docx`` or
             ``other``.
-        factory: The format's that reads it, if there is one.
-        most: The most bytes that ``files.read`` takes.
+        factory: The factory of its format, if any.
+        most: The most bytes that ``files.read`` accepts.
         room: The most characters.
     """
     size = _size(path)
@@ -122,9 +122,9 @@ def _size(path: str) -> int:
 
 
 def _fit(tables: Sequence[_Table], room: int) -> str:
-    """Lay tables out within a number of characters: first the examples go, then names.
+    """Shorten the descriptions of tables to a size: first the examples are dropped, then names.
 
-    A short table leaves the rest of its share to longer ones.
+    Short tables leave their unused share to longer ones.
     """
     sizes = [_full_size(table) for table in tables]
     shares: dict[int, int] = {}
@@ -207,7 +207,7 @@ def _of_peek(title: str, peek: Peek) -> _Table:
 
 
 def _sample_note(looked: int, total: int) -> str:
-    """Say that only a part was looked at: what is shown may not be true of each row."""
+    """Return a note that only a sample was examined."""
     return f" (types and values from {looked:,} of them)" if looked < total else ""
 
 
@@ -218,14 +218,14 @@ def _sheet(
     column: Callable[..., Column],
     facts: str = "",
 ) -> _Table:
-    """Describe a table as people wrote it.
+    """Describe a table of a sheet.
 
     Args:
-        title: What its head begins with.
-        rows: Its rows, or some.
-        total: About how many there are, where that is known.
-        column: Makes the description of a column from its name and values.
-        facts: What else its head says.
+        title: The beginning of the head line.
+        rows: All rows or a sample.
+        total: The approximate number of rows, if known.
+        column: Describes a column, given its name and values.
+        facts: Further facts for the head line.
     """
     if not rows:
         return _Table(f"{title}empty")
@@ -259,13 +259,13 @@ def _sheet(
 
 
 def _cells_line(row: Sequence[Any]) -> str:
-    """Return the cells of a row above the names of columns, each once."""
+    """Return the distinct cells of a row above the column names."""
     filled = (cell for cell in row if cell is not None and str(cell).strip())
     return ", ".join(dict.fromkeys(map(short, filled)))[:80]
 
 
 def _odd_last(rows: Sequence[tuple[int, Sequence[Any]]]) -> list[Any] | None:
-    """Return the last row if it is a total, or lacks cells that all others have."""
+    """Return the last row if it looks like a total, or has empty cells where no other row has."""
     if len(rows) < 3:
         return None
     last = rows[-1][1]
@@ -361,7 +361,7 @@ def _of_text(
 
 
 def _pieces(path: str, start: int, size: int) -> list[bytes]:
-    """Return whole lines from places spread over the rest of a file, the last at its end."""
+    """Return whole lines from places spread over the rest of a file; the last is its end."""
     pieces: list[bytes] = []
     step = max(_PIECE, (size - start) // _PIECES)
     with Path(path).open("rb") as file:
@@ -374,7 +374,7 @@ def _pieces(path: str, start: int, size: int) -> list[bytes]:
 
 
 def _of_document(path: str, name: str, kind: str, room: int) -> _Table:
-    """Describe a PDF by its pages and their text, a .docx by its lines; a long one by the first."""
+    """Describe a PDF by its pages and text, or a .docx by its lines."""
     if kind == "docx":
         lines = [*docx_lines(path, name)]
         if not any(map(str.strip, lines)):
@@ -398,7 +398,7 @@ def _of_document(path: str, name: str, kind: str, room: int) -> _Table:
 
 
 def _glued(texts: Sequence[str]) -> str:
-    """Say that a PDF sets columns so close that their words and numbers run together."""
+    """Return a note that a PDF's columns are too close, so that words and numbers run together."""
     words = [word for text in texts for word in text.split()]
     glued = list(dict.fromkeys(filter(_GLUED.search, words)))
     if len(glued) < _FEWEST_GLUED:
@@ -407,7 +407,7 @@ def _glued(texts: Sequence[str]) -> str:
 
 
 def _text_lines(head: str, lines: Sequence[str], room: int) -> _Table:
-    """Show a text whole if it is short and there is room, else its first lines."""
+    """Return a text in full if there is room, otherwise its first lines."""
     if _size_of(lines) <= min(_SHORT, room):
         return _Table(f"{head}; all of it:", rest="\n".join(_wrapped(lines)))
     return _beginning(f"{head}; it begins", lines)
@@ -418,7 +418,7 @@ def _size_of(lines: Sequence[str]) -> int:
 
 
 def _wrapped(lines: Sequence[str]) -> Iterable[str]:
-    """Lines as they are; a long one goes on below a colon, and none is a line of the prompt."""
+    """Yield lines; long ones are wrapped with a colon, so that none looks like a prompt line."""
     for line in lines:
         text = line.rstrip()
         for start in range(0, len(text), _LONGEST_LINE):
@@ -432,7 +432,7 @@ def _beginning(head: str, lines: Sequence[str]) -> _Table:
 
 
 def _members(path: str) -> str:
-    """Return the files in an archive, which zipfile reads in the script."""
+    """Return the names of the files in an archive, which scripts read with zipfile."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
@@ -457,11 +457,11 @@ def _separated(
     """Describe separated values.
 
     Args:
-        text: All of them, or the beginning.
-        further: Lines from below it.
-        ending: Of the file's name.
-        odd: The encoding, if it is not the usual one.
-        total: About how many lines there are, if this is not all.
+        text: The whole text or its beginning.
+        further: Sample lines from the rest.
+        ending: The file's extension.
+        odd: The encoding, if unusual.
+        total: The approximate number of lines, if the text is incomplete.
     """
     dialect = dialect_of(text, ending)
     rows = rows_of(text, ending)
@@ -484,12 +484,12 @@ def _separated(
 
 
 def _value(value: Any, odd: str, lines: int | None = None) -> _Table:
-    """Describe a value of JSON.
+    """Describe a JSON value.
 
     Args:
         value: The value.
-        odd: The encoding, if it is not the usual one.
-        lines: About how many values a list has, if this is only a part.
+        odd: The encoding, if unusual.
+        lines: The approximate length of a list, if the value is incomplete.
     """
     if isinstance(value, list):
         items = cast("list[Any]", value)

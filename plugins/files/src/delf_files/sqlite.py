@@ -1,7 +1,7 @@
-"""``SqliteFormat``: the tables of a SQLite file as rows. The file is opened for reading only.
+"""``SqliteFormat``: the tables of a SQLite file as rows, opened read-only.
 
-A view may run forever, and make values of gigabytes: whoever calls this does so in a child
-process with limits, as the connection ``files`` does.
+A view may run forever or create huge values, so callers must use a child process with limits, like
+the connection ``files``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class SqliteFormat:
         """Return the names of the tables and views.
 
         Raises:
-            ToolExecutionError: When the file cannot be read.
+            ToolExecutionError: If the file cannot be read.
         """
         return _names(path)
 
@@ -40,11 +40,11 @@ class SqliteFormat:
         """Return the rows of one table.
 
         Args:
-            path: Absolute, on the host.
+            path: The absolute path on the host.
             part: The table's name; the first when None.
 
         Raises:
-            ToolExecutionError: When the file cannot be read, or has no such table.
+            ToolExecutionError: If the file cannot be read or does not have the table.
         """
         found = _peek(path, part, None)
         names = [name for name, _ in found.columns or ()]
@@ -54,13 +54,13 @@ class SqliteFormat:
         """Return the columns of one table with their declared types, and its first rows.
 
         Args:
-            path: Absolute, on the host.
+            path: The absolute path on the host.
             part: The table's name; the first when None.
-            most: The most rows; of a view none is read where there is a limit, as it may run
-                forever. All when None.
+            most: The most rows; None for all. With a limit, views are not read, because they may
+                run forever.
 
         Raises:
-            ToolExecutionError: When the file cannot be read, or has no such table.
+            ToolExecutionError: If the file cannot be read or does not have the table.
         """
         return _peek(path, part, most)
 
@@ -117,9 +117,10 @@ def _opened(path: str) -> Generator[sqlite3.Connection]:
 
 
 def _connected(path: str) -> sqlite3.Connection:
-    """Return the database, opened for reading only.
+    """Open the database read-only.
 
-    If it has an empty write-ahead log, SQLite would create the log's files.
+    A database with an empty write-ahead log is opened as immutable, or SQLite would create log
+    files.
     """
     address = f"file:{quote(path)}?mode=ro"
     database = sqlite3.connect(address, uri=True)

@@ -1,4 +1,4 @@
-"""Separated values: which separator, which columns, which rows."""
+"""Reading of separated values: separator, columns and rows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from delf_files.headers import header_of, is_headless
 Row = TypeVar("Row", bound="Sequence[Any]")
 _LONGEST_NAMES: Final = 400
 END: Final = "\0end of the table\0"
-"""A line after the last: if a value contains it, a quote was not closed."""
+"""A marker line after the last; a value that contains the marker was not closed."""
 
 
 class TooWideError(ValueError):
-    """The rows as records would be much larger than the file."""
+    """The rows would be much larger as records than the file."""
 
 
 def read_table(
@@ -28,19 +28,19 @@ def read_table(
 ) -> list[dict[str, str]]:
     """Return the rows of separated values as records, every value as text.
 
-    The first row names the columns. Names that are missing or there twice get numbers; what
-    a row has beyond the columns is kept under a numbered name, what it lacks is "".
+    The first row names the columns. Missing or repeated names get numbers. Extra cells of a row get
+    a numbered name, and missing cells are "".
 
     Args:
         text: The file.
-        ending: Of its name; ``.tsv`` means tabs.
-        most_bytes: About how large the records may be, names included.
-        header: The number of the row that names the columns, from 1, or 0 where none does; the
-            first that is not empty when None.
+        ending: The file's extension; ``.tsv`` means tabs.
+        most_bytes: The approximate limit of the records' size, including names.
+        header: The number of the row with column names, from 1; 0 for none; None for the first
+            non-empty row.
 
     Raises:
-        TooWideError: When they would be larger.
-        ValueError: When it is no such table.
+        TooWideError: If the records would be larger.
+        ValueError: If the text is not a table.
     """
     dialect = dialect_of(text, ending)
     numbered = below(_rows(text[dialect.start :], dialect), header)
@@ -62,10 +62,10 @@ def read_table(
 
 
 def rows_of(text: str, ending: str = ".csv") -> list[tuple[int, list[str]]]:
-    """Return the rows that are not empty, with their numbers from 1.
+    """Return the non-empty rows with their numbers, from 1.
 
     Raises:
-        ValueError: When it is no such table.
+        ValueError: If the text is not a table.
     """
     dialect = dialect_of(text, ending)
     return _rows(text[dialect.start :], dialect)
@@ -75,7 +75,7 @@ def lines_of(text: str, dialect: Dialect) -> list[list[str]]:
     """Return the rows in lines from the middle of a table.
 
     Raises:
-        ValueError: When they are no rows, as where a quoted cell begins above them.
+        ValueError: If the lines are not rows, for example because a quoted cell begins above them.
     """
     return [row for _, row in _rows(text, dialect)]
 
@@ -84,12 +84,11 @@ def below(rows: list[tuple[int, Row]], header: int | None) -> list[tuple[int, Ro
     """Return the rows after a header, noting a title above it.
 
     Args:
-        rows: Non-empty rows, with their numbers.
-        header: The number of the row that names the columns, 0 where none does; the first row
-            when None.
+        rows: The non-empty rows with their numbers.
+        header: The number of the row with column names; 0 for none; None for the first row.
 
     Raises:
-        ValueError: When there is no such row.
+        ValueError: If the row does not exist.
     """
     if header == 0:
         nameless: Any = [""] * max((len(row) for _, row in rows), default=0)
@@ -104,10 +103,10 @@ def below(rows: list[tuple[int, Row]], header: int | None) -> list[tuple[int, Ro
 
 
 def tell_title(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
-    """Note that a row below the first seems to name the columns.
+    """Note that a row below the first probably names the columns.
 
     Args:
-        rows: Non-empty rows, with their numbers.
+        rows: The non-empty rows with their numbers.
     """
     found = header_of(rows)
     if is_headless(rows):
@@ -123,10 +122,10 @@ def tell_title(rows: Sequence[tuple[int, Sequence[Any]]]) -> None:
 
 
 def _rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
-    """Return the rows that are not empty.
+    """Return the non-empty rows.
 
     Raises:
-        ValueError: When a quote is not closed, so that the rest would be one value.
+        ValueError: If a quote is not closed.
     """
     rows: list[tuple[int, list[str]]] = []
     begun = 1
@@ -149,10 +148,10 @@ def _rows(text: str, dialect: Dialect) -> list[tuple[int, list[str]]]:
 
 
 def tell_empty(rows: Sequence[Sequence[Any]]) -> None:
-    """Note a table without rows, of which nothing else would tell what it should have held.
+    """Note a table without rows.
 
     Args:
-        rows: Those that are not empty; the first names the columns.
+        rows: The non-empty rows; the first names the columns.
     """
     if not rows:
         note("the table is empty: it has no rows, and no names of columns")
@@ -162,7 +161,7 @@ def tell_empty(rows: Sequence[Sequence[Any]]) -> None:
 
 
 def tell_odd_quotes(line: int) -> None:
-    """Note a quote inside a quoted cell, whose end is a guess."""
+    """Note a quote inside a quoted cell, because the end of such a cell is a guess."""
     note(
         f"line {line} has a quote inside of a quoted cell, which should be doubled: where such "
         "cells end is a guess"
@@ -170,7 +169,7 @@ def tell_odd_quotes(line: int) -> None:
 
 
 def tell_wider(wider: int, first: int, width: int, widest: int) -> None:
-    """Note rows that have more cells than the row that names the columns."""
+    """Note rows with more cells than column names."""
     if wider:
         note(
             f"rows with more cells than the {width} columns that are named: {wider:,} (the first "

@@ -21,12 +21,12 @@ _HIDDEN_HEADERS: Final = frozenset({"set-cookie", "www-authenticate", "authoriza
 
 
 class Answer:
-    """A response, read whole.
+    """A completely read response.
 
     Args:
         status: The HTTP status.
-        reason: Its phrase.
-        headers: By name in lower case.
+        reason: The reason phrase of the status.
+        headers: The headers by lower-case name.
         content: The body.
     """
 
@@ -42,11 +42,11 @@ class Answer:
 
     @property
     def media(self) -> str:
-        """The media type, without parameters."""
+        """The media type without parameters."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     def body(self) -> Any:
-        """JSON as data, text as text, anything else as bytes, and nothing as None."""
+        """Return JSON as data, text as ``str``, other content as bytes, and nothing as None."""
         if not self.content:
             return None
         media = self.media
@@ -91,13 +91,13 @@ class Answer:
         return text
 
     def whole(self, body: Any) -> dict[str, Any]:
-        """Status, headers and body, for scripts that page or keep files."""
+        """Return status, headers and body as a dict, for scripts that page or save files."""
         shown = {k: v for k, v in self.headers.items() if k not in _HIDDEN_HEADERS}
         return {"status": self.status, "headers": shown, "body": body}
 
 
 def failure(answer: Answer, request: Request) -> APIError:
-    """Return the error of an answer that is none of success."""
+    """Return the error for an unsuccessful answer."""
     text = f"{request.label} answered {answer.status} {clean(answer.reason, 60)}".rstrip()
     message = _body_text(answer, request)
     if message:
@@ -123,7 +123,7 @@ def _body_text(answer: Answer, request: Request) -> str:
 
 
 def scrub(text: str, request: Request) -> str:
-    """Return text without the credentials of a request: some services repeat them."""
+    """Return a text without the request's credentials, because some services repeat them."""
     for value in [
         *request.secret.values(),
         *(p.partition("=")[2] for p in request.query.split("&")),

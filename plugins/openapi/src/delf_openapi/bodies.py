@@ -1,4 +1,4 @@
-"""The body that an operation takes, and its way into keywords."""
+"""The request body of an operation, and its keywords in scripts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _MAX_FIELDS: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A property of the body that is a separate keyword.
+    """A property of the body with its own keyword.
 
     Args:
         arg: The keyword.
         name: The property.
-        schema: Of its value.
+        schema: The schema of the value.
         required: Whether the body must have it.
     """
 
@@ -38,15 +38,15 @@ class Body:
     """A request's body.
 
     Args:
-        media: Its media type.
-        kind: How it is written.
+        media: The media type.
+        kind: The serialisation.
         required: Whether a call must have one.
-        schema: Of the whole.
-        encoding: How the parts of a form are written.
-        fields: Its properties as keywords; None when the whole is one keyword.
+        schema: The schema of the whole body.
+        encoding: The encodings of a form's parts.
+        fields: The properties as keywords; None if the whole body is one keyword.
         whole: The keyword for the whole body.
-        extra: The keyword for further properties, where any are welcome.
-        doc: The description of the specification.
+        extra: The keyword for additional properties, if allowed.
+        doc: The description in the specification.
     """
 
     media: str
@@ -79,7 +79,7 @@ _TEXTS: Final = (
 
 
 def kind_of(media: str) -> BodyKind:
-    """Return the form of a body of a media type."""
+    """Return the serialisation for a media type."""
     plain = media.partition(";")[0].strip().lower()
     if plain in ("*/*", "application/*") or plain.endswith(("/json", "+json")):
         return "json"
@@ -93,7 +93,7 @@ def kind_of(media: str) -> BodyKind:
 
 
 def _rank_of(media: str) -> int:
-    """Return the place of a media type in the order of preference, from 0."""
+    """Return the preference of a media type; 0 is best."""
     plain = media.partition(";")[0].strip().lower()
     order = {"json": 2, "multipart": 4, "form": 5, "text": 6, "binary": 7}
     exact = {"application/json": 0, "application/merge-patch+json": 1}
@@ -102,10 +102,10 @@ def _rank_of(media: str) -> int:
 
 
 def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | None:
-    """Return the body of an operation, or None when none can be sent.
+    """Return the body of an operation; None if the operation accepts no supported body.
 
     Raises:
-        SpecError: When it cannot be read.
+        SpecError: If the body's declaration is invalid.
     """
     found = document.reference(raw)
     content = found.get("content")
@@ -145,7 +145,7 @@ def read_body(document: Document, raw: Any, taken: Mapping[str, str]) -> Body | 
 
 
 def _is_closed(document: Document, schema: Any) -> bool:
-    """Return whether an object may have no properties beside those that are listed."""
+    """Return whether an object forbids additional properties."""
     found = document.resolve(schema)
     parts: Any = found.get("allOf")
     listed = cast("list[Any]", parts) if isinstance(parts, list) else []
@@ -157,7 +157,7 @@ def _is_closed(document: Document, schema: Any) -> bool:
 def _flatten(
     document: Document, schema: Any, taken: Mapping[str, str], *, whole_allowed: bool
 ) -> tuple[tuple[Field, ...] | None, str | None]:
-    """Return the properties as keywords, and the keyword for others."""
+    """Return the properties as keywords, and the keyword for additional properties."""
     merged = merge_object(document, schema)
     if merged is None or merged.nullable:
         return None, None

@@ -1,7 +1,7 @@
 """Self-contained schemas, bundled with their references for validation libraries.
 
-What the two forms differ in: one for what is sent is a JSON Schema of 2020, whatever the version of
-the specification, and says no more than what a service surely refuses.
+The form for requests is JSON Schema 2020-12, whatever the specification's version, and contains
+only rules that services reliably enforce.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _FORMATS: Final = {
     "date": r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
     "uuid": r"^(urn:uuid:)?\{?[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?$",
 }
-"""The formats that services agree about."""
+"""Formats that services interpret alike."""
 
 
 def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str, Any]:
-    """Return a schema, with all its references under ``components``.
+    """Return a schema with all references under ``components``.
 
     Raises:
-        SpecError: When a reference leads nowhere, or to too much.
+        SpecError: If a reference is broken or leads to too many schemas.
     """
     names: dict[str, str] = {}
     waiting: list[str] = []
@@ -77,7 +77,7 @@ def bundled(document: Document, schema: Any, *, sent: bool = False) -> dict[str,
 
 
 def _of_2020(document: Document, made: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Return a copied schema in the dialect of 2020, without unverifiable rules."""
+    """Return a copied schema in the 2020-12 dialect, without unverifiable rules."""
     if "oneOf" in made:  # many alternatives overlap, and services take what fits several
         one, other = made.pop("oneOf"), made.pop("anyOf", None)
         made |= {"anyOf": one} if other is None else {"allOf": [{"anyOf": one}, {"anyOf": other}]}

@@ -1,4 +1,4 @@
-"""A cache of slow documents, and of shapes learned about them, as JSON on disk."""
+"""A disk cache of slow documents and of the response shapes learned about them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Kept(BaseModel):
-    """A document in its file."""
+    """A cached document."""
 
     format: Literal[5]  # raised whenever an older file would be wrong
     uri: str
@@ -31,7 +31,7 @@ class _Kept(BaseModel):
 
 
 class Cache:
-    """Documents and findings in a folder.
+    """Documents and learned shapes in a folder.
 
     Args:
         folder: The folder; the user's cache folder when None.
@@ -42,11 +42,11 @@ class Cache:
         self._folder = Path(folder or f"{base}/delf/openapi").expanduser()
 
     def document(self, uri: str, limit: int) -> Source:
-        """Return a cached document if its file is unchanged, or its URL was read today.
+        """Return a document from the cache if still valid; otherwise read it.
 
         Raises:
-            SpecError: When it cannot be used.
-            ConnectionUnavailableError: When it is not available, and none is kept.
+            SpecError: If the document is invalid.
+            ConnectionUnavailableError: If the document is unavailable and not cached.
         """
         name = f"{_digest(uri)}.document"
         kept = self._kept(name, uri)
@@ -66,7 +66,7 @@ class Cache:
         return kept if kept.uri == uri else None
 
     def read(self, name: str) -> Any:
-        """Return a file of the cache, or None."""
+        """Return a cached file's content; None if missing or unreadable."""
         try:
             with (self._folder / name).open("rb") as file:
                 _check_owner(file)
@@ -75,7 +75,7 @@ class Cache:
             return None
 
     def write(self, name: str, value: Any) -> None:
-        """Keep a file, whole or not at all. A folder that cannot be written costs a warning."""
+        """Write a cached file atomically; an unwritable folder only causes a warning."""
         try:
             write_private(self._folder / name, dumps(value))
         except (OSError, ValueError, RecursionError) as error:
@@ -86,8 +86,8 @@ class Learned:
     """A file of shapes learned from responses to one version of a specification.
 
     Args:
-        cache: Where it is kept.
-        version: The specification's.
+        cache: The cache.
+        version: The digest of the specification.
     """
 
     def __init__(self, cache: Cache, version: str) -> None:
@@ -104,10 +104,10 @@ class Learned:
 
 
 def _check_owner(file: BinaryIO) -> None:
-    """Refuse a file that others may have written, even in a folder that all can write to.
+    """Refuse a file that other users may have written, even in a shared folder.
 
     Raises:
-        OSError: When it is not this user's own, or can be written by others.
+        OSError: If another user owns the file or may write to it.
     """
     if not hasattr(os, "geteuid"):  # Windows: the folder is the user's own
         return
@@ -122,7 +122,7 @@ def _digest(text: str) -> str:
 
 
 def _state(uri: str) -> list[int]:
-    """Return the time and size of a file, to notice changes; for a URL the present time."""
+    """Return a file's time and size, to detect changes; the current time for a URL."""
     if not uri.startswith("file:"):
         return [int(time.time())]
     try:

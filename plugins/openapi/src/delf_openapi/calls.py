@@ -1,4 +1,4 @@
-"""Makes the calls of an API's actions: checked, sent, answered."""
+"""Calls of an API's actions: validation, request and answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from delf_schemas.samples import Place, Samples
 
 CONTEXT: Final = " context"
-"""The key by which a call is given its task: no parameter of an API has such a name."""
+"""The keyword that passes the task to a call; no API has a parameter of that name."""
 
 _SIGNATURE_CHARS: Final = 1500
 _MOST_LISTED: Final = 1000
@@ -41,7 +41,7 @@ class Caller:
     Args:
         name: The connection's name.
         settings: Credentials, addresses and limits.
-        keep_secret: Hears of each token that is had.
+        keep_secret: Called with each obtained token.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class Caller:
         self._null_places: dict[str, set[Place]] = {}
 
     def builder(self, call: Call) -> RequestBuilder:
-        """Make the builder that checks and builds the requests of an action, on first use.
+        """Return the request builder of an action, created on first use.
 
         Raises:
-            SpecError: When the operation cannot be read.
+            SpecError: If the operation is invalid.
         """
         name = call.entry.spot.name
         builder = self._builders.get(name)
@@ -81,13 +81,13 @@ class Caller:
         return builder
 
     async def send(self, call: Call, given: dict[str, Any]) -> Any:
-        """Make a call with checked arguments.
+        """Make a call with validated arguments.
 
         Raises:
-            APIError: When the API answers with an error.
-            ConnectionUnavailableError: When it does not answer.
-            ToolExecutionError: When it answers with what its specification does not declare, and
-                that is to be an error.
+            APIError: If the API answers with an error.
+            ConnectionUnavailableError: If the API does not answer.
+            ToolExecutionError: If the answer does not match the specification and the settings make
+                that an error.
         """
         from delf_openapi.transport import Transport
 
@@ -120,7 +120,7 @@ class Caller:
         return await asyncio.to_thread(found.typed, builder.operation, answer, body)
 
     def _learn(self, action: str, body: Any, typed: Typed) -> None:
-        """Learn the shape of a response that is not declared."""
+        """Record the shape of a response without a declared type."""
         seen = self.samples
         if seen is None or typed.declared or not isinstance(body, (dict, list)):
             return
@@ -128,7 +128,7 @@ class Caller:
             seen.note(action, body)
 
     def _learn_nulls(self, call: Call, faults: Sequence[Fault]) -> None:
-        """Learn where a response holds None, if the declared type has the place."""
+        """Record where a response has None, if the declared type has the place."""
         name, places = call.entry.spot.name, {fault.place for fault in faults if fault.is_null}
         places -= self._null_places.setdefault(name, set())
         if self.samples is None or not places:
@@ -139,7 +139,7 @@ class Caller:
         self.samples.note_nulls(name, known)
 
     def _bear(self, action: str, faults: list[str]) -> None:
-        """Warn once that arguments are sent though their specification forbids them."""
+        """Warn once that arguments are sent although the specification forbids them."""
         key = (action, tuple(faults))
         if key in self._reported:
             return
@@ -148,10 +148,10 @@ class Caller:
         _log.warning("%s is called against its specification: %s", action, "; ".join(faults))
 
     def _tell(self, what: str, faults: Sequence[Fault], context: CallContext | None) -> None:
-        """Say that a response is not as declared, once for each place and kind of fault.
+        """Report that a response does not match its declaration, once per place and kind of fault.
 
         Raises:
-            ToolExecutionError: When that is to be an error.
+            ToolExecutionError: If the settings make a mismatch an error.
         """
         is_error = self._settings.validate == "raise"
         keys = [(what, (*fault.place, fault.kind)) for fault in faults]
@@ -187,7 +187,7 @@ class Call:
     Args:
         caller: Sends requests.
         api: The specification.
-        entry: The action.
+        entry: The compiled action.
         hidden: Keywords whose values were given in code.
         shown: Keywords that scripts can give.
     """
@@ -208,11 +208,11 @@ class Call:
 
     @property
     def names(self) -> set[str]:
-        """The keywords that scripts can give."""
+        """The keywords available to scripts."""
         return {a.arg for a in self._shown}
 
     def expected(self) -> str:
-        """Return the signature, for messages."""
+        """Return the signature for error messages."""
         parts = [
             f"{a.arg}: {a.type}" + (f" = {a.default}" if a.default is not None else "")
             for a in self._shown
@@ -221,10 +221,10 @@ class Call:
         return text if len(text) <= _SIGNATURE_CHARS else f"{text[:_SIGNATURE_CHARS]}…"
 
     def validate(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as they are sent.
+        """Return validated arguments in the form to be sent.
 
         Raises:
-            ToolRefusedError: When they do not fit.
+            ToolRefusedError: If an argument is invalid.
         """
         return self._caller.builder(self).check(arguments)
 
@@ -233,7 +233,7 @@ class Call:
         return await self._caller.send(self, given)
 
     def schema(self) -> dict[str, Any]:
-        """Return the arguments as a JSON schema, with their types as text."""
+        """Return the arguments as a JSON schema, with types as text."""
         return {
             "type": "object",
             "properties": {

@@ -1,4 +1,4 @@
-"""Compiles operations to entries: all that the prompt and the permissions need to know."""
+"""Compilation of operations to entries with the data for prompts and permissions."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _FINAL_WORDS: Final = frozenset({"delete", "destroy", "purge", "erase", "wipe", 
 
 
 class Room(NamedTuple):
-    """The most characters of the texts of an entry.
+    """The maximal lengths of an entry's texts.
 
     Args:
-        argument: Of the type of an argument.
-        returns: Of the type of the result.
-        doc: Of the line about an argument.
-        depth: Records whose limits are shown.
+        argument: The most characters of an argument's type.
+        returns: The most characters of the result's type.
+        doc: The most characters of an argument's description.
+        depth: The nesting depth to which limits are shown.
     """
 
     argument: int
@@ -45,7 +45,7 @@ SHORT_ROOM: Final = Room(260, 420, 90)
 _FULL_ROOM: Final = Room(FULL_CHARS, FULL_CHARS, 240, 4)
 _BYTES: Final = re.compile(r"\bbytes\b")
 _FILE: Final = 'bytes | {"content": bytes, ?"filename": str, ?"content_type": str}'
-"""A part of a form that is a file."""
+"""The type of a form part that is a file."""
 
 _DEEP: Final = 3
 _VALUE_LINE: Final = re.compile(r"^\s*[*-] `([^`\n]+)` - (.+)$", re.MULTILINE)
@@ -58,7 +58,7 @@ class Argument(NamedTuple):
     Args:
         arg: The keyword.
         name: Its name on the wire.
-        place: Where it goes: a parameter's place, or ``body``.
+        place: A parameter's place, or ``body``.
         type: Its type.
         default: Its default, or None when it is required.
         doc: A short line about it.
@@ -77,13 +77,13 @@ class Entry:
     """One action, compiled.
 
     Args:
-        spot: Where its operation stands.
+        spot: The place of the operation.
         effect: The effect of a call.
-        summary: One line.
+        summary: A one-line description.
         returns: The type of the result.
         arguments: The arguments, the required ones first.
         undeclared: Whether the specification declares no result.
-        declared: The type that the specification says, whatever was learned since.
+        declared: The declared type, without learned shapes.
     """
 
     spot: Spot
@@ -102,8 +102,8 @@ def compile_spots(
 
     Args:
         document: The specification.
-        spots: Which operations.
-        warnings: Gets a line for each that is left out.
+        spots: The operations.
+        warnings: Collects a line for each skipped operation.
     """
     shapes = Shapes(document, dates=document.dates)
     entries: dict[str, Entry] = {}
@@ -122,12 +122,12 @@ def compile_spots(
 
 
 def compile_full(document: Document, entry: Entry, shapes: Shapes) -> Entry:
-    """Return the entry of an operation with types in full, where its own were shortened.
+    """Return an operation's entry with untruncated types.
 
     Args:
         document: The specification.
-        entry: The entry; what was learned of its result stays.
-        shapes: Writes types in full, of the same document.
+        entry: The entry; its learned result type is kept.
+        shapes: Renders untruncated types of the same document.
     """
     operation = read_operation(document, entry.spot)
     full = compile_operation(document, operation, shapes, _FULL_ROOM)
@@ -137,10 +137,10 @@ def compile_full(document: Document, entry: Entry, shapes: Shapes) -> Entry:
 
 
 def apply_samples(entries: Iterable[Entry], samples: Samples) -> None:
-    """Merge observed shapes of results into entries, beside their declared types.
+    """Merge observed result shapes into entries, in addition to their declared types.
 
     Args:
-        entries: Of one API.
+        entries: The entries of one API.
         samples: The observed shapes.
     """
     samples.has_news = False
@@ -182,7 +182,7 @@ def compile_operation(
 
 
 def effect_of(spot: Spot) -> Effect:
-    """Return the effect of an operation, by its method and its name."""
+    """Return the effect of an operation, derived from its method and name."""
     if spot.method == "DELETE":
         return "irreversible"
     words = snake(spot.operation_id or "").split("_")
@@ -244,7 +244,7 @@ def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
 
 
 def text_of(document: Document, schema: Any, depth: int = 0) -> str:
-    """Describe the value of a schema by its own text, or by that of a part.
+    """Return the description of a schema, or of a part of it.
 
     Values of an enumeration are explained if the specification explains them.
 
@@ -278,7 +278,7 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
 
 
 def _value_texts(found: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> str:
-    """Return the meanings of an enumeration's values: of an extension, or of constants as parts."""
+    """Return the meanings of an enumeration's values, from an extension or constants."""
     texts: Any = next((found[name] for name in _VALUE_TEXTS if found.get(name)), None)
     values: Any = found.get("enum")
     pairs: list[tuple[Any, Any]] = []
@@ -295,7 +295,7 @@ def _value_texts(found: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -
 
 
 def _doc(text: Any, schema: Mapping[str, Any], document: Document, room: Room) -> str:
-    """Return the line about a parameter: its description, and the limits in its schema."""
+    """Return a parameter's description together with the limits in its schema."""
     shown = sentence(text, room.doc)
     if isinstance(text, str) and _explains_values(schema) and len(shown) < len(text):
         shown = clean(text, 2 * room.doc)
@@ -303,7 +303,7 @@ def _doc(text: Any, schema: Mapping[str, Any], document: Document, room: Room) -
 
 
 def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the declared responses by status, as text in upper case."""
+    """Return the declared responses by status; statuses are upper-case text."""
     found = raw.get("responses")
     if not isinstance(found, dict):
         return {}
@@ -311,7 +311,7 @@ def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _explains_values(schema: Mapping[str, Any]) -> bool:
-    """Return whether a schema has values that its text may explain, a line each."""
+    """Return whether a schema's description may explain its values line by line."""
     more = schema.get("allOf") or schema.get("oneOf")
     parts: Any = [schema, *(cast("list[Any]", more) if isinstance(more, list) else [])]
     return any(isinstance(p, dict) and ("enum" in p or "const" in p) for p in parts)

@@ -44,7 +44,7 @@ _PLAIN_WORDS: Final = frozenset(
 
 
 class _Inspect:
-    """``inspect`` needs a specification on the class, and none on an instance."""
+    """Descriptor of ``inspect``, which needs a specification only when called on the class."""
 
     def __get__(self, instance: APITool | None, owner: type[APITool]) -> Callable[..., Any]:
         if instance is not None:
@@ -68,13 +68,13 @@ class APITool(Connection):
         spec: The specification: a file, a URL or a mapping.
         name: The variable's name in scripts; taken from the specification's address when
             omitted.
-        allow: Which operations are actions: names, operationIds, tags or patterns such as
-            ``GET /repos/*``. Without it the first 100; True for all.
-        confirm: Which a person is asked about, in the same words.
-        metadata: Anything the embedding program wants to keep with it.
-        trust: The user's word on who wrote what the service gives.
-        contents: The parameters that are for people to read, by operation.
-        llm: The model that enriches; the agent's light one when omitted.
+        allow: The operations that become actions: names, operationIds, tags or patterns such as
+            ``GET /repos/*``. By default the first 100; True for all.
+        confirm: The operations that need approval, given like ``allow``.
+        metadata: Data of the embedding program.
+        trust: The user's statement on the authors of the service's data.
+        contents: The parameters with contents for people to read, by operation.
+        llm: The model for better descriptions; the agent's light model when omitted.
         options: The fields of ``OpenAPISettings``; those left out come from
             ``DELF_<NAME>_<FIELD>``.
 
@@ -139,15 +139,15 @@ class APITool(Connection):
         """Return the operations as actions; the specification is loaded once, in a thread.
 
         Raises:
-            ConnectionConfigurationError: When the specification cannot be used.
-            ConnectionUnavailableError: When it is not available.
+            ConnectionConfigurationError: If the specification is invalid.
+            ConnectionUnavailableError: If the specification is unavailable.
         """
         if self._made is None or self.is_stale():
             await asyncio.to_thread(self._load)
         return self._made or ()
 
     def is_stale(self) -> bool:
-        """Return whether responses have shown shapes that are not in the actions' types yet."""
+        """Return whether learned response shapes are not yet in the actions' types."""
         return self._caller.samples is not None and self._caller.samples.has_news
 
     async def aclose(self) -> None:
@@ -206,13 +206,13 @@ class APITool(Connection):
     async def setup(self, ask: SetupAsk) -> bool:
         """Let a model improve descriptions and guess responses, once per version.
 
-        They are kept on disk as they come, by the specification's content.
+        The results are cached on disk by the specification's digest.
 
         Args:
             ask: Asks the model; the caller counts the cost.
 
         Returns:
-            Whether there are better descriptions now.
+            Whether descriptions were improved.
 
         Raises:
             DelfError: If the model fails. Earlier answers are kept and used.
@@ -254,7 +254,7 @@ class APITool(Connection):
         return f"{text}."
 
     def _hidden(self, api: API) -> set[tuple[str, str]]:
-        """Return parameters whose values were given in code, as place and name in lower case."""
+        """Return parameters with values given in code, as place and lower-case name."""
         own = self._own
         hidden = {("path", n.lower()) for n in own.path_params}
         hidden |= {("query", n.lower()) for n in own.params}
@@ -312,7 +312,7 @@ class APITool(Connection):
         )
 
     def inspected(self, *, verbose: bool = False) -> dict[str, Any]:
-        """Return the actions as data: names, or with ``verbose`` everything."""
+        """Return the actions as data: names, or all facts if ``verbose``."""
         api = self._load()
         shown = describe_actions(self.name, self.summary, self._made or (), verbose=verbose)
         if verbose:
@@ -324,7 +324,7 @@ class APITool(Connection):
 
 
 def _description(api: API, entry: Entry) -> str:
-    """Return the long description of an operation, for searching."""
+    """Return an operation's long description for search."""
     node: Any = api.document.at("#")
     for token in entry.spot.tokens:
         node = cast("Any", node).get(token) if isinstance(node, dict) else None
@@ -346,9 +346,9 @@ def _secret(value: Any) -> Any:
 
 
 def _name_from(spec: Any) -> str | None:
-    """Return a name for scripts from a specification's address or title.
+    """Derive a name for scripts from a specification's address or title.
 
-    None when there is none.
+    None if it has neither.
     """
     if isinstance(spec, Mapping):
         info: Any = cast("Mapping[str, Any]", spec).get("info")

@@ -1,4 +1,4 @@
-"""A specification with lazily followed references, never inlined."""
+"""A specification whose references are followed lazily and never inlined."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class Trees:
     Args:
         uri: The address of the specification itself.
         tree: The specification.
-        roots: Folders and origins that references may lead to, beside the own.
+        roots: Folders and origins that references may lead to, in addition to the specification's
+            own.
         read: Reads a document.
     """
 
@@ -43,7 +44,7 @@ class Trees:
         """Return the document at an address.
 
         Raises:
-            SpecError: When it cannot, or must not, be read.
+            SpecError: If the document is unreadable or not allowed.
         """
         if uri not in self.documents:
             self._load(uri)
@@ -69,10 +70,10 @@ class Trees:
         self.documents[uri] = tree
 
     def _check(self, uri: str) -> None:
-        """Raise for a document outside of the specification's own place and the allowed places.
+        """Check that a document is in the specification's own place or an allowed one.
 
         Raises:
-            SpecError: Naming the place.
+            SpecError: If the place is not allowed; names the place.
         """
         own = self.uri
         if not own:
@@ -125,9 +126,9 @@ class Document:
     """The document that the compiler and the request builder read.
 
     Args:
-        trees: Where its parts come from.
-        version: Of OpenAPI, as ``(3, 1)``.
-        dates: Whether dates of answers are given as such, rather than as text.
+        trees: The parsed documents.
+        version: The OpenAPI version, such as ``(3, 1)``.
+        dates: Whether dates in answers become date objects.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class Document:
         """Return the target of a reference, which may be another reference.
 
         Raises:
-            SpecError: When there is nothing, or it must not be read.
+            SpecError: If the target is missing or not allowed.
         """
         found = self._found.get(ref)
         if found is None:
@@ -184,11 +185,11 @@ class Document:
     def resolve(self, node: Any) -> dict[str, Any]:
         """Return an object with its references followed: a mapping without ``$ref``.
 
-        Beside a reference, notes such as a description win over those of its target; a
-        schema beside it holds together with the target (3.1), or is ignored (3.0).
+        Annotations next to a reference, such as a description, override those of the target. Schema
+        keywords next to a reference are combined with the target (3.1) or ignored (3.0).
 
         Raises:
-            SpecError: When a reference leads nowhere, in a circle, or to no mapping.
+            SpecError: If a reference is broken, circular, or does not lead to a mapping.
         """
         if isinstance(node, dict):
             mapping = cast("dict[str, Any]", node)
@@ -203,9 +204,9 @@ class Document:
         raise SpecError(f"a {type(node).__name__} stands where a mapping must be")
 
     def reference(self, node: Any) -> dict[str, Any]:
-        """Resolve like :meth:`resolve`, for non-schemas: a parameter, a body, a response.
+        """Resolve a parameter, body or response like :meth:`resolve` resolves a schema.
 
-        Beside a reference only descriptions count, in every version.
+        Next to a reference, only annotations count in every version.
         """
         if isinstance(node, dict):
             mapping = cast("dict[str, Any]", node)
@@ -214,14 +215,14 @@ class Document:
         return self.resolve(node)
 
     def is_read_only(self, schema: Any) -> bool:
-        """Return whether a schema is read-only, set by the service."""
+        """Return whether a schema is marked as read-only."""
         try:
             return isinstance(schema, dict) and self.resolve(schema).get("readOnly") is True
         except SpecError:
             return False
 
     def path_item(self, node: Any) -> dict[str, Any]:
-        """Return a path item; fields beside its reference override the target's."""
+        """Return a path item; fields next to its reference override those of the target."""
         found = self.reference(node)
         if isinstance(node, dict) and found is not node:
             beside = {k: v for k, v in cast("dict[str, Any]", node).items() if k != "$ref"}

@@ -1,4 +1,4 @@
-"""Lets a model write better descriptions and guess responses, in batches that fit its context."""
+"""Improvement of descriptions and result types by a model, in batches that fit its context."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Enrichment:
 
     Args:
         ask: Asks the model.
-        llm: The model; the agent's light one when None.
+        llm: The model; the agent's light model when None.
         keep: Receives the descriptions of a batch by action; empty for unchanged ones.
     """
 
@@ -61,11 +61,10 @@ class Enrichment:
         self._places = asyncio.Semaphore(_AT_ONCE)
 
     async def improve(self, entries: Iterable[Entry]) -> None:
-        """Ask about actions, some batches at a time.
+        """Ask the model about actions, several batches at a time.
 
         Raises:
-            DelfError: When the model fails, or the budget is used up. What was answered before
-                was handed over.
+            DelfError: If the model fails or the budget is used up. Earlier answers are kept.
         """
         tasks = [asyncio.ensure_future(self._batch(batch)) for batch in _batches(entries)]
         try:

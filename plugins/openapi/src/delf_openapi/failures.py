@@ -12,8 +12,8 @@ class SpecError(ConnectionConfigurationError):
 
     Args:
         reason: The fault.
-        pointer: Where: a JSON pointer, with the document's address ahead where there are several.
-        hint: What to do next.
+        pointer: The place as a JSON pointer, after the document's address if there are several.
+        hint: The suggested next step.
     """
 
     def __init__(self, reason: str, *, pointer: str = "", hint: str | None = None) -> None:

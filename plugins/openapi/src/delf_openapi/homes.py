@@ -12,17 +12,16 @@ from delf_openapi.sources import origin_of
 class KeyServers:
     """Decides which servers may receive a connection's keys.
 
-    A specification says where an API is, and may say something else tomorrow: it does not decide
-    who gets the user's keys. They go to ``base_url``, to the origin that the specification itself
-    came from, and to the ``servers`` that the user has named.
+    A specification may change its servers, so it does not decide who gets the user's keys. Keys go
+    to ``base_url``, to the specification's own origin, and to the user's ``servers``.
 
     Args:
         name: The connection's name, for messages.
-        settings: The addresses that the user gave.
+        settings: The user's addresses.
         spec: The address of the specification; empty for a mapping.
 
     Raises:
-        ConnectionConfigurationError: When one of ``servers`` is no address of a server.
+        ConnectionConfigurationError: If an entry of ``servers`` is not a server's address.
     """
 
     def __init__(self, name: str, settings: OpenAPISettings, spec: str) -> None:
@@ -35,14 +34,14 @@ class KeyServers:
         self._origins = frozenset(map(origin_of, given))
 
     def check(self, url: str, where: str) -> None:
-        """Refuse to send a key somewhere.
+        """Check that a key may be sent to an address.
 
         Args:
-            url: The address that it would go to.
+            url: The address.
             where: The sender, for messages.
 
         Raises:
-            ConnectionConfigurationError: When the user has not named that server.
+            ConnectionConfigurationError: If the user has not named that server.
         """
         if origin_of(url) in self._origins:
             return
@@ -56,7 +55,7 @@ class KeyServers:
 
 
 def _whole(name: str, server: str) -> str:
-    """Return the address of a server; a bare host means https."""
+    """Return the full address of a server; a bare host means https."""
     whole = server if "://" in server else f"https://{server}"
     try:
         parts = urlsplit(whole)

@@ -1,4 +1,4 @@
-"""From a specification's address to compiled operations."""
+"""Loading of specifications, up to compiled operations."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class API:
-    """A specification, loaded and compiled as far as needed.
+    """A specification, compiled as far as needed.
 
     Args:
         document: The specification.
-        spots: All of its operations.
-        entries: The chosen ones, compiled.
+        spots: All operations.
+        entries: The chosen operations, compiled.
         warnings: The omitted parts, with reasons.
-        left_out: How many operations are not among the chosen only for their number.
-        version: The digest of its content; None if it cannot be computed.
+        left_out: The number of operations omitted because of the limit.
+        version: The digest of the specification; None if unknown.
         everywhere: Optional headers of most operations, such as the API's version, by name and
             place. Scripts may pass them, but they are not in stubs.
     """
@@ -55,12 +55,12 @@ class API:
 
     @functools.cached_property
     def full_shapes(self) -> Shapes:
-        """Writes types in full."""
+        """Renderer of untruncated types."""
         return Shapes(self.document, dates=self.document.dates, extent=FULL)
 
     @property
     def info(self) -> Mapping[str, Any]:
-        """Return the specification's data about the API as a whole."""
+        """The specification's data about the whole API."""
         found = self.document.at("#").get("info")
         return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
@@ -68,17 +68,17 @@ class API:
 def load_api(
     name: str, settings: OpenAPISettings, tree: Mapping[str, Any] | None, allow: Permission
 ) -> API:
-    """Load and compile.
+    """Load and compile a specification.
 
     Args:
         name: The connection's name, for messages.
-        settings: Where the specification is, and limits.
-        tree: The specification, where it was given as a mapping.
-        allow: Which operations are wanted.
+        settings: The address of the specification, and limits.
+        tree: The specification, if given as a mapping.
+        allow: The wanted operations.
 
     Raises:
-        ConnectionConfigurationError: When the specification cannot be used.
-        ConnectionUnavailableError: When it is not available.
+        ConnectionConfigurationError: If the specification is invalid.
+        ConnectionUnavailableError: If the specification is unavailable.
     """
     if tree is None and not settings.spec:
         raise ConnectionConfigurationError(

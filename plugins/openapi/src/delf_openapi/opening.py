@@ -22,12 +22,12 @@ def open_document(
 
     Args:
         source: The specification.
-        roots: Where references may lead to, beside its own place.
-        read: Reads a document that references lead to.
-        dates: Whether dates of answers are given as such, rather than as text.
+        roots: Places that references may lead to, in addition to the specification's own.
+        read: Reads a referenced document.
+        dates: Whether dates in answers become date objects.
 
     Raises:
-        SpecError: When it is none, with the place and the reason.
+        SpecError: If the specification is invalid; names the place and the reason.
     """
     tree = source.tree
     version = _version(tree)
@@ -47,7 +47,7 @@ def open_document(
 
 
 def _with_sections(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
-    """Resolve whole sections that are only references, as in split specifications."""
+    """Resolve top-level sections that consist of a reference, as in split specifications."""
     result = dict(tree)
     for name in ("paths", "definitions", "parameters", "responses", "components"):
         if name in result:

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 _MAX_CHARS: Final = 500
 _MAX_BYTES: Final = 1_000_000
-"""Memory that a compiled pattern may take."""
+"""The most bytes of a compiled pattern."""
 _OTHER_MEANING: Final = ("[[", "&&", "--", "~~")
-"""Marks that are characters for JavaScript, and operations on sets for this engine."""
+"""Syntax that is literal in JavaScript but has a special meaning for this regex engine."""
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Return whether a text holds the pattern; True where only the service can find out."""
+    """Return whether a pattern matches; True if only the service can decide."""
     validator = _validator(pattern)
     return validator is None or validator.is_valid(text)
 

@@ -24,7 +24,7 @@ def write_body(
     """Return a body's bytes and its Content-Type.
 
     Raises:
-        Misfit: When the value cannot be written so.
+        Misfit: If the value does not fit the serialisation.
     """
     if body.kind == "json":
         return dumps(without_bytes(value)), body.media
@@ -52,7 +52,7 @@ def file_of(body: Body, value: Any) -> tuple[bytes, str]:
     """Return the bytes of a file and its media type: its own, or the declared one.
 
     Raises:
-        Misfit: When it is none.
+        Misfit: If the value is not a file.
     """
     where, media = body.whole or "body", _exact(body.media)
     if isinstance(value, dict):
@@ -68,7 +68,7 @@ def file_of(body: Body, value: Any) -> tuple[bytes, str]:
 
 
 def _exact(media: str) -> str:
-    """Return a media type that can be sent: a range becomes its plainest member."""
+    """Return a concrete media type; a range becomes its simplest member."""
     if "*" not in media:
         return media
     return "text/plain" if media.startswith("text/") else "application/octet-stream"
@@ -92,10 +92,10 @@ def _encoding(body: Body, name: str) -> Mapping[str, Any]:
 
 
 def form_pairs(body: Body, value: dict[str, Any]) -> Pairs:
-    """Return the quoted pairs of a form.
+    """Return a form as quoted pairs.
 
-    Nested values follow their declared style; without one they use brackets if the form does so
-    elsewhere, and else JSON, as the specification says.
+    Nested values follow their declared style. Without a style they use brackets if the form uses
+    brackets elsewhere, otherwise JSON, as the OpenAPI standard says.
     """
     brackets = any(_encoding(body, name).get("style") == "deepObject" for name in body.encoding)
     pairs: Pairs = []
@@ -166,7 +166,7 @@ def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
 def _part(
     name: str, value: Any, schema: Mapping[str, Any], declared: Any
 ) -> tuple[str | None, str | None, bytes]:
-    """Return the media type, the file's name and the bytes of a part."""
+    """Return the media type, file name and bytes of a multipart part."""
     filename: str | None = None
     media = declared.split(",")[0].strip() if isinstance(declared, str) else None
     if (
@@ -192,7 +192,7 @@ def _part(
 
 
 def _framed(mark: str, name: str, filename: str | None, media: str | None) -> bytes:
-    """Return the bytes ahead of a part."""
+    """Return the header bytes of a multipart part."""
     lines = f'--{mark}\r\nContent-Disposition: form-data; name="{_escaped(name)}"'
     if filename is not None:
         lines += f'; filename="{_escaped(filename)}"'
@@ -202,7 +202,7 @@ def _framed(mark: str, name: str, filename: str | None, media: str | None) -> by
 
 
 def _escaped(text: str) -> str:
-    """Escape a quoted name as browsers do."""
+    """Escape a quoted name like browsers."""
     for char, code in (("\r", "%0D"), ("\n", "%0A"), ('"', "%22")):
         text = text.replace(char, code)
     return text

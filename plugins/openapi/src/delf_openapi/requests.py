@@ -1,4 +1,4 @@
-"""Builds the request of a call from checked arguments."""
+"""Requests of calls, built from validated arguments."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ IDEMPOTENT: Final = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE
 
 _KEY: Final = "key"
 FULL: Final = "full_response"
-"""The keyword that every call takes beside its own: status, headers and body come back."""
+"""The keyword that makes any call return status, headers and body."""
 
 
 @dataclass(slots=True)
 class Request:
-    """A request, ready to be sent. Its repr shows no values.
+    """A request ready to be sent; its repr shows no values.
 
     Args:
-        label: How messages call it: method and path template.
-        method: Of HTTP.
-        url: Without credentials.
-        headers: Without credentials.
+        label: The label in messages: method and path template.
+        method: The HTTP method.
+        url: The URL without credentials.
+        headers: The headers without credentials.
         content: The body.
-        secret: Headers that stay with the API's own origin.
-        query: Credentials that are added to the query.
-        oauth: The URL of a token that is to be had first.
-        unmet: Security schemes that nothing was given for.
-        spec_host: The host that the specification was had from.
-        harmless: True if it changes nothing, whatever its method, as for a token.
+        secret: Headers that are sent to the API's own origin only.
+        query: Credentials for the query.
+        oauth: The URL for obtaining a token first.
+        unmet: Security schemes without credentials.
+        spec_host: The host of the specification.
+        harmless: Whether the request changes nothing despite its method, such as for a token.
     """
 
     label: str
@@ -70,7 +70,7 @@ class Request:
 
     @property
     def is_repeatable(self) -> bool:
-        """True if repeating it is safe."""
+        """True if the request may be safely repeated."""
         return self.harmless or self.method in IDEMPOTENT
 
 
@@ -83,8 +83,8 @@ class RequestBuilder:
         operation: The operation.
         settings: The shared settings of all calls.
         signature: The signature for messages.
-        hidden: Keywords that scripts cannot give, because they were given in code.
-        bear: Hears of faults of arguments that are sent all the same.
+        hidden: Keywords with values given in code, unavailable to scripts.
+        bear: Called with faults of arguments that are sent nevertheless.
     """
 
     def __init__(
@@ -114,10 +114,10 @@ class RequestBuilder:
     # -- checking -----------------------------------------------------------------------
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments as they are sent.
+        """Return validated arguments in the form to be sent.
 
         Raises:
-            ToolRefusedError: Naming each argument that does not fit, and the right signature.
+            ToolRefusedError: If an argument is invalid; names each one, and the signature.
         """
         problems: list[str] = []
         given: dict[str, Any] = {}
@@ -151,7 +151,7 @@ class RequestBuilder:
     def _borne(self, faults: list[str]) -> list[str]:
         """Return the faults that refuse a call.
 
-        None where a specification may be wrong about itself.
+        Empty where the specification itself may be wrong.
         """
         if self._settings.check_arguments == "raise":
             return faults
@@ -198,14 +198,14 @@ class RequestBuilder:
         return []
 
     def _try_to_write(self, param: Param, value: Any) -> None:
-        """Refuse a value that cannot be written now, and not after its approval."""
+        """Check that a value can be serialised, before approval."""
         if param.place == "path":
             path_text(param, value)
         elif param.place == "header":
             header_text(param, value)
 
     def _needed_of_body(self, body: Body, arguments: Mapping[str, Any]) -> list[str]:
-        """Return the keywords that a complete body needs."""
+        """Return the missing keywords of a body."""
         if body.fields is None:
             return [body.whole] if body.required and body.whole is not None else []
         some = any(arguments.get(arg) is not None for arg in (*self._fields, body.extra or ""))
@@ -246,10 +246,10 @@ class RequestBuilder:
     # -- building -----------------------------------------------------------------------
 
     def build(self, given: Mapping[str, Any]) -> Request:
-        """Return the request of a call with checked arguments.
+        """Return the request of a call with validated arguments.
 
         Raises:
-            ToolRefusedError: When an argument would lead to another address.
+            ToolRefusedError: If an argument would change the address.
             ConnectionConfigurationError: If no server is known, or a key would go to an unaccepted
                 server.
         """
@@ -307,7 +307,7 @@ class RequestBuilder:
         )
 
     def _holds_key(self, credentials: Credentials) -> bool:
-        """Return whether headers of a request hold the API's credentials."""
+        """Return whether a request's headers contain the API's credentials."""
         has_own = credentials.headers or credentials.cookies or credentials.oauth
         return bool(has_own or self._settings.headers)
 
@@ -327,7 +327,7 @@ class RequestBuilder:
         return path
 
     def _guard(self, url: str, base: str) -> None:
-        """Check the final target of a request, whatever its address was built from."""
+        """Check the final address of a request, however it was built."""
         if origin_of(url) != origin_of(base) or urlsplit(url).fragment or "\\" in url:
             raise ConnectionConfigurationError(f"{self._where}: its address leaves its server")
 
@@ -374,7 +374,7 @@ def _fault_text(fault: Fault, arg: str | int) -> str:
 
 
 def _misfit_of(body: Body, value: Any) -> list[str]:
-    """List the faults of a body that no schema describes."""
+    """List the faults of a body without a schema."""
     if body.kind == "multipart" and not isinstance(value, dict):
         return [f"argument {body.whole}: must be a dict"]
     if body.kind == "text" and isinstance(value, (dict, list)):
@@ -388,7 +388,7 @@ def _misfit_of(body: Body, value: Any) -> list[str]:
 
 
 def _bare(value: Any) -> Any:
-    """Return only the content of a file with name and type, for its schema."""
+    """Return the content of a file given with name and type, for validation."""
     if isinstance(value, list):
         return [_bare(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
@@ -398,7 +398,7 @@ def _bare(value: Any) -> Any:
 
 
 def accepted(document: Document, operation: Operation) -> str:
-    """Return the media types that a request accepts."""
+    """Return the media types for the Accept header."""
     kinds: dict[str, None] = {}
     for status, response in responses_of(operation.raw).items():
         if status[:1] != "2" and status != "DEFAULT":

@@ -25,14 +25,14 @@ _KEY_DOC: Final = re.compile(
 
 @dataclass(slots=True)
 class Credentials:
-    """The credentials of a request. Its repr is empty.
+    """The credentials of a request; its repr is empty.
 
     Args:
-        headers: By name.
+        headers: The headers by name.
         query: Pairs for the query.
-        cookies: By name.
-        oauth: The URL of a token that is to be had first.
-        unmet: The names of schemes that nothing was given for.
+        cookies: The cookies by name.
+        oauth: The URL for obtaining a token first.
+        unmet: The names of schemes without credentials.
     """
 
     headers: dict[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -47,7 +47,7 @@ def credentials_for(
 ) -> Credentials:
     """Return the credentials of an operation.
 
-    The first of its alternatives that can be met whole.
+    Uses the first alternative with all credentials available.
     """
     schemes = _schemes(document)
     needs: Any = operation.raw.get("security", document.at("#").get("security"))
@@ -82,7 +82,7 @@ def _schemes(document: Document) -> dict[str, Any]:
 
 
 def secured_names(document: Document, settings: OpenAPISettings) -> set[tuple[str, str]]:
-    """Return parameters that credentials take the place of, as place and name in lower case."""
+    """Return parameters that credentials replace, as place and lower-case name."""
     names: set[tuple[str, str]] = set()
     for name, raw in _schemes(document).items():
         try:
@@ -101,10 +101,10 @@ def has_credentials(settings: OpenAPISettings) -> bool:
 
 
 def asks_for_key(name: str, doc: str) -> bool:
-    """Return whether a parameter is for the caller's own key, as each of some services has.
+    """Return whether a parameter expects the caller's own key.
 
     Args:
-        name: Of the parameter.
+        name: The parameter's name.
         doc: Its description.
     """
     return name.lower() in _KEY_NAMES and _KEY_DOC.match(doc) is not None
@@ -136,7 +136,7 @@ def _basic(settings: OpenAPISettings, pair: str | None = None) -> str:
 def _apply(
     document: Document, name: str, raw: Any, settings: OpenAPISettings, found: Credentials
 ) -> bool:
-    """Add the credentials of one scheme; return False if none were given for it."""
+    """Add the credentials of one scheme; return False if none were configured."""
     try:
         scheme: Mapping[str, Any] = document.reference(raw)
     except SpecError:

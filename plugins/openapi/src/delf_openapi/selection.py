@@ -17,16 +17,16 @@ _LISTED: Final = 30
 
 
 def choose(spots: Sequence[Spot], wanted: Sequence[str], which: str, where: str) -> list[Spot]:
-    """Return the operations that some words select, in the order of the specification.
+    """Return the operations selected by words, in the order of the specification.
 
     A word is an action's name, an operationId or a tag (``tag:pets`` where a name is equal, in
     small or capital letters). It can also be a pattern of names (``repos_*``) or of paths
-    (``/repos/*``, ``GET /repos/*``). A word of ``confirm`` means all of that at once: what may be
-    meant is asked about.
+    (``/repos/*``, ``GET /repos/*``). A word of ``confirm`` selects all of these at once, so that
+    every possible meaning needs approval.
 
     Raises:
-        ConnectionConfigurationError: When a word of ``allow`` means nothing.
-        AgentConfirmationError: When one of ``confirm`` does.
+        ConnectionConfigurationError: If a word of ``allow`` matches nothing.
+        AgentConfirmationError: If a word of ``confirm`` matches nothing.
     """
     chosen: dict[str, None] = {}
     words = _Words(spots)
@@ -98,7 +98,7 @@ def _unknown(
 
 
 def as_words(value: Permission) -> tuple[str, ...] | None:
-    """Return the words of ``allow`` or ``confirm``; None for a switch."""
+    """Return the words of ``allow`` or ``confirm``; None for True or False."""
     if value is None or isinstance(value, bool):
         return None
     return (value,) if isinstance(value, str) else tuple(value)
@@ -107,7 +107,7 @@ def as_words(value: Permission) -> tuple[str, ...] | None:
 def resolved_confirm(
     value: Permission, spots: Sequence[Spot], chosen: Mapping[str, object], where: str
 ) -> Permission:
-    """``confirm`` with its words as names of actions."""
+    """Return ``confirm`` with words replaced by action names."""
     words = as_words(value)
     if words is None:
         return value
@@ -115,7 +115,7 @@ def resolved_confirm(
 
 
 def only_reads(name: str, path: str) -> bool:
-    """Return whether an operation only reads, by its name, or by the end of its path.
+    """Return whether an operation only reads, judged by its name or the end of its path.
 
     Args:
         name: The action's name.
@@ -129,12 +129,12 @@ def only_reads(name: str, path: str) -> bool:
 def effects_by_name(
     effects: Mapping[str, Effect], spots: Sequence[Spot], where: str
 ) -> dict[str, Effect]:
-    """Return the effects of operations by the user's words of ``allow``; by their names.
+    """Return the effects of operations by name, from words as in ``allow``.
 
-    A name or an operationId counts before a tag or a pattern, and of several the strictest.
+    Names and operationIds override tags and patterns; among several effects the strictest counts.
 
     Raises:
-        ConnectionConfigurationError: When a word means nothing.
+        ConnectionConfigurationError: If a word matches nothing.
     """
     exact: dict[str, Effect] = {}
     others: dict[str, Effect] = {}

@@ -17,16 +17,17 @@ _SAFE_PATH: Final = "/-._~%:@!$&'()*+,;="
 def server_of(
     document: Document, operation: Operation, base_url: str | None, values: Mapping[str, str]
 ) -> str:
-    """Return the address that an operation's path is appended to, without a slash at its end.
+    """Return the base address of an operation, without a trailing slash.
 
     Args:
         document: The specification.
-        operation: Its own servers win over its path's, and those over the specification's.
-        base_url: Wins over all of them.
-        values: For the variables in addresses, by name.
+        operation: The operation; its own servers override those of its path, and these the
+            specification's.
+        base_url: Overrides all servers.
+        values: The values of variables in addresses.
 
     Raises:
-        ConnectionConfigurationError: When no address is known.
+        ConnectionConfigurationError: If no address is known.
     """
     if base_url:
         return _checked(base_url)
@@ -82,7 +83,7 @@ def _checked(url: str) -> str:
 
 
 def operation_path(path: str) -> str:
-    """Return a path template with all but its placeholders quoted."""
+    """Quote a path template except for its placeholders."""
     # A fragment tells operations of one path apart in some specifications; it is never sent.
     path = path.partition("#")[0]
     pieces = path.replace("}", "}\0").replace("{", "\0{").split("\0")

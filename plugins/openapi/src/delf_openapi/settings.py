@@ -113,7 +113,7 @@ class OpenAPISettings(_Checks):
 
 
 class OpenAPIOptions(TypedDict, total=False):
-    """The keywords of :class:`delf_openapi.APITool` beside its own parameters, for editors."""
+    """The keywords of :class:`delf_openapi.APITool`, for editors."""
 
     base_url: str | None
     servers: Sequence[str]

@@ -35,9 +35,9 @@ class Source:
     """A document as plain data.
 
     Args:
-        uri: Its address: ``file:///…`` or ``https://…``; empty for a mapping.
-        tree: Its content.
-        digest: A mark that tells one content from another.
+        uri: The address: ``file:///…`` or ``https://…``; empty for a mapping.
+        tree: The content.
+        digest: A digest of the content.
     """
 
     uri: str
@@ -46,7 +46,7 @@ class Source:
 
 
 def of_mapping(tree: Mapping[str, Any]) -> Source:
-    """Return the document of a mapping, without a digest if it cannot be written as JSON."""
+    """Return a mapping as a document; without a digest if it is not JSON-serialisable."""
     try:
         # Statuses are numbers in some mappings, and those cannot be sorted among texts.
         text = json.dumps(json.loads(dumps(dict(tree))), sort_keys=True)
@@ -64,7 +64,7 @@ def uri_of(spec: str) -> str:
     """Return the address of a specification given as a URL or a path.
 
     Raises:
-        ConnectionFileNotFoundError: When there is no such file.
+        ConnectionFileNotFoundError: If the file does not exist.
     """
     scheme = urlsplit(spec).scheme.lower()
     if scheme in ("http", "https"):
@@ -84,15 +84,15 @@ def path_of(uri: str) -> Path:
 
 
 def read(uri: str, limit: int) -> Source:
-    """Read a document that is JSON or YAML.
+    """Read a JSON or YAML document.
 
     Args:
         uri: Its address.
         limit: The most bytes.
 
     Raises:
-        SpecError: When it is too large, no mapping, or nested too deeply.
-        ConnectionUnavailableError: When it is not available.
+        SpecError: If the document is too large, not a mapping, or nested too deeply.
+        ConnectionUnavailableError: If the document is unavailable.
     """
     data = _data(uri, limit)
     return Source(uri, _parsed(uri, data), digest_of(data))
@@ -175,7 +175,7 @@ def _shown(uri: str) -> str:
 
 
 def origin_of(uri: str) -> str:
-    """Scheme, host and port."""
+    """Return the scheme, host and port of an address."""
     parts = urlsplit(uri)
     scheme = parts.scheme.lower()
     try:
@@ -187,7 +187,7 @@ def origin_of(uri: str) -> str:
 
 
 def is_private(host: str) -> bool:
-    """Return whether a host is, or resolves to, an address that is not of the public internet."""
+    """Return whether a host is, or resolves to, a non-public address."""
     try:
         found = {ipaddress.ip_address(host.strip("[]"))}
     except ValueError:
@@ -227,5 +227,5 @@ def _parse_json(data: bytes) -> Any:
 
 
 def dumps(value: Any) -> bytes:
-    """Compact JSON."""
+    """Encode a value as compact JSON."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str).encode()

@@ -1,4 +1,4 @@
-"""Writes parameters as their style and ``explode`` say."""
+"""Serialisation of parameters by ``style`` and ``explode``."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ def text_of(value: Any) -> str:
 
 
 def path_text(param: Param, value: Any) -> str:
-    """Return a value of a path parameter, ready to be in the path.
+    """Return a quoted value for a path.
 
     Raises:
-        Misfit: When the value would change which path is called.
+        Misfit: If the value would change the called path.
     """
     name = quote(param.name, safe=_UNRESERVED)
     if param.media is not None:
@@ -66,7 +66,7 @@ def path_text(param: Param, value: Any) -> str:
 
 
 def _expanded(value: Any, explode: bool, between: str, name: str, *, named: bool) -> str:
-    """Expand the values of one part of a path by RFC 6570."""
+    """Expand the values of a path segment by RFC 6570."""
     if isinstance(value, list):
         parts = [_quoted(item) for item in cast("list[Any]", value)]
         if named and explode:
@@ -101,7 +101,7 @@ def _document(value: Any) -> str:
 
 
 def query_pairs(param: Param, value: Any) -> Pairs:
-    """Return a value of a query parameter as pairs, both sides quoted."""
+    """Return a query parameter as pairs with both sides quoted."""
     safe = _RESERVED if param.reserved else _UNRESERVED
     name = quote(param.name, safe=_UNRESERVED)
     # How values within values are written the specification leaves open: as JSON.
@@ -111,14 +111,14 @@ def query_pairs(param: Param, value: Any) -> Pairs:
 
 
 def styled_pairs(name: str, value: Any, style: str, *, explode: bool, safe: str) -> Pairs:
-    """Return a value as pairs of a query or a form.
+    """Return a value as pairs of a query or form.
 
     Args:
-        name: Quoted.
+        name: The quoted name.
         value: The value.
         style: ``form``, ``deepObject`` or one of the delimited styles.
         explode: Whether each part is a pair of its own.
-        safe: Characters that stay as they are.
+        safe: Characters that are not quoted.
     """
     if style == "deepObject" and isinstance(value, (dict, list)):
         return _deep(name, value, safe)
@@ -138,7 +138,7 @@ def styled_pairs(name: str, value: Any, style: str, *, explode: bool, safe: str)
 
 
 def _deep(name: str, value: Any, safe: str) -> Pairs:
-    """``a[b][c]=1`` and ``a[0]=1``, to any depth."""
+    """Return pairs such as ``a[b][c]=1`` and ``a[0]=1``, to any depth."""
     if isinstance(value, Mapping):
         items = [(_quoted(k), v) for k, v in cast("Mapping[str, Any]", value).items()]
     elif isinstance(value, list):
@@ -152,7 +152,7 @@ def header_text(param: Param, value: Any) -> str:
     """Return a value of a header.
 
     Raises:
-        Misfit: When it holds what would end the header.
+        Misfit: If the value contains a line break.
     """
     if param.media is not None:
         text = _document(value)
@@ -169,10 +169,10 @@ def header_text(param: Param, value: Any) -> str:
 
 
 def safe_header(arg: str, text: str) -> str:
-    """Return text that can be in a header.
+    """Return a text if it is valid in a header.
 
     Raises:
-        Misfit: When it holds a line break or another control character.
+        Misfit: If the text contains a control character.
     """
     if any(ord(c) < 32 or ord(c) == 127 for c in text if c != "\t"):
         raise Misfit(arg, "must not hold line breaks or control characters")
@@ -180,7 +180,7 @@ def safe_header(arg: str, text: str) -> str:
 
 
 def cookie_pairs(param: Param, value: Any) -> Pairs:
-    """Return a value of a cookie as pairs."""
+    """Return a cookie's value as pairs."""
     name = quote(param.name, safe=_UNRESERVED)
     if param.media is not None:
         return [(name, quote(_document(value), safe=_UNRESERVED))]

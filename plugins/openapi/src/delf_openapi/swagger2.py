@@ -1,4 +1,4 @@
-"""Swagger 2.0 as OpenAPI 3.0. Schemas are shared with the original, not copied."""
+"""Conversion of Swagger 2.0 to OpenAPI 3.0; schemas are shared, not copied."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FLOWS: Final = {
 
 
 def convert(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
-    """Return a specification of version 2.0 in the form of 3.0."""
+    """Convert a Swagger 2.0 specification to the form of OpenAPI 3.0."""
     paths = tree.get("paths")
     made: dict[str, Any] = {}
     if isinstance(paths, dict):

@@ -29,7 +29,7 @@ class Tokens:
         name: The connection's name, for messages.
         settings: The client's id, secret and scopes.
         send: Sends a request.
-        keep_secret: Hears of each token that was had.
+        keep_secret: Called with each obtained token.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Tokens:
         self._asking: dict[str, asyncio.Task[str]] = {}
 
     async def get(self, url: str, *, instead_of: str | None = None) -> str:
-        """Return the cached or a new token. Concurrent calls share one request.
+        """Return the cached or a new token; concurrent calls share one request.
 
         Raises:
-            ToolExecutionError: When none is given, or it would be asked for without TLS.
+            ToolExecutionError: If the server grants no token, or its address has no TLS.
         """
         known = self._known.get(url)
         if known is not None and known[0] != instead_of and known[1] > time.monotonic():

@@ -1,4 +1,4 @@
-"""Sends requests: retries, redirects, tokens, and limits of answers."""
+"""HTTP transport: retries, redirects, tokens, and limits of answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEAST_SECRET: Final = 8
 
 
 def _unread(method: str, text: str) -> ToolExecutionError:
-    """Return the error for an unreadable answer, whose request may have been carried out."""
+    """Return the error for an unreadable answer to a request that may have taken effect."""
     if method in IDEMPOTENT:
         return ToolExecutionError(text)
     return OutcomeUnknownError(f"{text}. The {method} may have been done", hint=LOOK)
@@ -38,7 +38,7 @@ class Transport:
     Args:
         name: The connection's name, for messages.
         settings: Time, retries, limits and OAuth2 credentials.
-        keep_secret: Hears of each token that is had.
+        keep_secret: Called with each obtained token.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class Transport:
         self._tokens = Tokens(name, settings, self._attempts, keep_secret)
 
     async def send(self, request: Request) -> Answer:
-        """Send a request and read its answer, whatever its status.
+        """Send a request and read the answer, whatever its status.
 
         Raises:
-            ConnectionUnavailableError: When nothing answers, or not in time.
-            OutcomeUnknownError: When it may have been done anyway.
-            ToolExecutionError: When the answer is too large, or leads where it must not.
+            ConnectionUnavailableError: If the server does not answer in time.
+            OutcomeUnknownError: If the request may have taken effect.
+            ToolExecutionError: If the answer is too large or redirects to a forbidden address.
         """
         if request.spec_host is not None and not self._settings.base_url:
             await self._check_home(request.url, request, "the API is")
@@ -80,7 +80,7 @@ class Transport:
         await self._client.aclose()
 
     async def _check_home(self, url: str, request: Request, what: str) -> None:
-        """Raise if a public specification leads into a private network."""
+        """Refuse an address in a private network if the specification is public."""
         host, named_by = urlsplit(url).hostname or "", request.spec_host or ""
         if host == named_by or host in self._homes:
             return
@@ -108,7 +108,7 @@ class Transport:
             raise self._unanswered(request, error) from None
 
     def _again(self, answer: Answer, request: Request, course: Course) -> Again | None:
-        """Decide whether to send a request again; None where its answer stands."""
+        """Decide whether to repeat a request; return None to accept its answer."""
         if answer.status not in _PASSING or not request.is_repeatable:
             return None
         message = retry_after(answer.headers)
@@ -129,7 +129,7 @@ class Transport:
     # -- redirects ----------------------------------------------------------------------
 
     async def _follow(self, request: Request) -> Answer:
-        """Make one attempt, following redirects. Credentials stay with their origin."""
+        """Make one attempt, following redirects; credentials are sent to their own origin only."""
         home = origin_of(request.url)
         method, content = request.method, request.content
         url = request.url
@@ -192,7 +192,7 @@ class Transport:
 
 
 async def check_redirect(url: str, home: str, method: str, label: str) -> None:
-    """Refuse a redirect to another origin that is not for reading, or less safe."""
+    """Refuse a redirect to another origin for requests that write, or to a less secure scheme."""
     host = urlsplit(url).hostname or ""
     where = f"{label}: it redirects to {urlsplit(url).scheme}://{host}"
     if urlsplit(url).scheme not in ("http", "https") or not host:
@@ -208,12 +208,12 @@ async def check_redirect(url: str, home: str, method: str, label: str) -> None:
 
 
 def _use_token(request: Request, token: str) -> None:
-    """Add a token to a request, and to the secrets of its messages."""
+    """Add a token to a request and to the secrets removed from messages."""
     request.secret = {**request.secret, "Authorization": f"Bearer {token}"}
 
 
 def _scrubbed(answer: Answer, request: Request) -> Answer:
-    """Redact values derived from this request's credentials in an answer."""
+    """Redact values derived from a request's credentials in an answer."""
     credentials = request.secret.get("Authorization", "").partition(" ")[2].encode()
     if len(credentials) >= _LEAST_SECRET and credentials in answer.content:
         answer.content = answer.content.replace(credentials, b"[redacted]")
@@ -221,7 +221,7 @@ def _scrubbed(answer: Answer, request: Request) -> Answer:
 
 
 def _redirected(url: str, place: str, label: str) -> str:
-    """Return the redirect target of an answer, without credentials in it."""
+    """Return an answer's redirect target without credentials."""
     try:
         parts = urlsplit(urljoin(url, place))
         _ = parts.port

@@ -1,4 +1,4 @@
-"""Responses as their specification declares them: validated and typed by openapi-core."""
+"""Validation and conversion of responses by their declared schemas, with openapi-core."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from delf_openapi.operations import Operation
 
 MOST_BYTES: Final = 2_000_000
-"""A longer response is neither validated nor typed."""
+"""The most bytes of a response that is validated and typed."""
 
 SECONDS: Final = 5.0
 _FAULTS: Final = 50
@@ -43,18 +43,18 @@ _deadline: contextvars.ContextVar[float] = contextvars.ContextVar("deadline")
 
 
 class _TooLongError(Exception):
-    """A response has taken the time that there is."""
+    """A response took longer to validate than allowed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A way in which a response does not fit its schema.
+    """A mismatch between a response and its schema.
 
     Args:
-        text: The fault in one line, with the path to the first such value.
-        place: Where, the same for all items of a list.
-        kind: The word of the schema that it breaks.
-        is_null: Whether None is there, and the schema has no None.
+        text: A one-line description with the path to the first such value.
+        place: The place; equal for all items of a list.
+        kind: The violated schema keyword.
+        is_null: Whether the value is None and the schema does not allow None.
     """
 
     text: str
@@ -65,12 +65,12 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """A response's body with the types that its specification declares.
+    """A response body converted to its declared types.
 
     Args:
-        value: The body; what does not fit is as it came.
-        faults: The faults, one for each place of the type and kind.
-        declared: Whether the specification says what this response holds.
+        value: The body; mismatching values are unconverted.
+        faults: The faults, one for each place and kind.
+        declared: Whether the specification declares this response.
     """
 
     value: Any
@@ -116,12 +116,12 @@ class Responses:
             return Typed(body, (_of_all(f"its schema cannot be used: {type(error).__name__}"),))
 
     def untyped(self, operation: Operation, answer: Answer, body: Any) -> Typed:
-        """Return a body unchanged, and whether it is declared."""
+        """Return an unconverted body, and whether it is declared."""
         is_json = kind_of(answer.media or "application/json") == "json"
         return Typed(body, declared=not is_json or self._schema(operation, answer) is not None)
 
     def _schema(self, operation: Operation, answer: Answer) -> tuple[str, Any] | None:
-        """Return the status that is declared, and its schema; None where nothing is."""
+        """Return the declared status and its schema; None if undeclared."""
         responses = responses_of(operation.raw)
         for status in (str(answer.status), f"{str(answer.status)[0]}XX", "DEFAULT"):
             if status not in responses:
@@ -175,7 +175,7 @@ def _unmarshaller(spec: dict[str, Any], version: tuple[int, int]) -> SchemaUnmar
 
 @lru_cache
 def _parts(is_old: bool) -> tuple[Any, Any]:
-    """Return validators and types of OpenAPI 3.0, or of later versions."""
+    """Return the validators and types for OpenAPI 3.0 or for later versions."""
     from openapi_core.unmarshalling import schemas
     from openapi_core.unmarshalling.schemas.unmarshallers import (
         ArrayUnmarshaller,
@@ -192,7 +192,7 @@ def _parts(is_old: bool) -> tuple[Any, Any]:
             return super().__call__(value) if isinstance(value, list) else value
 
     class Properties(ObjectUnmarshaller):
-        """Types existing values only: no default, no class of its own."""
+        """Converts existing values only: no defaults, no generated classes."""
 
         def __call__(self, value: Any) -> Any:
             if not isinstance(value, dict):
@@ -228,7 +228,7 @@ def _lenient_class() -> Any:
     from openapi_core.validation.schemas.validators import SchemaValidator
 
     class Lenient(SchemaValidator):
-        """Types the parts of a validated whole as far as they fit."""
+        """Converts the parts of a response as far as they match."""
 
         def validate(self, value: Any) -> None:
             return None
@@ -249,7 +249,7 @@ def _lenient(unmarshaller: SchemaUnmarshaller) -> SchemaUnmarshaller:
 
 
 def _of_all(text: str) -> Fault:
-    """Return the fault of a response that cannot be looked at."""
+    """Return the fault for a response that cannot be validated."""
     return Fault(text, kind=text)
 
 
@@ -272,7 +272,7 @@ def _faults(unmarshaller: SchemaUnmarshaller, body: Any) -> Iterator[Fault]:
 
 
 def _moment(text: str) -> datetime:
-    """Parse a time; a time that Python cannot hold exactly stays a text."""
+    """Parse a time; times that Python cannot represent exactly stay text."""
     if not _MOMENT.fullmatch(text):
         raise ValueError(text)
     return datetime.fromisoformat(re.sub(r"(\.\d{6})0+", r"\1", text.upper()))

@@ -1,4 +1,4 @@
-"""Values of scripts, checked against the schemas of a specification before anything is sent."""
+"""Validation of script values against a specification's schemas before sending."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _DEEPEST: Final = 3
 
 
 class Checker:
-    """Checks values against schemas. Other faults are left to the service.
+    """Checks values against schemas; other faults are left to the service.
 
     Args:
-        document: Follows references.
+        document: Resolves references.
     """
 
     def __init__(self, document: Document) -> None:
@@ -60,7 +60,7 @@ class Checker:
         return with_decimals(value, schema, self._document.resolve)
 
     def loosened(self, schema: Any, value: Any, depth: int = 0) -> Any:
-        """Convert a parameter's value to its schema. On the wire 5 and "5" are equal."""
+        """Convert a parameter's value to its schema's type; on the wire, 5 and "5" are equal."""
         try:
             found = self._document.resolve(schema)
         except SpecError:

@@ -1,4 +1,4 @@
-"""Reads YAML 1.2, within limits."""
+"""A YAML 1.2 reader with limits."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _FLOAT: Final = re.compile(
 
 
 def parse_yaml(data: bytes) -> Any:
-    """YAML as plain data.
+    """Parse YAML to plain data.
 
     Raises:
-        SpecError: When it is none, nested too deeply, or would grow beyond all bounds.
+        SpecError: If the input is invalid, too deeply nested, or expands too much.
     """
     import yaml
 
@@ -48,7 +48,7 @@ def parse_yaml(data: bytes) -> Any:
 
 
 def _check_nesting(text: str) -> None:
-    """Raise for input that would exhaust the stack of a C parser."""
+    """Refuse input that would exhaust the stack of a C parser."""
     depth = deepest = 0
     for match in re.finditer(r"[\[{]{2,}|[\]}]{2,}|[\[{\]}]", text):
         piece = match.group()
@@ -62,7 +62,7 @@ def _check_nesting(text: str) -> None:
 
 
 def _is_deep(text: str) -> bool:
-    """Return whether YAML is nested too deeply, by its event stream."""
+    """Return whether YAML is nested too deeply, judged by its event stream."""
     import yaml
 
     depth = 0
@@ -81,9 +81,9 @@ def _is_deep(text: str) -> bool:
 
 @cache
 def _yaml_loader() -> Any:
-    """Return the safe loader in C, reading as YAML 1.2 does.
+    """Return the safe C loader with YAML 1.2 rules.
 
-    Dates, ``on``, ``=`` and ``1:30`` stay text.
+    Leaves dates, ``on``, ``=`` and ``1:30`` as text.
     """
     import yaml
 
@@ -107,10 +107,10 @@ def _integer(loader: Any, node: Any) -> int:
 
 
 def _flatten_mapping(loader: Any, node: Any) -> None:
-    """Merge keys, which can double with every level as aliases can.
+    """Merge keys with a limit, because merging can double the size at each level.
 
     Raises:
-        SpecError: When there is too much to merge.
+        SpecError: If too many keys are merged.
     """
     for key, value in node.value:
         if key.tag != "tag:yaml.org,2002:merge":
@@ -125,10 +125,10 @@ def _flatten_mapping(loader: Any, node: Any) -> None:
 
 
 def _expanded(node: Any, known: dict[int, int], depth: int) -> int:
-    """Count the values of a tree as if nothing were shared.
+    """Count the values of a tree, counting shared nodes repeatedly.
 
     Raises:
-        SpecError: When it is nested too deeply, or contains itself.
+        SpecError: If the tree is too deeply nested or contains itself.
     """
     if not isinstance(node, (dict, list)):
         return 1

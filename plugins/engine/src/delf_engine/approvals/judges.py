@@ -61,9 +61,7 @@ class ModeJudge:
         return is_change and self._shared.config.approval_mode == "read_only"
 
     def is_pre_approved(self, bound: BoundAction) -> bool:
-        """Return whether the user approved a call in advance; a worker's equal name does not
-        count.
-        """
+        """Return whether the user approved a call in advance, except for workers' actions."""
         return not self._task.worker and self._shared.is_approved(bound.name)
 
 
