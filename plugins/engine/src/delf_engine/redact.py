@@ -261,18 +261,18 @@ class ForeignError(Exception):
 
 
 def put_back(
-    values: Mapping[str, Any], shown: Mapping[str, Any], hidden: Mapping[str, Any]
+    arguments: Mapping[str, Any], shown: Mapping[str, Any], hidden: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Restore secrets in values edited by someone who saw the redacted values.
+    """Restore secrets in arguments edited by someone who saw the redacted ones.
 
     Args:
-        values: The edited values.
-        shown: The redacted original values.
-        hidden: The original values with secrets.
+        arguments: The edited arguments.
+        shown: The redacted original arguments.
+        hidden: The original arguments with secrets.
     """
     return {
         name: hidden[name] if name in shown and value == shown[name] else value
-        for name, value in values.items()
+        for name, value in arguments.items()
     }
 
 

@@ -54,22 +54,57 @@ class Asking:
             announced: Shows the request to observers; an answer may arrive earlier.
             again: Whether the request was pending before, so that an answer may exist already.
         """
-        pending, request_id = self._shared.pending, self._request.request_id
+        pending = self._shared.pending
+        request_id = self._request.request_id
         others = pending.open(self._request, self._ballot.take)
-        channels: asyncio.Task[Answer | None] | None = None
         outcome = "cancelled"
         try:
             await announced
-            channels = asyncio.create_task(self._ask_channels(again=again))
-            answer = await self._first_in_time(channels, others)
+            answer = await self._first_in_time(others, again=again)
             if not pending.withdraw(request_id):
                 answer = await others  # its giver already knows that it counts
             outcome = type(answer.decision).__name__.lower()
             return answer
         finally:
-            if channels is not None:
-                channels.cancel()
             pending.close(request_id, outcome)
+
+    async def _first_in_time(self, others: asyncio.Future[Answer], *, again: bool) -> Answer:
+        """Return the first answer, or an expiry at the end of the request's time.
+
+        Raises:
+            UndecidedCallError: If nobody decides about an interrupted call. The request stays
+                pending in the journal until the task is resumed.
+        """
+        seconds = self._shared.config.approval_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._first(others, again=again)
+        except TimeoutError:
+            if self._request.outcome_unknown:
+                raise self._undecided(f"nobody answered within {seconds:g} s") from None
+            return Answer.given(Expired(after_seconds=seconds), "timeout", "clock")
+
+    async def _first(self, others: asyncio.Future[Answer], *, again: bool) -> Answer:
+        """Return the first answer of a channel, or of the other sources if no channel has one."""
+        channels = asyncio.create_task(self._ask_channels(again=again))
+        try:
+            await asyncio.wait({channels, others}, return_when=asyncio.FIRST_COMPLETED)
+            if others.done():
+                return others.result()
+            if channels.cancelled():
+                _log.error("an approval channel cancelled the task that asked it")
+            elif (answer := channels.result()) is not None:
+                return answer
+        finally:
+            channels.cancel()
+        await self._ballot.counted()  # votes of channels may decide together
+        if others.done() or self._may_wait:
+            return await asyncio.shield(others)
+        if self._request.outcome_unknown:
+            details = f" ({'; '.join(self._failures)})" if self._failures else ""
+            raise self._undecided(f"nobody could be asked about it{details}")
+        why = f"{_UNASKED} ({'; '.join(self._failures)}); {_TO_DO}" if self._failures else NOBODY
+        return Answer.given(Rejected(reason=why), "nobody", "nobody")
 
     async def _ask_channels(self, *, again: bool) -> Answer | None:
         """Return the first valid answer of a channel; None if no channel gives one."""
@@ -85,44 +120,6 @@ class Asking:
             self._failures,
             self._ballot.take,
         )
-
-    async def _first_in_time(
-        self, channels: asyncio.Task[Answer | None], others: asyncio.Future[Answer]
-    ) -> Answer:
-        """Return the first answer, or an expiry at the end of the request's time.
-
-        Raises:
-            UndecidedCallError: If nobody decides about an interrupted call. The request stays
-                pending in the journal until the task is resumed.
-        """
-        seconds = self._shared.config.approval_timeout
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._first(channels, others)
-        except TimeoutError:
-            if self._request.outcome_unknown:
-                raise self._undecided(f"nobody answered within {seconds:g} s") from None
-            return Answer.given(Expired(after_seconds=seconds), "timeout", "clock")
-
-    async def _first(
-        self, channels: asyncio.Task[Answer | None], others: asyncio.Future[Answer]
-    ) -> Answer:
-        """Return the first answer of a channel, or of the other sources if no channel has one."""
-        await asyncio.wait({channels, others}, return_when=asyncio.FIRST_COMPLETED)
-        if others.done():
-            return others.result()
-        if channels.cancelled():
-            _log.error("an approval channel cancelled the task that asked it")
-        elif (answer := channels.result()) is not None:
-            return answer
-        await self._ballot.counted()  # votes of channels may decide together
-        if others.done() or self._may_wait:
-            return await asyncio.shield(others)
-        if self._request.outcome_unknown:
-            details = f" ({'; '.join(self._failures)})" if self._failures else ""
-            raise self._undecided(f"nobody could be asked about it{details}")
-        why = f"{_UNASKED} ({'; '.join(self._failures)}); {_TO_DO}" if self._failures else NOBODY
-        return Answer.given(Rejected(reason=why), "nobody", "nobody")
 
     @property
     def _may_wait(self) -> bool:

@@ -128,7 +128,6 @@ class Ballot:
         self, request: ApprovalRequest, asker: str | None, log: TaskLog, shared: Approvals
     ) -> None:
         self._request = request
-        self._rule = ApprovalRule.of(request.rule)
         self._asker = asker
         self._log = log
         self._shared = shared
@@ -145,7 +144,7 @@ class Ballot:
         Raises:
             DelfError: If the person may not give this answer.
         """
-        rule = self._rule
+        rule = ApprovalRule.of(self._request.rule)
         if rule is None:
             return answer
         why = why_refused(self._request, self._asker, answer.who, answer.decision)
@@ -179,7 +178,8 @@ class Ballot:
         Reads from the journal which voters were removed meanwhile; :meth:`take` cannot wait for
         that.
         """
-        pending, request_id = self._shared.pending, self._request.request_id
+        pending = self._shared.pending
+        request_id = self._request.request_id
         async with self._in_turn:
             if pending.find(request_id) is None:
                 return  # somebody rejected it meanwhile

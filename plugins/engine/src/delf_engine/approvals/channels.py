@@ -74,8 +74,7 @@ async def ask_channels(
     for named in channels:
         if named.needs_presence and not task.interactive:
             continue
-        own = {name: copy_of(getattr(request, name)) for name in _OPEN}
-        shown = replace(request, **own)
+        shown = replace(request, **{name: copy_of(getattr(request, name)) for name in _OPEN})
         decision = await _ask_channel(named, shown, redactor, failures)
         if decision is None:
             continue
