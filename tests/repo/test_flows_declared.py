@@ -8,7 +8,7 @@ from delf.tools.action import actions_of
 from support.workspace import ROOT
 
 OUTSIDE = {
-    "gmail.attachment", "drive.download", "drive.text", "sheets.read",
+    "skills.data", "gmail.attachment", "drive.download", "drive.text", "sheets.read",
     "web.scrape", "web.links", "web.tables", "web.feed", "websearch.search",
     "filesystem.read_file", "filesystem.read_document", "filesystem.read_bytes",
     "filesystem.list_files", "filesystem.find", "filesystem.replace", "shell.run", "workers.call",

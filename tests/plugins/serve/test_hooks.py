@@ -168,4 +168,4 @@ def test_signature_is_that_of_standard_webhooks():
     webhooks = pytest.importorskip("standardwebhooks")
     secret = "whsec_" + base64.b64encode(b"a" * 24).decode()
     body, at = b'{"a": 1}', int(time.time())
-    webhooks.Webhook(secret).verify(body, signature(secret, "m", at, body))
+    assert webhooks.Webhook(secret).verify(body, signature(secret, "m", at, body)) == {"a": 1}

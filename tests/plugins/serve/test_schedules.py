@@ -44,7 +44,7 @@ async def test_schedule_is_kept_shown_paused_and_removed(team):
         assert change.json() == {**added.json(), "paused": paused}
     assert (await ask(team, "GET", "/mails/history")).json()["firings"] == []
     tested = (await ask(team, "POST", "/mails/test")).json()
-    assert (tested["state"], tested["test"], tested["task_ids"]) == ("waiting", True, [])
+    assert (tested["state"], tested["test"], tested["task_ids"]) == ("queued", True, [])
     assert (await ask(team, "GET", "/mails/history")).json()["firings"] == [tested]
     assert (await ask(team, "DELETE", "/mails")).status_code == 204
     assert await names(team, "ada") == []

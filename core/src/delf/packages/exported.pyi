@@ -19,6 +19,7 @@ import delf_openapi.settings
 import delf_sheets.connection
 import delf_shell.connection
 import delf_shell.settings
+import delf_skills.connection
 import delf_sql.connection
 import delf_sql.settings
 import delf_strategy_stream.profile
@@ -326,6 +327,20 @@ class Shell(delf_shell.connection.Shell):
         timeout: float = ...,
         max_output_bytes: int = ...,
         environment: Sequence[str] = ...,
+    ) -> None: ...
+
+class Skills(delf_skills.connection.Skills):
+    def __init__(
+        self,
+        *,
+        name: str | None = ...,
+        allow: delf.tools.connection.Permission = ...,
+        confirm: delf.tools.connection.Permission = ...,
+        metadata: Mapping[str, Any] | None = ...,
+        trust: delf.tools.connection.Trust | Mapping[str, delf.tools.connection.Trust] | None = ...,
+        contents: Mapping[str, Sequence[str]] | None = ...,
+        folders: Sequence[str] = ...,
+        agents_md: bool = ...,
     ) -> None: ...
 
 class Web(delf_web.connection.Web):

@@ -20,10 +20,11 @@ from delf.trust.folders import is_file, leaves, parse_toml, path_text, read_file
 from delf_engine.config import LLM_FIELDS
 from delf_engine.project.folder import Folder
 
-Kind = Literal["start", "run", "contact", "read", "loosen", "reach", "ask", "set"]
+Kind = Literal["start", "run", "instruct", "contact", "read", "loosen", "reach", "ask", "set"]
 KINDS: Final[Mapping[Kind, str]] = {
     "start": "start programs",
     "run": "run code",
+    "instruct": "instruct the model",
     "contact": "contact",
     "read": "read variables",
     "loosen": "decide what may be done, and what asks you",
@@ -51,6 +52,8 @@ _SERVER: Final = re.compile(r"\b(servers|host|basePath|schemes|tokenUrl|authoriz
 """Matches the keys of servers in a specification, whose other addresses do not count."""
 _MODELS: Final = frozenset((name,) for name in LLM_FIELDS)
 _VALUE: Final = 200
+_DEEP: Final = 3
+"""Parts of the path of a file with instructions that are shown."""
 _MOST_BYTES: Final = 16 * 1024 * 1024
 _MOST_YAML: Final = 256 * 1024
 _MOST_BRACKETS: Final = 200
@@ -90,6 +93,10 @@ def _effects(folder: Folder) -> Iterator[Effect]:
             yield from _of_variables(name, folder)
         elif path.suffix == ".py" or os.access(path, os.X_OK):
             yield Effect(kind="run", what=name, where=name)
+        elif path.suffix.lower() == ".md":
+            parts = name.split("/")  # a skill may have a hundred files
+            what = name if len(parts) <= _DEEP else "/".join([*parts[: _DEEP - 1], "…"])
+            yield Effect(kind="instruct", what=what, where=what)
         elif path.suffix in _DOCUMENTS or _has_settings(path, root):
             if path.suffix not in _DOCUMENTS:  # it has instructions below its settings
                 yield Effect(kind="run", what=name, where=name)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from delf.protocols.services import Service
 from delf.records import dataclass
+from delf.types import TaskState
 
 if TYPE_CHECKING:
     from delf_engine.project.any_project import AnyProject
@@ -55,14 +56,14 @@ class Firing:
 
     Args:
         at: The Unix time.
-        state: ``waiting`` until a runner takes it.
+        state: ``queued`` until a runner takes it.
         task_ids: The tasks that were started.
         test: Whether it was a test, whose task may only read.
         note: What was found, or the reason of a failure.
     """
 
     at: float
-    state: Literal["waiting", "running", "done", "failed"]
+    state: TaskState
     task_ids: Sequence[str] = ()
     test: bool = False
     note: str | None = None

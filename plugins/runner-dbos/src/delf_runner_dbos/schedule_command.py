@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from delf.types import TaskState
 from delf_cli.as_json import as_json_option, write_result
 from delf_cli.errors import say
 from delf_cli.lazy import BareGroup
@@ -169,6 +170,8 @@ def history(ctx: click.Context, name: str, *, limit: int, as_json: bool) -> None
         return
     for firing in found:
         click.echo(_line(firing))
+    if not found:
+        click.echo("Nothing has happened yet.")
 
 
 @schedule.command("test")
@@ -186,17 +189,17 @@ def test(ctx: click.Context, name: str, *, as_json: bool) -> None:
         made = await schedules.test(name)
         firing = await schedules.firing(made)
         deadline = time.monotonic() + _TEST_SECONDS
-        while firing.state in ("waiting", "running") and time.monotonic() < deadline:
+        while not firing.state.is_terminal and time.monotonic() < deadline:
             await asyncio.sleep(_LOOK_SECONDS)
             firing = await schedules.firing(made)
-        if firing.state == "waiting":
+        if firing.state is TaskState.QUEUED:
             queue = (await schedules.find(name)).queue
             say("hint", f"no runner has begun it yet: delf runner --queue {queue}")
         return firing
 
     firing = _with_schedules(ctx, tested)
     write_result(_line(firing), _fields(firing), as_json=as_json)
-    if firing.state == "failed":
+    if firing.state is TaskState.FAILED:
         ctx.exit(1)
 
 
@@ -235,5 +238,11 @@ def _fields(firing: Firing) -> dict[str, Any]:
 def _line(firing: Firing) -> str:
     at = datetime.fromtimestamp(firing.at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     tasks = ", ".join(task_id.removeprefix("task_")[:7] for task_id in firing.task_ids)
-    words = [at, f"{firing.state:<8}", *(["test"] if firing.test else []), tasks, firing.note or ""]
+    words = [
+        at,
+        f"{firing.state.value:<8}",
+        *(["test"] if firing.test else []),
+        tasks,
+        firing.note or "",
+    ]
     return "  ".join(word for word in words if word).rstrip()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from delf import plugin_context
 from delf.environment import using_environ
 from delf.errors import ConfigurationError
+from delf.types import TaskState
 from delf_cli.schedules import Firing, Schedule
 from delf_engine.one_call import read_call
 from delf_runner_dbos.queue import APPLICATION, SCHEDULED, DbosQueue
@@ -33,11 +34,11 @@ _NO_OPTIONS: Final[Mapping[str, Any]] = {
     "tool_files": [],
     "overrides": [],
 }
-_STATES: Final[Mapping[str, Any]] = {
-    "ENQUEUED": "waiting",
-    "DELAYED": "waiting",
-    "PENDING": "running",
-    "SUCCESS": "done",
+_STATES: Final[Mapping[str, TaskState]] = {
+    "ENQUEUED": TaskState.QUEUED,
+    "DELAYED": TaskState.QUEUED,
+    "PENDING": TaskState.RUNNING,
+    "SUCCESS": TaskState.DONE,
 }
 
 
@@ -266,7 +267,7 @@ def _schedule(row: Any) -> Schedule:
 def _firing(row: WorkflowStatus) -> Firing:
     made = _output(row)
     failure = made.get("failure")
-    state = "failed" if failure else _STATES.get(row.status, "failed")
+    state = TaskState.FAILED if failure else _STATES.get(row.status, TaskState.FAILED)
     return Firing(
         at=(row.created_at or 0) / 1000,
         state=state,

@@ -308,7 +308,7 @@ class FiringView(Shown):
     """The outcome of one of a schedule's times."""
 
     at: Time
-    state: Literal["waiting", "running", "done", "failed"]
+    state: TaskState
     task_ids: list[str]
     test: bool = Field(description="Whether it was a test, whose task may only read.")
     note: str | None = Field(description="What was found, or why it failed.")

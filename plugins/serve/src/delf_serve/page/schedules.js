@@ -3,16 +3,16 @@
 import { get, post, remove } from "./api.js";
 import { long } from "./code.js";
 import { el, fill, say, setText } from "./dom.js";
-import { ago, exact, shortId } from "./words.js";
+import { STATE } from "./states.js";
+import { ago, exact, shortId, stateOf } from "./words.js";
 
-const STATES = { waiting: "waits for a runner", running: "in work", done: "done", failed: "failed" };
 const NONE = "There is no schedule yet. A schedule does a task at set times, or for each new mail, row or file.";
 
 /** One of a schedule's times, with the tasks that it started. */
 function firing(one) {
   const tasks = one.task_ids.flatMap((id) => [" ", el("a", { href: `#/${id}` }, `task ${shortId(id)}`)]);
-  return el("li", {}, el("time", { title: exact(one.at) }, ago(one.at)), ` ${one.test ? "test, " : ""}${STATES[one.state]}`, tasks,
-    one.note ? el("span", { class: one.state === "failed" ? "bad" : "quiet" }, ` ${one.note}`) : null);
+  return el("li", {}, el("time", { title: exact(one.at) }, ago(one.at)), ` ${one.test ? "test, " : ""}${stateOf(one.state)[1]}`, tasks,
+    one.note ? el("span", { class: one.state === STATE.FAILED ? "bad" : "quiet" }, ` ${one.note}`) : null);
 }
 
 export class SchedulesView {

@@ -1,0 +1,36 @@
+"""Settings: the folders of skills."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import Field, field_validator
+
+from delf.settings import LocalPath, PluginSettings
+from delf.tools.connection import ConnectionOptions
+
+
+class SkillsSettings(PluginSettings):
+    """The search path of skills, and whether AGENTS.md is read."""
+
+    folders: tuple[LocalPath, ...] = Field(
+        default=(),
+        description="Where skills are; skills, .agents/skills and .claude/skills of the project "
+        "when empty.",
+    )
+    agents_md: bool = Field(
+        default=True, description="Whether the project's AGENTS.md is part of each prompt."
+    )
+
+    @field_validator("folders", mode="before")
+    @classmethod
+    def _one_is_a_list(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+
+class SkillsOptions(ConnectionOptions, total=False):
+    """The keywords of the connection, for editors."""
+
+    folders: Sequence[str]
+    agents_md: bool

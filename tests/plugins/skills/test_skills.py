@@ -1,0 +1,145 @@
+"""Skills: listed in prompts, read by scripts, trusted as files of the project."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+
+import pytest
+
+from delf import Agent, load_project
+from delf.errors import DelfError, ToolRefusedError
+from delf.trust.folders import UntrustedFolder
+from delf_skills.connection import Skills
+from delf_skills.library import skill_of
+from delf_skills.project_files import project_files
+
+REPORT = """---
+name: report
+description: Write the report of a month.
+license: none
+---
+
+Amounts are in euros. See `template.md`.
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A project with a skill and its files."""
+    monkeypatch.chdir(tmp_path)
+    skill = tmp_path / "skills" / "report"
+    (skill / "scripts").mkdir(parents=True)
+    (skill / "SKILL.md").write_text(REPORT)
+    (skill / "template.md").write_text("# Report of {month}\n")
+    (skill / "scripts" / "sum.py").write_text("print(1)\n")
+    (skill / "logo.png").write_bytes(b"\x89PNG")
+    (tmp_path / "AGENTS.md").write_text("Answer in one line.\n")
+    (tmp_path / "delf.toml").write_text('[connections.skills]\ntype = "skills"\n')
+    return tmp_path
+
+
+@pytest.fixture
+def skills(folder):
+    return Skills(name="skills", folders=[str(folder / "skills")])
+
+
+async def test_context_lists_skills_and_agents_md(skills, folder, monkeypatch):
+    monkeypatch.setenv("DELF_TRUST", str(folder))
+    text = await Skills(name="skills", folders=[str(folder / "skills")]).context("x")
+    assert "AGENTS.md of this project:\nAnswer in one line." in text
+    assert "- report: Write the report of a month." in text
+    off = Skills(name="skills", folders=[str(folder / "skills")], agents_md=False)
+    assert "Answer in one line" not in await off.context("x")
+
+
+async def test_context_is_nothing_without_skills(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert await Skills(name="skills").context("x") is None
+
+
+async def test_read_returns_instructions_and_names_the_files(skills):
+    text = await skills.read("report")
+    assert text.startswith("Amounts are in euros.")
+    assert text.endswith("Files of this skill: logo.png, scripts/sum.py, template.md")
+    assert await skills.read("report", "template.md") == "# Report of {month}\n"
+    assert await skills.data("report", "logo.png") == b"\x89PNG"
+    assert await skills.data("report", "scripts/sum.py") == b"print(1)\n"
+
+
+@pytest.mark.parametrize(
+    ("skill", "file", "problem"),
+    [
+        ("nothing", "SKILL.md", "there is no skill 'nothing'. Skills: report"),
+        ("../report", "SKILL.md", "there is no skill"),
+        ("report", "../../delf.toml", "leads out of the skill"),
+        ("report", "/etc/passwd", "leads out of the skill"),
+        ("report", "gone.md", "there is no file 'gone.md'"),
+        ("report", "scripts", "there is no file .scripts."),
+        ("report", "logo.png", "is data: skills.data('report', 'logo.png')"),
+    ],
+)
+async def test_file_that_cannot_be_read_is_refused(skills, skill, file, problem):
+    with pytest.raises(ToolRefusedError, match=problem.replace("(", r"\(").replace(")", r"\)")):
+        await skills.read(skill, file)
+
+
+async def test_link_out_of_the_skill_is_not_followed(skills, folder):
+    (folder / "secret.md").write_text("secret")
+    os.symlink(folder / "secret.md", folder / "skills" / "report" / "link.md")
+    with pytest.raises(DelfError, match="is a link out of its folder"):
+        await skills.read("report", "link.md")
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("no front matter", "begins with ---"),
+        ("---\nname: report\n", "begins with ---"),
+        ("---\nname: [\n---\nx", "line 2: the front matter is not YAML"),
+        ("---\nname: report\n---\nx", "has no description"),
+        ("---\n- a\n---\nx", "has no description"),
+    ],
+)
+async def test_skill_of_another_form_is_listed_with_the_reason(skills, folder, text, problem):
+    file = folder / "skills" / "report" / "SKILL.md"
+    file.write_text(text)
+    with pytest.raises(DelfError, match=problem):
+        skill_of(file, file.read_bytes())
+    assert "- report: cannot be read:" in await skills.context("x")
+
+
+def test_skill_of_windows_lines_and_a_mark_is_read(folder):
+    file = folder / "skills" / "report" / "SKILL.md"
+    content = b"\xef\xbb\xbf" + REPORT.replace("\n", "\r\n").encode()
+    assert skill_of(file, content).text == "Amounts are in euros. See `template.md`."
+
+
+def test_name_of_a_skill_is_that_of_its_folder(folder):
+    file = folder / "skills" / "report" / "SKILL.md"
+    named = REPORT.replace("name: report", "name: The Report")
+    assert skill_of(file, named.encode()).name == "report"
+
+
+def test_instructions_count_once_they_are_trusted(folder, delf_host, scripted_model, monkeypatch):
+    scripted_model.default = "```python\nprint(skills.read('report'))\n```"
+    monkeypatch.setenv("DELF_TRUST", str(folder))
+    options = {"llm": "scripted", "host": delf_host, "journal": "none", "retry_count": 0}
+    with Agent.from_project(load_project(folder), **options) as agent:
+        assert agent.run("x").text.startswith("Amounts are in euros.")
+    assert "- report: Write the report of a month." in scripted_model.prompts[0]
+    assert "Answer in one line." in scripted_model.prompts[0]
+
+
+@pytest.mark.parametrize(
+    ("config", "files"),
+    [
+        ('[connections.k]\ntype = "skills"\n', {"AGENTS.md", "skills/report/SKILL.md"}),
+        ('[connections.k]\ntype = "shell"\n', {"skills/report/SKILL.md"}),
+    ],
+)
+def test_instructions_are_files_of_the_project(folder, config, files):
+    (folder / "delf.toml").write_text(config)
+    root = UntrustedFolder(root=folder, document=tomllib.loads(config))
+    found = {path.relative_to(folder).as_posix() for path in project_files(root)}
+    assert found == {*files, "skills/report/template.md"}
