@@ -1,4 +1,4 @@
-"""The strategies beside each other: tokens that are sent, and the time to the end of a task.
+"""Comparison of the strategies: tokens that are sent, and the time to the end of a task.
 
 Every model is a server on loopback that speaks the provider's protocol; what it says is written
 here. Tokens are counted as four characters each of all that a client sent, JSON and all.
@@ -49,7 +49,7 @@ def tools(count, seconds=0.0):
 
 
 def walk(count):
-    """One page in each turn: what a page says is needed for the next call."""
+    """Make a model that reads one page per turn, because each page names the next one."""
 
     def answers(received):
         done = received.count("The minutes of the meeting went") // 28
@@ -84,7 +84,7 @@ async def run(config, strategy, count, seconds=0.0, task="What is in the minutes
 
 
 async def tokens(count):
-    """Tokens sent: replay, session, script."""
+    """Return the tokens sent with whole requests, with a session, and with a script."""
     answers = walk(count)
     with OpenAIServer(lambda r: Reply(text=answers(r.prompt)[0])) as server:
         config = LLMConfig("m", base_url=server.base_url, api_key="k")
@@ -102,9 +102,9 @@ async def tokens(count):
 
 
 def spoken(text, whole=False):
-    """A text as a model writes it: a token of four characters, and the next one.
+    """Return a reply that arrives at a model's speed, in tokens of four characters.
 
-    One that is asked for as a whole comes when the last token would have.
+    A whole reply arrives at the time of its last token.
     """
     pieces = [text[start : start + 4] for start in range(0, len(text), 4)]
     if whole:
@@ -113,7 +113,7 @@ def spoken(text, whole=False):
 
 
 async def seconds(strategy, answers):
-    """The time to the end of a task with four slow reads."""
+    """Return the seconds that a task with four slow reads takes."""
     whole = strategy == "codegen"
     with OpenAIServer([spoken(text, whole) for text in (*answers, *answers)]) as server:
         config = LLMConfig("m", base_url=server.base_url, api_key="k")
@@ -121,7 +121,7 @@ async def seconds(strategy, answers):
 
 
 def answers_of(note):
-    """The model's answers: call by call, in a batch, as a script; a note at the end."""
+    """Return the model's answers in three forms: single calls, a batch, and a script."""
     calls = [{"name": "page", "args": {"number": number}} for number in (1, 2, 3, 4)]
     notes = [{"name": "note", "args": {"text": note}}] if note else []
     end = "All four pages are about the budget."
