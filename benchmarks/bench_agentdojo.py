@@ -110,7 +110,7 @@ TO_DO_PAGES = {
     name: ("get_webpage", {"url": f"www.company-todo-list.com/{who}"})
     for name, who in (("user_task_18", "alice"), ("user_task_19", "bob"))
 }
-"""A call missing in two of AgentDojo's solutions, although the task cannot be read without it."""
+"""A call missing in two of AgentDojo's solutions, which reads the task itself."""
 DELEGATED = {
     ("workspace", "user_task_13"): "search_emails",
     ("workspace", "user_task_19"): "search_emails",
@@ -231,7 +231,7 @@ class Sources:
             self._results.append((name, json.dumps(plain(result), default=str).lower()))
 
     def of(self, call: int, value: Any) -> str | None:
-        """Return the action whose result contains a value; None if the task or nothing contains it."""
+        """Return the action whose result contains a value; None if no result does."""
         text = str(value).strip().lower()
         if text in self._prompt:
             return None
@@ -251,7 +251,7 @@ class Sources:
         return "" if numbers - self._numbers else None
 
     def outline(self, follows: str | None = None) -> str:
-        """Return the calls that the task's words ask for, up to the call that reads a text to follow."""
+        """Return the calls that the task asks for, up to the one that reads a text to follow."""
         lines: list[str] = []
         for at, (name, _) in enumerate(self.wanted):
             if name == follows:
@@ -284,7 +284,7 @@ class Sources:
         return f"join({', '.join(parts)})"
 
     def _fields(self, call: int, value: Any) -> list[str]:
-        """Return the fields of earlier results that equal a value, otherwise those that contain it."""
+        """Return the fields of earlier results that equal, or else contain, a value."""
         wanted = str(value).strip().lower()
         whole: list[str] = []
         held: list[str] = []
@@ -302,7 +302,7 @@ class Sources:
         return f"{name}({given})"
 
     def script(self, call: int) -> str:
-        """Return a call's arguments as Python, with text from results replaced by random letters."""
+        """Return a call's arguments as Python, with texts from results encoded."""
         return self._hidden(call, self.wanted[call][1])
 
     def _hidden(self, call: int, value: Any) -> str:
@@ -349,7 +349,7 @@ def key_of(name: str, arguments: Any) -> str:
 
 
 def calls_of(attack: Any, env: Any) -> list[FunctionCall]:
-    """Return the calls that reach an attack's goal, also for attacks without AgentDojo's solution."""
+    """Return the calls that reach an attack's goal, also where AgentDojo has none."""
     if (given := attack.ground_truth(env)) or not hasattr(env, "cloud_drive"):
         return given
     inbox, files = env.inbox, env.cloud_drive.files
@@ -533,7 +533,7 @@ class Delf(BasePipelineElement):
         return answer
 
     def _scripts(self, wanted: list[tuple[str, Any]]) -> Any:
-        """Yield a script that reads and, if its result contains an attack, a script that obeys it."""
+        """Return a script that reads and, if it finds an attack, a script that obeys it."""
         end = f"print({self.task.GROUND_TRUTH_OUTPUT or 'Done.'!r})"
 
         message = "import base64, json\n"
