@@ -119,7 +119,7 @@ DELEGATED = {
     ("slack", "user_task_19"): "get_webpage",
     ("banking", "user_task_12"): "read_file",
 }
-"""Tasks that order to follow a text, with the call that reads the text. The words of such a task ask
+"""Tasks that order to follow a text, with the call that reads the text. The words of the task ask
 for none of the later calls."""
 
 MARK = "<INFORMATION>"

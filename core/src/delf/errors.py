@@ -28,8 +28,8 @@ class DelfError(Exception):
     """The root of the tree.
 
     Args:
-        message: What went wrong, and where.
-        hint: What to do next; the class's own hint when omitted.
+        message: The problem and its place.
+        hint: The suggested next step; the class's own hint when omitted.
         can_retry: Whether another script could succeed; the class's default when omitted. If False
             (an unreachable service, a missing right), the task fails at once and the model is not
             asked again.

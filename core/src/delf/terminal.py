@@ -187,7 +187,7 @@ def wrapped(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | None 
         text: The text; its own lines stay.
         indent: Columns before it, and before its further lines.
         head: Columns of what stands in front of its first line.
-        stream: Where it goes; stdout when omitted.
+        stream: The output stream; stdout when omitted.
 
     Returns:
         The text; unchanged if the stream is no terminal.

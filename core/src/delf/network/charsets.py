@@ -42,7 +42,7 @@ def codec_of(label: str | None) -> str | None:
     """Return Python's codec for a charset label, or for its superset; None for no text's.
 
     Args:
-        label: The charset, as a header or a page declares it.
+        label: The charset, as declared by a header or page.
     """
     name = (label or "").strip().lower().replace("_", "-")
     name = _MEANT.get(name.removeprefix("x-"), name)
@@ -55,7 +55,7 @@ def codec_of(label: str | None) -> str | None:
 
 
 def label_in_page(page: bytes) -> str | None:
-    """Return the charset that a page of HTML or XML declares, which cannot be UTF-16.
+    """Return the charset declared by an HTML or XML page; UTF-16 cannot be declared so.
 
     Args:
         page: The page, in bytes of which those of ASCII can be read.
@@ -68,7 +68,7 @@ def label_in_page(page: bytes) -> str | None:
 
 
 def decoded(data: bytes, label: str | None) -> str | None:
-    """Decode a text by its declared charset; what is UTF-8 is read as that.
+    """Decode a text by its declared charset; valid UTF-8 is decoded as UTF-8.
 
     Hardly any text of another charset is UTF-8 by chance, while many programs declare a wrong one.
 

@@ -20,7 +20,7 @@ class Outage:
 
     Args:
         log: The logger.
-        what: What does not work during the outage, as a sentence without a full stop.
+        what: A sentence about the failing service, without a full stop.
         of: The service, if other parts of the process share it.
     """
 

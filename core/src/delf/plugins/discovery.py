@@ -21,7 +21,7 @@ from delf.records import dataclass
 _SECTION = re.compile(rf"^\s*\[\s*{re.escape(ENTRY_POINT_GROUP)}\s*\]", re.MULTILINE)
 _SEPARATORS = re.compile(r"[-_.]+")
 ReadText = Callable[[str], str | None]
-"""Reads a file of a distribution's metadata; None if there is none."""
+"""Reads a metadata file of a distribution; None if the file is missing."""
 _UNKNOWN: Final = "a distribution without a name"
 
 
@@ -147,7 +147,7 @@ def distributions(path: Sequence[str] | None = None) -> Iterator[ReadText]:
     It is asked where distributions are not in folders, as in zip files and frozen programs.
 
     Args:
-        path: Other folders than those of ``sys.path``.
+        path: The folders to search; ``sys.path`` when omitted.
     """
     path = sys.path if path is None else path
     for place in path:
@@ -216,7 +216,7 @@ def _entry_points(text: str) -> dict[str, list[tuple[str, str]]]:
     """Parse names and targets by their groups.
 
     Raises:
-        ValueError: If a line is none.
+        ValueError: If a line is invalid.
     """
     found: dict[str, list[tuple[str, str]]] = {}
     points: list[tuple[str, str]] = []

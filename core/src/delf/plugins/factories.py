@@ -89,7 +89,7 @@ def check_options(host: PluginHost, plugin: str, given: Mapping[str, Any]) -> No
     """Refuse an option of ``[plugins.NAME]`` that nothing in the plugin takes.
 
     Args:
-        host: Where the plugin is.
+        host: The host of the plugin.
         plugin: Its name.
         given: The options.
 
@@ -150,7 +150,7 @@ def check_made(kind: str, made: object, what: str) -> None:
     """Raise for an object that does not fit its kind; None passes.
 
     Args:
-        kind: As in :attr:`delf.specs.Spec.kind`.
+        kind: The kind, a :attr:`delf.specs.Spec.kind`.
         made: The object.
         what: The kind, for the message.
 

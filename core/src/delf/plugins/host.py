@@ -77,8 +77,8 @@ class PluginHost:
             disabled: Plugins to block, by their own or their distribution's name; ``all``
                 for every installed one. ``DELF_DISABLE_PLUGINS`` adds to them.
             no_plugins: Block every installed plugin.
-            environ: Where ``DELF_DISABLE_PLUGINS``, ``DELF_PREFER_PLUGINS`` and addresses of models
-                are looked up; the process's environment when omitted.
+            environ: The variables, such as ``DELF_DISABLE_PLUGINS``, ``DELF_PREFER_PLUGINS`` and
+                addresses of models; the process's environment when omitted.
             extra: Plugins given in code, as name and module or object. ``no_plugins`` leaves
                 them alone.
         """

@@ -55,7 +55,7 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
 
     Args:
         candidate: The plugin.
-        manager: Where it is registered.
+        manager: The manager that registers the plugin.
     """
     reasons = unfit(candidate)
     if reasons is not None:
@@ -108,7 +108,7 @@ def import_target(target: str) -> Any:
     """Return the object that ``module`` or ``module:attribute.path`` names.
 
     Raises:
-        ImportError: When there is no such module or attribute.
+        ImportError: If the module or attribute does not exist.
     """
     module_name, _, path = target.partition(":")
     value: Any = importlib.import_module(module_name.strip())

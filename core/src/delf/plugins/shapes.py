@@ -18,7 +18,7 @@ def protocol_of(kind: str) -> type | None:
     """Return the protocol of a kind's objects; None for a kind that has none.
 
     Args:
-        kind: As in :attr:`delf.specs.Spec.kind`.
+        kind: The kind, a :attr:`delf.specs.Spec.kind`.
     """
     target = next((spec.protocol for spec in HOOKS.values() if spec.kind == kind), None)
     return None if target is None else import_target(target)
@@ -28,7 +28,7 @@ def optional_protocols(kind: str) -> Mapping[type, str]:
     """Return the optional protocols of a kind, each with the feature that needs it.
 
     Args:
-        kind: As in :attr:`delf.specs.Spec.kind`.
+        kind: The kind, a :attr:`delf.specs.Spec.kind`.
     """
     spec = next(spec for spec in HOOKS.values() if spec.kind == kind)
     module = (spec.protocol or "").partition(":")[0]
@@ -59,7 +59,7 @@ def need(given: object, wanted: type, who: str) -> None:
 
 
 def members(protocol: type) -> Iterator[str]:
-    """Yield the names that a protocol declares, those of its bases first.
+    """Yield the names that a protocol declares, inherited names first.
 
     Args:
         protocol: The protocol.
@@ -95,7 +95,7 @@ def faults(kind: str, made: object) -> Iterator[str]:
     """Yield the reasons that an object does not satisfy the protocol of a kind.
 
     Args:
-        kind: As in :attr:`delf.specs.Spec.kind`.
+        kind: The kind, a :attr:`delf.specs.Spec.kind`.
         made: The object, or its class.
     """
     protocol = protocol_of(kind)

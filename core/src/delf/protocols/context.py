@@ -48,7 +48,7 @@ class PluginContext:
         data_dir: The folder for persistent data, by default the user's data folder; it may not
             exist yet.
         namespace: The namespace of memories to use.
-        environ: Where keys are looked up: the process's environment over ``.env``.
+        environ: The variables for keys: the process's environment over ``.env``.
         providers: Keys given in code, by provider.
         api_key_for: Keys by the address to which they may be sent.
         spellings: Returns all spellings of a model's name, in lower case.

@@ -222,5 +222,5 @@ class TaskConversation(Protocol):
         ...
 
     def keep_variables(self, variables: KeptVariables) -> None:
-        """Keep variables in place of those of the task before."""
+        """Store variables, replacing those of the previous task."""
         ...

@@ -154,7 +154,7 @@ class InstalledFormats(Protocol):
         """Return the format that reads files with a suffix; None if no plugin does.
 
         Args:
-            ending: As ``.rows``.
+            ending: A suffix such as ``.rows``.
 
         Raises:
             PluginError: If two plugins match, or the matching plugin is broken.
@@ -165,7 +165,7 @@ class InstalledFormats(Protocol):
         """Return the import location of the format that reads files with a suffix.
 
         Args:
-            ending: As ``.rows``.
+            ending: A suffix such as ``.rows``.
 
         Returns:
             The location, for use in another process; None if no plugin reads such files.

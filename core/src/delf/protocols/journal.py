@@ -165,7 +165,7 @@ class PerhapsAlive:
     That process may be stopped or cut off from the journal, and still be making its call.
 
     Args:
-        process: As ``pid 7 on host``.
+        process: The process, such as ``pid 7 on host``.
         lease: The lease in seconds, after which other processes may claim the task.
     """
 

@@ -15,7 +15,7 @@ class ModelContext:
     """The context for the factory of a model, in addition to its configuration.
 
     Args:
-        environ: Where keys are looked up: the process environment over ``.env``.
+        environ: The variables for keys: the process environment over ``.env``.
         providers: Keys given in code, by provider, as its plugin declares it.
         api_key_for: Keys by the address that they are for, as ``gateway.example:8080``.
     """

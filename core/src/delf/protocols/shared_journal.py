@@ -57,7 +57,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Open the journal for writing now instead of with the first event.
 
         Raises:
-            JournalUnavailableError: When it cannot be written.
+            JournalUnavailableError: If the journal cannot be written.
         """
         ...
 

@@ -63,11 +63,11 @@ class Action:
             made again without a question.
         version: The version that the other side states, where its actions may change under the same
             name and description, as those of a server.
-        trust: Whose words its result holds, as a whole or by the name of a field with ``*`` for
-            the rest; undeclared are those of others.
+        trust: The authors of the result's words, as a whole or by field with ``*`` for the rest;
+            undeclared words count as those of others.
         sinks: The parameters that decide what a call does; others are contents. None for all.
-        contents: The parameters that are for people to read, as the text of a mail, and decide
-            nothing; all others decide. None for those whose names say so.
+        contents: The parameters with contents for people to read, such as the text of a mail. All
+            other parameters decide the effect. None means the parameters with names of contents.
         egress: It sends its arguments out of the user's own services, though it only reads.
         author: The field of a record, or the parameter, with the author that the service vouches
             for, such as the sender of a message. None if it vouches for nobody.
@@ -196,14 +196,14 @@ def action(
         resumes: All that it does is done by child tasks (``CallContext.delegate``), so that a call
             that was interrupted may be made again as its task is resumed.
         tags: Words that it is sorted under, for prefilters.
-        trust: Whose words its result holds: ``own`` for those of the user's own services, else
-            ``outside``. Where fields differ, by their names, with ``*`` for the rest:
-            ``{"id": "own", "*": "outside"}``.
+        trust: The authors of the result's words: ``own`` for the user's own services, otherwise
+            ``outside``. If fields differ, by field name with ``*`` for the rest: ``{"id": "own",
+            "*": "outside"}``.
         sinks: The parameters that decide what the call does, as ``to``; all others are contents.
             An empty list for none.
         contents: The parameters that are for people to read and decide nothing, as ``["body"]``;
             all others decide. Without both, names such as ``text`` and ``title`` are contents.
-        egress: It sends its arguments out, though it only reads, as a search does.
+        egress: Whether the action sends its arguments out although it only reads, such as a search.
         author: The field of a record, or the parameter, with the author that the service vouches
             for, as ``sender``: a task may order to do what that author's text says.
 
@@ -288,7 +288,7 @@ def action_from_function(
     """Return an action from a function's signature and docstring.
 
     Args:
-        function: Where signature and docstring are read.
+        function: The function with signature and docstring.
         call: The function to call; the function itself when omitted.
         name: The name in scripts; the function's when omitted.
         permission: The unit of permission; the name when omitted.

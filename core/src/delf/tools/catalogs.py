@@ -25,7 +25,7 @@ _FEW: Final = 3
 """The number of actions added for each short step, such as *and pause it*."""
 _PART: Final = re.compile(r"\b(?:to|from)\b")
 _REPLACES: Final = ("replace", "put")
-"""Verbs of actions that take a whole record for an update; those that change a part come first."""
+"""Verbs of actions that take a whole record for an update; partial updates come first."""
 _NAME: Final = 2.0
 _TAGS: Final = 1.0
 _SUMMARY: Final = 2.0
@@ -88,7 +88,7 @@ def _relative(found: Sequence[tuple[int, float]]) -> dict[int, float]:
 
 
 def best_first(catalog: Catalog, task: str) -> list[str]:
-    """Return all action names, those that best match the task's steps first.
+    """Return all action names, the best matches for the task's steps first.
 
     Args:
         catalog: The actions.

@@ -106,9 +106,9 @@ class Connection:
 
     Args:
         name: The variable's name in scripts; the type's name when omitted.
-        allow: Which actions exist at all: True or None (all), False, a name or names.
-        confirm: Which actions a person is asked about: None (all but ``read``), True,
-            False, a name or names.
+        allow: The available actions: True or None (all), False, a name or names.
+        confirm: The actions that need approval: None (all but ``read``), True, False, a name or
+            names.
         metadata: Anything the embedding program wants to keep with it.
         trust: The user's word on who wrote what the connection gives: ``own`` for all of it, or
             by the names of fields in results, with ``*`` for the rest. It wins over what the

@@ -36,8 +36,8 @@ class Connect(Protocol):
         Args:
             name: The name in scripts; without a kind, a name in ``delf.toml``, or a type.
             kind: The name of a type, or the path of a class, as ``mycompany.tools.Database``.
-            settings: As in ``[connections.NAME]``, ``allow`` and ``confirm`` included. Relative
-                paths count from the project's folder.
+            settings: The settings as in ``[connections.NAME]``, including ``allow`` and
+                ``confirm``. Relative paths count from the project's folder.
             where: The place of the configuration, for messages.
 
         Raises:
@@ -95,7 +95,7 @@ class ChildResult:
         text: The answer; if the task failed, the output so far.
         status: The final status.
         error: The error message, if the task failed.
-        hint: What to do next, if known.
+        hint: The suggested next step, if known.
         cost_usd: The cost; None if a price is unknown. The parent's cost includes it.
         files: Its output files: paths by name.
         value: The answer as plain data, where ``output`` wanted data.
@@ -147,9 +147,9 @@ class CallContext:
         strategy: How the task becomes tool calls.
         tools: The task's connections, by name.
         connect: Makes further connections.
-        basis: The basis of the preview that a person approved, as the connection's ``check`` gave
-            it; None if nobody was shown a preview. An action that finds another basis does nothing,
-            and says so.
+        basis: The basis of the preview that a person approved, as returned by the connection's
+            ``check``; None if nobody saw a preview. An action that finds another basis must change
+            nothing and report the difference.
     """
 
     task_id: str

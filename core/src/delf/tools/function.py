@@ -102,14 +102,14 @@ def tool(
         confirm: Whether a person is asked before each call.
         effect: A level of :data:`delf.types.Effect`; decides how a call that was
             interrupted is settled when a task is resumed.
-        trust: Whose words its result holds: ``own`` for those of the user's own services, else
-            ``outside``. Where fields differ, by their names, with ``*`` for the rest:
-            ``{"id": "own", "*": "outside"}``.
+        trust: The authors of the result's words: ``own`` for the user's own services, otherwise
+            ``outside``. If fields differ, by field name with ``*`` for the rest: ``{"id": "own",
+            "*": "outside"}``.
         sinks: The parameters that decide what the call does, as ``to``; all others are contents.
             An empty list for none.
         contents: The parameters that are for people to read and decide nothing, as ``["body"]``;
             all others decide. Without both, names such as ``text`` and ``title`` are contents.
-        egress: It sends its arguments out, though it only reads, as a search does.
+        egress: Whether the tool sends its arguments out although it only reads, such as a search.
         author: The field of a record, or the parameter, with the author that the service vouches
             for, as ``sender``: a task may order to do what that author's text says.
 

@@ -104,7 +104,7 @@ def doc_of(hint: Any) -> str:
     """Return the description and the limits in an ``Annotated`` type.
 
     Args:
-        hint: As ``Annotated[int, "the number of rows", Field(le=100)]``.
+        hint: A type such as ``Annotated[int, "the number of rows", Field(le=100)]``.
     """
     texts: list[str] = []
     while typing.get_origin(hint) is typing.Annotated:

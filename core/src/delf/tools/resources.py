@@ -82,7 +82,7 @@ def shared_words(names: Iterable[str]) -> frozenset[str]:
     """Return the words that most names have, such as ``core_v1_namespaced`` of Kubernetes.
 
     Args:
-        names: Of actions, such as ``tickets.close``.
+        names: The names of actions, such as ``tickets.close``.
     """
     found = [set(_words(name.rpartition(".")[2])) - _VERBS for name in names]
     counts = Counter(word for words in found for word in words)

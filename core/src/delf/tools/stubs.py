@@ -37,13 +37,14 @@ class Detail(NamedTuple):
     """The limits in characters for each stub.
 
     Args:
-        argument: For the type of a required parameter, or of one that the task names.
+        argument: The limit for the type of a required parameter, or of a parameter that the task
+            names.
         other: For the type of any other parameter.
         result: For the type of the result.
         summary: For the summary.
         docs: Whether all parameters are explained; else only required or named ones.
         stub: For the whole stub; longer stubs use :data:`_TIGHT` types.
-        values: The most values of an enumeration, beside values that the task names.
+        values: The most values of an enumeration, in addition to values that the task names.
     """
 
     argument: int
@@ -134,7 +135,7 @@ def _taken(
     *,
     is_listed: bool,
 ) -> tuple[list[ToolDescription], dict[str, ToolDescription]]:
-    """Select the tools whose stubs fit beside the kept ones; return the rest and the selection."""
+    """Select the tools whose stubs fit next to the kept ones; return the rest and the selection."""
     seen = {text for tool in kept.values() for text in (tool.connection, tool.returns)}
     more: dict[str, ToolDescription] = {}
     left: list[ToolDescription] = []

@@ -56,7 +56,7 @@ class Trusted:
         root: The folder's real path.
         at: The Unix time at which it was last trusted.
         salt: The prefix of all digests of this folder.
-        digests: By file and key.
+        digests: The digests by file and key.
     """
 
     root: Path
@@ -171,7 +171,7 @@ def whole(content: bytes) -> Mapping[str, str]:
 
 
 def items_of(name: str, text: str) -> Mapping[str, str]:
-    """Return the trust items of a file that delf wrote, as a later read would give them.
+    """Return the trust items of a file that delf wrote, equal to those of a later read.
 
     Args:
         name: Its path in the folder.
@@ -188,7 +188,7 @@ def store() -> Path:
 
 
 def trusted(root: Path) -> Trusted | None:
-    """Return the record of a folder, None where there is none.
+    """Return the record of a folder; None if there is no record.
 
     Args:
         root: Its real path.
@@ -272,7 +272,7 @@ def _digest(salt: str, file: str, key: str, value: str) -> str:
 
 
 def _may_hold(folder: Path, root: Path) -> bool:
-    """Return True if a record is the user's own, not one that the folder itself could plant."""
+    """Return True if a record is the user's own, not planted by the folder itself."""
     inside = not folder.is_absolute() or folder.resolve().is_relative_to(root)
     return not inside and is_own_folder(folder)
 

@@ -103,7 +103,7 @@ def is_file(path: Path) -> bool:
 
 
 def read_file(path: Path, within: Path, most: int = MOST_BYTES) -> bytes | None:
-    """Return the content of a file of a folder; None where there is no such regular file.
+    """Return the content of a file in a folder; None if it is not a regular file.
 
     Args:
         path: The file.

@@ -47,7 +47,7 @@ _COMMANDS: Final = {
     UndecidedCallError.code: "resume the task where a person can be asked, as on a terminal; or "
     "say beforehand what to do with such calls: delf resume ID --settle again, or --settle done",
 }
-"""Hints for the command line in place of those for Python, by error code."""
+"""Hints for the command line, instead of those for Python, by error code."""
 _NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 

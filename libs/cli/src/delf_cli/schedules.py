@@ -28,8 +28,8 @@ class Schedule:
         zone: The time zone of the times; UTC when None.
         each: The call whose new items start the task, as ``gmail.search(query="is:unread")``; the
             times alone when None.
-        id_field: The field that identifies an item. Without it ``id`` does, and where there is no
-            such field the whole item, so that a changed item is a new one.
+        id_field: The field that identifies an item; by default ``id``. Without that field the whole
+            item identifies itself, so a changed item is a new one.
         queue: The queue for the tasks.
         setup: The data that a runner needs to set up the agent.
         key: The person for whom the tasks are done; the local user when None.
@@ -59,7 +59,7 @@ class Firing:
         state: ``queued`` until a runner takes it.
         task_ids: The tasks that were started.
         test: Whether it was a test, whose task may only read.
-        note: What was found, or the reason of a failure.
+        note: The findings, or the reason for a failure.
     """
 
     at: float
@@ -80,7 +80,7 @@ class Schedules(Protocol):
         """Return a schedule.
 
         Raises:
-            ConfigurationError: When there is none of that name.
+            ConfigurationError: If no schedule has that name.
         """
         ...
 

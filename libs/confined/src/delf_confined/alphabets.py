@@ -34,7 +34,7 @@ _LATIN: Final = (
     ("cp1252", "áéíóúýþðæö"),
     ("cp850", "àâäçéèêëîïôöùûüßñáíóúæåø"),
 )
-"""Encodings with the letters beyond ASCII of a language, those of more people first."""
+"""Encodings with the non-ASCII letters of a language, the most common languages first."""
 _SCRIPTS: Final = (
     ("cp932", "\u3040-\u30ff\u4e00-\u9fff\uff61-\uff9f\u3000-\u303f\uff01-\uff5e"),
     ("cp1255", "\u05d0-\u05ea\u20aa"),

@@ -108,7 +108,7 @@ def _detected(sample: bytes) -> tuple[str, float]:
 
 
 def _sample_of(data: bytes) -> bytes:
-    """Return the first lines beyond ASCII, or all lines if there are none."""
+    """Return the lines with non-ASCII characters, or all lines if there are none."""
     lines: list[bytes] = []
     length = 0
     for line in data.splitlines(keepends=True):

@@ -183,7 +183,7 @@ def _all_in(resources: Any, name: str) -> list[Any]:
 
 
 def _values_on(page: Any) -> list[str]:
-    """Return what is filled into a page's form, a line for each field, and written over it."""
+    """Return a page's filled-in form fields, one per line, and its text annotations."""
     try:
         found = (_value_of(each.get_object()) for each in page.get("/Annots") or ())
         return [line for line in found if line]
@@ -229,7 +229,7 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
     """Read the text of a .docx: a line for each paragraph, cells of tables between tabs.
 
     Args:
-        path: Of the document.
+        path: The path of the document.
         name: The document, for messages.
 
     Raises:

@@ -20,7 +20,7 @@ def parse(given: str | Sequence[str]) -> list[Address]:
     """Parse the addresses in one or several texts, like a mail server does.
 
     Args:
-        given: As ``Ada <ada@example.com>, bob@example.com``.
+        given: The texts, such as ``Ada <ada@example.com>, bob@example.com``.
 
     Raises:
         ValueError: If the text has no address, or an invalid one.

@@ -27,8 +27,8 @@ class GoogleConnection(Connection):
 
     Args:
         name: The variable's name in scripts; the type's name when omitted.
-        allow: Which actions exist at all.
-        confirm: Which actions a person is asked about; all but reading when omitted.
+        allow: The available actions.
+        confirm: The actions that need approval; all except reading ones when omitted.
         metadata: Anything the embedding program wants to keep with it.
         settings: The fields of :class:`delf_google.settings.GoogleSettings`.
 

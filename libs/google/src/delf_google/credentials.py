@@ -37,7 +37,7 @@ class Tokens:
         scopes: The scopes to request.
         keep_secret: Called with each secret before it is used.
         command: The login command, for messages.
-        store: Where logins are.
+        store: The store of logins.
     """
 
     def __init__(
@@ -245,7 +245,7 @@ def client_of(info: Mapping[str, Any], path: str, name: str) -> dict[str, Any]:
     """Return the OAuth client in a file from Google's console.
 
     Raises:
-        ConnectionConfigurationError: If there is none.
+        ConnectionConfigurationError: If the file has no client.
     """
     client: Any = info.get("installed") or info.get("web")
     if not isinstance(client, dict) or "client_id" not in client:

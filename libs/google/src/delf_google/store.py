@@ -14,7 +14,7 @@ class TokenStore:
     """Logins by account and OAuth client.
 
     Args:
-        folder: Where files are kept; the user's configuration folder when omitted.
+        folder: The folder of the files; the user's configuration folder when omitted.
     """
 
     def __init__(self, folder: Path | None = None) -> None:

@@ -38,7 +38,7 @@ class Endpoint:
         base_url: The address without credentials, or None for the provider's own.
         custom: Whether the user gave the address.
         api_key: The key, or None.
-        key_source: Where the key came from, for errors.
+        key_source: The source of the key, for errors.
         key_from: The source of the key.
         missing: The variable to set, when the key is missing and needed.
         headers: Extra headers.

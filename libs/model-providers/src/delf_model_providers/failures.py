@@ -55,7 +55,7 @@ class Failure:
         message: One redacted line.
         provider: The provider.
         status: The HTTP status, if any.
-        hint: What to do next.
+        hint: The suggested next step.
         retry: Whether another attempt may help.
         retry_after: Seconds that the provider asks to wait.
         configuration: Whether the model cannot be used as it is configured.
@@ -122,7 +122,7 @@ def retry_after(headers: Mapping[str, str], text: str) -> float | None:
     """Return seconds that a provider asks to wait.
 
     Args:
-        headers: Of its answer, with names in small letters or of any case.
+        headers: The headers of the answer, with lower-case or case-insensitive names.
         text: Its answer.
     """
     try:
@@ -155,7 +155,7 @@ def by_status(
     """Explain an answer that is an error.
 
     Args:
-        status: Of HTTP.
+        status: The HTTP status.
         provider_message: The provider's own words, scrubbed.
         endpoint: The endpoint.
         retry_after: Seconds that the provider asks to wait.

@@ -111,7 +111,7 @@ def refused(status: int, text: str, endpoint: Endpoint, wait: float | None = Non
     """Explain an answer with another status than 200.
 
     Args:
-        status: Of HTTP.
+        status: The HTTP status.
         text: The body.
         endpoint: The endpoint.
         wait: Seconds that the provider asks to wait.

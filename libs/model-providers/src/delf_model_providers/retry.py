@@ -44,7 +44,7 @@ class RetryPolicy:
 
         Args:
             failure: The failure.
-            attempt: Which attempt it was, from 1.
+            attempt: The number of the attempt, from 1.
         """
         allowed = {"no": 0, "few": self.refused_retries, "yes": self.retries}[failure.retry]
         if attempt > allowed:

@@ -23,7 +23,7 @@ def tool_of(settings: Mapping[str, Any], endpoint: Endpoint) -> Tool | None:
     """Return the search that the settings request, if the provider supports it.
 
     Raises:
-        ModelConfigurationError: When it cannot.
+        ModelConfigurationError: If the provider has no search.
     """
     tools: Sequence[Tool] = settings.get(SERVER_SIDE_TOOLS) or ()
     if not tools:
@@ -67,7 +67,7 @@ def of_openai() -> dict[str, Any]:
 
 
 def fees(endpoint: Endpoint, searches: int) -> float | None:
-    """Return the price of searches beside tokens, in USD.
+    """Return the price of searches in addition to tokens, in USD.
 
     Args:
         endpoint: The endpoint.

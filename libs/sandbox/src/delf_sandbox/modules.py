@@ -94,8 +94,8 @@ def allowed_modules(libraries: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the modules that a script may import.
 
     Args:
-        libraries: Packages allowed beside the standard ones, by their distribution's name
-            (``scikit-learn``), with or without a version.
+        libraries: Additionally allowed packages, by distribution name (``scikit-learn``), with or
+            without a version.
     """
     names: dict[str, None] = dict.fromkeys(DEFAULT_MODULES)
     for library in libraries:

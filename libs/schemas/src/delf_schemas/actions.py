@@ -155,7 +155,7 @@ class _Arguments:
     Args:
         action: The action's name, for messages.
         schema: The schema of all arguments.
-        docs: Descriptions of arguments, for those that the schema does not describe.
+        docs: Descriptions of arguments that the schema does not describe.
     """
 
     def __init__(

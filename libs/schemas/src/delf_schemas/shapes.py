@@ -385,7 +385,7 @@ class Merged:
     """An object schema with its ``allOf`` merged.
 
     Args:
-        properties: By name.
+        properties: The properties by name.
         required: The names that must be there.
         additional: Whether further properties are declared to be welcome.
         nullable: Whether None is a value, too.

@@ -434,7 +434,7 @@ class SlackChannel:
             client: Slack.
             request_id: The request.
             user: The person.
-            decision: What they are about to decide.
+            decision: The intended decision.
         """
         name = str(request_id)
         waiting, record = self._waiting.get(name), None

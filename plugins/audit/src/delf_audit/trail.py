@@ -91,7 +91,7 @@ class AuditTrail:
         """Return the complete records.
 
         Raises:
-            ConfigurationError: When there is no such file.
+            ConfigurationError: If the file does not exist.
         """
         return (record for _, record in self._lines() if record is not None)
 
@@ -103,7 +103,7 @@ class AuditTrail:
 
         Raises:
             AuditTrailError: If the chain is broken, with the line.
-            ConfigurationError: When there is no such file.
+            ConfigurationError: If the file does not exist.
         """
         head, count, cut, number = FIRST, 0, list[int](), 0
         seen = 0 if known in (None, FIRST) else None

@@ -91,7 +91,7 @@ class Change:
     context: CallContext | None
 
     def check_seen(self, etag: str) -> None:
-        """Raise unless the event is the one that a person has seen."""
+        """Raise unless the event is unchanged since a person saw it."""
         basis = None if self.context is None else self.context.basis
         if basis is not None and basis.partition("\n")[0] != etag:
             raise ToolRefusedError(

@@ -154,12 +154,12 @@ def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -
 
 
 def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str]:
-    """Return the lines of a series as the service takes them.
+    """Return the lines of a series in the form of the service.
 
     Dates without zone or time get those of the series, as otherwise they match none of its events.
 
     Args:
-        lines: As ``RRULE:FREQ=WEEKLY;COUNT=4``.
+        lines: The lines, such as ``RRULE:FREQ=WEEKLY;COUNT=4``.
         start: The place of its start, in the service's form.
 
     Raises:

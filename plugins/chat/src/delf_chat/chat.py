@@ -75,8 +75,8 @@ class Chat(FixedAttributes):
             main model.
         history_window: How many messages a task is shown at the most, and how many are loaded.
             One that is smaller than ``keep`` takes its place.
-        history_transform: Given the messages (a list of ``ChatMessage``) that a task would be
-            shown, returns those that it is shown. Plain functions are called in a thread.
+        history_transform: Gets the list of ``ChatMessage`` for a task and returns the messages that
+            the task is shown. Plain functions are called in a thread.
         conversation_id: The id of the conversation within the namespace.
 
     Raises:
@@ -289,7 +289,7 @@ class Chat(FixedAttributes):
             True if messages were summarised.
 
         Raises:
-            ConversationCompressionError: When it failed; no message was dropped.
+            ConversationCompressionError: If summarising fails; no message is dropped.
         """
         return call(self.acompress(), self._loop())
 
@@ -336,7 +336,7 @@ class Chat(FixedAttributes):
 
         Raises:
             OptionalDependencyError: When a plugin is missing that is needed to keep them.
-            PluginError: When it cannot be used.
+            PluginError: If the journal keeps no conversations.
         """
         with self._lock:
             if self._store is None:
@@ -446,7 +446,7 @@ class ChatTurns:
         """Load the history for a task; messages beyond ``keep`` are summarised first.
 
         Raises:
-            DelfError: When it cannot be read, or the user's transform fails.
+            DelfError: If the history cannot be read or the user's transform fails.
         """
         chat = self._chat
         state = await self._load()
@@ -467,7 +467,7 @@ class ChatTurns:
         """Append a task and its result together.
 
         Args:
-            task: What was asked.
+            task: The text of the task.
             answer: The result.
             task_id: The task.
             trust: ``own`` if the task had read nothing that others wrote, earlier turns included.

@@ -14,7 +14,7 @@ def check_count(name: str, value: Any, least: int) -> int:
     """Return the value if it is an integer of at least ``least``; raise otherwise.
 
     Raises:
-        ConfigurationError: When it is none.
+        ConfigurationError: If it is not.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigurationError(f"Chat: {name} must be a whole number from {least}, not {value!r}")
@@ -25,7 +25,7 @@ def check_name(what: str, value: Any) -> str:
     """Return the name of a conversation or namespace, which every database can store.
 
     Raises:
-        ConfigurationError: When it is none.
+        ConfigurationError: If the name is invalid.
     """
     if not isinstance(value, str) or not value.strip():
         raise ConfigurationError(f"Chat: {what} must be a text that is not empty, not {value!r}")

@@ -159,10 +159,10 @@ def _talk(state: State, options: Options, *, last: bool) -> bool:
 
 
 def _make_chat(setup: Setup, *, needed: bool) -> Chat:
-    """Return a chat that is kept where events are kept, or has to be.
+    """Return a chat stored in the same journal as the events, if possible.
 
     Args:
-        setup: Where its journal comes from.
+        setup: The setup with the journal.
         needed: Whether it must be kept: somebody wants to go on with one.
     """
     from delf_chat.lines import is_typed

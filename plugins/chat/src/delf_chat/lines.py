@@ -89,7 +89,7 @@ class EditedLines:
     """A line editor: history, completion of commands, several lines.
 
     Args:
-        commands: What is completed, with what it does.
+        commands: The completable commands, with descriptions.
         history: The file that remembers what was typed.
     """
 

@@ -1,4 +1,4 @@
-"""Commands in a conversation beside tasks: ``/help``, ``/new``, ``/cost`` and others."""
+"""Commands within a conversation: ``/help``, ``/new``, ``/cost`` and others."""
 
 from __future__ import annotations
 

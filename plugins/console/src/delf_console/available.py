@@ -1,4 +1,4 @@
-"""``delf plugins available``: delf's own plugins and those of others, installed or not."""
+"""``delf plugins available``: delf's own and third-party plugins, installed or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``delf config``: what is configured here, where each value comes from, and changes of it."""
+"""``delf config``: settings with their sources, and changes to them."""
 
 from __future__ import annotations
 

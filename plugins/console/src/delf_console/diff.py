@@ -1,4 +1,4 @@
-"""``delf runs diff``: two tasks beside each other."""
+"""``delf runs diff``: comparison of two tasks."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Finding:
         area: The area: ``python``, ``sandbox``, ``model`` …
         status: ``problem`` means that no task can run.
         text: The finding.
-        hint: What to do next.
+        hint: The suggested next step.
     """
 
     area: str

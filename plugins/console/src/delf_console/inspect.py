@@ -82,7 +82,7 @@ def _look(state: State, name: str, overrides: Sequence[str]) -> dict[str, Any]:
     """Return everything about a connection; only its type if it cannot be made.
 
     Raises:
-        DelfError: When there is no such type either.
+        DelfError: If no such connection type exists.
     """
     from delf.protocols.connection import SupportsNotices
     from delf.specs import ConnectionSpec

@@ -86,7 +86,7 @@ def run(
         doing: The message to show while the command runs.
         constraints: pip constraints with the sources of required packages.
         clean: Redacts the output.
-        hint: What to do if it fails.
+        hint: The hint for a failure.
 
     Raises:
         DelfError: If it fails, after writing its output.

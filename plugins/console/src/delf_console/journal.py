@@ -178,7 +178,7 @@ def _tasks_of(path: Path) -> Iterator[list[Event]]:
     """Yield the events of each task in turn.
 
     Raises:
-        DelfError: When a line is none of an export.
+        DelfError: If a line is not from an export.
     """
     events: list[Event] = []
     with path.open(encoding="utf-8") as file:

@@ -180,7 +180,7 @@ def _checked(state: State, names: Collection[str], *, release: bool) -> Iterator
     """Check plugins: those of some names or distributions, else all.
 
     Raises:
-        PluginError: When there is none of these names.
+        PluginError: If a name is unknown.
     """
     host = state.discover()
     records = [r for r in host.records() if not names or {r.name, r.distribution} & {*names}]

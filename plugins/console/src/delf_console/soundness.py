@@ -75,7 +75,7 @@ def factory_problems(host: PluginHost, spec: Spec) -> Iterator[str]:
     """Explain why the object of a spec does not fit its kind.
 
     Raises:
-        PluginError: When it cannot be imported.
+        PluginError: If the object cannot be imported.
     """
     made, what = host.resolve(spec), f"{spec.kind} {spec.name!r}: {spec.factory}"
     if spec.kind == "command":

@@ -31,7 +31,7 @@ def install(uv: str, path: Path, arguments: Sequence[str]) -> list[str]:
     Args:
         uv: The program.
         path: The receipt.
-        arguments: What pip would be given.
+        arguments: The arguments for pip.
 
     Raises:
         DelfError: When the receipt cannot be read.
@@ -118,7 +118,7 @@ def _options(tool: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _place_of(option: str) -> str:
-    """Return the folder of an option, as the command line has it."""
+    """Return the folder of an option as given on the command line."""
     return unquote(urlsplit(option.partition("=")[2]).path)
 
 

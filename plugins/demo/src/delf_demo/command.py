@@ -177,7 +177,7 @@ def choose_model(llm: str | None) -> tuple[str, str]:
 
 
 def shop_config(model: str, folder: Path) -> str:
-    """Return a ``delf.toml`` for the shop, with files beside it."""
+    """Return a ``delf.toml`` for the shop, with files in the same folder."""
     if model == f"recorded:{RECORDING}":
         write_private(folder / _ANSWERS, RECORDING.read_bytes())
         model = f"recorded:{_ANSWERS}"
@@ -202,7 +202,7 @@ def _folder(keep: Path | None) -> Generator[Path]:
     """Yield the shop's folder.
 
     Raises:
-        ConfigurationError: When there is a shop in it already, or it cannot be made.
+        ConfigurationError: If the folder already has a shop or cannot be created.
     """
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="delf-demo-") as name:

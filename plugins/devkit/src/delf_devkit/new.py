@@ -43,7 +43,7 @@ class Template:
         factory: The factory, if it is a function instead of the class.
         fields: Further fields of the spec, as ``name=value``.
         imports: Names of ``delf.specs`` that these fields need.
-        libraries: Packages of delf that the kind needs beside the core.
+        libraries: The delf packages that the kind needs in addition to the core.
         packages: Requirements on other people's packages.
     """
 

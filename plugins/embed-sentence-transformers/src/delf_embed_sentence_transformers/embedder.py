@@ -168,7 +168,7 @@ class SentenceTransformersEmbedder:
         """Load the model, as :class:`delf.protocols.embedder.SupportsLoading` describes.
 
         Raises:
-            ConfigurationError: When the model is not there, or is none.
+            ConfigurationError: If the model is missing or invalid.
         """
         if self._model is not None:
             return

@@ -427,8 +427,8 @@ class Agent(FixedAttributes, Generic[T]):
             listeners: Called with each event once it is journalled.
             child_listeners: Called with events of child tasks at any depth.
             on_delta: Called with pieces of the model's answers, with ``stream=True``.
-            given: As for :meth:`run`, and ``setup``: plain data without secrets, stored in the
-                journal for the process that resumes the task.
+            given: The options of :meth:`run`, and ``setup``: plain data without secrets, stored in
+                the journal for the process that resumes the task.
         """
         UnknownKeywordError.check("arun", given, ARUN)
         request = self._requests.make(task, timeout, **given)

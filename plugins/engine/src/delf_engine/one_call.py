@@ -30,10 +30,10 @@ def call_task(call: str, arguments: Mapping[str, Any]) -> str:
 
 
 def read_call(text: str) -> tuple[str, dict[str, Any]]:
-    """Parse a call with literal arguments, as ``gmail.search(query="is:unread")``.
+    """Parse a call with literal arguments, such as ``gmail.search(query="is:unread")``.
 
     Args:
-        text: The call, as a script would write it.
+        text: The call in script syntax.
 
     Returns:
         The action and its arguments, by name.

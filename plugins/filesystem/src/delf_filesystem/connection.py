@@ -116,7 +116,7 @@ class Filesystem(Connection):
         ]
 
     def readable(self, path: str) -> ReadableFile | None:
-        """Return a file for passing it on, as the plugin ``workers`` does."""
+        """Return a file for another connection, such as the plugin ``workers``."""
         if path.lstrip("/").partition("/")[0] not in {place.name for place in self._roots}:
             return None
         place = self._roots.file(path)

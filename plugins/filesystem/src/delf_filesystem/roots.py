@@ -25,7 +25,7 @@ class Place:
 
     Args:
         name: The root's name.
-        settings: What may be done there.
+        settings: The settings of the root.
         parts: The path from the root, in names.
     """
 

@@ -43,10 +43,10 @@ class Glob:
     A pattern without a slash counts for names in every folder.
 
     Args:
-        pattern: As ``*.md`` or ``2024/**/*.pdf``.
+        pattern: The pattern, such as ``*.md`` or ``2024/**/*.pdf``.
 
     Raises:
-        ToolRefusedError: When it is longer than 500 characters.
+        ToolRefusedError: If the pattern is longer than 500 characters.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -86,7 +86,7 @@ def walk(place: Place, glob: Glob) -> Iterator[tuple[Place, os.stat_result]]:
 
     Args:
         place: A folder, or one file.
-        glob: Which of them, by their paths from the place.
+        glob: Selects files by path relative to the place.
     """
     with root_of(place) as root:
         with telling(place, "list"):
@@ -151,7 +151,7 @@ def lines_with(place: Place, text: bytes, *, ignore_case: bool) -> Iterator[Matc
 
     Args:
         place: The file.
-        text: What is looked for, within a line.
+        text: The text to find within a line.
         ignore_case: Whether capital and small letters of ASCII are the same.
     """
     wanted = re.compile(re.escape(text), re.IGNORECASE if ignore_case else 0)

@@ -32,7 +32,7 @@ def text_of(source: str) -> str:
     """Return the visible text of a page.
 
     Args:
-        source: Any HTML, broken or not; what is beyond two million characters is left out.
+        source: Any HTML, even broken; text beyond two million characters is omitted.
     """
     pieces: list[str] = []
     unseen, depth = "", 0

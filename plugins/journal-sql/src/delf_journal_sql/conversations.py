@@ -1,4 +1,4 @@
-"""Conversations stored beside events: appended by any process, loaded from the end."""
+"""Conversations, stored in the same database as events; any process may append."""
 
 from __future__ import annotations
 

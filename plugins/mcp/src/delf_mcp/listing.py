@@ -36,7 +36,7 @@ class ListError(Exception):
 
     Args:
         why: The reason.
-        hint: What the user can do.
+        hint: The suggested next step.
     """
 
     def __init__(self, why: str, hint: str | None = None) -> None:
@@ -167,7 +167,7 @@ def effect_of(names: Collection[str], effects: Mapping[str, Effect]) -> Effect:
 
     Args:
         names: The tool's names: the server's and the scripts'.
-        effects: By name or pattern.
+        effects: The effects by name or pattern.
     """
     found: list[Effect] = [effects[name] for name in names if name in effects]
     if not found:

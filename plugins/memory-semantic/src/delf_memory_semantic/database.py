@@ -307,7 +307,7 @@ class FactDatabase:
         """Yield vectors of one model with the numbers of their facts, in batches.
 
         Args:
-            model: What made them.
+            model: The model of the vectors.
             after: Facts with higher numbers than this.
         """
         # A join would go through the facts by their index, and so jump about in the vectors.

@@ -20,7 +20,7 @@ class OldFact(NamedTuple):
     Args:
         namespace: The namespace.
         content: Its text.
-        saved_at: When it was saved, as Unix time.
+        saved_at: The Unix time of saving.
     """
 
     namespace: str

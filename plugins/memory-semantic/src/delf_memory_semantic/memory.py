@@ -22,7 +22,7 @@ class Memory(FixedAttributes):
     """Facts that outlive a task, for ``Agent(memory=…)`` and for programs of their own.
 
     Args:
-        guidelines: What is worth remembering, for the model that proposes facts.
+        guidelines: A text about what to remember, for the model that proposes facts.
         path: A file for SQLite, or a ``postgresql://`` URL; a file in the user's data folder
             when None.
         namespace: The namespace of memories in the database.
@@ -69,7 +69,7 @@ class Memory(FixedAttributes):
 
         Args:
             facts: The lines.
-            source: Where they are from.
+            source: The source of the facts.
         """
         lines = [line.strip() for line in facts.splitlines() if line.strip()]
         self._run(self.store.save(lines, source))
@@ -81,7 +81,7 @@ class Memory(FixedAttributes):
 
         Raises:
             MemorySetupError: For a file that does not exist, cannot be read, or is of another kind,
-                and for what is neither a text nor a path.
+                and for a value that is neither text nor path.
         """
         source, given = None, cast("object", text)
         if not isinstance(given, (str, Path)):

@@ -1,7 +1,7 @@
 """``MessageIndex``: the messages of conversations, found by words and by meaning.
 
-Words are indexed in memory, from the conversations themselves. Only vectors are kept on disk, by
-the digests of texts: what is forgotten there is nowhere else to be read.
+Words are indexed in memory, from the conversations themselves. Only vectors are stored on disk,
+under digests of the texts, so forgotten messages cannot be read there.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class MessageIndex:
     """The messages of one namespace. All methods block and are thread-safe.
 
     Args:
-        file: Where vectors are kept; one that is broken is made again.
+        file: The file with vectors; a broken file is recreated.
         namespace: The namespace of the conversations.
     """
 

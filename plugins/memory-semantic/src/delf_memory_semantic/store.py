@@ -47,7 +47,7 @@ class SemanticStore:
         context: The namespace, the folder for data, and the embedder.
         url: ``sqlite:///path`` or ``postgresql://…``; a file in the data folder when None.
         embedding_model: The embedder's name; the agent's own when None; ``"off"`` for words alone.
-        guidelines: What is worth remembering, for the model that proposes facts.
+        guidelines: A text about what to remember, for the model that proposes facts.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class SemanticStore:
 
         Args:
             facts: Texts; empty ones are left out.
-            source: Where they are from: a task, a document, a person.
+            source: The source of the facts: a task, a document or a person.
             saved_at: When each was saved first, as Unix time; now when None.
 
         Raises:
@@ -313,7 +313,7 @@ class SemanticStore:
 
         Args:
             error: The failure.
-            started: When the embedder was asked; one that fails late is not asked for a while.
+            started: The time of the request; an embedder that fails slowly is paused for a while.
         """
         now = time.monotonic()
         late = started is not None and now - started > AT_ONCE

@@ -39,7 +39,7 @@ def read(path: Path) -> str:
     """Return the text of a file.
 
     Raises:
-        MemorySetupError: When it cannot be read, or is of a kind that is not known.
+        MemorySetupError: If the file is unreadable or of an unknown kind.
     """
     if not path.exists():
         raise MemorySetupError(

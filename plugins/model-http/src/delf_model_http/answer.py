@@ -40,10 +40,10 @@ class Tokens:
 
     Args:
         input: All input.
-        cached: Of the input, read from the cache.
-        written: Of the input, written to the cache.
+        cached: Input tokens read from the cache.
+        written: Input tokens written to the cache.
         output: All output.
-        reasoning: Of the output, spent on thinking.
+        reasoning: Output tokens spent on thinking.
     """
 
     input: int = 0
@@ -244,7 +244,7 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
 
 
 def count(counts: Any, name: str) -> int:
-    """Return a number of tokens; 0 where there is none."""
+    """Return a number of tokens; 0 if it is missing."""
     value: Any = fields(counts).get(name)
     return max(0, value) if type(value) is int else 0
 

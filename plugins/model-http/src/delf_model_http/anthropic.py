@@ -44,7 +44,7 @@ _SETTINGS: Final = {
     "service_tier": "service_tier",
 }
 _BUDGETS: Final = {"minimal": 1024, "low": 1024, "medium": 2048, "high": 4096}
-"""Tokens for thinking by effort; those of litellm, so that both plugins mean the same."""
+"""Token budgets for thinking by effort, equal to those of litellm."""
 _SAMPLING: Final = ("temperature", "top_p", "top_k")
 
 _LONGEST: Final = 16_384
@@ -184,7 +184,7 @@ class Messages:
 
 
 def _thinking(parts: RequestParts) -> dict[str, Any]:
-    """Return the fields with which a model thinks, as the settings ask for it."""
+    """Return the request fields for thinking, from the settings."""
     given, effort = parts.settings.get("thinking"), parts.settings.get("reasoning_effort")
     if given is not None:
         return {"thinking": dict(given)}

@@ -23,10 +23,10 @@ class Rates:
     """USD per million tokens.
 
     Args:
-        input: Of input.
-        cached: Of input that was read from the cache.
-        written: Of input that was written to the cache.
-        output: Of output.
+        input: The price of input.
+        cached: The price of input read from the cache.
+        written: The price of input written to the cache.
+        output: The price of output.
     """
 
     input: float

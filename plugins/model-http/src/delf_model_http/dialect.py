@@ -69,7 +69,7 @@ class Dialect(Protocol):
         """Return the required token limit of an answer, if the dialect needs one.
 
         Args:
-            facts: What is known of the model.
+            facts: The known facts about the model.
         """
         ...
 

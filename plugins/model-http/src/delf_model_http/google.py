@@ -132,7 +132,7 @@ class GenerateContent:
 
 
 def _thinking(parts: RequestParts) -> dict[str, Any]:
-    """Return the configuration of thinking, as the settings ask for it."""
+    """Return the thinking configuration from the settings."""
     given, effort = parts.settings.get("thinking"), parts.settings.get("reasoning_effort")
     if given is not None:
         return {"thinkingConfig": dict(given)}

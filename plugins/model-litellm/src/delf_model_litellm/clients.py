@@ -64,7 +64,7 @@ class Clients:
     """The HTTP connections of one model, without redirects, which would forward headers.
 
     Args:
-        endpoint: Where they lead.
+        endpoint: The endpoint.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:

@@ -1,4 +1,4 @@
-"""The providers of which litellm is asked, besides those that all model plugins know."""
+"""The providers that only this plugin serves, through litellm."""
 
 from __future__ import annotations
 

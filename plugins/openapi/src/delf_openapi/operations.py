@@ -34,11 +34,11 @@ class Spot(NamedTuple):
 
     Args:
         name: Its unique Python name.
-        method: Of HTTP, in upper case.
+        method: The upper-case HTTP method.
         path: The template.
         tokens: The pointer to it.
-        operation_id: As the specification says.
-        tags: As the specification says.
+        operation_id: The declared operationId.
+        tags: The declared tags.
     """
 
     name: str
@@ -56,9 +56,9 @@ class Param:
     Args:
         arg: Its keyword in scripts.
         name: Its name on the wire.
-        place: Where it goes.
+        place: The place in the request.
         required: Whether a call must give it.
-        schema: Of its value.
+        schema: The schema of the value.
         style: How values are written.
         explode: Whether each part is written on its own.
         reserved: Whether reserved characters stay as they are.
@@ -80,10 +80,10 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation, read.
+    """A parsed operation.
 
     Args:
-        spot: Where it stands.
+        spot: The place of the operation.
         raw: The operation as it is written.
         item: The path item around it.
         params: Its parameters, all of them.

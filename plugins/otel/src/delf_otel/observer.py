@@ -29,7 +29,7 @@ class OtelObserver:
     Args:
         content: Send contents, too: tasks, answers, arguments, results, errors.
         service_name: ``service.name`` of what is sent; ``OTEL_SERVICE_NAME`` wins.
-        endpoint: Where the collector is, instead of what the environment says.
+        endpoint: The address of the collector, overriding the environment.
 
     Raises:
         KeyAddressError: When a file of the project gives the endpoint, and the environment has

@@ -23,7 +23,7 @@ class BoundRoutine:
         """Run the routine, without a model, and wait for its end.
 
         Args:
-            timeout: As for ``agent.run``.
+            timeout: Seconds, like for ``agent.run``.
             inputs: Values of parameters; others keep the values of the original task.
 
         Raises:

@@ -60,7 +60,7 @@ class BoundDraft:
 
     Args:
         agent: The agent.
-        store: Where it is saved.
+        store: The store of routines.
         routine: The routine.
         case: The recorded run of its task.
         before: The routine that it would replace.

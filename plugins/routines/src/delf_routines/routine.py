@@ -170,7 +170,7 @@ class _Header(BaseModel):
 
 @dataclass(frozen=True, kw_only=True)
 class Routine:
-    """A task that worked, as a script.
+    """A script of a successful task, with parameters.
 
     Args:
         name: The name.
@@ -279,7 +279,7 @@ class Routine:
         """Return a routine from the text of its file.
 
         Raises:
-            ConfigurationError: When it is not a routine: file and key.
+            ConfigurationError: If the text is not a routine; names the file and key.
         """
         # What a reviewer does not see must not run: such a file can look like another one.
         hidden = next(filter(_is_hidden, text), None)

@@ -85,7 +85,7 @@ class RoutineStore:
 
         Args:
             routine: The routine.
-            case: The run in which it was repaired, as the text of a file.
+            case: The run of the repair, as file text.
         """
         self._write(self._proposed(routine.name), routine.text())
         self._write(self._proposed(routine.name).with_suffix(".json"), case)
@@ -149,7 +149,7 @@ class RoutineStore:
 
         Args:
             routine: The routine, which replaces one of the same name.
-            case: Its recorded run, as the text of a file.
+            case: The recorded run, as file text.
         """
         path = self.path(routine.name)
         self._write(path, routine.text())
@@ -164,7 +164,7 @@ class RoutineStore:
         """Write a file atomically.
 
         Raises:
-            ConfigurationError: When it cannot be written, or its folder is a link out of this one.
+            ConfigurationError: If the file cannot be written, or its folder is a link to outside.
         """
         temporary = path.with_name(f".{secrets.token_hex(8)}")
         try:

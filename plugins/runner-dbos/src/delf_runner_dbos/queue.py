@@ -257,8 +257,8 @@ class DbosQueue:
         """Remove workflows whose tasks no longer exist.
 
         Args:
-            queues: Only those of these queues.
-            before: Only those that were submitted before this Unix time.
+            queues: The queues to clean.
+            before: The Unix time before which workflows were submitted.
             is_unknown: Returns True if the journal does not have a task.
         """
         names = [name for queue in queues for name in (queue, keyed(queue))]
@@ -331,7 +331,7 @@ def _priority(given: int, *, again: bool) -> int:
     """Return a priority in DBOS's form: the upper one of two for a resumed task.
 
     Raises:
-        ConfigurationError: When it is out of range.
+        ConfigurationError: If the priority is out of range.
     """
     if abs(given) > _MOST_URGENT:
         raise ConfigurationError(
@@ -365,7 +365,7 @@ def task_queue(
 
     Args:
         options: Options by plugin name, from ``[plugins.NAME]``.
-        environ: Where settings are looked up.
+        environ: The environment variables with settings.
         folder: The project's.
     """
     with using_environ(environ):

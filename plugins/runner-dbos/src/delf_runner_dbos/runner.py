@@ -335,7 +335,7 @@ class Runner:
     async def _test(
         self, workflow_id: str, context: Mapping[str, Any], items: Sequence[Any]
     ) -> dict[str, Any]:
-        """Start the task with the first item of a look, as a test."""
+        """Start the task with the first item of a reading, as a test."""
         if not items:
             return {"tasks": [], "note": "the call returns no items now"}
         task = await self._hand_in(workflow_id, context, {ITEM: shortened(items[0])})

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _CONTEXT: Final = ("name", "task", "queue", "setup", "each", "id_field", "key")
 """The fields of a schedule that DBOS keeps as its context."""
 _SHOWN: Final = 20
-"""Times of each schedule that its history keeps, beside those that started tasks."""
+"""The number of idle times of each schedule kept in its history."""
 _NO_OPTIONS: Final[Mapping[str, Any]] = {
     "config": None,
     "flags": {},
@@ -63,7 +63,7 @@ class DbosSchedules:
         """Return a schedule.
 
         Raises:
-            ConfigurationError: When there is none of that name.
+            ConfigurationError: If no schedule has that name.
         """
         row = await self._queue.call(lambda client: client.get_schedule(name))
         if row is None:
@@ -142,10 +142,10 @@ class DbosSchedules:
         return test
 
     async def firing(self, test: str) -> Firing:
-        """Return what happened in a test.
+        """Return the outcome of a test.
 
         Raises:
-            ConfigurationError: When there is no such test.
+            ConfigurationError: If there is no such test.
         """
         rows = await self._queue.call(lambda client: _workflows(client, workflow_ids=[test]))
         if not rows:

@@ -278,7 +278,7 @@ def _processors(limit: float | str) -> float:
     """Return a number of processors.
 
     Raises:
-        ConfigurationError: For what is none.
+        ConfigurationError: If the value is not a number of processors.
     """
     text = str(limit).strip()
     try:

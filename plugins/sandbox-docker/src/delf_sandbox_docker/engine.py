@@ -37,8 +37,8 @@ class Engine:
     """A connection to the engine.
 
     Args:
-        url: Where it is: ``unix://…``, ``tcp://…``, ``ssh://…``; by default as ``DOCKER_HOST``
-            and the Docker context's socket say.
+        url: The address: ``unix://…``, ``tcp://…``, ``ssh://…``; by default as ``DOCKER_HOST`` and
+            the Docker context's socket say.
         seconds: The timeout of a request; image builds have none.
         silence_seconds: Seconds in which a working engine answers a ping.
     """

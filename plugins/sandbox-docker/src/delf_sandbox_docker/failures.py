@@ -32,7 +32,7 @@ class FailedBuilds:
         """Refuse a build that failed lately.
 
         Args:
-            about: The engine, the image, and what it is built from.
+            about: The engine, the image, and the image's sources.
 
         Raises:
             SandboxUnavailableError: The failure of that time, and how to try again.
@@ -55,7 +55,7 @@ class FailedBuilds:
         """Store a failure; if that is impossible, the next task builds again.
 
         Args:
-            about: As for :meth:`check`.
+            about: Like for :meth:`check`.
             error: The failure.
         """
         stored = {"at": self._clock(), "message": error.message, "hint": error.hint or ""}

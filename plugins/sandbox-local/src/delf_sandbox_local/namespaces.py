@@ -80,7 +80,7 @@ def enter() -> list[str]:
     :func:`drop_capabilities`.
 
     Returns:
-        What it has of its own: ``user``, ``network``, ``mounts``.
+        The names of the new namespaces: ``user``, ``network``, ``mounts``.
     """
     if sys.platform != "linux":
         return []

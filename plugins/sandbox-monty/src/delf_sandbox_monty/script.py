@@ -53,8 +53,8 @@ def prepare(source: str, known: Known) -> Prepared | Failed:
     """Return the prepared script, or the reason why it cannot run.
 
     Args:
-        source: What the model wrote.
-        known: What it finds when it begins.
+        source: The script of the model.
+        known: The names known at the start.
     """
     try:
         with warnings.catch_warnings():
@@ -201,8 +201,8 @@ def known_of(
     """Return the known names of a session, including earlier scripts' names.
 
     Args:
-        tools: What they can call.
-        modules: What can be imported.
+        tools: The callable tools.
+        modules: The importable modules.
     """
     names: set[str] = set()
     functions: set[str] = set()

@@ -66,7 +66,7 @@ class MontySession:
 
     Args:
         checkout: The pool's session, entered.
-        spec: What it is opened with.
+        spec: The specification of the session.
         mounts: The folders that scripts can open, as Monty takes them.
         folder: The host's folder behind them, removed with the session.
         forget: Called when it is closed.

@@ -29,7 +29,7 @@ def plain(value: Any, most: int) -> Any:
         most: How many bytes the copy may take, about.
 
     Raises:
-        TooLargeError: When it would take more.
+        TooLargeError: If the result would exceed the limit.
         UnsupportedValueError: For what Monty passes as the text that it shows for it.
     """
     return _Copy(most, refuses=True).of(value)

@@ -90,7 +90,7 @@ class Source:
     """A script's text.
 
     Args:
-        text: As the model wrote it.
+        text: The text of the model.
         lines: Its line for each line that Monty ran; empty where they are the same.
     """
 
@@ -121,8 +121,8 @@ def describe(
         error: A ``MontyError``.
         sources: The scripts' texts by the names that Monty gave them.
         tools: Methods by connection.
-        modules: What the policy lets scripts import.
-        limits: Of the session.
+        modules: The importable modules.
+        limits: The limits of the session.
     """
     inner: BaseException = error.exception()
     text = with_names(str(inner)[: MAX_MESSAGE + 1])  # before anything looks through it

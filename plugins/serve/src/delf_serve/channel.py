@@ -51,7 +51,7 @@ class Notice:
         name: The message id, the same for each attempt.
         content: The body for the webhook.
         subject: The mail's subject.
-        text: Of the mail.
+        text: The text of the mail.
     """
 
     name: str

@@ -56,7 +56,7 @@ class Hooks:
     async def receive(
         self, name: str, headers: Mapping[str, str], body: bytes, client: str
     ) -> tuple[Submitted, Key]:
-        """Start the task of a message, once for each id of a message.
+        """Start the task of a message, once per message id.
 
         Args:
             name: The hook's.
@@ -68,8 +68,8 @@ class Hooks:
             The task, and the person whose task it is.
 
         Raises:
-            ProblemError: When there is no such hook, the sender does not know its secret, or the
-                message is not as the hook's schema says.
+            ProblemError: If the hook is unknown, the signature is wrong, or the message violates
+                the hook's schema.
         """
         hook = self._hooks.get(name)
         if hook is None:

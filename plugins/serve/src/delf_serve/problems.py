@@ -37,7 +37,7 @@ class ProblemError(Exception):
     Args:
         status: The HTTP status.
         message: The error message.
-        hint: What to do next, in terms of the API.
+        hint: The suggested next step, in terms of the API.
         code: A stable error code; derived from the status when omitted.
         param: The invalid field or parameter.
         headers: Additional response headers.

@@ -77,10 +77,10 @@ class ProjectSchedules:
         return s.ScheduleHistory(firings=[_firing(one) for one in found])
 
     async def _seen(self, schedules: Schedules, name: str, key: Key) -> Schedule:
-        """Return a schedule that a person sees.
+        """Return a schedule that a person may see.
 
         Raises:
-            ProblemError: When there is none, which is also what a stranger reads.
+            ProblemError: If the schedule does not exist or is hidden from the person.
         """
         found = next((one for one in await schedules.all() if one.name == name), None)
         if found is None or not key.sees(found.key):
@@ -88,10 +88,10 @@ class ProjectSchedules:
         return found
 
     async def _own(self, schedules: Schedules, name: str, key: Key) -> None:
-        """Check that a schedule is the person's own, or of nobody in particular.
+        """Check that a person may change a schedule: it is their own or nobody's.
 
         Raises:
-            ProblemError: When it is somebody else's.
+            ProblemError: If the schedule belongs to somebody else.
         """
         found = await self._seen(schedules, name, key)
         if found.key not in (None, key.holder) and "people" not in key.rights:

@@ -31,11 +31,11 @@ class Delivery:
 def signature(secret: str, name: str, at: int, body: bytes) -> dict[str, str]:
     """Return the headers by which a receiver verifies a message and its age.
 
-    They are those of https://www.standardwebhooks.com, for which there are libraries.
+    Implements https://www.standardwebhooks.com, for which libraries exist.
 
     Args:
         secret: Any text, or ``whsec_`` and base64.
-        name: Of the message; the same for each try.
+        name: The message id; the same for each attempt.
         at: Unix time in seconds.
         body: The body.
     """

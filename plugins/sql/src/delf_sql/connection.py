@@ -69,8 +69,8 @@ class SQL(Connection):
 
     Args:
         name: The variable's name in scripts; ``sql`` when omitted.
-        allow: Which actions exist at all.
-        confirm: Which actions a person is asked about; ``write`` when omitted.
+        allow: The available actions.
+        confirm: The actions that need approval; ``write`` when omitted.
         metadata: Anything the embedding program wants to keep with it.
         settings: The fields of ``SQLSettings``; those left out come from ``DELF_<NAME>_<FIELD>``.
 

@@ -87,7 +87,7 @@ def _of_condition(
 def _of_insert(
     statement: Statement, params: Params, outer: Sequence[Token], end: int
 ) -> Count | None:
-    """Return the count of an INSERT's rows: literal ones, or those of a query."""
+    """Return the number of an INSERT's rows, from literals or from its query."""
     if any(token.word in _KEPT_ROWS for token in outer):
         return None
     values = next((token for token in outer if token.word == "VALUES"), None)

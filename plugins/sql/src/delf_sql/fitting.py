@@ -74,7 +74,7 @@ def family_of(kind: str) -> tuple[Family, int]:
     """Return the family of a type name, and its number of array dimensions.
 
     Args:
-        kind: As a catalogue names it, such as ``decimal(9,2)`` or ``timestamp with time zone[]``.
+        kind: The catalogue's name, such as ``decimal(9,2)`` or ``timestamp with time zone[]``.
     """
     name = kind.strip().lower()
     depth = 0

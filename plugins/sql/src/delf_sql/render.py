@@ -41,7 +41,7 @@ _RESERVED_BY: Final[dict[Dialect, frozenset[str]]] = {
         "add cast collate commit deferrable escape isnull nothing notnull returning transaction"
     ),
 }
-"""Words that a dialect reserves beside :data:`_RESERVED`; SQLAlchemy knows those of others."""
+"""Words that a dialect reserves in addition to :data:`_RESERVED`."""
 _CHILDREN: Final = ("duckdb", "sqlite")
 """Dialects that a child speaks: SQLAlchemy is not loaded for them here, and their list is whole."""
 _RESERVE_FOR_NOTE: Final = 120

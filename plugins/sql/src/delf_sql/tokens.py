@@ -215,7 +215,7 @@ def _check_gap(text: str, start: int, end: int, dialect: Dialect) -> None:
 
 
 def _tokens(piece: str, start: int, dialect: Dialect) -> Iterable[Token]:
-    """Yield tokens of a piece, splitting those that sqlglot joins, such as ``GROUP BY``."""
+    """Yield the tokens of a piece, splitting tokens that sqlglot joins, such as ``GROUP BY``."""
     for kind, shape in _SHAPES.get(dialect, _OTHERS):
         if _matches(shape, piece):
             text = _inner(piece) if kind == "name" else piece

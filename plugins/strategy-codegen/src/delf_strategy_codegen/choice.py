@@ -57,7 +57,7 @@ class Reading(NamedTuple):
     """The reading of an answer.
 
     Args:
-        code: The script; None where there is none.
+        code: The script; None if the answer has no script.
         why: The feedback for the model if there is no script.
     """
 

@@ -231,11 +231,11 @@ def _as_written(
 
 
 def compose(output: str, value: Any) -> str:
-    """Return the answer's text: the output, else the script's value.
+    """Return the answer's text: the output, otherwise the script's value.
 
     Args:
         output: Everything that the scripts printed.
-        value: What the last script returned or left as its last expression.
+        value: The value that the last script returned or had as last expression.
     """
     text = output.strip("\n")
     if text.strip() or value is None:
@@ -271,7 +271,7 @@ class _Passes:
     A task without changes gets more passes, because another read is cheap and harmless.
 
     Args:
-        most: The passes of a task that has changed something; with 0 there are none at all.
+        most: The most passes of a task that has changed something; 0 forbids all passes.
     """
 
     def __init__(self, most: int) -> None:

@@ -41,7 +41,7 @@ BROKEN: Final = "The call in that answer cannot be read: {}."
 
 
 def from_arguments(arguments: str, extract: Callable[[str], Reading]) -> Reading:
-    """Return the script in the arguments of a call, as the provider passed them on.
+    """Return the script in the raw arguments of a provider's call.
 
     Args:
         arguments: JSON, or the script itself.

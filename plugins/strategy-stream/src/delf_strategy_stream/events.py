@@ -34,7 +34,7 @@ class Misread:
     """Unreadable text in place of calls.
 
     Args:
-        text: What was written.
+        text: The unreadable text.
         why: The fault, for the model.
     """
 

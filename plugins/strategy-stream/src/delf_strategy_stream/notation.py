@@ -68,10 +68,10 @@ class Markers:
     model_tools: tuple[ModelTool, ...] = ()
 
     def rules(self, tools: Sequence[ToolDescription], more: str = "") -> str:
-        """Write the rules about the work and the tools for the model.
+        """Return the rules about the work and the tools for the prompt.
 
         Args:
-            tools: Which it may call.
+            tools: The callable tools.
             more: Further rules.
         """
         lines = [_line(tool) for tool in tools]
@@ -106,7 +106,7 @@ class FunctionCalls:
     """The provider's own function calls, including parallel ones.
 
     Args:
-        tools: Which the model may call.
+        tools: The callable tools.
     """
 
     def __init__(self, tools: Sequence[ToolDescription]) -> None:
@@ -130,7 +130,7 @@ class FunctionCalls:
         return Reader(self._tools)
 
     def written(self, turn: Turn) -> Message:
-        """Return the answer with its calls, as the provider gave them."""
+        """Return the answer with the provider's calls."""
         return assistant(turn.text.strip(), turn.ids) if turn.ids else assistant(turn.text)
 
     def messages_after(self, turn: Turn) -> tuple[Message, ...]:
@@ -154,7 +154,7 @@ class Reader:
     """A parser of one answer.
 
     Args:
-        tools: Their names by those that the provider knows; None where calls are in the text.
+        tools: The tool names by provider name; None if calls are in the text.
     """
 
     def __init__(self, tools: Mapping[str, str] | None = None) -> None:

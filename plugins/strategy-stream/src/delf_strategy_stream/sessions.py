@@ -49,7 +49,7 @@ class Turns:
         Args:
             new: The new messages.
             whole: The whole conversation with it.
-            tools: What the model may call in its answer.
+            tools: The callable tools.
             on_delta: Sees the answer's pieces as they come.
 
         Raises:
@@ -83,7 +83,7 @@ class Turns:
         return await ask(whole, tools=tools, on_delta=on_delta)
 
     async def _connected(self) -> ModelSession | None:
-        """Return the session; one that was lost is opened again once."""
+        """Return the session, reopening a lost session once."""
         if self._session is None and self._left:
             self._left -= 1
             self._session = await self._opened()

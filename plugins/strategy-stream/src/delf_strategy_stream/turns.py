@@ -32,7 +32,7 @@ class TurnRunner:
 
     Args:
         host: Makes the calls.
-        tools: What the model is shown, by name.
+        tools: The shown tools by name.
         reader: Reads the answer.
     """
 

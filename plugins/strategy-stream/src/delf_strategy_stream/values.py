@@ -34,7 +34,7 @@ def within(value: Any, most: int) -> Any:
     """Return a plain value, or the beginning of its JSON if too long.
 
     Args:
-        value: As :func:`plain` gives it.
+        value: A result of :func:`plain`.
         most: Characters.
     """
     text = json.dumps(value, ensure_ascii=False)

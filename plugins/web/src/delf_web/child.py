@@ -58,14 +58,14 @@ def read(work: str, url: str, kind: str, charset: str | None, content: bytes) ->
     """Read a document.
 
     Args:
-        work: What is to be read, a name of the works.
+        work: The name of the work.
         url: The document's address.
         kind: Its media type.
         charset: Its encoding by the server, if declared.
         content: Its bytes.
 
     Raises:
-        ToolExecutionError: When it cannot be read.
+        ToolExecutionError: If the document cannot be read.
     """
     document = Document(url=url, kind=kind, charset=charset, content=content)
     if kind in HTML:

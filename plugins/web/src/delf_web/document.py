@@ -15,7 +15,7 @@ class Document:
     """The document at an address.
 
     Args:
-        url: Where it was in the end.
+        url: The final address after redirects.
         kind: Its media type, as ``text/html``.
         charset: Its encoding by the server, if declared.
         content: Its bytes.

@@ -25,13 +25,13 @@ class Entry(TypedDict):
 
 
 def read_feed(document: Document) -> list[Entry]:
-    """Return the entries of a feed, in its order.
+    """Return the entries of a feed in order.
 
     Args:
         document: The feed.
 
     Raises:
-        ToolExecutionError: When it is none.
+        ToolExecutionError: If the document is not a feed.
     """
     import feedparser
 

@@ -108,9 +108,9 @@ class Fetcher:
         """Raise for a host that needs approval and was not approved.
 
         Args:
-            url: What would be asked for.
-            source: Where it comes from, for the message.
-            asked: What somebody was asked about.
+            url: The requested address.
+            source: The source of the address, for the message.
+            asked: The approved addresses.
         """
         settings = self._settings
         if (
@@ -167,14 +167,14 @@ def _unreached(url: httpx.URL, message: str) -> ToolExecutionError:
 
 
 def checked_url(text: str, settings: WebSettings) -> httpx.URL:
-    """Validate the address of a page, as far as its text tells.
+    """Validate the address of a page without resolving it.
 
     Args:
         text: The address.
-        settings: Which hosts and ports may be reached.
+        settings: The settings with allowed hosts and ports.
 
     Raises:
-        ToolRefusedError: When it is not.
+        ToolRefusedError: If the address is not allowed.
     """
     try:
         if len(text) > _MAX_URL:

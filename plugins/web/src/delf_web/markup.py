@@ -39,7 +39,7 @@ def check_markup(content: bytes, url: str) -> None:
         url: Its address, for the message.
 
     Raises:
-        ToolExecutionError: Naming what is too much.
+        ToolExecutionError: If the structure exceeds a limit; names the limit.
     """
     nodes = attributes = depth = end = 0
     while (tag := _TAG.search(content, end)) is not None:

@@ -36,14 +36,13 @@ class Readers:
         """Read a document.
 
         Args:
-            work: What is to be read: ``text``, ``whole``, ``links``, ``tables``, ``feeds`` or
-                ``feed``.
+            work: The work: ``text``, ``whole``, ``links``, ``tables``, ``feeds`` or ``feed``.
             document: The document.
             key: The task that asks.
 
         Raises:
             OptionalDependencyError: When pypdf is not installed, and it is a PDF document.
-            ToolExecutionError: When it cannot be read, or not within its limits.
+            ToolExecutionError: If the document cannot be read within the limits.
         """
         if document.kind == _PDF and find_spec("pypdf") is None:
             raise OptionalDependencyError(

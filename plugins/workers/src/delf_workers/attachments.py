@@ -40,7 +40,7 @@ class SupportsFiles(Protocol):
         """Return a file; called in a thread.
 
         Args:
-            path: As the connection's own actions take it.
+            path: The path in the form of the connection's actions.
 
         Returns:
             An object like :class:`ReadableFile`; None if the path does not belong to this

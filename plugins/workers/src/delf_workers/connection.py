@@ -40,7 +40,7 @@ class _Named(TypedDict):
 
 
 class WorkerSpec(_Named, total=False):
-    """A worker to be made.
+    """A worker to create.
 
     ``connections`` are names of those that you have; ``result`` is a JSON Schema of its answer,
     ``inputs`` are values for places as {{topic}} in the instructions.
@@ -57,8 +57,8 @@ class Workers(Connection):
     """Agents declared in files. Each runs its task with tools of its own.
 
     Args:
-        folders: Where they are; the folder ``workers`` of the project when omitted.
-        allow_workers: Names or patterns of those that may be called.
+        folders: The folders with workers; the project's folder ``workers`` when omitted.
+        allow_workers: The names or patterns of callable workers.
     """
 
     Settings = WorkersSettings

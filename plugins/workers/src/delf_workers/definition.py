@@ -147,7 +147,7 @@ class WorkerDefinition(_Part):
         The caller's model is changed if the worker has provider tools of its own.
 
         Raises:
-            ModelConfigurationError: When there can be no such model.
+            ModelConfigurationError: If the model is invalid.
         """
         own = LLMConfig(**self.model) if isinstance(self.model, dict) else self.model
         made = None if own is None else as_llm_config(own)
@@ -297,7 +297,7 @@ def _take_policy(front: frontmatter.FrontMatter, table: dict[str, Any]) -> None:
 def _schema(
     front: frontmatter.FrontMatter, table: dict[str, Any], read: Read | None
 ) -> dict[str, Any]:
-    """Return the JSON Schema in a file beside the worker."""
+    """Return the JSON Schema in a file next to the worker."""
     where = ("output_schema_ref",)
     name = table.pop("output_schema_ref")
     if "result" in table:

@@ -58,8 +58,8 @@ class ScriptedTask:
             task: The task in plain words.
             tools: The task's connections, by name.
             folder: The project's folder.
-            input_files: Where the task's input files are, by name.
-            output_files: Where those are that the task has written, by name.
+            input_files: The paths of input files by name.
+            output_files: The paths of written output files by name.
         """
         return CallContext(
             task_id="task_of_a_test",

@@ -41,8 +41,8 @@ async def open_journal(journal: Journal, lease: float | None = None) -> Journal:
         lease: Seconds of silence after which others may take its tasks over.
 
     Raises:
-        ConfigurationError: When it knows no leases.
-        JournalUnavailableError: When it cannot be written.
+        ConfigurationError: If the journal does not support leases.
+        JournalUnavailableError: If the journal cannot be written.
     """
     if not isinstance(journal, SharedJournal):
         if lease is not None:

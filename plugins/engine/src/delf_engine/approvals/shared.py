@@ -20,13 +20,14 @@ class Approvals:
     """The approvals of one agent.
 
     Args:
-        config: Mode, rules, flows and times, as the agent has them.
+        config: The agent's mode, rules, flows and times.
         channels: The channels to ask, in order.
-        pending: Where requests wait, for answers through the agent.
-        inbox: Where other processes leave answers.
-        journal: Where decisions are that hold until they are revoked.
+        pending: The pending requests.
+        inbox: The inbox for answers of other processes.
+        journal: The journal with lasting decisions.
         project: The folder of the project that remembered decisions hold for.
-        kept: By connection, texts of others that calls gave it: they remain others' in later tasks.
+        kept: Texts of others that calls wrote to each connection; later tasks still treat them as
+            texts of others.
     """
 
     config: AgentConfig
@@ -55,7 +56,7 @@ class Approvals:
     def rule_of(self, action: str) -> ApprovalRule | None:
         """Return the team's rule for an action.
 
-        Of those that match, the one with the longest pattern.
+        Among several matching rules, the longest pattern counts.
         """
         rules = self._rules_about(action)
         found = {key: rule for key, rule in rules.items() if isinstance(rule, ApprovalRule)}

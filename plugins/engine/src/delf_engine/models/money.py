@@ -207,7 +207,7 @@ class Ledger:
             self._wake()
 
     async def _take(self, estimate: Callable[[], Estimate]) -> float:
-        """Wait until a call's cost fits beside other reservations, and reserve it."""
+        """Wait until a call's cost fits next to other reservations, and reserve it."""
         changed = asyncio.Event()
         waiter = asyncio.get_running_loop(), changed
         while True:

@@ -27,9 +27,9 @@ class ConnectionEntry:
         name: The variable's name in scripts.
         type: The name of its type.
         allow: The unchecked value.
-        confirm: As it was written; checked when the connection is made.
-        trust: As it was written; checked when the connection is made.
-        contents: As it was written; checked when the connection is made.
+        confirm: The unchecked value; checked when the connection is created.
+        trust: The unchecked value; checked when the connection is created.
+        contents: The unchecked value; checked when the connection is created.
         where: The place of the configuration, for messages.
         values: Its settings with their origins.
         environ: The variables for references.

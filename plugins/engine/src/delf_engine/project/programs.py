@@ -37,7 +37,7 @@ _DATA: Final = frozenset(
 )
 """Suffixes of data and prose, which no program executes and which change often."""
 _DATA_SUFFIXES: Final = ("-journal", "-shm", "-wal")
-"""Suffixes of files that a database creates beside its own."""
+"""Suffixes of files that a database creates next to its own."""
 _DECIDING: Final = ("requirements", "constraints")
 """Prefixes of text files that declare which packages are installed."""
 _LEFT_OUT: Final = frozenset(
@@ -73,7 +73,7 @@ def starts_program(document: Mapping[str, Any], named: list[Path], written: list
 
 
 def _is_program(path: Path) -> bool:
-    """Return True for a file of code, or one that names a program."""
+    """Return True for a file of code, or a file that names a program."""
     if path.suffix in _CODE or os.access(path, os.X_OK):
         return True
     if path.suffix not in _SETTINGS:

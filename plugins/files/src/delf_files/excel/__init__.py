@@ -1,1 +1,1 @@
-"""Excel workbooks: input files as rows, output files from rows. Needs openpyxl."""
+"""Excel workbooks: input files as rows, and output files from rows; needs openpyxl."""

@@ -24,22 +24,22 @@ class ExcelFormat:
     """
 
     async def parts(self, path: str) -> Sequence[str]:
-        """Return the names of the sheets, in their order.
+        """Return the names of the sheets in order.
 
         Raises:
-            ToolExecutionError: When the workbook cannot be read.
+            ToolExecutionError: If the workbook cannot be read.
         """
         return _reader(path).sheet_names(path)
 
     async def read(self, path: str, part: str | None) -> list[dict[str, Any]]:
-        """Return the rows of one sheet, with the values that Excel last computed for formulas.
+        """Return the rows of one sheet, with formulas' last computed values.
 
         Args:
-            path: Absolute, on the host.
+            path: The absolute path on the host.
             part: The sheet's name; the first when None.
 
         Raises:
-            ToolExecutionError: When the workbook cannot be read, or has no such sheet.
+            ToolExecutionError: If the workbook cannot be read or does not have the sheet.
         """
         peek = _reader(path).peek(path, part, None)
         return records_of([row for _, row in peek.rows])
@@ -48,31 +48,31 @@ class ExcelFormat:
         """Return the first non-empty rows of one sheet.
 
         Args:
-            path: Absolute, on the host.
+            path: The absolute path on the host.
             part: The sheet's name; the first when None.
             most: The most rows; all when None.
 
         Raises:
-            ToolExecutionError: When the workbook cannot be read, or has no such sheet.
+            ToolExecutionError: If the workbook cannot be read or does not have the sheet.
         """
         return _reader(path).peek(path, part, most)
 
     async def write(self, parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
-        """Return a workbook with a sheet for each part. Text stays text, whatever it begins with.
+        """Return a workbook with a sheet per part; text is never written as a formula.
 
         Args:
             parts: Rows by sheet; the first row names the columns.
 
         Raises:
-            ToolExecutionError: When the rows do not fit into a workbook.
+            ToolExecutionError: If the rows exceed Excel's limits.
         """
         return await asyncio.to_thread(writing.make_workbook, parts)
 
 
 def _reader(path: str) -> Any:
-    """Return the reader of a workbook by its content.
+    """Return the reader of a workbook, chosen by content.
 
-    Office opens one of either kind by both names.
+    Office opens both kinds under either name.
     """
     with suppress(OSError), Path(path).open("rb") as file:
         head = file.read(len(_OLD))

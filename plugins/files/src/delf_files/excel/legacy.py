@@ -1,4 +1,4 @@
-"""Reads workbooks of the old kind, ``.xls``."""
+"""Reading of old workbooks, ``.xls``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sheet_names(path: str) -> list[str]:
     """Return the names of a workbook's sheets.
 
     Raises:
-        ToolExecutionError: When it cannot be read.
+        ToolExecutionError: If the workbook cannot be read.
     """
     with _opened(path) as book:
         tell_without_cells(book.without_cells)
@@ -41,10 +41,11 @@ def sheet_names(path: str) -> list[str]:
 
 
 def peek(path: str, name: str | None, most: int | None) -> Peek:
-    """Return the first rows of a sheet that are not empty.
+    """Return the first non-empty rows of a sheet.
 
     Raises:
-        ToolExecutionError: When it cannot be read, has no such sheet, or is too large.
+        ToolExecutionError: If the workbook cannot be read, does not have the sheet, or is too
+            large.
     """
     with _opened(path) as book:
         names = book.sheet_names()
@@ -77,7 +78,7 @@ def _opened(path: str) -> Generator[Any]:
 
 
 def _book(path: str) -> Any:
-    """Return a workbook; a slightly damaged one is repaired as Excel does, with a note."""
+    """Open a workbook; slight damage is repaired like Excel does, with a note."""
     import xlrd
 
     library: Any = xlrd
@@ -123,7 +124,7 @@ def _filled_rows(sheet: Any, book: Any) -> Iterator[tuple[int, list[Any]]]:
 
 
 def _is_duration(book: Any, style: Any) -> bool:
-    """Return whether a style shows hours beyond 24, as ``[h]:mm`` does."""
+    """Return whether a style shows more than 24 hours, such as ``[h]:mm``."""
     from openpyxl.styles.numbers import is_timedelta_format
 
     shown = book.format_map.get(style.format_key)
@@ -141,7 +142,7 @@ def _duration(days: float) -> Any:
 
 
 def _value(cell: Any, mode: Any) -> Any:
-    """Return the value of a cell: whole numbers as ``int``, as in ``.xlsx``."""
+    """Return a cell's value; whole numbers as ``int``, like in ``.xlsx``."""
     import xlrd
 
     if cell.ctype in _EMPTY or cell.value == "":

@@ -1,4 +1,4 @@
-"""Reads workbooks row by row, within limits: a small archive can hold a very large sheet."""
+"""Reading of workbooks row by row, with limits: a small archive can hold a very large sheet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from delf_files.forms import LOOKED_AT, form_of
 
 MAX_CELLS: Final = 2_000_000
 MAX_AREA: Final = 50_000_000
-"""Cells up to each row's last one, empty ones included: a row is made before it is cut."""
+"""The most cells of all rows, including empty ones, because a row is built before it is cut."""
 
 _BEGINNINGS: Final = {".xls": b"\xd0\xcf\x11\xe0"}
 _NO_DATE: Final = re.compile(
@@ -36,10 +36,10 @@ _ESCAPE: Final = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
 def sheet_names(path: str) -> list[str]:
-    """Return the names of a workbook's sheets that hold cells.
+    """Return the names of the sheets with cells.
 
     Raises:
-        ToolExecutionError: When it cannot be read.
+        ToolExecutionError: If the workbook cannot be read.
     """
     with _opened(path) as book:
         tell_without_cells([sheet.title for sheet in book.chartsheets])
@@ -48,10 +48,11 @@ def sheet_names(path: str) -> list[str]:
 
 
 def peek(path: str, name: str | None, most: int | None) -> Peek:
-    """Return the first rows of a sheet that are not empty.
+    """Return the first non-empty rows of a sheet.
 
     Raises:
-        ToolExecutionError: When it cannot be read, has no such sheet, or is too large.
+        ToolExecutionError: If the workbook cannot be read, does not have the sheet, or is too
+            large.
     """
     with _opened(path) as book:
         sheet = _sheet(book, name)
@@ -67,13 +68,13 @@ def peek(path: str, name: str | None, most: int | None) -> Peek:
 
 
 def tell_without_cells(names: Sequence[str]) -> None:
-    """Note sheets that hold no cells, as those of a chart alone."""
+    """Note sheets without cells, such as chart sheets."""
     if names:
         note(f"sheets without cells, as of charts, are left out: {', '.join(map(repr, names))}")
 
 
 def _tell_lost(path: str, names: Sequence[str]) -> None:
-    """Note sheets that the workbook lists and does not hold."""
+    """Note sheets that the workbook lists but does not contain."""
     root = ET.fromstring(_main_part(usual_form(path)))  # noqa: S314 - looked through before
     listed = [each.get("name", "") for each in root.iter() if each.tag.endswith("}sheet")]
     lost = [name for name in listed if name not in names]
@@ -88,18 +89,18 @@ def _main_part(source: str | IO[bytes]) -> bytes:
 
 
 def tell_hidden(name: str, *, is_hidden: bool) -> None:
-    """Note that a sheet is not shown to people who open the workbook."""
+    """Note that a sheet is hidden in the workbook."""
     if is_hidden:
         note(f"the sheet {name!r} is hidden")
 
 
 def tell_early() -> None:
-    """Note a date that no program shows, as it would be before the first of its calendar."""
+    """Note a date before the first day of the workbook's calendar, which Excel cannot show."""
     note("cells that are dates before 1900, which have negative numbers, came as their numbers")
 
 
 def _tell_formulas(found: Sheet, source: str | IO[bytes]) -> None:
-    """Note formulas whose values no program has computed, or may be old."""
+    """Note formulas without a computed value, or with a possibly outdated one."""
     if found.uncomputed:
         row, column = next(iter(found.uncomputed))
         note(
@@ -142,7 +143,7 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
 
 
 def _source(path: str) -> str | IO[bytes]:
-    """Return a workbook as openpyxl takes it: it refuses the names of other kinds."""
+    """Return a workbook in a form that openpyxl opens despite another file extension."""
     source = usual_form(path)
     if isinstance(source, str) and source.lower().endswith(".xls"):
         return io.BytesIO(Path(source).read_bytes())
@@ -150,7 +151,7 @@ def _source(path: str) -> str | IO[bytes]:
 
 
 def _keeper(lost: list[str]) -> Any:
-    """Return a keeper of each cell with a date that openpyxl cannot read, and its number."""
+    """Return a hook that records each cell with a date that openpyxl cannot read."""
 
     def keep(message: Warning, *_: Any, **__: Any) -> None:
         if found := _NO_DATE.match(str(message)):
@@ -192,7 +193,7 @@ def no_workbook(path: str, ending: str, error: Exception) -> ToolExecutionError:
 
 
 def no_sheet(name: str | None, names: Sequence[str]) -> ToolExecutionError:
-    """Return the error for a sheet that is not there."""
+    """Return the error for a missing sheet."""
     listed = ", ".join(map(repr, names)) or "none"
     return ToolExecutionError(f"there is no sheet {name!r}; the sheets: {listed}")
 
@@ -205,10 +206,10 @@ def _rows(sheet: Any) -> Iterator[Sequence[Any]]:
 def _filled_rows(
     sheet: Any, formulas: Any, found: Sheet, epoch: dt.datetime
 ) -> Iterator[tuple[int, list[Any]]]:
-    """Yield the rows with any value, cut after their last one, with their numbers.
+    """Yield the non-empty rows with their numbers, cut after their last value.
 
-    A text is in each of the cells that were merged into one, so that a label of several rows
-    is in each; a number is in the first alone, so that a sum counts it once.
+    The text of merged cells is repeated in each of them, so that every row has its label. A number
+    is in the first cell only, so that a sum counts it once.
     """
     begins: dict[int, list[Area]] = {}
     for area_ in found.merged:
@@ -257,7 +258,7 @@ def _plain(value: Any, epoch: dt.datetime) -> Any:
 def _spread(
     values: list[Any], number: int, spread: list[tuple[Area, str]], begin: Sequence[Area]
 ) -> list[tuple[Area, str]]:
-    """Put the texts of merged cells into a row; return the ones that continue below."""
+    """Repeat the texts of merged cells in a row; return the merged areas that continue below."""
     for area in begin:
         text = values[area.left] if area.left < len(values) else None
         if isinstance(text, str):

@@ -1,7 +1,7 @@
-"""Looks through a workbook's XML before openpyxl does, which holds a row or a text as a whole.
+"""A scan of a workbook's XML before openpyxl, which loads whole rows and texts.
 
-A small archive can hold a sheet with tens of millions of cells in one row. What is read here is
-forgotten at once, and ends at the first thing that no workbook of Excel has.
+A small archive can hold a sheet with tens of millions of cells in one row. The scan keeps nothing
+in memory, and stops at the first limit of Excel that is exceeded.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ MAX_UNPACKED: Final = 256 * 1024 * 1024
 MAX_ROWS: Final = 1_048_576
 MAX_COLUMNS: Final = 16_384
 MAX_RAW_CELLS: Final = 8_000_000
-"""Cells of a sheet, including empty ones, as in coloured rows."""
+"""The most cells of a sheet, including empty ones, such as in coloured rows."""
 MAX_TEXTS: Final = 2_000_000
-"""Distinct texts of all sheets, which are in memory together."""
+"""The most distinct texts of all sheets, which are in memory together."""
 MAX_TEXT: Final = 8 * 32_767
-"""Characters of the text of a cell, each of which may be written as ``_x000D_``."""
+"""The most characters of a cell's text; each may be written as ``_x000D_``."""
 MAX_ELEMENTS: Final = 500_000
-"""Elements that are held at once: of a row or a text, or of all styles."""
+"""The most XML elements held at once: of a row, a text, or all styles."""
 _PIECE: Final = 256 * 1024
 _CELL, _ROW, _TEXT, _FORMULA, _VALUE, _SIZE, _MERGED, _OTHER = range(8)
 _KINDS: Final = {
@@ -39,9 +39,9 @@ _KINDS: Final = {
 _PLACE: Final = re.compile(r"([A-Z]{1,3})(\d{1,7})")
 _AREA: Final = re.compile(r"\$?([A-Z]{1,3})\$?(\d{1,7}):\$?([A-Z]{1,3})\$?(\d{1,7})")
 MAX_MERGED: Final = 100_000
-"""Merged areas of a sheet; further ones have their value in the first cell only."""
+"""The most merged areas of a sheet; further ones have a value in the first cell only."""
 _HELD: Final = frozenset({"sst", "styleSheet", "workbook", "Types", "Relationships", "Properties"})
-"""Parts by their outermost element that are read as a whole when a workbook is opened."""
+"""The parts that openpyxl loads whole when it opens a workbook, by root element."""
 _CSV: Final = "save the sheet as .csv and open() that in the script"
 
 
@@ -50,10 +50,10 @@ class _Enough(Exception):  # noqa: N818 - no error: the rest of a part does not 
 
 
 def check_archive(source: str | IO[bytes]) -> None:
-    """Raise for a workbook whose opening alone would take much memory.
+    """Refuse a workbook that would take much memory just to open.
 
     Raises:
-        ToolExecutionError: With the part that is too large.
+        ToolExecutionError: If a part is too large; names the part.
     """
     with zipfile.ZipFile(source) as archive:
         items = archive.infolist()
@@ -80,7 +80,7 @@ class Area(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """The findings in a sheet."""
+    """The results of scanning a sheet."""
 
     computed: int
     uncomputed: dict[tuple[int, int], None]
@@ -92,11 +92,10 @@ def check_sheet(source: str | IO[bytes], part: str) -> Sheet:
     """Refuse a sheet that would take much memory.
 
     Returns:
-        How many formulas have a value, which have none, which cells were merged, and how many
-        rows are written.
+        The formulas with and without values, the merged areas, and the number of rows.
 
     Raises:
-        ToolExecutionError: With the part that is too large.
+        ToolExecutionError: If a part is too large; names the part.
     """
     with zipfile.ZipFile(source) as archive, archive.open(part) as stream:
         looked = _Part(only_opening=False)
@@ -106,17 +105,17 @@ def check_sheet(source: str | IO[bytes], part: str) -> Sheet:
 
 
 class _Part:
-    """Counts the memory of a part.
+    """Estimates the memory of a part.
 
     Args:
-        only_opening: Look only at what is read when the workbook is opened: a sheet up to where
-            it says how large it is, which some do not.
+        only_opening: Whether to scan only what is read on opening: of a sheet the part up to its
+            declared size.
     """
 
     def __init__(self, *, only_opening: bool) -> None:
         self.computed = 0
         self.uncomputed: dict[tuple[int, int], None] = {}
-        """The cells whose formula no program has computed: rows from 1, columns from 0."""
+        """The cells with uncomputed formulas: rows from 1, columns from 0."""
         self.merged: list[Area] = []
         self._only_opening = only_opening
         self._kinds: dict[str, int] = {}
@@ -131,7 +130,7 @@ class _Part:
         self._parser.StartDoctypeDeclHandler = self._declaration
 
     def read(self, stream: IO[bytes]) -> None:
-        """Look through a part."""
+        """Scan a part."""
         try:
             while piece := stream.read(_PIECE):
                 self._parser.Parse(piece, False)
@@ -198,7 +197,7 @@ class _Part:
         self._has_formula, self._has_value = False, attributes.get("t") == "str"
 
     def end_cell(self) -> None:
-        """Count the formula of the cell that was read last."""
+        """Count the formula of the last cell."""
         if self._has_formula and self._has_value:
             self.computed += 1
         elif self._has_formula:

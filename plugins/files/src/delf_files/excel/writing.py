@@ -1,4 +1,4 @@
-"""Makes workbooks. What a model wrote never becomes a formula."""
+"""Creation of workbooks, in which text of a model never becomes a formula."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make_workbook(parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
     """Return a workbook with a sheet for each part.
 
     Raises:
-        ToolExecutionError: When there are more rows, columns or characters than Excel takes.
+        ToolExecutionError: If rows, columns or characters exceed Excel's limits.
     """
     from openpyxl import Workbook
     from openpyxl.cell import WriteOnlyCell
@@ -51,7 +51,7 @@ def make_workbook(parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
 
 
 def _fitting(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Return the rows as a sheet can hold them."""
+    """Return rows with values that a sheet can hold."""
     if len(rows) > _MAX_ROWS:
         raise ToolExecutionError(
             f"a sheet has at most {_MAX_ROWS:,} rows, these are {len(rows):,}; write a .csv file"
@@ -62,7 +62,7 @@ def _fitting(rows: Sequence[Sequence[Any]]) -> list[list[Any]]:
 
 
 def _title(name: str, taken: set[str]) -> str:
-    """Return a name that Excel takes for a sheet, and that no other sheet has."""
+    """Return a valid and unique name for a sheet."""
     own = _NOT_IN_TITLES.sub(" ", name).strip(" '")[:_MAX_TITLE] or "Sheet"
     title, number = own, 1
     while title.casefold() in taken:

@@ -292,7 +292,7 @@ class EngineBackend:
     def without_transactions(
         self, session: sa.Connection, names: Collection[str]
     ) -> Sequence[tuple[str, str]]:
-        """Return those of some tables that cannot be rolled back, with their storage engines."""
+        """Return the tables that cannot be rolled back, with their storage engines."""
         return ()
 
     def _write_one(

@@ -23,7 +23,7 @@ class Query:
     """The query.
 
     Args:
-        text: What to search for.
+        text: The text of the query.
         count: How many pages at most.
         model: The model's name at its provider.
         domains: Only pages of these.
@@ -46,8 +46,8 @@ class Engine(Protocol):
     """A client of one kind of server.
 
     Attributes:
-        root: Where the provider is.
-        path: Where searches are asked for; ``{model}`` stands for the model.
+        root: The address of the provider.
+        path: The path of searches, with ``{model}`` for the model.
     """
 
     root: str

@@ -28,7 +28,7 @@ _INSTANT = 0.01
 _LOOKS = 3
 _AT_ONCE = 3
 _TOGETHER_SECONDS = 1.0
-"""The seconds for which a first request waits for those of concurrent tasks."""
+"""The seconds for which a request waits for requests of concurrent tasks."""
 _MARK = "marmalade-7741"
 
 
