@@ -139,6 +139,9 @@ print(total, spent)
         (["20260301", "20260401"], "'20260301' (date as YYYYMMDD)"),
         (["12,345", "883"], "(number with commas between thousands)"),
         (["1700", "1800", ".."], "'1700' (number, but also '..')"),
+        (["1,900", "80", "230"], "'1,900' (number with commas between thousands)"),
+        (["2,100", "88", ".."], "'2,100' (number with commas between thousands, but also '..')"),
+        (["2026-01", "2026-02"], "'2026-01'"),
     ],
 )
 async def test_texts_of_a_column_are_described_by_how_they_are_written(shape, values, reported):

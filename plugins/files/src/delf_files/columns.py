@@ -35,7 +35,7 @@ _NOTATIONS: Final = {
     "with commas between thousands": _GROUPED,
     "with ' between thousands": re.compile(r"[+-]?\d{1,3}(?:['’]\d{3})+(?:\.\d+)?"),
 }
-_NEGATIVE: Final = re.compile(r"\(([^()]*\d[^()]*)\)|(\d[\d.,' ]*)-")
+_NEGATIVE: Final = re.compile(r"^\(([^()]*\d[^()]*)\)$|^(\d[\d.,' ]*)-$")
 _COMPACT: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
 _GROUP: Final = 3
 _CODE: Final = re.compile(r"0\d+")
@@ -130,22 +130,30 @@ def _written(filled: Sequence[str]) -> Iterable[str]:
     if any(map(_CODE.fullmatch, bare)) and all(text.isdigit() for text in bare):
         yield "with leading zeros"
         return
-    for kind, form in _NOTATIONS.items():
-        fits = [
-            bool(form.fullmatch(text) or (form is not _COMMA and _PLAIN.fullmatch(text)))
-            for text in bare
-        ]
-        if sum(fits) < _MOST * len(fits):
-            continue
-        written = _comma(bare) if form is _COMMA else kind
-        units = dict.fromkeys(found[0] for text in filled if (found := _UNITS.search(text)))
-        listed = " or ".join(map(repr, list(units)[:3]))
-        yield f"number {written}".strip() + (f", with {listed} to take off" if listed else "")
-        negative = next(filter(_NEGATIVE.fullmatch, filled), None)
-        if negative is not None:
-            yield f"negative as {short(negative)}"
-        yield from _but_also([text for text, fit in zip(filled, fits, strict=True) if not fit])
+    fits = {kind: _fitting(bare, kind) for kind in _NOTATIONS}
+    kind = max(fits, key=lambda kind: sum(fits[kind]))
+    if sum(fits[kind]) < _MOST * len(filled):
         return
+    if _NOTATIONS[kind] is _COMMA:
+        kind_text = _comma([text for text, fit in zip(bare, fits[kind], strict=True) if fit])
+    else:
+        kind_text = kind
+    units = dict.fromkeys(found[0] for text in filled if (found := _UNITS.search(text)))
+    listed = " or ".join(map(repr, list(units)[:3]))
+    yield f"number {kind_text}".strip() + (f", with {listed} to take off" if listed else "")
+    negative = next(filter(_NEGATIVE.fullmatch, filled), None)
+    if negative is not None:
+        yield f"negative as {short(negative)}"
+    yield from _but_also([text for text, fit in zip(filled, fits[kind], strict=True) if not fit])
+
+
+def _fitting(bare: Sequence[str], kind: str) -> list[bool]:
+    """Return which texts are numbers in a notation; plain ones are in every but decimal commas."""
+    form = _NOTATIONS[kind]
+    return [
+        bool(form.fullmatch(text) or (form is not _COMMA and _PLAIN.fullmatch(text)))
+        for text in bare
+    ]
 
 
 def _comma(bare: Sequence[str]) -> str:
