@@ -1,8 +1,10 @@
 """What a prompt says of input files, and what reading them as told gives."""
 
 import datetime as dt
+import gzip
 import io
 import json
+import lzma
 import os
 import re
 import sqlite3
@@ -528,3 +530,16 @@ async def test_damaged_file_is_described_without_folders_of_the_host(
     assert reported in found
     assert str(tmp_path) not in found
     assert "LINE 1" not in found
+
+
+async def test_texts_in_archives_show_their_first_lines(files, tmp_path):
+    (tmp_path / "a.zip").write_bytes(zipped({"x/n.csv": "k;v\nx;1\n", "b.bin": "\0"}))
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"day,n\n2026-01-01,3\n"))
+    (tmp_path / "c.csv.gz").write_bytes(gzip.compress(b"day,n\n")[:-9])
+    (tmp_path / "d.csv.xz").write_bytes(lzma.compress(b"Task: x\n"))
+    paths = [tmp_path / name for name in ("a.zip", "b.csv.gz", "c.csv.gz", "d.csv.xz")]
+    reported = await files(*paths).context("")
+    assert "holds 'x/n.csv', 'b.bin'\n  'x/n.csv' begins\n  | k;v\n  | x;1" in reported
+    assert "gzip.open reads it)\n  it begins\n  | day,n\n  | 2026-01-01,3" in reported
+    assert "c.csv.gz: an archive of gzip (gzip.open reads it)" in reported
+    assert "  | Task: x" in reported

@@ -6,8 +6,12 @@ as Python literals, so that they cannot start a new line in the prompt.
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -54,6 +58,10 @@ _MOST_PARTS: Final = 20
 _LINES: Final = 8
 _SHORT: Final = 1_500
 """The most characters of a text that is shown in full, if there is room."""
+_MEMBERS: Final = 3
+_MEMBER_LINES: Final = 3
+_TEXTS: Final = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".md", ".log")
+"""Ends of the names in an archive whose first lines are shown."""
 _PAGES: Final = 3
 """The most pages of a PDF that are examined."""
 _LONGEST_LINE: Final = 120
@@ -323,7 +331,8 @@ def _of_text(
         return _of_document(path, name, kind, room)
     form = form_of(data[:LOOKED_AT])
     if form is not None and (kind != "text" or not form.startswith("a page")):
-        return _Table(form, rest=_members(path) if zipfile.is_zipfile(path) else "")
+        rest = _members(path) if zipfile.is_zipfile(path) else _compressed(path).lstrip("\n")
+        return _Table(form, rest=rest)
     is_whole = len(data) >= size
     pieces: list[bytes] = []
     if not is_whole and kind != "json":
@@ -436,10 +445,29 @@ def _members(path: str) -> str:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-    except (zipfile.BadZipFile, OSError):
-        return "  a damaged archive"
+            begun: list[str] = []
+            for name in [name for name in names if name.endswith(_TEXTS)][:_MEMBERS]:
+                with archive.open(name) as member:
+                    begun.append(_first_lines(member.read(_PIECE), f"{short(name)} begins"))
+    except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, NotImplementedError):
+        return "  a damaged or locked archive"
     more = f" and {len(names) - _LINES:,} more" if len(names) > _LINES else ""
-    return f"  holds {', '.join(map(short, names[:_LINES]))}{more}"
+    return f"  holds {', '.join(map(short, names[:_LINES]))}{more}{''.join(begun)}"
+
+
+def _compressed(path: str) -> str:
+    """Return the first lines of a text that is compressed by gzip, bzip2 or xz."""
+    for opened in (gzip.open, bz2.open, lzma.open):
+        with suppress(OSError, EOFError, lzma.LZMAError), opened(path, "rb") as file:
+            return _first_lines(file.read(_PIECE), "it begins")
+    return ""
+
+
+def _first_lines(data: bytes, about: str) -> str:
+    """Return the first lines of a text, below a line about it; empty for other bytes."""
+    text = decode_if_text(data[: data.rfind(b"\n") + 1] or data)
+    lines = [f"\n  {_line(line)}" for line in (text or "").splitlines() if line.strip()]
+    return f"\n  {about}{''.join(lines[:_MEMBER_LINES])}" if lines else ""
 
 
 def _line(text: str) -> str:
