@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from delf.errors import ConfigurationError, ConnectionUnavailableError
 from delf.events import TaskFinished, TaskPostponed, TaskQueued
+from delf.protocols.people import Person
 from delf_journal_sql import SqlJournal
 from delf_runner_dbos import runner as module
 from delf_runner_dbos.queue import Ticket, is_here
@@ -363,3 +365,17 @@ async def test_tasks_of_a_missing_folder_are_logged(
     (message,) = [record.getMessage() for record in caplog.records]
     assert message.startswith(f"2 tasks wait that are of the folder {tmp_path / 'gone'}, ")
     assert "former_folders" in message
+
+
+@pytest.mark.parametrize("change", [{"revoked_at": 2.0}, {"rights": ("read",)}])
+async def test_schedule_of_somebody_who_may_run_nothing_starts_no_task(
+    runner: Runner, journal: SqlJournal, change: dict[str, Any]
+) -> None:
+    ada = Person(name="ada", uid="1", made_at=1.0, rights=("read", "run"))
+    assert await journal.keep_person(ada, None)
+    setup = {"folder": "/"}
+    context = {"name": "s", "task": "Do it.", "queue": "q", "setup": setup, "key": ada.holder}
+    assert (await runner.fire("one", context))["tasks"]
+    assert await journal.keep_person(replace(ada, **change), ada)
+    fired = await runner.fire("two", context)
+    assert (fired["tasks"], fired["failure"]) == ([], "ada may not run tasks any more")

@@ -14,7 +14,7 @@ import pytest
 
 from delf.errors import DelfError
 from delf_serve.signatures import signature
-from plugins.serve.test_people import add, person
+from plugins.serve.test_people import add, change, person
 from plugins.serve.test_routines import store  # noqa: F401 - a fixture
 from support.serving import bearer, doing
 
@@ -133,7 +133,10 @@ async def test_hook_runs_a_routine_with_values_of_the_message(store, serve):  # 
 async def test_tasks_of_a_hook_are_its_persons(serve):
     server = await serve("boss-key", api_key="boss:boss-key", hooks=hook(person="ada"))
     assert (await send(server)).status_code == 409
-    await add(server, person("ada"), person("eve"))
+    await add(server, person("ada", rights=("read",)))
+    assert (await send(server)).status_code == 409
+    await change(server, person("ada", rights=("read",)), person("ada"))
+    await add(server, person("eve"))
     task_id = (await send(server)).json()["task_id"]
     for name, status in (("ada", 200), ("eve", 404)):
         answer = await server.client.get(f"/tasks/{task_id}", headers=bearer(f"{name}-key"))

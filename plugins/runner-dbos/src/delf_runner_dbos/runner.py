@@ -14,7 +14,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from delf.errors import DelfError, UnknownTaskError
+from delf.errors import ConfigurationError, DelfError, UnknownTaskError
 from delf.events import Event, TaskFinished, TaskQueued, end_of
 from delf.network.outages import Outage
 from delf.protocols.journal import ListPlace, TaskRecord
@@ -309,11 +309,15 @@ class Runner:
             ``tasks``: their ids; for a watched call also ``seen``, with which the next look
             compares; ``note`` and ``failure``, for people.
         """
-        if context.get("each") is None:
-            return {"tasks": [await self._hand_in(workflow_id, context)]}
-        before = None if context.get("test") else await last_seen(self._queue, context)
+        watches = context.get("each") is not None
+        before = None
+        if watches and not context.get("test"):
+            before = await last_seen(self._queue, context)
         made = {"made": context.get("made"), "seen": before or []}
         try:
+            await self._check_person(context.get("key"))
+            if not watches:
+                return {"tasks": [await self._hand_in(workflow_id, context)]}
             agent, give_back = await self._looks.lend(context["setup"])
             try:
                 items = await items_of(agent, context["each"])
@@ -331,6 +335,21 @@ class Runner:
             for digest, item in reversed(look.new)  # services list the newest first
         ]
         return {**made, "seen": [*look.seen], "tasks": tasks, "note": look.note}
+
+    async def _check_person(self, holder: str | None) -> None:
+        """Raise for a schedule of somebody who may not run tasks any more.
+
+        Args:
+            holder: The person for whom the tasks are done; None for the local user.
+
+        Raises:
+            ConfigurationError: When the person was removed, or lost the right to run tasks.
+        """
+        if holder is None:
+            return
+        person = next((one for one in await self._journal.people() if one.holder == holder), None)
+        if person is not None and (person.revoked_at is not None or "run" not in person.rights):
+            raise ConfigurationError(f"{person.name} may not run tasks any more")
 
     async def _test(
         self, workflow_id: str, context: Mapping[str, Any], items: Sequence[Any]

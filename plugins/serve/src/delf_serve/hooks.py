@@ -107,8 +107,8 @@ class Hooks:
         if not hook.person:
             return Key(f"{LOCAL} hook {name}", _RIGHTS, b"") if self._keys else ANYBODY
         key = self._keys.person(hook.person, by_mail=True)
-        if key is None:
-            raise ProblemError(409, "the person of this hook is not known here")
+        if key is None or not key.rights >= _RIGHTS:
+            raise ProblemError(409, "the person of this hook may not run tasks here")
         return key
 
     async def _task(self, hook: HookSettings, message: Any) -> str:

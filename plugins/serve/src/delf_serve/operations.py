@@ -162,7 +162,7 @@ async def remove_schedule(call: Call) -> None:
     status=202,
     other=(
         (401, "The signature is missing or wrong."),
-        (409, "Its person is not known."),
+        (409, "Its person may not run tasks."),
         (413, "The message is too long."),
         *_UNKNOWN,
     ),
