@@ -18,6 +18,7 @@ from delf_cli.lazy import BareGroup
 from delf_cli.options import run_options
 from delf_cli.schedules import Firing, Schedule, Schedules
 from delf_cli.session import Options
+from delf_cli.streams import wrapped
 from delf_cli.tables import one_line, table
 from delf_runner_dbos.schedules import open_schedules
 
@@ -169,7 +170,9 @@ def history(ctx: click.Context, name: str, *, limit: int, as_json: bool) -> None
         click.echo(json.dumps([_fields(firing) for firing in found]))
         return
     for firing in found:
-        click.echo(_line(firing))
+        click.echo(wrapped(_line(firing), indent=4))
+    if not found:
+        click.echo(f"{name} has started no task yet", err=True)
     if not found:
         click.echo("Nothing has happened yet.")
 
