@@ -98,7 +98,7 @@ def test_approvals_show_names_the_script_and_earlier_changes(here):
     assert "changed before it failed:\n  desk.send(to='ada')\nfailed · " in err
 
 
-def test_edit(here):
+def test_approvals_edit_changes_arguments(here):
     with running(here, SEND) as run:
         name = run.request()
         assert approvals("edit", name).returncode == 2

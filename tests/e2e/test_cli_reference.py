@@ -31,7 +31,7 @@ ALL = commands()
 
 
 @pytest.mark.parametrize("words", ALL)
-def test_help(words):
+def test_commands_show_help(words):
     result = CliRunner().invoke(cli, [*words.split()[1:], "--help"], terminal_width=100)
     assert (result.exit_code, result.stderr) == (0, "")
     text = " ".join(result.stdout.split())
@@ -87,7 +87,7 @@ def test_completion_has_a_script_for(shell, tmp_path):
         ("delf config set connections.", {"connections.shop.url"}),
     ],
 )
-def test_completion(typed, offered, tmp_path):
+def test_completion_offers_words(typed, offered, tmp_path):
     (tmp_path / "delf.toml").write_text(
         '[agent]\nlight_llm = "gpt-4o-mini"\nheavy_llm = {model = "gpt-4o"}\n'
         '[connections.shop]\nurl = "sqlite:///shop.db"\n'

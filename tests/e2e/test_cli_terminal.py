@@ -106,7 +106,7 @@ def test_only_the_answer_is_in_a_redirected_stdout(here):
     assert "# Title\n" not in terminal.text
 
 
-def test_approve(here):
+def test_terminal_approval_makes_the_call(here):
     with start(here, "print(await send('ada', text='hi', desc='say hi'))") as terminal:
         shown = terminal.expect(SEND)
         assert "May send be called? · ● cannot be undone" in shown

@@ -377,7 +377,7 @@ def _(world: World) -> None:
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("cls", RAISED, ids=lambda c: c.__name__)
-def test_error(cls: type[DelfError], world: World) -> None:
+def test_error_has_code_hint_and_case(cls: type[DelfError], world: World) -> None:
     assert cls in CASES, f"{cls.__name__} needs a case here"
     with pytest.raises(cls) as caught:
         CASES[cls](world)

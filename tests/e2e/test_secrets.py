@@ -231,7 +231,7 @@ def place(tmp_path: Path, server: OpenAIServer, request: pytest.FixtureRequest) 
     indirect=["place"],
     ids=["told", "events", "json"],
 )
-def test_tasks(place: Place, flags: tuple[str, ...]) -> None:
+def test_tasks_leak_no_secret(place: Place, flags: tuple[str, ...]) -> None:
     tasks = [*(f"task {word}" for word in SCRIPTS), "echo the key"]
     if "--debug" not in flags:
         place.use_recording()
@@ -259,7 +259,7 @@ def test_journal_shows_no_secret(place: Place) -> None:
     place.delf_many(*(["resume", name, "--debug"] for name in names))
 
 
-def test_chat(place: Place) -> None:
+def test_chat_leaks_no_secret(place: Place) -> None:
     lines = "".join(f"task {word}\n" for word in SCRIPTS)
     done = place.delf("chat", "--tools", "tools.py", "--sandbox", "local", stdin=lines)
     assert done.returncode in (0, 1)

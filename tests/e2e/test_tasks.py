@@ -50,7 +50,9 @@ def prices(shop: Database) -> str:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_question(shop: Database, openai_server: SneakyServer, stream: bool) -> None:
+def test_question_is_answered_from_a_database(
+    shop: Database, openai_server: SneakyServer, stream: bool
+) -> None:
     server = openai_server([f"```python\n{QUESTION}```"])
     llm = LLMConfig("shop-model", base_url=server.base_url, api_key="sk-secret-key")
     with Agent(tools=[SQL(url=shop.url)], llm=llm, sandbox="local", stream=stream) as agent:

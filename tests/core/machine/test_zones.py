@@ -13,7 +13,7 @@ def test_zone_by_name(monkeypatch):
     assert local_zone() == Zone("CET-1CEST,M3.5.0,M10.5.0/3", "Europe/Madrid")
 
 
-def test_rule(monkeypatch):
+def test_local_zone_keeps_a_posix_rule(monkeypatch):
     monkeypatch.setenv("TZ", "EST5EDT,M3.2.0,M11.1.0")
     assert local_zone() == Zone("EST5EDT,M3.2.0,M11.1.0")
 

@@ -9,7 +9,7 @@ import pytest
 from delf.network.outages import Outage
 
 
-def test_outages_warns_once_and_tells_of_the_number_at_the_end(
+def test_outage_warns_once_and_counts_failures(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -178,7 +178,7 @@ def test_targets_that_lead_nowhere(target, message):
         loader.import_target(target)
 
 
-def test_targets():
+def test_import_target_finds_modules_and_attributes():
     import json
 
     assert loader.import_target("json") is json

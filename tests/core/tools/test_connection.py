@@ -68,7 +68,7 @@ def test_connection_fits_the_protocol():
     assert made.is_function is False
 
 
-def test_names():
+def test_connection_name_can_be_given():
     assert desk().name == "desk"
     assert desk(name="support").name == "support"
     with pytest.raises(ToolDefinitionError, match="the connection name 'my-desk'"):

@@ -50,7 +50,7 @@ def test_defaults_are_careful():
     assert add.description == add.summary == "Add two numbers."
 
 
-def test_options():
+def test_tool_decorator_sets_options():
     assert (search.name, search.summary, search.confirm) == ("look_up", "Finds it.", False)
     assert (search.action.effect, search.action.handle_error) == ("read", "nothing")
     assert search.action.is_async
@@ -70,7 +70,7 @@ def lambda_named(x: int) -> int:
     return x
 
 
-def test_inspect():
+def test_tool_inspect_returns_its_description():
     assert add.inspect() == {
         "tool": "add",
         "description": "Add two numbers.",

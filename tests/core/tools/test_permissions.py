@@ -52,7 +52,7 @@ def names(test, value):
         ("fin", []),
     ],
 )
-def test_allow(allow, allowed):
+def test_allow_selects_actions(allow, allowed):
     assert names(is_allowed, allow) == allowed
     assert names(is_allowed, check_permission(allow, "allow", "desk")) == allowed
 
@@ -69,12 +69,12 @@ def test_allow(allow, allowed):
         (["reopen", "wipe"], ["reopen", "wipe"]),
     ],
 )
-def test_confirm(confirm, asked):
+def test_confirm_selects_actions(confirm, asked):
     assert names(needs_confirmation, confirm) == asked
     assert names(needs_confirmation, check_permission(confirm, "confirm", "desk")) == asked
 
 
-def test_canonical_form():
+def test_check_permission_returns_sorted_names():
     assert check_permission("find", "allow", "desk") == ("find",)
     assert check_permission({"b", "a"}, "allow", "desk") == ("a", "b")
     assert check_permission(["b", "a"], "allow", "desk") == ("b", "a")

@@ -15,12 +15,12 @@ from delf.values.sizes import apart, has_too_many_values, is_large
 @pytest.mark.parametrize(
     "value", ["y" * 200_000, b"y" * 200_000, [*range(10_000)], {"a": ["x"] * 9_000}]
 )
-def test_large_value(value: Any) -> None:
+def test_is_large_accepts_large_values(value: Any) -> None:
     assert is_large(value)
 
 
 @pytest.mark.parametrize("value", [5, "text", [1, 2], {"a": [1] * 100}, b"", None])
-def test_small_value(value: Any) -> None:
+def test_is_large_rejects_small_values(value: Any) -> None:
     assert not is_large(value)
 
 
@@ -41,7 +41,7 @@ def test_signs_in_a_text_are_no_values(text: str) -> None:
     assert not has_too_many_values(dumps([text]))
 
 
-async def test_work_apart_runs_in_a_thread_and_tells_its_result_or_error() -> None:
+async def test_apart_runs_work_in_a_thread() -> None:
     assert await apart(threading.get_ident) != threading.get_ident()
     with pytest.raises(ValueError, match="invalid literal"):
         await apart(int, "x")

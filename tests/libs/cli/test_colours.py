@@ -45,7 +45,7 @@ def test_output_into_a_pipe_follows_colour_setting(tmp_path, when, is_coloured):
 
 
 @pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"FORCE_COLOR": "1"}])
-def test_task_on_a_terminal_follows_it(tmp_path, environ):
+def test_task_at_a_terminal_is_coloured_by_the_environment(tmp_path, environ):
     model = write_recording(tmp_path / "r.jsonl", "print('| a | b |\\n|---|---|\\n| 1 | 2 |')")
     command = [DELF, "run", "x", "--llm", model, "--sandbox", "local"]
     with TerminalProcess(command, env=environment(**environ), cwd=tmp_path) as terminal:

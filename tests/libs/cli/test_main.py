@@ -19,7 +19,7 @@ from support.program import DELF, environment
 from support.program import delf as run_delf
 
 
-def test_version(run):
+def test_version_flag_prints_the_version(run):
     result = run("--version")
     assert (result.exit_code, result.stdout) == (0, f"delf {delf.__version__}\n")
 

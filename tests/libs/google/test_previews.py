@@ -36,7 +36,7 @@ async def preview(connection: Any, action: str, **arguments: Any) -> str:
     return str((await verdict(connection, action, **arguments)).preview)
 
 
-async def test_previews(google: GoogleServer, connect: Any) -> None:
+async def test_previews_show_what_a_call_changes(google: GoogleServer, connect: Any) -> None:
     raw = b"From: bob@example.com\r\nReply-To: eve@evil.example\r\nTo: ada@example.com, max@example.com\r\nSubject: Hello\r\n\r\nx"
     mail = google.gmail.deliver(USER, raw).id
     shown = await preview(connect(Gmail), "reply", message=mail, text="x", everyone=True)

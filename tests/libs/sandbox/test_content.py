@@ -221,7 +221,7 @@ def test_workbook_without_the_plugin_names_it():
         "x" * 190,
     ],
 )
-def test_plain_names(name):
+def test_check_file_name_accepts_plain_names(name):
     assert check_file_name(name) == name
 
 

@@ -119,7 +119,7 @@ PROMPT = "? help\n> "
         ),
     ],
 )  # fmt: skip
-async def test_decisions(person, request_for, typed, decision):
+async def test_channel_returns_the_typed_decision(person, request_for, typed, decision):
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
     await person.answers(*typed)
     assert await asked == decision
@@ -264,7 +264,7 @@ async def test_line_that_the_terminal_cuts_is_not_taken(person, request_for):
     ],
     ids=["end", "begin", "number", "lines", "emptied", "as it is", "ctrl-d"],
 )
-async def test_value_is_changed_in_a_line_that_holds_it(person, request_for, name, typed, changed):
+async def test_edit_line_begins_with_the_current_value(person, request_for, name, typed, changed):
     arguments = {"to": "ada", "copies": 12, "text": "one\ntwo"}
     asked = asyncio.create_task(person.channel().decide(request_for(arguments)))
     await person.answers((PROMPT, "e\n"), ("done: ", f"{name}\n"), (f"{name}, as ", typed))

@@ -23,7 +23,7 @@ def shown(request_for):
     return lines
 
 
-def test_request(shown):
+def test_request_is_rendered_in_full(shown):
     lines = shown({"to": "ada@example.org", "copies": 2}, description="tell Ada", waiting=2)
     assert lines == [
         "┌ May mail.send be called? · ● cannot be undone · 2 more waiting",

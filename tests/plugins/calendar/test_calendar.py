@@ -75,7 +75,7 @@ async def test_times_without_a_zone_are_the_calendars(google: GoogleServer, cale
     ]
 
 
-async def test_whole_days(calendar: Any) -> None:
+async def test_create_accepts_whole_days(calendar: Any) -> None:
     made = await calendar.create("Fair", DAY, DAY + dt.timedelta(days=3))
     assert (made["all_day"], made["start"], made["end"]) == (True, DAY, DAY + dt.timedelta(days=3))
     assert (await calendar.create("Off", DAY))["end"] == DAY + dt.timedelta(days=1)
@@ -247,7 +247,7 @@ def test_meeting_of_another_service_is_found_in_conference_data() -> None:
         assert event_of({"id": "1", **resource})["meet"] == meet
 
 
-async def test_invitations(google: GoogleServer, calendar: Any) -> None:
+async def test_create_sends_invitations(google: GoogleServer, calendar: Any) -> None:
     made = await calendar.create(
         "Review", NOON, attendees=["bob@example.com", "eve@example.com"], meet=True, reminders=[10],
         description="Plans", location="Room 1",
@@ -272,7 +272,7 @@ async def test_invitations(google: GoogleServer, calendar: Any) -> None:
         await calendar.update(made["id"], remove_attendees=["nobody@example.com"])
 
 
-async def test_moving(calendar: Any) -> None:
+async def test_update_moves_an_event(calendar: Any) -> None:
     made = await calendar.create("Call", NOON, NOON + dt.timedelta(minutes=30))
     later = await calendar.update(made["id"], start=NOON + dt.timedelta(hours=2))
     assert later["start"] == (NOON + dt.timedelta(hours=2)).replace(tzinfo=BERLIN)
@@ -287,7 +287,7 @@ async def test_moving(calendar: Any) -> None:
         await calendar.update(made["id"])
 
 
-async def test_answers(google: GoogleServer, calendar: Any) -> None:
+async def test_respond_sets_the_own_answer(google: GoogleServer, calendar: Any) -> None:
     made = await calendar.create("Team", NOON, attendees=[USER, "bob@example.com"])
     assert made["my_response"] == "needsAction"
     answered = await calendar.respond(made["id"], "tentative", comment="maybe late")

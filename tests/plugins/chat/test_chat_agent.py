@@ -226,7 +226,7 @@ async def pieces(messages):
 
 
 class TestWhatIsShown:
-    def test_window(self, make_agent, scripted_model):
+    def test_history_window_limits_the_messages_of_a_task(self, make_agent, scripted_model):
         chat = Chat(history_window=2, summarize=False)
         for number in range(6):
             chat.append("assistant" if number % 2 else "user", str(number))
@@ -254,7 +254,9 @@ class TestWhatIsShown:
         assert conversation_of(scripted_model.requests[0]) == ["one\n\ntwo"]
 
     @pytest.mark.parametrize("kind", ["plain", "async", "dicts"])
-    def test_transform(self, make_agent, scripted_model, kind):
+    def test_history_transform_changes_the_messages_of_a_task(
+        self, make_agent, scripted_model, kind
+    ):
         def plain(messages):
             return [m for m in messages if "secret" not in m.content]
 

@@ -149,7 +149,7 @@ def test_set_begins_a_file_and_says_what_comes_before_it(here):
 KEY = {"OPENAI_API_KEY": "sk-none"}
 
 
-def test_check(here):
+def test_config_check_reports_findings(here):
     (here / "shop.db").touch()
     found = json.loads(config("check", "--json", env={"SHOP_URL": "sqlite:///shop.db", **KEY}))
     assert found["ok"]

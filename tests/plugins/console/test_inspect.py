@@ -13,7 +13,7 @@ def test_type_without_credentials(run):
     assert "note: this is its type" in result.stdout
 
 
-def test_instance(run, here):
+def test_inspect_shows_a_configured_connection(run, here):
     (here / "delf.toml").write_text(TOML)
     result = run("inspect", "shop")
     assert result.stdout.startswith("shop (sql): ")
@@ -38,7 +38,7 @@ def test_instance_with_a_missing_variable(run, here):
         assert "note:" not in run("inspect", "shop", *set_url).stdout
 
 
-def test_verbose(run):
+def test_inspect_verbose_shows_signatures(run):
     data = json.loads(run("inspect", "sql", "--json", "--verbose").stdout)
     assert data["methods"][0]["signature"]
     variables = {item["variable"] for item in data["settings"]}

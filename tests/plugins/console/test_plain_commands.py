@@ -86,7 +86,7 @@ def test_failure_is_json_where_json_was_asked_for(run, here, command):
     assert set(error) == {"message", "hint", "code"}
 
 
-def test_model_is_set_with_all_that_belongs_to_it(run, here):
+def test_config_set_accepts_a_model_with_its_address(run, here):
     given = '{"model": "gpt-4o-mini", "base_url": "http://localhost:11434/v1"}'
     assert run("config", "set", "agent.llm", given).exit_code == 0
     shown = json.loads(run("config", "get", "agent.llm", "--json").stdout)["value"]

@@ -72,7 +72,7 @@ def test_empty_journal(runs, place):
     assert json.loads(runs("list", "--json").stdout) == []
 
 
-def test_list(runs, filled):
+def test_runs_list_shows_tasks(runs, filled):
     outcome = runs("list")
     assert outcome.exit_code == 0
     head, *rows = outcome.stdout.splitlines()
@@ -113,7 +113,7 @@ def test_list_has_as_many_tasks_as_are_wanted(runs, place):
     assert [f"task_{row.split()[0]}" for row in rows] == names[::-1]
 
 
-def test_show(runs, filled):
+def test_runs_show_prints_the_story(runs, filled):
     outcome = runs("show", "who")
     assert outcome.exit_code == 0
     assert outcome.stdout.startswith("Pay the bill. Today.\ndone, started ")
@@ -149,7 +149,7 @@ def test_show_as_json(runs, filled):
     assert data["trace"]["usage"]["input_tokens"] == 5
 
 
-def test_events(runs, filled):
+def test_runs_events_prints_every_event(runs, filled):
     lines = runs("events", "whole").stdout.splitlines()
     assert len(lines) == len(every_event())
     assert lines[0].split()[:4] == ["1", "0.000", "s", "TaskQueued"]
@@ -160,7 +160,7 @@ def test_events(runs, filled):
     assert runs("events", "whole", "--follow").stdout.splitlines() == lines, "it is over already"
 
 
-def test_code(runs, filled):
+def test_runs_code_prints_scripts(runs, filled):
     assert runs("code", "whole").stdout == "print(1)\n"
     assert json.loads(runs("code", "whole", "--json").stdout) == [
         {"attempt": 1, "code": "print(1)"}
@@ -168,7 +168,7 @@ def test_code(runs, filled):
     assert runs("code", "wait").stderr == "task task_wait has no script\n"
 
 
-def test_prune(runs, filled):
+def test_runs_prune_removes_old_tasks(runs, filled):
     message = runs("prune", "--dry-run", "--older-than", "30d")
     assert message.stdout == "task_wait\ntask_whole\n"
     assert message.stderr == f"2 tasks with {len(every_event()) + 1} events would be removed\n"

@@ -74,7 +74,7 @@ def test_rejected_changes_nothing(tmp_path):
     assert rows(tmp_path / "shop/shop.db", placed) == [(0,)]
 
 
-def test_json(tmp_path):
+def test_demo_writes_json(tmp_path):
     result = delf("demo", "--json", cwd=tmp_path)
     first, second = map(json.loads, result.stdout.splitlines())
     assert first["status"]
@@ -95,7 +95,7 @@ def test_recording_is_used_whatever_keys_there_are(monkeypatch, key):
     assert command.choose_model(None)[0].startswith("recorded:")
 
 
-def test_given_model(tmp_path):
+def test_demo_uses_a_given_model(tmp_path):
     assert command.choose_model("m")[0] == "m"
     result = delf("demo", "--llm", "recorded:nope.jsonl", cwd=tmp_path)
     assert result.returncode == 2

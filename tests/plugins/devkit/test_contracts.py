@@ -113,7 +113,7 @@ def test_leak_is_reported_without_the_secret(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", SUITES)
-def test_suite_tells_good_from_broken(kind: str, tmp_path: Path) -> None:
+def test_contract_suite_fails_for_a_broken_plugin(kind: str, tmp_path: Path) -> None:
     expected = breaks_of(kind)
     says = planted(kind, "says")
     outcomes = run_suite(kind, expected, tmp_path)

@@ -221,7 +221,7 @@ async def test_changes_from_here_do_not_get_in_each_others_way(
     assert sorted(line for line in written.split("\n") if line in lines) == sorted(lines)
 
 
-def test_units() -> None:
+def test_units_counts_utf_16_code_units() -> None:
     assert [units(text) for text in ("", "a", "é", "😀", "👨‍👩‍👧", "\U0001d400x")] == [
         0,
         1,

@@ -133,7 +133,7 @@ async def test_shared_drives(google: GoogleServer, drive: Any) -> None:
         await drive.get("Shared drives/Nobody/a.txt")
 
 
-async def test_sharing(google: GoogleServer, drive: Any) -> None:
+async def test_share_gives_access_and_sends_a_message(google: GoogleServer, drive: Any) -> None:
     made = await drive.create("a.txt", "x")
     await drive.share("a.txt", "bob@example.com", role="writer", message="Look")
     await drive.share("a.txt", "eve@example.com", notify=False)

@@ -69,7 +69,7 @@ def test_sole_embedder_is_the_default(host, tmp_path):
     assert [item.model for item in made] == ["counting"], "its own default, not the spec's name"
 
 
-def test_agents_own_is_meant_when_none_is_named(host, tmp_path):
+def test_agents_own_embedder_is_the_default(host, tmp_path):
     add(host, "mini")
     add(host, "maxi", "maxi-*")
     assert embedders_of(host, tmp_path, default="maxi-3").get().model == "maxi-3"

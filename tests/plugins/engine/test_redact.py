@@ -92,7 +92,7 @@ def test_image_is_not_looked_through() -> None:
 
 
 @pytest.mark.parametrize("message", ["__repr__", "__str__"])
-def test_object_is_looked_at_as_events_and_as_results_have_it(message: str) -> None:
+def test_redactor_reads_objects_like_events_and_results(message: str) -> None:
     def say(_: object) -> str:
         return f"odd {TOKEN}"
 

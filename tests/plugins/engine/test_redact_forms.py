@@ -34,7 +34,7 @@ def test_redactor_hides_every_spelling(form: str) -> None:
 
 
 @pytest.mark.parametrize("rest", [b"!", b"\xff\x00"])
-def test_bytes(rest: bytes) -> None:
+def test_redactor_hides_secrets_in_bytes(rest: bytes) -> None:
     data = f"it is {ODD}".encode() + rest
     assert Redactor([ODD]).value(data) == f"it is {REDACTED}".encode() + rest
 

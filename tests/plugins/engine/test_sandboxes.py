@@ -220,7 +220,7 @@ async def test_options_reach_the_backend_and_limits_do_not(host):
         ({"image": "python"}, "processes", 0),
     ],
 )
-def test_limits(config, field, value):
+def test_make_limits_reads_the_config(config, field, value):
     assert getattr(make_limits(config), field) == value
 
 

@@ -201,7 +201,7 @@ def test_address_without_a_scheme(address: str, secrets: set[str]) -> None:
     assert long_enough(secrets_of_environ({"SHOP_DSN": address})) == secrets
 
 
-def test_key_file() -> None:
+def test_key_file_lines_are_secrets() -> None:
     pem = "-----BEGIN KEY-----\nMIIabcdef0123456789\nxyzXYZ0123456789abc\n-----END KEY-----\n"
     file = json.dumps(
         {"client_email": "a@b.test", "private_key": pem, "token_uri": "https://t.test"}

@@ -46,7 +46,7 @@ def workbook(tmp_path):
 excel = ExcelFormat()
 
 
-def test_core_finds_it():
+def test_core_finds_the_workbook_format():
     formats = Formats(PluginHost.discover(environ={}))
     assert isinstance(formats.reader(".xlsx"), ExcelFormat)
     assert isinstance(formats.reader(".xlsm"), ExcelFormat)

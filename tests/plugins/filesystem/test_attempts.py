@@ -196,7 +196,7 @@ def test_search_stays_on_one_file_system(files: Filesystem, out: Path, outside: 
 
 
 @pytest.mark.parametrize("change", ["folder and link", "file and link"])
-def test_exchange_while_a_task_looks_leads_nowhere(
+def test_file_replaced_during_a_read_cannot_lead_out(
     change: str, files: Filesystem, out: Path, outside: Path
 ) -> None:
     """Another process swaps what a path names as fast as it can, while the path is used."""

@@ -70,7 +70,7 @@ def test_files_are_listed_by_pattern_in_the_order_of_their_names(files: Filesyst
         ("**", "any/thing", True),
     ],
 )
-def test_patterns(pattern: str, path: str, fits: bool) -> None:
+def test_glob_matches_paths(pattern: str, path: str, fits: bool) -> None:
     from delf_filesystem.search import Glob
 
     assert Glob(pattern).matches(path.split("/")) is fits

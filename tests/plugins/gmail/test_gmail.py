@@ -107,7 +107,7 @@ async def test_text_of_html_mail(google: GoogleServer, gmail: Any) -> None:
     assert (await gmail.read(both.id))["text"] == "Plain"
 
 
-async def test_send(google: GoogleServer, gmail: Any) -> None:
+async def test_send_delivers_a_mail(google: GoogleServer, gmail: Any) -> None:
     sent = await gmail.send(
         "Bob Müller <bob@example.com>",
         "Grüße 😀",
@@ -184,7 +184,7 @@ async def test_reply_stays_in_its_conversation(google: GoogleServer, gmail: Any)
     assert [m["subject"] for m in thread["messages"]] == ["Plan", "Re: Plan"]
 
 
-async def test_drafts(google: GoogleServer, gmail: Any) -> None:
+async def test_draft_sends_nothing(google: GoogleServer, gmail: Any) -> None:
     draft = await gmail.draft("Look", to=BOB, subject="Draft")
     assert not google.gmail.box(BOB).mails
     await gmail.send_draft(draft["id"])
@@ -239,7 +239,7 @@ def test_allow_means_one_action_or_one_group(allow: list[str], allowed: list[str
     assert Gmail(allow=allow).inspect()["methods"] == allowed
 
 
-async def test_answer_to_ones_own_mail_goes_to_those_who_got_it(
+async def test_reply_to_an_own_mail_goes_to_its_recipients(
     google: GoogleServer, gmail: Any
 ) -> None:
     google.gmail.box("eve@example.com")

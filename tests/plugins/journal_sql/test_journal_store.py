@@ -169,7 +169,7 @@ class TestFind:
             ({"since": 20.0, "state": "failed", "text": "call"}, ["task_a2"]),
         ],
     )
-    async def test_filters(self, journal, filters, expected):
+    async def test_find_applies_filters(self, journal, filters, expected):
         assert [task.task_id for task in await journal.find(**filters)] == expected
 
 
@@ -467,7 +467,7 @@ async def test_closing_ends_subscriptions(journal_url, open_journal):
 
 
 @pytest.mark.parametrize("written", ["sqlite:///a%20b.db", "a b.db", "sqlite:///{here}/a%20b.db"])
-async def test_journal_of_a_config_file_is_beside_it(tmp_path, written):
+async def test_relative_journal_path_is_next_to_its_config_file(tmp_path, written):
     journal = SqlJournal(url=FileText(written.format(here=tmp_path), tmp_path))
     await journal.append(started("t"))
     await journal.aclose()

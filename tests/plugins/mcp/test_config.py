@@ -70,7 +70,7 @@ def test_servers_in_the_settings_of_a_whole_program(tmp_path):
         ({"command": "x", "envFile": ".env"}, {"command": "x", "env": {"A": "1"}}),
     ],
 )
-def test_entry_is_read_as_it_is_meant(entry, read, tmp_path):
+def test_entry_is_parsed(entry, read, tmp_path):
     (tmp_path / ".env").write_text("A=1")
     path = tmp_path / "mcp.json"
     path.write_text(json.dumps({"mcpServers": {"a": entry}}))

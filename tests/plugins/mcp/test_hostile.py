@@ -411,7 +411,7 @@ async def test_server_questions_are_never_reads(rogue) -> None:
 
 
 @pytest.mark.parametrize("name", ["question", "arguments", "action"])
-async def test_field_takes_nobodys_place(rogue, name) -> None:
+async def test_form_fields_of_one_name_stay_apart(rogue, name) -> None:
     def fields(default):
         return {name: {"type": "string", "default": default}}
 

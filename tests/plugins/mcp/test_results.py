@@ -44,7 +44,7 @@ async def test_files_come_beside_a_structured_result(rogue) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["legacy", "auto"])
-async def test_tool_that_does_not_keep_its_word_gives_its_text(rogue, protocol) -> None:
+async def test_tool_without_its_declared_result_returns_text(rogue, protocol) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     does = {"tools": [tool("good", outputSchema=schema)], "answer": {"content": [WORD]}}
     srv = rogue("plain", does=does, protocol=protocol)

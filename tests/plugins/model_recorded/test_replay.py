@@ -190,7 +190,7 @@ async def test_line_ends_blank_lines_and_odd_characters(tmp_path):
     assert repr(model).endswith("1 of 2 unused)")
 
 
-def test_recording_named_in_delf_toml_stands_beside_it(tmp_path):
+def test_relative_recording_path_is_next_to_delf_toml(tmp_path):
     write_recording(tmp_path / "answers.jsonl", *["print('done')"] * 2)
     (tmp_path / "delf.toml").write_text('[agent]\nllm = "recorded:answers.jsonl"\n')
     below = tmp_path / "below"

@@ -109,7 +109,7 @@ JSON = {
 
 
 @pytest.mark.parametrize("case", JSON)
-async def test_json_bodies(case, open_api, invoke, server: RawServer):
+async def test_json_body_is_sent(case, open_api, invoke, server: RawServer):
     schema, given, sent = JSON[case]
     await invoke(open_api(one({"requestBody": body(schema)}, method="post")), "call", **given)
     assert json.loads(server.last.body) == sent
@@ -152,7 +152,7 @@ async def test_missing_argument_sends_no_body(open_api, invoke, server: RawServe
     assert server.last.header("content-type") is None
 
 
-async def test_form(open_api, invoke, server: RawServer):
+async def test_form_body_is_sent(open_api, invoke, server: RawServer):
     schema = thing(
         a={"type": "string"},
         l={"type": "array", "items": {"type": "integer"}},
@@ -206,7 +206,7 @@ async def test_form_body_writes_lists(how, written, open_api, invoke, server: Ra
     assert server.last.body.decode() == written
 
 
-async def test_multipart(open_api, invoke, server: RawServer):
+async def test_multipart_body_is_sent(open_api, invoke, server: RawServer):
     schema = thing(
         file=FILE,
         files={"type": "array", "items": FILE},
@@ -240,7 +240,7 @@ async def test_multipart(open_api, invoke, server: RawServer):
 
 
 @pytest.mark.parametrize("media", ["application/octet-stream", "image/png", "*/*"])
-async def test_bytes(media, open_api, invoke, server: RawServer):
+async def test_bytes_body_is_sent(media, open_api, invoke, server: RawServer):
     tool = open_api(one({"requestBody": body(FILE, media)}, method="put"))
     await invoke(tool, "call", body=b"\x00\xff")
     assert server.last.body == b"\x00\xff"
@@ -250,7 +250,7 @@ async def test_bytes(media, open_api, invoke, server: RawServer):
 
 
 @pytest.mark.parametrize("media", ["text/plain", "application/xml", "application/x-ndjson"])
-async def test_text(media, open_api, invoke, server: RawServer):
+async def test_text_body_is_sent(media, open_api, invoke, server: RawServer):
     tool = open_api(one({"requestBody": body({"type": "string"}, media)}, method="post"))
     await invoke(tool, "call", body="<ä/>")
     assert (server.last.body, server.last.header("content-type")) == ("<ä/>".encode(), media)

@@ -276,7 +276,9 @@ async def test_secret_is_not_sent_in_the_clear(invoke):
         ({"servers": [{"url": "https://elsewhere.example"}]}, {"base_url": "{base}/b"}, "/b/x"),
     ],
 )
-async def test_servers(document, settings, target, invoke, server: RawServer):
+async def test_call_goes_to_the_declared_server(
+    document, settings, target, invoke, server: RawServer
+):
     filled = json.loads(json.dumps(document).replace("{base}", server.url))
     own = filled.pop("own", None)
     operation: dict[str, Any] = {"servers": [{"url": own}]} if own else {}
@@ -366,7 +368,7 @@ async def test_redirects_end(open_api, invoke, server: RawServer):
         ("get", 500, 1),
     ],
 )
-async def test_retries(method, status, attempts, open_api, invoke, server: RawServer):
+async def test_call_is_retried(method, status, attempts, open_api, invoke, server: RawServer):
     server.answer = lambda seen: Reply(status, b"", {"Retry-After": "0"})
     with pytest.raises(APIError) as caught:
         await invoke(open_api(one({}, method=method)), "call")
@@ -481,7 +483,9 @@ async def test_answer_that_does_not_come(invoke):
         ("application/x-yaml", b"a: 1", "a: 1"),
     ],
 )
-async def test_answers(kind, content, value, open_api, invoke, server: RawServer):
+async def test_answer_is_converted_by_its_media_type(
+    kind, content, value, open_api, invoke, server: RawServer
+):
     server.answer = lambda seen: Reply(200, content, {"Content-Type": kind})
     assert await invoke(open_api(one({})), "call") == value
 

@@ -179,7 +179,7 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("operation_id", "name"), NAMES)
-async def test_names(operation_id: str | None, name: str) -> None:
+async def test_action_name_comes_from_the_operation_id(operation_id: str | None, name: str) -> None:
     operation = {"operationId": operation_id} if operation_id else {}
     found = spec({"/x/{id}": {"get": {**operation, "responses": {}}}})
     (made,) = await actions_of(found)
@@ -276,7 +276,7 @@ TYPES: list[tuple[Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("schema", "version", "text"), TYPES)
-async def test_types(schema: Any, version: str, text: str) -> None:
+async def test_schema_becomes_a_type_text(schema: Any, version: str, text: str) -> None:
     items = {"type": "array", "items": schema}
     document = one({"requestBody": body(items)}, method="post", version=version)
     (action,) = (await actions_of(document)).values()
@@ -380,7 +380,7 @@ async def test_specification_gives_at_most_a_hundred_operations_by_default(
         ("DELETE|POST /pets*", ["create_pet", "delete_pet"]),
     ],
 )
-async def test_allow(allow: Any, names: list[str]) -> None:
+async def test_allow_selects_operations(allow: Any, names: list[str]) -> None:
     assert list(await actions_of(PETS, allow=allow)) == names
 
 

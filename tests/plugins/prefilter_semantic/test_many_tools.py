@@ -67,7 +67,7 @@ def test_tools_part_of_a_prompt_is_small(count: int) -> None:
     assert ("find_tools" in part) == (count > 50)
 
 
-def test_script_whose_tool_was_left_out_finds_it() -> None:
+def test_script_finds_a_tool_that_was_left_out() -> None:
     words = "archive the contract of department 1491"
     look = f"rerun(await find_tools('{words}'), 'archive it')"
     call = "print((await shop.archive_contract_19('C-7'))[0])"

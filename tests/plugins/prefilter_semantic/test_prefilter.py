@@ -94,7 +94,7 @@ async def test_prefilter_chooses_tools_for_each_step(without: PluginContext) -> 
         ("Yes, and no.", 1),
     ],
 )
-def test_steps(task: str, steps: int) -> None:
+def test_steps_of_splits_a_task(task: str, steps: int) -> None:
     assert steps_of(task)[0] == task
     assert len(steps_of(task)) == steps
 

@@ -37,7 +37,7 @@ def agent(store, sent, scripted_model, delf_host):
         yield made
 
 
-def test_program_saves_its_task_and_calls_it(agent, scripted_model, sent):
+def test_program_saves_and_runs_a_routine(agent, scripted_model, sent):
     scripted_model.writes(ONE)
     response = agent.run(TASK).raise_for_status()
     routine = Routines(agent).save(response.trace.task_id, "report")

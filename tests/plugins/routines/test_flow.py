@@ -219,6 +219,6 @@ def test_file_without_a_pattern_is_given_one_as_it_is_read():
         read.values({"name": "x' or name = 'Bob"})
 
 
-def test_pattern_of_the_users_own_is_left():
+def test_user_pattern_of_a_parameter_is_kept():
     made = routine("shop.query('select ' + name)", pattern="[a-z]+'?")
     assert made.values({"name": "x'"}) == {"name": "x'"}

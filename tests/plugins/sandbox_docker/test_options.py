@@ -11,7 +11,7 @@ from delf_sandbox_docker.image import Recipe
 
 
 @pytest.mark.parametrize(("limit", "processors"), [(1, 1.0), (0.5, 0.5), ("50%", 0.5), ("2", 2.0)])
-def test_processors(limit, processors):
+def test_cpu_limit_is_reported(limit, processors):
     assert DockerBackend(cpu_limit=limit).confinement.cpu_limit == processors
 
 

@@ -50,7 +50,7 @@ async def test_finish_waits_for_requests_that_are_answered(silent):
     assert request.result()
 
 
-async def test_so_many_requests_are_made_at_once(silent):
+async def test_concurrent_requests_are_limited(silent):
     engine, go_on, begun = Engine(silent), threading.Event(), list[int]()
 
     def ask(number: int) -> int:

@@ -50,7 +50,7 @@ RETURNS = {
 
 
 @pytest.mark.parametrize("name", RETURNS)
-async def test_returns(name):
+async def test_script_returns_its_value(name):
     code, expected = RETURNS[name]
     outcome, host = await run_script(code)
     assert isinstance(outcome, Done), outcome
@@ -186,7 +186,7 @@ FAILS = {
 
 
 @pytest.mark.parametrize("name", FAILS)
-async def test_fails(name):
+async def test_script_failure_is_reported_with_its_line(name):
     code, kind, message, line = FAILS[name]
     outcome, _host = await run_script(code)
     assert isinstance(outcome, Failed), outcome

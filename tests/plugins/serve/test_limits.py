@@ -84,7 +84,7 @@ async def test_pipelined_requests_are_limited(serve):
     assert (await server.client.get("/health")).status_code == 200
 
 
-async def test_so_many_connections_are_open_and_no_more(serve):
+async def test_open_connections_are_limited(serve):
     server = await serve(connections=16)
     host, port = server.url.removeprefix("http://").split(":")
     opened = [await asyncio.open_connection(host, int(port)) for _ in range(40)]

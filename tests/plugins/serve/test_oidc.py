@@ -159,7 +159,7 @@ async def test_logins_share_a_client(served, monkeypatch):
     assert len(made) == 1
 
 
-async def test_name_that_one_gives_oneself_is_nobodys_mail(served, provider):
+async def test_display_name_does_not_prove_a_sender(served, provider):
     server = await served(oidc_name_claim="preferred_username")
     knows(provider, "mallory", preferred_username="ada@example.com")
     assert (await logs_in(server, "mallory")).status_code == 403

@@ -292,7 +292,7 @@ async def test_requests_are_logged_with_whose_key_and_without_secrets(serve, cap
         assert secret not in caplog.text
 
 
-async def test_ready_looks_for_real(serve, monkeypatch, caplog):
+async def test_ready_fails_without_a_key(serve, monkeypatch, caplog):
     server = await serve(api_key=KEYS)
     assert (await server.client.get("/ready")).json() == {"ok": True}
     without = await serve(api_key=KEYS, agent={"llm": "gpt-4o-mini", "sandbox": "local"})
@@ -304,7 +304,7 @@ async def test_ready_looks_for_real(serve, monkeypatch, caplog):
     assert (await without.client.get("/health")).json() == {"ok": True}
 
 
-async def test_ready_tells_of_a_sandbox_that_does_not_open(serve, monkeypatch):
+async def test_ready_reports_a_sandbox_that_does_not_open(serve, monkeypatch):
     from delf.errors import SandboxUnavailableError
     from delf_sandbox_local.backend import LocalBackend
 

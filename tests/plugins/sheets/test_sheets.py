@@ -136,7 +136,9 @@ async def test_clear_keeps_formats(google: GoogleServer, sheets: Any, book: str)
     assert "numberFormat" in google.sheets.books[book].sheets[0].cells[0, 0]["userEnteredFormat"]
 
 
-async def test_looks_and_charts(google: GoogleServer, sheets: Any, book: str) -> None:
+async def test_format_and_chart_change_the_sheet(
+    google: GoogleServer, sheets: Any, book: str
+) -> None:
     await sheets.write(book, "A1", [{"month": "May", "net": 7.5}, {"month": "June", "net": 9}])
     await sheets.format(book, "A1:B1", bold=True, background="#ff8800", align="center", font_size=14, borders=True, freeze_rows=1)  # fmt: skip
     await sheets.format(book, "B:B", number_format="#,##0.00 €", color="red")
@@ -270,7 +272,7 @@ async def test_number_format_sets_the_shown_value(
     assert look["numberFormat"] == {"type": kind, "pattern": pattern}
 
 
-async def test_cells_that_only_have_looks_are_no_rows(sheets: Any, book: str) -> None:
+async def test_formatted_empty_cells_are_not_rows(sheets: Any, book: str) -> None:
     await sheets.write(book, "A1", [{"name": "Ada", "net": 7.5}, {"name": None, "net": 9}])
     await sheets.format(book, "A:D", number_format="0.00", bold=True)
     assert await sheets.read(book) == [{"name": "Ada", "net": 7.5}, {"name": None, "net": 9}]

@@ -167,7 +167,9 @@ def test_default_applies_without_a_rule(folder: Path) -> None:
         ("echo [a]", "echo a", False),
     ],
 )
-def test_patterns(pattern: str, command: str, fits: bool, folder: Path) -> None:
+def test_rule_pattern_matches_commands(
+    pattern: str, command: str, fits: bool, folder: Path
+) -> None:
     shell = Shell(rules=[{"pattern": pattern, "approval_required": False}], folder=folder)
     assert isinstance(verdict(shell, command), Allowed) is fits
 

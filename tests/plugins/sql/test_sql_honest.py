@@ -240,6 +240,6 @@ BAD_PARAMS = [
 
 
 @pytest.mark.parametrize(("statement", "params", "message"), BAD_PARAMS)
-async def test_parameters_that_do_not_fit(statement, params, message, shop, open_sql):
+async def test_query_refuses_mismatched_parameters(statement, params, message, shop, open_sql):
     with pytest.raises(ToolRefusedError, match=message):
         await open_sql(shop).query(statement, params)

@@ -72,7 +72,7 @@ def test_urls(url, expected):
         ({"url": "postgresql://h/shop"}, "shop"),
     ],
 )
-def test_sqlite_file_of_a_config_file_is_beside_it(written, path):
+def test_relative_sqlite_path_is_next_to_its_config_file(written, path):
     of_file = {name: FileText(text, Path("/a b")) for name, text in written.items()}
     assert target(**of_file).database == path
 

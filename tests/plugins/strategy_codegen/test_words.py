@@ -133,5 +133,5 @@ def test_script_with_a_fence_is_shown_in_a_longer_one():
         ("", {1}, "{1}"),
     ],
 )
-def test_answer(printed, value, answer):
+def test_compose_returns_prints_or_value(printed, value, answer):
     assert compose(printed, value) == answer

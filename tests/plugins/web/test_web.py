@@ -222,7 +222,7 @@ async def test_non_text_is_refused(web, serve) -> None:
     "body", [b"", b"\x00\xff\xfe", b"<" * 5000, b"<html><body><p" + b"<a>" * 3000]
 )
 @pytest.mark.slow
-async def test_nonsense_is_a_page_with_little_on_it(body, web, serve) -> None:
+async def test_invalid_html_gives_a_short_page(body, web, serve) -> None:
     url = serve("/", Reply(200, body, {"Content-Type": "text/html"}))
     assert (await web.scrape(url))["url"] == url
     assert isinstance(await web.links(url), list)

@@ -49,7 +49,7 @@ def test_list_and_show(project):
     assert "there is no worker 'som'; did you mean 'sum'?" in missing.stderr
 
 
-def test_check(project):
+def test_workers_check_reports_broken_workers(project):
     assert delf("workers", "check", cwd=project).stdout == "sum: ok\n"
     (project / "workers/bad.worker").write_text("---\nconnections: [nothing]\n---\nx\n")
     done = delf("workers", "check", cwd=project)
@@ -57,7 +57,7 @@ def test_check(project):
     assert "bad.worker, line 2: connections.nothing: unknown connection 'nothing'" in done.stderr
 
 
-def test_run(project):
+def test_workers_run_prints_the_answer(project):
     done = delf(
         "workers", "run", "sum", "Sum it up.", "--attach", "a.md", "--input", "words=5", "--json",
         cwd=project,

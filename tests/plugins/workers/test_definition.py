@@ -51,7 +51,7 @@ Write about {{ topic }}.
 """
 
 
-def test_whole_file(tmp_path):
+def test_read_worker_reads_every_key(tmp_path):
     found = read_worker(write(tmp_path, "whole", WHOLE), "whole")
     assert found.description == "All keys."
     assert list(found.connections)[:2] == ["filesystem", "shell"]
@@ -114,7 +114,7 @@ def test_file_that_is_none(content, message, tmp_path):
         read_worker(path, "a")
 
 
-def test_search_path(tmp_path):
+def test_workers_are_found_in_several_folders(tmp_path):
     one, two = tmp_path / "one", tmp_path / "two"
     hello = "---\ndescription: {}\n---\nHello.\n"
     write(one, "a", hello.format("first"))

@@ -33,7 +33,7 @@ def note(calls: list[int]) -> object:
     return note
 
 
-async def test_calls(
+async def test_call_limit_ends_the_script(
     make_agent: MakeAgent, scripted_model: ScriptedModel, note: object, calls: list[int]
 ) -> None:
     scripted_model.writes(
@@ -60,7 +60,9 @@ async def test_output_files(make_agent: MakeAgent, scripted_model: ScriptedModel
     assert response.exception.limit == "file"
 
 
-async def test_processor_time(make_agent: MakeAgent, scripted_model: ScriptedModel) -> None:
+async def test_processor_time_limit_ends_the_script(
+    make_agent: MakeAgent, scripted_model: ScriptedModel
+) -> None:
     scripted_model.writes(f"{BURN.format(0.3)}{LEAVE}", f"{BURN.format(5)}print('burnt')", "1")
     agent = make_agent(sandbox_config={"cpu_seconds": 0.5}, retry_count=2)
     response = await agent.arun("Burn.")

@@ -58,7 +58,7 @@ def test_rules_say(make_agent, scripted_model, message):
     assert message in scripted_model.requests[0].messages[0].text
 
 
-def test_python_that_really_runs(make_agent, scripted_model):
+def test_prompt_names_the_python_version_of_the_sandbox(make_agent, scripted_model):
     scripted_model.writes("import sys\nprint(sys.version_info[:2])")
     response = make_agent(add).run("x").raise_for_status()
     message = scripted_model.requests[0].messages[0].text

@@ -78,7 +78,7 @@ def test_setup_cost_is_the_agents_and_not_the_tasks(make_agent, scripted_model) 
     assert [call.purpose for call in first.trace.model_calls] == ["setup", "generate"]
 
 
-def test_setup_models(make_agent, scripted_model: ScriptedModel) -> None:
+def test_setup_uses_the_model_of_the_connection(make_agent, scripted_model: ScriptedModel) -> None:
     scripted_model.says("look_up", "search").writes("print(1)")
     tools = Shop(), Shop(name="other", llm="scripted:own")
     agent = make_agent(*tools, llm=None, light_llm="scripted:light", heavy_llm="scripted:heavy")

@@ -244,7 +244,7 @@ def test_outgoing_content_is_asked_about(asked, code):
 
 
 @pytest.mark.parametrize("code", FLOWS["results"].values(), ids=FLOWS["results"])
-def test_result_is_as_foreign_as_its_tool_and_what_went_into_it(asked, tmp_path, code):
+def test_result_inherits_the_origin_of_tool_and_arguments(asked, tmp_path, code):
     path = tmp_path / "shop.db"
     with sqlite3.connect(path) as database:
         database.execute("CREATE TABLE bills (iban TEXT)")

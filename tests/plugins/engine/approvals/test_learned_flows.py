@@ -104,7 +104,7 @@ def test_yes_teaches_nothing_about_what_is_written_after_reading(agent, scripted
         assert run(one, "print(reply(m[0]['sender'], 'Thanks'))") == 1
 
 
-def test_task_that_asks_nobody_lets_pass_what_was_taught(agent, scripted_model):
+def test_unattended_task_passes_a_remembered_flow(agent, scripted_model):
     made, run = agent
     with made(Approved(remember="until_revoked", covers="action"), journal="sql") as one:
         run(one, TO_EVE)

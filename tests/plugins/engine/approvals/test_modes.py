@@ -40,7 +40,7 @@ def agent_of(delf_host, scripted_model):
         ({"approval_rules": {"other": "approve"}}, None),
     ],
 )
-async def test_modes(agent_of, options, text):
+async def test_mode_decides_the_call(agent_of, options, text):
     async with agent_of(**options) as agent:
         response = await agent.arun("pay")
     assert (response.text if response.status else None) == text

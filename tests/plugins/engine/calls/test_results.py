@@ -29,7 +29,7 @@ async def test_secret_in_a_large_text_is_taken_out_wherever_it_is(results, befor
 
 
 @pytest.mark.parametrize("before", [0, SLICE - 14, 3 * SLICE])
-async def test_and_in_large_bytes(results, before):
+async def test_secret_in_large_bytes_is_removed(results, before):
     taken, encoded, _ = await results.take(b"y" * before + SECRET.encode() + b"z" * SLICE * 2)
     assert SECRET.encode() not in taken
     assert (loads(encoded) == taken) is True

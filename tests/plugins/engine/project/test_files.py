@@ -142,7 +142,7 @@ def test_file_that_may_not_be_read(tmp_path, monkeypatch):
         load_project(tmp_path, environ={})
 
 
-def test_paths_in_the_file_are_relative_to_it(tmp_path):
+def test_paths_are_relative_to_their_config_file(tmp_path):
     below = tmp_path / "below"
     below.mkdir()
     (tmp_path / "delf.toml").write_text(

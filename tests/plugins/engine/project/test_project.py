@@ -285,7 +285,7 @@ def test_unrelated_variables_are_ignored(project):
         ("connections.shp.url=5", r"there is no such connection; did you mean 'shop'\?"),
     ],
 )
-def test_bad_override(project, text, message):
+def test_invalid_override_raises(project, text, message):
     with pytest.raises(ConfigurationError, match=message) as caught:
         project("[connections.shop]\ntype = 'sql'\n", text)
     assert caught.value.hint or "as a whole" in caught.value.message
@@ -294,7 +294,7 @@ def test_bad_override(project, text, message):
 # Sections
 
 
-def test_connections(project):
+def test_project_reads_connections(project):
     found = project(
         """
         [connections.shop]
@@ -341,7 +341,7 @@ def test_password_of_digits_stays_text(project):
     assert found.connections["shop"].settings == {"password": "007"}
 
 
-def test_plugin_options(project):
+def test_project_reads_plugin_options(project):
     found = project(
         "[plugins.sandbox-local]\npool_size = 2\nimage = '${IMAGE}'\n[plugins.other]\nx = '${NO}'\n",
         "plugins.sandbox-local.pool_size=3",

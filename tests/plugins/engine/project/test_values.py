@@ -29,7 +29,7 @@ ENV = {"HOST": "db", "EMPTY": "", "SECRET": "pa$$word ${HOST}"}
         (True, True),
     ],
 )
-def test_references(text, result):
+def test_substitute_replaces_references(text, result):
     assert substitute(text, ENV, "here") == result
 
 
