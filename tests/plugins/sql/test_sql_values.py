@@ -216,6 +216,10 @@ async def test_json_of_duckdb_is_a_value(duckdb_database, open_sql):
         await sql.write("UPDATE t SET j = :v, m = :v WHERE id = 1", {"v": value})
         (row,) = await sql.query("SELECT j, m FROM t WHERE id = 1")
         assert row == {"j": value, "m": value}
+    await sql.write("UPDATE t SET s = {'a': :n}, m = MAP {'k': 2}", {"n": 5})
+    assert (await sql.query("SELECT s, m, {'x': s.a} AS x FROM t LIMIT 1")) == [
+        {"s": {"a": 5}, "m": {"k": 2}, "x": {"x": 5}}
+    ]
     await sql.write("UPDATE t SET s = :v, j = :l", {"v": {"a": 3}, "l": [{"b": None}]})
     assert (await sql.query("SELECT s, j FROM t"))[0] == {"s": {"a": 3}, "j": [{"b": None}]}
 

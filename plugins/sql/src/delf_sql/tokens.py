@@ -74,6 +74,7 @@ _SHAPES: Final[dict[Dialect, Sequence[tuple[Kind, str]]]] = {
         ("string", f"{_PLAIN}|[eE]{_ESCAPED}"),
         ("string", _DOLLAR),
         ("name", _DOUBLE_NAME),
+        ("operator", r"[{}]"),  # around the fields of a struct, or the entries of a map
     ),
 }
 _OTHERS: Final[Sequence[tuple[Kind, str]]] = (
