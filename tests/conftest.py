@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import logging
 import os
 import re
 import signal
@@ -208,6 +209,15 @@ def clean_environment(
     monkeypatch.setenv("DELF_TRUST", str(tmp_path_factory.getbasetemp().parent))
     # `auto` would choose a container where an engine runs; tests of it name theirs.
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+
+
+@pytest.fixture(autouse=True)
+def level_of_log() -> Iterator[None]:
+    """What a command with ``--debug`` logs in this process is not in the logs of later tests."""
+    log = logging.getLogger("delf")
+    level = log.level
+    yield
+    log.setLevel(level)
 
 
 def _unaccepted(reason: str) -> bool:

@@ -489,8 +489,7 @@ def log_to_stderr(state: State) -> None:
         root.removeHandler(old)  # of a run before this one in the same process
     root.addHandler(_Lines(logging.DEBUG if state.debug else logging.WARNING, state.clean))
     logging.captureWarnings(True)
-    if state.debug:
-        logging.getLogger("delf").setLevel(logging.DEBUG)
+    logging.getLogger("delf").setLevel(logging.DEBUG if state.debug else logging.NOTSET)
 
 
 class _Lines(logging.Handler):
