@@ -162,7 +162,6 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
             "autoload_known_extensions": False,
             "allow_community_extensions": False,
             "python_enable_replacements": False,
-            "preserve_insertion_order": False,  # keeping it would hold large results in memory
         }
     )
     connection.execute("SET TimeZone = 'UTC'")
