@@ -22,6 +22,7 @@ from delf.tools.action import actions_of
 from delf.tools.permissions import is_allowed
 from delf_filesystem import Filesystem
 from delf_filesystem.documents import convert
+from support.documents import pdf_of
 
 
 def test_file_is_read_whole_or_in_lines(files: Filesystem) -> None:
@@ -276,6 +277,20 @@ def test_document_encoding_is_detected(
 
 def test_table_of_text_is_shown_as_it_is() -> None:
     assert convert(b"a;b\nx,y;1,5\n", "a", ".csv") == "a;b\nx,y;1,5\n"
+
+
+def test_pages_of_a_scanner_are_reported() -> None:
+    for pages, expected in {
+        ("Lamps", ""): ["1 of 2"],
+        ("Lamps", "", "Desks"): ["1 of 3"],
+        ("", ""): ["2 of 2"],
+        ("Lamps", "Desks"): [],
+    }.items():
+        with notes_of_call() as notes:
+            convert(pdf_of(*pages), "a.pdf", ".pdf")
+        assert [note.split(" pages hold no text")[0] for note in notes] == [
+            f"a.pdf: {share}" for share in expected
+        ]
 
 
 @pytest.mark.slow

@@ -104,14 +104,19 @@ def pdf_pages(source: str | IO[bytes], name: str, most: int | None = None) -> Pa
         ]
         unread = [number for number in unread if not texts[number - 1]]
     bare = texts.count("") - len(unread)
-    if bare:
-        note(
-            f"{name}: {bare} of {len(texts)} pages hold no text, as scanned pages do: only reading "
-            "the pictures (OCR) gives theirs"
-        )
-    elif not total:
+    tell_bare(name, bare, len(texts))
+    if not total:
         note(f"{name} has no pages")
     return Pages(title, total, texts)
+
+
+def tell_bare(name: str, bare: int, total: int) -> None:
+    """Note pages without text."""
+    if bare:
+        note(
+            f"{name}: {bare} of {total} pages hold no text, as scanned pages do: only reading the "
+            "pictures (OCR) gives theirs"
+        )
 
 
 def _is_garbled(text: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from delf.errors import OptionalDependencyError, ToolExecutionError
 from delf.notes import note
+from delf_confined.documents import tell_bare
 from delf_confined.limits import Limits
 from delf_confined.office import usual_form
 from delf_confined.readers import Readers
@@ -88,11 +89,28 @@ def convert(content: bytes, name: str, suffix: str) -> str:
         raise ToolExecutionError(
             f"{name!r} cannot be read as a {suffix} document{locked}"
         ) from error
-    if not converted.markdown.strip():
-        note(
-            f"{name} holds no text; a document of scanned pages has pictures alone (OCR reads them)"
-        )
+    if suffix == ".pdf":
+        _tell_bare_pages(content, name)
+    elif not converted.markdown.strip():
+        note(f"{name} holds no text")
     return converted.markdown
+
+
+def _tell_bare_pages(content: bytes, name: str) -> None:
+    """Note pages of a PDF without text, which Markdown does not show."""
+    import pdfplumber
+
+    try:
+        with pdfplumber.open(io.BytesIO(content)) as document:
+            total = bare = 0
+            for page in document.pages:
+                total += 1
+                bare += all(char["text"].isspace() for char in page.chars)
+                page.close()
+    except Exception:  # noqa: BLE001 - of a damaged document, which markitdown reads in another way
+        note(f"{name}: it is not known whether all of its pages hold text")
+    else:
+        tell_bare(name, bare, total)
 
 
 def _is_locked(content: bytes) -> bool:
