@@ -11,6 +11,7 @@ import pytest
 
 from delf.notes import notes_of_call
 from delf_files.dialects import dialect_of
+from delf_files.large import write_table
 from delf_files.tables import read_table
 
 TEXTS = {
@@ -36,6 +37,14 @@ TEXTS = {
     "one column of quoted commas": ('"Dec 8, 2022"\n"Sep 26, 2022"\n', ".csv", [["Dec 8, 2022"], ["Sep 26, 2022"]]),
     "one column of quoted semicolons": ('"a;b;c"\n"d;e;f"\n', ".csv", [["a;b;c"], ["d;e;f"]]),
     "one column with a bare name": ('big\n"100,000"\n"200,500,000"\n', ".csv", [["big"], ["100,000"], ["200,500,000"]]),
+    "both kinds of escapes": (
+        'a,b\n"x",1\n"y ""z""",2\n"say \\"w\\"",3\n', ".csv", [["a", "b"], ["x", "1"], ['y "z"', "2"], ['say "w"', "3"]],
+    ),
+    "cells that end in a backslash": ('"a","b\\"\n"c\\","d"\n', ".csv", [["a", "b\\"], ["c\\", "d"]]),
+    "one column of quoted statements": (
+        "do\n\"f('x', 'y');\"\n\"g('x', 'y');\"\n\"h('z', 'y');\"\ndelete x;\n", ".csv",
+        [["do"], ["f('x', 'y');"], ["g('x', 'y');"], ["h('z', 'y');"], ["delete x;"]],
+    ),
     "inches": ('size,n\n5" pipe,1\n7" pipe,2\n', ".csv", [["size", "n"], ['5" pipe', "1"], ['7" pipe', "2"]]),
 }  # fmt: skip
 
@@ -66,6 +75,36 @@ def test_quote_inside_of_a_quoted_cell_is_reported():
     with notes_of_call() as notes:
         read_table('a,b\n"x",1\n"y "z" w",2,3\n', most_bytes=10**6)
     assert any(note.startswith("line 3 has a quote inside of a quoted cell") for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('a,b\nsay \\"x\\",1\n', ["backslashes before quotes were left out, and may be part of the text"]),
+        ('a\nsay \\"x\\"\n', ["backslashes before quotes were kept, and may be no part of the text"]),
+        ('a,b\n"say \\"x\\"",1\n', []),
+        ('a,b\n"c:\\",1\n', []),
+    ],
+)  # fmt: skip
+def test_doubtful_backslashes_are_reported(text, expected, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    with notes_of_call() as notes:
+        read_table(text, most_bytes=10**6)
+    with notes_of_call() as notes_of_query:
+        write_table(str(path), ".csv", str(tmp_path / "copy.csv"), "a.csv")
+    assert [*notes] == [*notes_of_query] == expected
+
+
+def test_uneven_rows_without_names_are_reported(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("1,2\n3,4,5\n")
+    with notes_of_call() as notes:
+        read_table(path.read_text(), most_bytes=10**6, header=0)
+    with notes_of_call() as notes_of_query:
+        write_table(str(path), ".csv", str(tmp_path / "copy.csv"), "a.csv", names_row=0)
+    expected = ["rows have from 2 to 3 cells, so their cells may be moved"]
+    assert [*notes] == [*notes_of_query] == expected
 
 
 WORDS = [

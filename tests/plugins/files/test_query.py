@@ -1,11 +1,13 @@
 """``files.query``: SQL over input files where they are, by a process that reads nothing else."""
 
+import asyncio
 import datetime as dt
 import json
 import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from decimal import Decimal
 
 import duckdb
@@ -399,6 +401,38 @@ async def test_query_reads_input_files_only_and_writes_nothing(files, tmp_path):
             await files.query(statement.format(tmp_path))
     assert sorted(os.listdir(tmp_path)) == before
     assert len(await files.query("SELECT n FROM 'sales.parquet', range(1000)", limit=5)) == 5
+
+
+async def test_rows_keep_the_order_of_their_file(tmp_path):
+    path = tmp_path / "t.parquet"
+    numbers = [*range(1000)]
+    pyarrow.parquet.write_table(pa.table({"n": numbers}), path, row_group_size=1)
+    assert [row["n"] for row in await files_of(path).read("t.parquet")] == numbers
+
+
+WRONG = """
+FROM 'codes.csv' WHERE | SELECT nope FROM 'codes.csv' | SELECT CAST(v AS INTEGER) FROM 'codes.csv'
+FROM 'damaged.parquet' | FROM 'lines.jsonl/x' | FROM 'shop.db/nope' | FROM 'book.xlsx/Nope'
+FROM read_blob('codes.csv') | FROM read_csv('codes.csv', sep='ab', quote='cc')
+SELECT id FROM 'codes.csv' UNION SELECT id, v FROM 'codes.csv' | SELECT sum(v) FROM 'codes.csv'
+SELECT x.y.z FROM 'codes.csv' x | FROM parquet_metadata('sales.parquet') | FROM sniff_csv('codes.csv')
+PIVOT 'codes.csv' ON v USING | SELECT error('boom') FROM 'codes.csv' | SELECT nope(v) FROM 'codes.csv'
+SELECT strptime(v, '%Y') FROM 'codes.csv' | SELECT regexp_matches(v, '(') FROM 'codes.csv'
+FROM 'codes.csv', glob('/root/*') | SELECT [1][5] + v FROM 'codes.csv' | FROM 'codes.csv' LIMIT 'x'
+SELECT list_reduce([], lambda x, y: x + y) FROM 'codes.csv' | SELECT v OVER () FROM 'codes.csv'
+SELECT n + 9223372036854775807 FROM 'sales.parquet' | SELECT ? FROM 'codes.csv'
+"""
+
+
+async def test_errors_give_no_trace_and_no_folder_of_the_host(files, tmp_path):
+    wrong = [text.strip() for line in WRONG.strip().splitlines() for text in line.split("|")]
+    raised = await asyncio.gather(*map(files.query, wrong), return_exceptions=True)
+    for statement, error in zip(wrong, raised, strict=True):
+        assert isinstance(error, (ToolExecutionError, ToolRefusedError)), statement
+        shown = f"{error.message} {error.hint}"
+        for part in (str(tmp_path), os.getcwd(), tempfile.gettempdir(), "tack trace", "tack Trace"):
+            assert part not in shown, statement
+        assert "\n" not in shown
 
 
 async def test_unrepresentable_value_is_text_with_a_note(tmp_path):

@@ -59,7 +59,7 @@ class Dialect:
         if self.quote is None:
             options = {"quoting": csv.QUOTE_NONE}
         elif self.backslash:
-            options |= {"escapechar": "\\", "doublequote": False}
+            options["escapechar"] = "\\"  # beside doubled quotes, which some programs mix with it
         spaced = self.separator in ",;"  # as in "a, b"
         return csv.reader(
             lines, delimiter=self.separator, skipinitialspace=spaced, strict=strict, **options
@@ -114,12 +114,19 @@ def _cut(text: str) -> str:
 def _others(dialect: Dialect, sample: str) -> list[Dialect]:
     """Return the dialect with other quotes that occur in the text."""
     separator, start = dialect.separator, dialect.start
-    others = [Dialect(separator, None, start=start)]
+    failed, has_long = _look(dialect, sample)
+    others = [Dialect(separator, None, start=start)] if failed or has_long else []
     if '\\"' in sample:
         others.append(Dialect(separator, '"', backslash=True, start=start))
-    if _is_quoted_by_one(sample, separator):
+    is_clear = not failed and re.search(rf'{_begin(separator)}"', sample, re.MULTILINE)
+    if not is_clear and _is_quoted_by_one(sample, separator):
         others.append(Dialect(separator, "'", start=start))
     return others
+
+
+def _begin(separator: str) -> str:
+    """Return a pattern for the beginning of a cell."""
+    return rf"(?:^|{re.escape(separator)}) *"
 
 
 def _is_one_column(dialect: Dialect, sample: str) -> bool:
@@ -210,6 +217,14 @@ def _is_even(dialect: Dialect, text: str) -> bool:
     except csv.Error:
         return False
     return len(widths) == 1 and widths != {1}
+
+
+def has_doubtful_escapes(text: str, dialect: Dialect) -> bool:
+    """Return whether quotes follow backslashes, and never in a quoted cell, which would decide."""
+    if '\\"' not in text or dialect.quote != '"':
+        return False
+    escaped = rf'{_begin(dialect.separator)}"(?:[^"\\]|""|\\[^"])*+\\"'
+    return not re.search(escaped, text, re.MULTILINE)
 
 
 def odd_quotes(text: str, dialect: Dialect) -> int | None:

@@ -16,15 +16,17 @@ from typing import Any, Final, TextIO, cast
 
 from delf.values.json_reader import JSONReader
 from delf_confined.text import encoding_of_file
-from delf_files.dialects import dialect_of
+from delf_files.dialects import LARGEST_CELL, dialect_of
 from delf_files.headers import LOOKED_AT
 from delf_files.json_text import Lines
 from delf_files.tables import (
     END,
     columns_of,
     rows_of,
+    tell_escapes,
     tell_odd_quotes,
     tell_title,
+    tell_uneven,
     tell_wider,
 )
 
@@ -85,14 +87,15 @@ def write_table(
         try:
             header = next(rows)
             widest, narrowest, longest = len(header), len(header), 0
-            wider, first = 0, 0
+            wider, first, fewest = 0, 0, LARGEST_CELL
 
             def seen(row: list[str]) -> list[str]:
-                nonlocal widest, narrowest, longest, begun, ends, last, wider, first
+                nonlocal widest, narrowest, longest, begun, ends, last, wider, first, fewest
                 if row != [END]:
                     if names_row != 0 and len(row) > len(header):
                         wider, first = wider + 1, first or reader.line_num
                     widest, narrowest = max(widest, len(row)), min(narrowest, len(row))
+                    fewest = min(fewest, len(row))
                     longest = max(longest, sum(map(len, row)))
                     begun, ends = ends, reader.line_num + 1
                 last = row
@@ -114,6 +117,9 @@ def write_table(
             raise ValueError(f"line {ends}: {message}") from None
         if last != [END]:
             raise ValueError(f"line {begun}: a quote is not closed")
+    tell_escapes(sample[dialect.start :], dialect)
+    if names_row == 0:
+        tell_uneven(fewest, widest)
     tell_wider(wider, first, len(header), widest)
     with Path(copy).open("r+b") as made:
         made.truncate(made.seek(0, os.SEEK_END) - len(END) - 2)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from delf.notes import note
-from delf_files.dialects import Dialect, dialect_of, odd_quotes
+from delf_files.dialects import Dialect, dialect_of, has_doubtful_escapes, odd_quotes
 from delf_files.headers import header_of, is_headless
 
 Row = TypeVar("Row", bound="Sequence[Any]")
@@ -50,7 +50,10 @@ def read_table(
     odd = odd_quotes(text[dialect.start :], dialect) if dialect.quote else None
     if odd is not None:
         tell_odd_quotes(odd)
+    tell_escapes(text[dialect.start :], dialect)
     rows = [row for _, row in numbered]
+    if header == 0:
+        tell_uneven(min(map(len, rows[1:])), len(rows[0]))
     wider = [number for number, row in numbered if len(row) > len(rows[0])]
     tell_wider(len(wider), next(iter(wider), 0), len(rows[0]), max(map(len, rows)))
     columns = columns_of(rows[0], max(map(len, rows)))
@@ -175,6 +178,19 @@ def tell_wider(wider: int, first: int, width: int, widest: int) -> None:
             f"rows with more cells than the {width} columns that are named: {wider:,} (the first "
             f"is row {first}), with {widest} cells at most; their cells may be moved"
         )
+
+
+def tell_uneven(fewest: int, most: int) -> None:
+    """Note rows with different numbers of cells in a table without names of columns."""
+    if fewest < most:
+        note(f"rows have from {fewest} to {most} cells, so their cells may be moved")
+
+
+def tell_escapes(text: str, dialect: Dialect) -> None:
+    """Note backslashes before quotes if no quoted cell shows whether they are part of the text."""
+    if has_doubtful_escapes(text, dialect):
+        doubt = "were left out, and may be" if dialect.backslash else "were kept, and may be no"
+        note(f"backslashes before quotes {doubt} part of the text")
 
 
 def records_of(rows: list[list[Any]]) -> list[dict[str, Any]]:

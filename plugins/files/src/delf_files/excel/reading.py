@@ -20,6 +20,7 @@ from delf.protocols.formats import Peek
 from delf.values.json_reader import listed
 from delf_confined.office import is_locked, usual_form
 from delf_confined.text import decode_if_text
+from delf_confined.words import shortened
 from delf_files.excel.scan import MAX_ROWS, Area, Sheet, check_archive, check_sheet
 from delf_files.forms import LOOKED_AT, form_of
 
@@ -27,6 +28,7 @@ MAX_CELLS: Final = 2_000_000
 MAX_AREA: Final = 50_000_000
 """The most cells of all rows, including empty ones, because a row is built before it is cut."""
 
+_LONGEST: Final = 300
 _BEGINNINGS: Final = {".xls": b"\xd0\xcf\x11\xe0"}
 _NO_DATE: Final = re.compile(
     r"Cell (\w+) is marked as a date but the serial value (\S+) is outside"
@@ -188,7 +190,7 @@ def no_workbook(path: str, ending: str, error: Exception) -> ToolExecutionError:
             )
     return ToolExecutionError(
         f"the workbook is damaged, has a password, or is no {ending} file "
-        f"({type(error).__name__}: {error})"[:400]
+        f"({shortened(f'{type(error).__name__}: {error}', _LONGEST)})"
     )
 
 
