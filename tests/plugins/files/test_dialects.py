@@ -86,7 +86,7 @@ def test_quote_inside_of_a_quoted_cell_is_reported():
         ('a,b\n"c:\\",1\n', []),
     ],
 )  # fmt: skip
-def test_doubtful_backslashes_are_reported(text, expected, tmp_path):
+def test_unclear_backslashes_are_reported(text, expected, tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(text)
     with notes_of_call() as notes:

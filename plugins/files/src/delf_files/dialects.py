@@ -219,7 +219,7 @@ def _is_even(dialect: Dialect, text: str) -> bool:
     return len(widths) == 1 and widths != {1}
 
 
-def has_doubtful_escapes(text: str, dialect: Dialect) -> bool:
+def has_unclear_escapes(text: str, dialect: Dialect) -> bool:
     """Return whether quotes follow backslashes, and never in a quoted cell, which would decide."""
     if '\\"' not in text or dialect.quote != '"':
         return False

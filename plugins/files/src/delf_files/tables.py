@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from delf.notes import note
-from delf_files.dialects import Dialect, dialect_of, has_doubtful_escapes, odd_quotes
+from delf_files.dialects import Dialect, dialect_of, has_unclear_escapes, odd_quotes
 from delf_files.headers import header_of, is_headless
 
 Row = TypeVar("Row", bound="Sequence[Any]")
@@ -188,7 +188,7 @@ def tell_uneven(fewest: int, most: int) -> None:
 
 def tell_escapes(text: str, dialect: Dialect) -> None:
     """Note backslashes before quotes if no quoted cell shows whether they are part of the text."""
-    if has_doubtful_escapes(text, dialect):
+    if has_unclear_escapes(text, dialect):
         doubt = "were left out, and may be" if dialect.backslash else "were kept, and may be no"
         note(f"backslashes before quotes {doubt} part of the text")
 
