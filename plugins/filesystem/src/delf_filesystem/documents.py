@@ -107,7 +107,7 @@ def _tell_bare_pages(content: bytes, name: str) -> None:
                 total += 1
                 bare += all(char["text"].isspace() for char in page.chars)
                 page.close()
-    except Exception:  # noqa: BLE001 - of a damaged document, which markitdown reads in another way
+    except Exception:  # of a damaged document, which markitdown reads in another way
         note(f"{name}: it is not known whether all of its pages hold text")
     else:
         tell_bare(name, bare, total)
