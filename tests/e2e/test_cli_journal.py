@@ -61,7 +61,7 @@ def test_chosen_journal_that_is_unreachable_is_an_error(run, tmp_path, url):
 
 
 @pytest.mark.parametrize("how", ["flag", "file", "variable"])
-def test_chosen_one_that_cannot_be_written_is_an_error(run, tmp_path, how):
+def test_unwritable_chosen_journal_is_an_error(run, tmp_path, how):
     (tmp_path / "file").write_text("")
     if how == "file":
         (tmp_path / "delf.toml").write_text('[agent]\njournal = "sql"\n')

@@ -114,7 +114,7 @@ Key = NewType("Key", str)
     ],
     ids=str,
 )
-def test_types_in_stub_notation(hint, text):
+def test_type_text_writes_stub_notation(hint, text):
     assert type_text(hint) == text
 
 

@@ -18,7 +18,7 @@ def test_columns_are_as_wide_as_their_cells():
     assert table([], HEAD) == []
 
 
-def test_colours_take_no_room():
+def test_colours_do_not_count_as_width():
     row = ("1", click.style("done", fg="green"), "2 s", "x" * 9)
     assert click.unstyle(aligned([row], HEAD, None)[1]) == f"1   done    2 s  {'x' * 9}"
 

@@ -246,7 +246,7 @@ async def test_frame_one_byte_over_the_limit_is_refused(guest):
 
 
 @pytest.mark.parametrize("count", [0, 1, 3, 4, 10])
-async def test_frame_that_stops_in_the_middle(guest, count):
+async def test_truncated_frame_ends_the_session(guest, count):
     running = await guest.start()
     await guest.send_bytes((b"\0\0\0\x20" + b'["print","x"]')[:count])
     guest.close()

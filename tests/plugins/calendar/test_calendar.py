@@ -324,7 +324,7 @@ async def test_event_is_not_made_twice(google: GoogleServer, calendar: Any) -> N
     await calendar.delete(made["id"])  # gone is gone
 
 
-async def test_cap_says_so(calendar: Any) -> None:
+async def test_list_limit_is_reported_in_a_notice(calendar: Any) -> None:
     await calendar.create("Daily", NOON, recurrence=["RRULE:FREQ=DAILY;COUNT=30"])
     found = await calendar.list(dt.date(2026, 11, 1), dt.date(2027, 1, 31), limit=20)
     assert (len(found["events"]), "there are more" in found["notice"]) == (20, True)

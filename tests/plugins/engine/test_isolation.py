@@ -119,7 +119,7 @@ class Suite(SandboxContract):
 
 @linux
 @pytest.mark.slow
-async def test_suite_does_not_certify_what_is_open(tmp_path: Path) -> None:
+async def test_suite_fails_for_an_unconfined_sandbox(tmp_path: Path) -> None:
     """Python's own open() is refused there, and a system call is not."""
     with pytest.raises(AssertionError, match="`confines` says files, and a script reached"):
         await Suite().test_script_cannot_open_other_files(open_backend(), tmp_path)

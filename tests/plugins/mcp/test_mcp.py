@@ -248,7 +248,7 @@ def test_server_that_the_file_does_not_name(tmp_path) -> None:
         MCP(config=str(tmp_path / "none.json"), server="x")
 
 
-def test_variable_that_is_not_set(tmp_path, monkeypatch) -> None:
+def test_unset_variable_raises(tmp_path, monkeypatch) -> None:
     monkeypatch.delenv("NO_SUCH_WORD", raising=False)
     path = file_of(tmp_path, command="x", env={"A": "${NO_SUCH_WORD}"})
     with pytest.raises(EnvironmentKeyError, match="NO_SUCH_WORD"):

@@ -173,7 +173,7 @@ def test_private_addresses_in_every_dress(host: str, private: bool) -> None:
     ],
     ids=["infinite", "signalling", "decimal", "integer", "negative", "nan"],
 )
-async def test_numbers_that_cannot_be_sent(value: Any, reason: str) -> None:
+async def test_unsendable_number_is_refused(value: Any, reason: str) -> None:
     action = await of_schema({"type": "number"})
     with pytest.raises(ToolRefusedError, match=reason):
         action.validate({"q": value})

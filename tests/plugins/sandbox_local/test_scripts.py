@@ -307,7 +307,7 @@ async def test_variables_of_other_functions_do_not():
         assert "gone" not in outcome.variables
 
 
-async def test_variables_that_cannot_be_looked_at():
+async def test_unreadable_variables_are_summarised():
     variables = {
         **dict.fromkeys(("Unbound", "Named", "Odd", "Shape", "Shaped"), "class"),
         "unbound": "Unbound",

@@ -29,7 +29,7 @@ async def one(sql, statement, params=None):
     return row
 
 
-async def test_postgresql_out(postgres_database, open_sql):
+async def test_postgresql_values_become_python(postgres_database, open_sql):
     postgres_database.run(
         "CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE TYPE pair AS (a int, b text);"
     )
@@ -126,7 +126,7 @@ async def test_text_of_sqlite_that_is_not_utf8_is_read_and_reported(tmp_path, op
     assert [(c["name"], c["type"]) for c in table["columns"]][:1] == [("id", "text")]
 
 
-async def test_mariadb_out(mariadb_database, open_sql):
+async def test_mariadb_values_become_python(mariadb_database, open_sql):
     mariadb_database.run(
         "CREATE TABLE v (d date, t time, ts datetime(6), y year, n numeric(10, 2), f double, b blob, e enum('a', 'b'),"
         " s set('x', 'y'), j json, flag boolean, u bigint unsigned, bits bit(3), nothing int);"
@@ -224,7 +224,7 @@ async def test_json_of_duckdb_is_a_value(duckdb_database, open_sql):
     assert (await sql.query("SELECT s, j FROM t"))[0] == {"s": {"a": 3}, "j": [{"b": None}]}
 
 
-async def test_sqlite_out(sqlite_database, open_sql):
+async def test_sqlite_values_become_python(sqlite_database, open_sql):
     row = await one(
         open_sql(sqlite_database),
         "SELECT 1 AS i, 1.5 AS f, 'x' AS t, x'00ff' AS b, NULL AS n, date('2024-01-31') AS d",
@@ -252,7 +252,7 @@ IN = {
 }  # fmt: skip
 
 
-async def test_parameters_in(any_database, open_sql):
+async def test_parameters_reach_the_database(any_database, open_sql):
     sql = open_sql(any_database)
     for name, (value, expected) in IN.items():
         wanted = (

@@ -87,7 +87,7 @@ class TestFromProject:
         (tmp_path / "delf.toml").write_text('[agent]\nllm = "scripted"\n')
         assert Agent.from_project(tmp_path, host=delf_host).config.journal == "sql"
 
-    def test_place_that_is_none_is_refused(self, tmp_path):
+    def test_missing_project_folder_is_refused(self, tmp_path):
         with pytest.raises(ConfigurationError, match="does not exist"):
             Agent.from_project(tmp_path / "nowhere")
 

@@ -127,7 +127,9 @@ def test_budget_holds(make_agent, scripted_model: ScriptedModel) -> None:
     assert "budget" in response.error
 
 
-async def test_tasks_beside_the_first_wait(make_agent, scripted_model: ScriptedModel) -> None:
+async def test_tasks_wait_for_the_setup_of_the_first(
+    make_agent, scripted_model: ScriptedModel
+) -> None:
     going = asyncio.Event()
 
     async def slowly(request: ModelRequest) -> str:

@@ -150,7 +150,7 @@ def test_call_that_was_written_after_reading_is_asked_about(run):
     assert asked[0].flow == "iban: written by the model after it read what others wrote"
 
 
-def test_but_not_where_it_passes_on_what_it_read(run):
+def test_approved_payment_asks_where_it_passes_on_a_read_text(run):
     code = f"print(pay('{OWN}', 250, text=m[0]['body']))"
     _, asked = run(READ, code, task=f"Pay to {OWN}")
     assert asked[0].flow == "amount: written by the model after it read what others wrote"
