@@ -39,6 +39,12 @@ def test_single_text_becomes_a_list():
     )
 
 
+@pytest.mark.parametrize(("wrong", "meant"), [("tool", "tools"), ("on_confirmed", "on_confirm")])
+def test_keyword_of_a_program_is_suggested(wrong, meant):
+    with pytest.raises(ConfigurationError, match=f"did you mean '{meant}'"):
+        make_config({wrong: None})
+
+
 def test_error_says_where_what_and_what_is_allowed():
     with pytest.raises(
         ConfigurationError, match=r"^Agent: unknown key 'timeot'; did you mean 'timeout'\?"

@@ -45,6 +45,11 @@ _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 LLM_FIELDS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
 """The fields that configure a model."""
 
+_AGENT: Final = "Agent"
+"""The source of values that a program gives, in messages."""
+_PROGRAM: Final = ("tools", "on_confirm", "output", "host", "project")
+"""The keywords of ``Agent`` that are no settings, because only a program can give them."""
+
 LLM_KEYS: Final = tuple(inspect.signature(LLMConfig).parameters)
 """The keys that a model's table may hold."""
 
@@ -412,7 +417,7 @@ def _words(model: LLMConfig) -> str:
 def make_config(
     values: Mapping[str, Any],
     *,
-    where: str = "Agent",
+    where: str = _AGENT,
     origin: Callable[[tuple[str, ...]], str | None] = lambda _: None,
 ) -> AgentConfig:
     """Validate an ``AgentConfig``, with errors that name the field and the allowed values.
@@ -485,7 +490,7 @@ def explain(
     origin: Callable[[tuple[str, ...]], str | None] = lambda _: None,
 ) -> ConfigurationError:
     """Format a validation error in one line: source, field, problem and suggestion."""
-    known = tuple(model.model_fields)
+    known = (*model.model_fields, *(_PROGRAM if where == _AGENT else ()))
     problems: list[str] = []
     hints: dict[str, None] = {}
     kind: type[ConfigurationError] = ConfigurationError
