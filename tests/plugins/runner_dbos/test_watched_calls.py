@@ -65,12 +65,14 @@ async def look(schedules: DbosSchedules, queue: DbosQueue) -> Firing:
 
 async def over(schedules: DbosSchedules) -> Firing:
     """Wait for the end of the schedule's test; on a busy machine its command may end before."""
-    async with asyncio.timeout(60):
-        while True:
-            (firing,) = [one for one in await schedules.history("jobs") if one.test]
-            if firing.state.is_terminal:
-                return firing
-            await asyncio.sleep(0.1)
+
+    async def ended() -> list[Firing]:
+        return [
+            one for one in await schedules.history("jobs") if one.test and one.state.is_terminal
+        ]
+
+    (firing,) = await until(ended, 60)
+    return firing
 
 
 async def test_each_new_item_starts_its_task_once_though_runners_are_killed(
