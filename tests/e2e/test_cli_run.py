@@ -219,7 +219,7 @@ def test_input_files(here):
         (["--set", "agent.approval_mode=approve_all", "--approve", "none"], False, "denied"),
     ],
 )
-def test_approval_without_a_terminal(here, flags, sent, words):
+def test_call_is_approved_only_by_flags_without_a_terminal(here, flags, sent, words):
     script = "try:\n    print(await send('ada'))\nexcept ApprovalRejected as no:\n    print(no)"
     llm = model(here, script)
     result = delf("run", "x", "--tools", "tools.py", "--llm", llm, *flags, cwd=here)

@@ -15,7 +15,7 @@ def test_tls_context_is_that_of_httpx_and_built_once(monkeypatch):
     assert (trusted().verify_mode, trusted().check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
-def test_authority_of_the_environment_counts_at_once(monkeypatch, tmp_path):
+def test_certificate_of_a_variable_is_trusted_without_a_restart(monkeypatch, tmp_path):
     one = tmp_path / "one.pem"
     with open(certifi.where()) as file:
         text = file.read()

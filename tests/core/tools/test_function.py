@@ -56,7 +56,7 @@ def test_tool_decorator_sets_options():
     assert search.action.is_async
 
 
-def test_handle_error_by_a_callable_or_not_at_all():
+def test_handle_error_takes_a_function_or_nothing():
     def tell(error):
         return "told"
 

@@ -221,7 +221,7 @@ class TestInterrupts:
 
 
 class TestCommands:
-    def test_chat_command_say_what_was_used_and_done_and_free_what_is_held(self, talk):
+    def test_slash_commands_show_usage_and_free_what_is_held(self, talk):
         chat = talk("print('one')", flags=("--set", "budget_usd=0.5"))  # begins again, too
         chat.say("/histroy", "unknown command '/histroy'; did you mean '/history'?")
         chat.then("first", "done · ")

@@ -56,7 +56,7 @@ async def test_group_with_the_name_of_an_action_is_refused_once_the_actions_are_
         await load_toolset([Dynamic(name="shop")])
 
 
-async def test_part_of_the_tools():
+async def test_showing_keeps_the_other_tools_callable():
     tools = await load_toolset([Shop(), add])
     part = tools.showing(frozenset({"shop.find", "add", "other"}))
     assert [bound.name for bound in part.shown] == ["shop.find", "add"]

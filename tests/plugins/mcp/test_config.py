@@ -48,7 +48,7 @@ def test_file_of_another_program_is_read_as_that_reads_it(config, tmp_path):
         assert server_settings(config, name, {}) == {"url": "https://x.example/mcp"}
 
 
-def test_servers_in_the_settings_of_a_whole_program(tmp_path):
+def test_servers_are_found_in_the_settings_of_an_editor(tmp_path):
     path = tmp_path / "settings.json"
     path.write_text(json.dumps({"editor": 1, "mcp": {"servers": {"a": {"command": "x"}}}}))
     assert servers_in(path) == {"a": {"command": "x"}}

@@ -33,7 +33,7 @@ def project(here):
     return here / "delf.toml"
 
 
-def test_operations_that_only_read_are_a_line_for_the_project(run, project):
+def test_effects_command_writes_settings_of_reading_operations(run, project):
     done = run("openapi", "effects", "api")
     assert done.exit_code == 0, done.output
     assert tomllib.loads(done.stdout) == {"effects": {"read_runs": "read", "runs_history": "read"}}

@@ -121,7 +121,9 @@ def test_name_of_a_skill_is_that_of_its_folder(folder):
     assert skill_of(file, named.encode()).name == "report"
 
 
-def test_instructions_count_once_they_are_trusted(folder, delf_host, scripted_model, monkeypatch):
+def test_instructions_of_a_trusted_project_reach_the_model(
+    folder, delf_host, scripted_model, monkeypatch
+):
     scripted_model.default = "```python\nprint(skills.read('report'))\n```"
     monkeypatch.setenv("DELF_TRUST", str(folder))
     options = {"llm": "scripted", "host": delf_host, "journal": "none", "retry_count": 0}

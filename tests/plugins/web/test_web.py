@@ -256,7 +256,7 @@ async def test_unreachable_host_raises(web) -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_behind_a_proxy_the_error_says_that_it_is_not_used(known, open_web, monkeypatch):
+async def test_error_behind_a_proxy_says_that_pages_use_no_proxy(known, open_web, monkeypatch):
     async def resolve(host: str, port: int) -> list[str]:
         if not known:
             raise OSError

@@ -58,7 +58,7 @@ def _below_one_another(heads: list[Text], rows: list[list[Text]]) -> Iterator[Te
 
 
 class _Answer(Markdown):
-    """Markdown with such tables, and with HTML shown as text."""
+    """Markdown whose wide tables become lists, and whose HTML is shown as text."""
 
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,

@@ -126,5 +126,5 @@ def _written_again(archive: zipfile.ZipFile, usual: dict[str, str]) -> IO[bytes]
 
 
 def _transitional(found: re.Match[bytes]) -> bytes:
-    """Return the transitional namespace: ``…/ooxml/spreadsheetml/main`` is one of 2006."""
+    """Return the namespace of Office 2006 for one of strict OOXML, which readers do not know."""
     return b"http://schemas.openxmlformats.org/%s/2006/%s" % (found[1], found[2])

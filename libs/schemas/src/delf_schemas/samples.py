@@ -241,7 +241,7 @@ def _is_name(key: str) -> bool:
 
 
 def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
-    """Merge two shapes: their shared part, and the rest of each."""
+    """Return the shape that both samples fit, with the properties of each."""
     if not isinstance(first, dict) or not first:
         return second
     old = cast("dict[str, Any]", first)

@@ -173,7 +173,7 @@ def _given(project: Project) -> Iterator[tuple[str, Any, str]]:
 
 
 def _variables(project: Project, section: str, name: str) -> Iterator[tuple[str, Any, str]]:
-    """Yield the settings that come from variables of a connection's or a plugin's own."""
+    """Yield the settings of a connection or plugin that come from its environment variables."""
     prefix = f"DELF_{name.upper().replace('-', '_')}_"
     kept = KeptKeys.here().values(os.environ)
     for variable, value in sorted(project.environ.items()):

@@ -238,7 +238,7 @@ class _Finder(ast.NodeVisitor):
         self._within(target.id if isinstance(target, ast.Name) else None, node.value)
 
     def visit_Dict(self, node: ast.Dict) -> None:
-        """Name a dict value after its key, which itself is not a value."""
+        """Name the value of a dict entry after its key; keys become no parameters."""
         for key, value in zip(node.keys, node.values, strict=True):
             text = key.value if isinstance(key, ast.Constant) else None
             self._within(str(text) if isinstance(text, str) else None, value)

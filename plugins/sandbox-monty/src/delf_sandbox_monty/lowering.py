@@ -125,7 +125,7 @@ class MontyRewriting(Rewriting):
         )
 
     def hand_over_later(self, place: Place) -> None:
-        """Make the calls of a passed tool return awaitables."""
+        """Make a tool that is given to another function return awaitables when it is called."""
         label = label_of(place.node) or ""
         connection, _, method = label.partition(".")
         if place.scope.find(connection) is None and connection in self._known.tools:

@@ -66,7 +66,7 @@ class ToolUses:
             self.check(data.decode("utf-8", "replace"))
 
     def find(self, value: Any) -> str | None:
-        """Return the suggestion for an action shown by a value, if any."""
+        """Return what to write instead of an action that stands in a value without its call."""
         if self._pattern is None:
             return None
         for text in _texts(value):

@@ -287,11 +287,13 @@ class _Passes:
         Raises:
             SandboxExecutionError: If no passes are left.
         """
+        # Passes before the first change are counted apart: they only look.
         if self.has_changed:
             used, most = self._used, self._most
             self._used += 1
         else:
-            used, most = self._looks, max(_LOOKS, self._most) if self._most else 0
+            used = self._looks
+            most = max(_LOOKS, self._most) if self._most else 0
             self._looks += 1
         if used >= most:
             raise SandboxExecutionError(

@@ -59,7 +59,7 @@ async def interrupted(journal: Any, *more: ev.Event) -> str:
     return "task_1"
 
 
-async def test_second_of_two_is_refused(make: Make, journals: Open) -> None:
+async def test_second_agent_that_resumes_a_task_is_refused(make: Make, journals: Open) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
     calls: list[int] = []
 

@@ -138,6 +138,7 @@ def pieces_of(text: str) -> Iterator[str]:
     letters = letters_of(text)
     words = (*_WORD.findall(text), *_NAME.findall(text))
     telling = [word for word in words if _TELLING.search(word)]
+    # Long texts are cut into longer pieces, farther apart, so that their number stays bounded.
     size = min(max(_PIECE, len(letters) // 4), 2 * _PIECE)
     step = max(size, len(letters) // _MOST_PIECES)
     rare = map(letters_of, sorted(telling, key=len, reverse=True))
