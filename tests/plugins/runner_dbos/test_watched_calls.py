@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from delf.errors import ConnectionUnavailableError
 from delf_cli.schedules import Firing
 from delf_runner_dbos.queue import DbosQueue
 from delf_runner_dbos.schedules import DbosSchedules
@@ -51,10 +52,25 @@ async def ran(one: Fleet, *words: str, status: int = 0) -> Any:
     return json.loads(done.stdout)
 
 
+async def triggered(queue: DbosQueue) -> Any:
+    """Let the schedule fire now, as soon as the first runner is there."""
+    found: list[Any] = []
+
+    async def fires() -> bool:
+        try:
+            found.append(await queue.call(lambda client: client.trigger_schedule("jobs")))
+        except ConnectionUnavailableError:
+            return False
+        return True
+
+    await until(fires, 60)
+    return found[0]
+
+
 async def look(schedules: DbosSchedules, queue: DbosQueue) -> Firing:
     """Let the schedule look now; return what happened, as soon as a runner has looked."""
     before = [*await schedules.history("jobs")]
-    handle = await queue.call(lambda client: client.trigger_schedule("jobs"))
+    handle = await triggered(queue)
     await asyncio.to_thread(handle.get_result)
     found = [*await schedules.history("jobs")]
     for firing in before:
