@@ -410,3 +410,78 @@ def test_names_that_other_databases_reserve_are_quoted():
     assert [quoted(name, "mysql") for name in names] == ["`order`", "`rank`", "`groups`", "name"]
     assert quoted("lateral", "postgresql") == '"lateral"'
     assert quoted("lateral", "nobody_knows") == "lateral"
+
+
+TRUST = {"customers": "own", "sales.orders": "own", "bills": "own", "bills.note": "outside"}
+WHOSE = {
+    "SELECT mail FROM customers": "own",
+    "SELECT mail FROM Customers": "own",
+    "SELECT mail FROM customers WHERE id = :n": "own",
+    "SELECT n FROM sales.orders": "own",
+    "SELECT n FROM orders": "outside",
+    "SELECT mail FROM other.customers": "outside",
+    "SELECT iban, note FROM bills": {"iban": "own", "IBAN": "own", "*": "outside"},
+    "SELECT iban || note AS x FROM bills": "outside",
+    "SELECT iban FROM bills ORDER BY note": "outside",
+    "SELECT iban, note AS iban FROM bills": "outside",
+    "SELECT iban, lower(note) FROM bills": "outside",
+    "SELECT iban FROM bills AS b (note, iban)": "outside",
+    "SELECT bills FROM bills": "outside",
+    "SELECT b FROM bills AS b": "outside",
+    "SELECT * FROM bills": "outside",
+    "SELECT (SELECT max(note) FROM bills) AS iban FROM bills": "outside",
+    "SELECT mail FROM customers, LATERAL (SELECT text FROM tickets) AS t": "outside",
+    "SELECT x FROM generate_series(1, 3) AS t (x)": "outside",
+    "WITH t AS (SELECT text FROM t) SELECT text FROM t": "outside",
+    "WITH a AS (SELECT 1), b AS (SELECT * FROM a) SELECT * FROM b, customers": "own",
+    "WITH a AS (SELECT * FROM b), b AS (SELECT 1) SELECT * FROM a, customers": "outside",
+    "SELECT * FROM (WITH t AS (SELECT 1) SELECT * FROM t) AS x, t, customers": "outside",
+    "DELETE FROM customers": "outside",
+    "SELECT FROM": "outside",
+}
+
+
+@pytest.mark.parametrize("dialect", ["postgresql", "duckdb"])
+@pytest.mark.parametrize(("statement", "whose"), WHOSE.items())
+def test_rows_are_own_only_if_all_that_is_read_is_own(tmp_path, dialect, statement, whose):
+    url = f"duckdb:///{tmp_path}/d.db" if dialect == "duckdb" else "postgresql://u:p@h/d"
+    db = SQL(url=url, trust=TRUST)
+    params = {"n": 1} if ":n" in statement else None
+    given = {"statement": statement, "params": params}
+    assert db.result_trust("query", given) == whose
+
+
+def test_rows_of_a_table_of_other_letters_are_not_own():
+    db = SQL(url="postgresql://u:p@h/d", trust=TRUST)
+    assert db.result_trust("query", {"statement": 'SELECT mail FROM "Customers"'}) == "outside"
+
+
+def test_function_that_the_user_allows_may_read_anything():
+    db = SQL(url="postgresql://u:p@h/d", trust=TRUST, functions=["mine"])
+    assert db.result_trust("query", {"statement": "SELECT mine(id) FROM customers"}) == "outside"
+
+
+@pytest.mark.parametrize("key", ["", "*", "a..b", "a.b.c.d"])
+def test_trust_that_names_no_table_is_an_error(key):
+    with pytest.raises(ConnectionConfigurationError, match="not a table or column"):
+        SQL(url="postgresql://u:p@h/d", trust={key: "own"})
+
+
+@pytest.mark.parametrize("trust", [{"orders": {"id": "own"}}, {"orders": "mine"}, ["orders"], True])
+def test_trust_of_a_wrong_shape_is_an_error(trust):
+    with pytest.raises(ConnectionConfigurationError, match="trust"):
+        SQL(url="postgresql://u:p@h/d", trust=trust)
+
+
+async def test_comments_on_what_is_not_own_are_left_out(tmp_path):
+    path = str(tmp_path / "d.db")
+    with duckdb.connect(path) as database:
+        database.execute("CREATE TABLE bills (iban TEXT, note TEXT); CREATE TABLE notes (x TEXT)")
+        for what in ("TABLE bills", "TABLE notes", "COLUMN bills.iban", "COLUMN bills.note"):
+            database.execute(f"COMMENT ON {what} IS 'about {what}'")
+    trust = {"bills": "own", "bills.note": "outside"}
+    db = SQL(url=f"duckdb:///{path}", trust=trust)
+    assert (await db.context("bills")).count("about ") == 1
+    assert re.findall("about [^']*", str(await db.schema())) == ["about COLUMN bills.iban"]
+    assert db.context_trust == db.result_trust("schema", {}) == "own"
+    await db.aclose()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from delf.protocols.context import PluginContext
     from delf.tools.action import Action
     from delf.tools.context import CallContext
-    from delf.types import Permission
+    from delf.types import Permission, Trust
 
 
 @runtime_checkable
@@ -233,6 +233,28 @@ class SecretsKeeper(Protocol):
         Args:
             source: The owner of the secrets; these replace the owner's earlier secrets.
             secrets: The secrets in plain text.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsResultTrust(Protocol):
+    """A connection whose results have an author that depends on the call's arguments."""
+
+    def result_trust(
+        self, action: str, arguments: Mapping[str, Any]
+    ) -> Trust | Mapping[str, Trust] | None:
+        """Return whose words the result of a call holds; anything uncertain is ``outside``.
+
+        Called for each call, also on resuming, so it does no I/O and always answers the same.
+
+        Args:
+            action: The action's name.
+            arguments: The call's arguments, as recorded.
+
+        Returns:
+            The trust of the whole result, or by field with ``*`` for the rest; None for what the
+            connection's user or the action declares.
         """
         ...
 

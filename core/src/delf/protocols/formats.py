@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from delf.records import dataclass
+from delf.types import Trust
 
 T = TypeVar("T")
 
@@ -19,11 +20,13 @@ class InputFile:
         name: The name for scripts and the user.
         path: The path on the host.
         visible: The path for scripts.
+        trust: Whose words it holds: ``own`` for the user's, by the user's word.
     """
 
     name: str
     path: str
     visible: str
+    trust: Trust = "outside"
 
     @property
     def ending(self) -> str:

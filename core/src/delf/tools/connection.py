@@ -112,7 +112,7 @@ class Connection:
         metadata: Anything the embedding program wants to keep with it.
         trust: The user's word on who wrote what the connection gives: ``own`` for all of it, or
             by the names of fields in results, with ``*`` for the rest. It wins over what the
-            actions declare.
+            actions declare. With ``result_trust``, names are what that method reads them as.
         contents: Parameters that are for people to read, by the name of their action; for services
             whose actions declare none.
         first: The first field of ``Settings``, which may stand without its name: ``Tickets(url)``.
@@ -127,7 +127,7 @@ class Connection:
     summary: str = ""
     is_function: bool = False
     inspect: ClassVar[_Inspect] = _Inspect()
-    context_trust: ClassVar[Trust] = "outside"
+    context_trust: Trust = "outside"
     """The author of ``context``'s text: the user alone (``own``) or others."""
     description_trust: ClassVar[Trust] = "own"
     """The author of names and descriptions of actions: the user (``own``) or a server

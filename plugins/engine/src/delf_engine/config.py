@@ -194,6 +194,10 @@ class AgentConfig(FixedAttributes, BaseModel):
         description="Refuse weaker sandboxes, as measured on this machine.",
     )
     files: tuple[str, ...] = Field(default=(), description="Input files for scripts.")
+    own_files: tuple[str, ...] = Field(
+        default=(),
+        description="Input files, or folders of them, whose texts count as your words.",
+    )
     allowed_libs: tuple[str, ...] = Field(
         default=(), description="Packages that scripts may import."
     )
@@ -262,6 +266,7 @@ class AgentConfig(FixedAttributes, BaseModel):
     @field_validator(
         "allowed_libs",
         "files",
+        "own_files",
         "approvals",
         "observers",
         mode="before",

@@ -90,14 +90,26 @@ def _free_name(name: str, taken: Iterable[str]) -> str:
 def input_files(
     found: Mapping[str, str],
     visible_path: Callable[[str], str],
+    own: Sequence[str] = (),
 ) -> list[InputFile]:
     """Return input files with their paths inside a sandbox.
 
     Args:
         found: The result of :func:`find_inputs`.
         visible_path: Maps a host path to a path in the sandbox.
+        own: The files and folders whose texts are the user's own. Names do not count: others can
+            name an attachment like a file of the user.
     """
-    return [InputFile(name, path, visible_path(path)) for path, name in found.items()]
+    places = [Path(os.path.expanduser(each)).resolve() for each in own]  # noqa: PTH111 - as above
+    return [
+        InputFile(
+            name,
+            path,
+            visible_path(path),
+            trust="own" if any(Path(path).is_relative_to(place) for place in places) else "outside",
+        )
+        for path, name in found.items()
+    ]
 
 
 def readers_of(

@@ -38,6 +38,7 @@ class AgentOptions(TypedDict, total=False):
     sandbox_config: Mapping[str, Any] | None
     min_isolation: Isolation | None
     files: Sequence[str] | None
+    own_files: Sequence[str] | None
     allowed_libs: Sequence[str] | None
     budget_usd: float | None
     allow_unpriced: bool | None

@@ -189,7 +189,7 @@ class Resources:
         found = find_inputs(config.files)
         sandbox = await choose_sandbox(around.host, config, around.plugin_options)
         closing.append(sandbox.backend.aclose)
-        inputs = input_files(found, sandbox.backend.visible_path)
+        inputs = input_files(found, sandbox.backend.visible_path, config.own_files)
         files = TaskFiles(inputs, Formats(around.host))
         closing.append(files.formats.aclose)
         tools = await _tools_of(agent.connections, files, around)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from delf.errors import DelfError
 from delf.events import TaskStarted, Warned
 from delf.llm import LLMConfig
 from delf.machine.zones import local_zone
 from delf.messages import ModelRequest, Purpose, user
+from delf.protocols.connection import SupportsResultTrust
 from delf.protocols.conversation import KeptVariables
 from delf.protocols.formats import InputFile
 from delf.protocols.sandbox import SessionSpec
@@ -40,6 +42,7 @@ from delf_engine.output import OutputFiles, OutputFolder, written_before
 from delf_engine.resources import Resources
 from delf_engine.strategies import with_strategy
 from delf_engine.task import TaskContext, TaskRequest, moment
+from delf_engine.toolset import BoundAction
 from delf_engine.variables import shown
 from delf_engine.waiting import Permit, TaskClock
 
@@ -177,7 +180,8 @@ class TaskRun:
         inputs: Sequence[InputFile] = resources.files.inputs
         if request.files is not None:
             visible_path = resources.sandbox.backend.visible_path
-            inputs = input_files(find_inputs(request.files), visible_path)
+            own_files = resources.config.own_files
+            inputs = input_files(find_inputs(request.files), visible_path, own_files)
         return cls(resources, request, permit, await resources.tools_with(own, inputs), inputs)
 
     def again(self) -> TaskRun:
@@ -304,16 +308,19 @@ class TaskRun:
                     defaults=bound.action.defaults,
                     is_known=True,
                     is_built_in=bound.built_in,
+                    of_call=_result_trust(bound),
                 )
             return known[action]
 
+        foreign = [file for file in self.inputs if file.trust != "own"]
+
         def files() -> Iterator[tuple[str, str]]:
-            for file in islice(self.inputs, _MOST_SEARCHED):
+            for file in islice(foreign, _MOST_SEARCHED):
                 yield file.name, _beginning_of(file.path)
 
         words = self.request.task if is_own else ""
         kept = self.resources.approvals.kept
-        return Origins(words, before, wording_of, files if self.context.files else None, kept)
+        return Origins(words, before, wording_of, files if foreign else None, kept)
 
     def _texts_of_connections(self) -> Iterator[tuple[Trust, str, str]]:
         """Yield the texts of connections in the prompt, each with its author and its place."""
@@ -335,6 +342,16 @@ class TaskRun:
         """Return ``own`` while the task has read nothing that others wrote, else ``outside``."""
         self._values.follow(self.log.events)
         return "outside" if self._values.has_read else "own"
+
+
+def _result_trust(bound: BoundAction) -> Callable[[Mapping[str, Any]], Any] | None:
+    """Return a function with the trust of an action's result by its arguments, if it varies."""
+    connection = bound.connection
+    if not isinstance(connection, SupportsResultTrust):
+        return None
+    if isinstance(getattr(connection, "trust", None), str):
+        return None  # the user's word for all of it
+    return partial(connection.result_trust, bound.action.name)
 
 
 def _author_of(connection: object, what: str, undeclared: Trust = "outside") -> Trust:

@@ -17,6 +17,7 @@ from delf.protocols.connection import (
     ProposedCall,
     SupportsCheck,
     SupportsContext,
+    SupportsResultTrust,
     Verdict,
 )
 from delf.protocols.prefilter import Catalog, CatalogEntry
@@ -391,6 +392,8 @@ def _with_users_words(connection: ConnectionLike, action: Action, name: str) -> 
                     f"{did_you_mean(each, known)}"
                 )
         action = replace(action, contents=contents, sinks=None)
+    if isinstance(connection, SupportsResultTrust) and not isinstance(trust, str):
+        return action  # what its user declares is about tables or files, not about fields
     return action if trust is None else replace(action, trust=trust)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NotRequired, TypedDict
 
@@ -17,6 +17,7 @@ from delf.errors import (
     did_you_mean,
 )
 from delf.protocols.formats import InputFile, InstalledFormats
+from delf.types import Trust
 from delf_confined.limits import Limits
 from delf_confined.readers import Readers
 from delf_files.children import PRELOADS, readable
@@ -76,6 +77,8 @@ class Files(Connection):
         self._files = tuple(files)
         self._formats = formats
         self._most_bytes = most_bytes
+        if all(file.trust == "own" for file in self._files):
+            self.context_trust = "own"
         self._shapes: dict[tuple[str, int, int, int], str] = {}
 
     @action("reading", effect="read")
@@ -144,6 +147,15 @@ class Files(Connection):
         return await query(
             statement, params, limit, header, self._files, self._formats, key=_asker(context)
         )
+
+    def result_trust(self, action: str, arguments: Mapping[str, Any]) -> Trust:
+        """Implements :class:`delf.protocols.connection.SupportsResultTrust`.
+
+        A statement may read any file, and so may a list.
+        """
+        named = [file for file in self._files if arguments.get("name") in (file.name, file.visible)]
+        read = named if action == "read" else self._files
+        return "own" if read and all(file.trust == "own" for file in read) else "outside"
 
     async def context(self, task: str) -> str | None:
         """Describe the files: their tables, columns, types and examples, within a budget."""

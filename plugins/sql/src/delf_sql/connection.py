@@ -17,6 +17,8 @@ from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refu
 from delf.settings import PluginSettings, Source, check_variables
 from delf.tools.action import action
 from delf.tools.connection import Connection
+from delf.types import Trust
+from delf_sql.authors import OwnTables
 from delf_sql.backends import make_backend
 from delf_sql.backends.base import create_missing
 from delf_sql.catalog import (
@@ -90,6 +92,12 @@ class SQL(Connection):
             given = {self.settings.source(field) for field in ("url", "host", "database")}
             source: Source = "project" if "project" in given else "program"
             check_variables(self.name, source, ("PGPASSWORD",))
+        self._own: OwnTables | None = None
+        if isinstance(self.trust, Mapping):
+            functions = self.settings.functions
+            self._own = OwnTables.of(self.name, self.trust, self.target.dialect, functions)
+            if "own" in self.trust.values():
+                self.context_trust = "own"  # without the comments of other tables
         self._parts: tuple[Backend, Database] | None = None
         self._index: TableIndex | None = None
 
@@ -254,6 +262,16 @@ class SQL(Connection):
             return None
         return rows[0]["n"]
 
+    def result_trust(
+        self, action: str, arguments: Mapping[str, Any]
+    ) -> Trust | Mapping[str, Trust] | None:
+        """Implements :class:`delf.protocols.connection.SupportsResultTrust`."""
+        if self._own is None:
+            return None
+        if action == "query":
+            return self._own.of_query(arguments.get("statement"), arguments.get("params"))
+        return self.context_trust if action == "schema" else "outside"
+
     async def aclose(self) -> None:
         """Close all connections. The next call opens new ones."""
         if self._parts is not None:
@@ -313,8 +331,8 @@ class SQL(Connection):
             ranked, count = self._index_of(tables).rank(search)
             return [found.info() for found in ranked[: min(count, _FOUND_TABLES)]]
         if len(relations) > self.settings.schema_tables:
-            return [relation_info(relation) for relation in relations]
-        return [found.info() for found in backend.tables(session, relations)]
+            return [relation_info(self._declared(relation)) for relation in relations]
+        return [found.info() for found in self._tables(backend, session, relations)]
 
     def _index_of(self, tables: Sequence[Table]) -> TableIndex:
         """Return an index of tables, cached while the tables are unchanged."""
@@ -330,7 +348,17 @@ class SQL(Connection):
         most = self.settings.schema_tables
         if len(relations) > most:
             relations = rank_relations(relations, words)
-        return backend.tables(session, relations[:most]), relations[most:]
+        return self._tables(backend, session, relations[:most]), relations[most:]
+
+    def _tables(self, backend: Backend, session: Any, relations: Sequence[Relation]) -> list[Table]:
+        """Return tables with columns, without the texts that others may have written."""
+        tables = backend.tables(session, relations)
+        if self._own is None:
+            return tables
+        return [self._own.without_others(table) for table in tables]
+
+    def _declared(self, relation: Relation) -> Relation:
+        return relation if self._own is None else self._own.without_comment(relation)
 
     def _describe(self, backend: Backend, session: Any, task: str) -> str:
         from delf_sql.render import PartialSchema, whole_schema

@@ -18,6 +18,7 @@ FLOWS = tomllib.loads((Path(__file__).parents[3] / "support/flows/fresh.toml").r
 ACCOUNT = "DE89 3704 0044 0532 0130 00"
 READ = "m = mails()[0]['body']\nx, n = m[7:34], int(m.split()[-1])\n"
 KEPT: dict[str, str] = {}
+PAID: list[str] = []
 
 
 @tool(effect="read", confirm=False)
@@ -123,6 +124,7 @@ def changing(function):
 @changing
 def pay(iban: str, amount: int) -> str:
     """Pay."""
+    PAID.append(iban)
     return "paid"
 
 
@@ -391,3 +393,92 @@ def test_users_word_opens_the_rows_of_a_database(asked, tmp_path, trust, asks):
     shop = SQL(name="db", url=f"sqlite:///{path}", trust=trust)
     code = "mails()\npay(db.query('SELECT iban FROM bills')[0]['iban'], 1)"
     assert bool(asked(code, tools=[mails, pay, shop])) is asks
+
+
+TABLES = {"bills": "own", "tickets.id": "own"}
+QUERIES = {
+    "an own table": ("SELECT iban FROM bills", False),
+    "an own table, with a value computed": ("SELECT upper(iban) AS x FROM bills", False),
+    "an own table under another name": (
+        "WITH b AS (SELECT * FROM bills) SELECT iban FROM b",
+        False,
+    ),
+    "all of an own table": ("SELECT iban FROM (SELECT * FROM bills) AS tickets", False),
+    "an own column": ("SELECT id AS iban FROM tickets", False),
+    "an own column beside another's": ("SELECT id AS iban, text FROM tickets", False),
+    "another's column": ("SELECT text AS iban FROM tickets", True),
+    "another's column, named as an own one": ("SELECT text AS id FROM tickets", True),
+    "an own column of rows that others choose": ("SELECT id FROM tickets WHERE text > ''", True),
+    "all columns of another table": ("SELECT * FROM tickets", True),
+    "another table": ("SELECT text FROM notes", True),
+    "a join": ("SELECT b.iban FROM bills b JOIN notes n ON n.text > b.iban", True),
+    "all of a join": ("SELECT * FROM bills, notes", True),
+    "a condition": ("SELECT iban FROM bills WHERE iban < (SELECT max(text) FROM notes)", True),
+    "a union": ("SELECT iban FROM bills UNION ALL SELECT text FROM notes", True),
+    "another table, named as an own one": ("SELECT text AS iban FROM notes AS bills", True),
+    "a part that is named as an own table": (
+        "WITH bills AS (SELECT text AS iban FROM notes) SELECT iban FROM bills",
+        True,
+    ),
+    "a view": ("SELECT iban FROM shown", True),
+    "a constant": ("SELECT 'GB44'", True),
+}
+
+
+def database_in(folder):
+    path = folder / "shop.db"
+    with sqlite3.connect(path) as database:
+        database.executescript(
+            "CREATE TABLE bills (iban TEXT); INSERT INTO bills VALUES ('GB44');"
+            "CREATE TABLE tickets (id TEXT, text TEXT); INSERT INTO tickets VALUES ('7', 'GB55');"
+            "CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('GB66');"
+            "CREATE VIEW shown AS SELECT iban FROM bills"
+        )
+    database.close()
+    return SQL(name="db", url=f"sqlite:///{path}", trust=TABLES)
+
+
+@pytest.mark.parametrize(("query", "asks"), QUERIES.values(), ids=QUERIES)
+def test_users_word_opens_tables_and_columns(asked, tmp_path, query, asks):
+    code = f"mails()\npay([*db.query({query!r})[0].values()][0], 1)"
+    PAID.clear()
+    assert bool(asked(code, tools=[mails, pay, database_in(tmp_path)])) is asks
+    assert PAID
+
+
+@pytest.mark.parametrize(
+    ("value", "asks"),
+    [
+        ("'GB44'", False),
+        ("db.query('SELECT text FROM notes')[0]['text'][:0] + 'GB44'", True),
+        ("db.query('SELECT iban FROM bills')[0]['iban']", False),
+        ("mails()[0]['body'][:0] + 'GB44'", True),
+    ],
+)
+def test_own_row_is_not_own_if_others_choose_it(asked, tmp_path, value, asks):
+    query = f"db.query('SELECT iban FROM bills WHERE iban = :a', {{'a': {value}}})"
+    code = f"mails()\npay({query}[0]['iban'], 1)"
+    PAID.clear()
+    assert bool(asked(code, tools=[mails, pay, database_in(tmp_path)])) is asks
+    assert PAID == ["GB44"]
+
+
+OWN_FILES = {
+    "the own file": (["own.csv"], "own.csv", "files.read('own.csv')", False),
+    "a folder": (["."], "own.csv", "files.read('own.csv')", False),
+    "a query of the own file": (["own.csv"], "own.csv", "files.query(\"FROM 'own.csv'\")", False),
+    "another file": (["own.csv"], "other.csv", "files.read('other.csv')", True),
+    "a file of that name elsewhere": (["own.csv"], "in/own.csv", "files.read('own.csv')", True),
+    "no file": ([], "own.csv", "files.read('own.csv')", True),
+}
+
+
+@pytest.mark.parametrize(("own", "file", "read", "asks"), OWN_FILES.values(), ids=OWN_FILES)
+def test_users_word_opens_a_file(asked, tmp_path, own, file, read, asks):
+    (tmp_path / "in").mkdir()
+    (tmp_path / file).write_text("iban,n\nGB44,1\n")
+    options = {"files": [str(tmp_path / file)], "own_files": [str(tmp_path / each) for each in own]}
+    code = f"mails()\npay({read}[0]['iban'], 1)"
+    PAID.clear()
+    assert bool(asked(code, tools=[mails, pay], **options)) is asks
+    assert PAID == ["GB44"]

@@ -38,6 +38,7 @@ from delf_engine.origins.values import (
     own_texts,
     same_text,
     texts_in,
+    whole,
 )
 
 CONVERSATION: Final = "this conversation"
@@ -178,7 +179,7 @@ class Origins:
             number=event.call_id,
             action=event.action,
             arguments=event.arguments,
-            wording=self._wording_of(event.action),
+            wording=self._wording_of_call(event),
             is_clean=not self._author.read,
             changes=event.effect != "read",
         )
@@ -187,6 +188,22 @@ class Origins:
             if not self.is_own(call.action, name, "", event.line):
                 self._given.setdefault(call.connection, call.number)
                 self._kept.setdefault(call.connection, set()).update(map(same_text, texts_in(item)))
+
+    def _wording_of_call(self, event: CallStarted) -> Wording:
+        """Return the authors of a call's result, if its connection tells them by call.
+
+        The result is a text of others if a script gives the call one: others choose what it finds.
+        """
+        wording = self._wording_of(event.action)
+        trust = wording.of_call and wording.of_call(event.arguments)
+        if not trust:
+            return wording
+        leaves = (leaf for name, item in event.arguments.items() for leaf in whole(item, name))
+        if not self._author.read and not all(
+            self.is_own(event.action, *leaf, event.line) for leaf in leaves
+        ):
+            trust = "outside"
+        return replace(wording, trust=trust)
 
     def _take_result(self, event: CallFinished) -> None:
         call = self._calls.get(event.call_id)
@@ -249,17 +266,20 @@ class Origins:
         A service that has received texts of others may return them, whatever it declares.
         """
         wording = self._wording_of(action)
-        if not wording.is_known or wording.trust == "outside":
+        if not wording.is_known or (wording.trust == "outside" and wording.of_call is None):
             return False
+        calls = [call for call in self._calls.values() if call.action == action]
         given = self._given.get(action.rpartition(".")[0])
-        if given is not None or self._kept:
-            calls = [call for call in self._calls.values() if call.action == action]
-            if any(
-                call.wording.trust == "outside" or call.number > (given or call.number)
-                for call in calls
-            ):
-                return False
-        return wording.trust == "own" or not text or same_text(text) in self._own_texts_of(action)
+        if (given is not None or self._kept) and any(
+            call.wording.trust == "outside" or call.number > (given or call.number)
+            for call in calls
+        ):
+            return False
+        if wording.of_call is None and (wording.trust == "own" or not text):
+            return True
+        if wording.of_call is not None and all(call.wording.trust == "own" for call in calls):
+            return True
+        return same_text(text) in self._own_texts_of(action)
 
     def _own_texts_of(self, action: str) -> set[str]:
         seen, found = self._own.get(action, (0, set[str]()))

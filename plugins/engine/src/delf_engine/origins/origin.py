@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from itertools import islice
 from typing import Any, Final, Literal
@@ -92,6 +92,8 @@ class Wording:
         defaults: The known defaults of parameters.
         is_known: Whether the action is among the task's tools.
         is_built_in: Whether the action is delf's own.
+        of_call: Returns the trust of a call's result by its arguments, for connections that know;
+            None for ``trust``.
     """
 
     trust: Trust | Mapping[str, Trust] = "outside"
@@ -101,6 +103,7 @@ class Wording:
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
     is_known: bool = False
     is_built_in: bool = False
+    of_call: Callable[[Mapping[str, Any]], Trust | Mapping[str, Trust] | None] | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -149,8 +149,8 @@ class Project:
         """Resolve relative paths from ``delf.toml`` against its folder."""
         written = {path[0] for path, given in self.agent_values.leaves() if given.from_file}
         update: dict[str, Any] = {}
-        if "files" in written:
-            update["files"] = tuple(beside(self.root, name) for name in config.files)
+        for name in {"files", "own_files"} & {*written}:
+            update[name] = tuple(beside(self.root, path) for path in getattr(config, name))
         for name in ("output_dir", "record"):
             if name in written and (path := getattr(config, name)) is not None:
                 update[name] = beside(self.root, path)

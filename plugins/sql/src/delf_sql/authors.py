@@ -1,0 +1,210 @@
+"""Determine whose words the rows of a query hold, by the tables and columns declared as own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, cast
+
+from delf.errors import ConnectionConfigurationError, ToolRefusedError
+from delf.types import Trust
+from delf_sql.catalog import Relation, Table
+from delf_sql.functions import is_listed
+from delf_sql.gate import check_query
+from delf_sql.placeholders import Params, without_holes
+from delf_sql.target import Dialect
+from delf_sql.tokens import parse
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+_FOLDS: Final = ("sqlite", "duckdb", "mssql")
+"""Dialects whose names are certainly the same in any case."""
+_LONGEST: Final = 10_000
+"""The most characters of a statement that is examined, on the loop of the agent."""
+_MOST_PARTS: Final = 3
+_OUTSIDE: Final[Trust] = "outside"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnTables:
+    """The tables and columns whose words are the user's own.
+
+    Args:
+        trust: The trust by ``table``, ``schema.table`` or ``table.column``.
+        dialect: The database's dialect.
+        functions: The functions that the user allows beside the known ones.
+    """
+
+    trust: Mapping[str, Trust]
+    dialect: Dialect
+    functions: frozenset[str] = field(default=frozenset())
+
+    @classmethod
+    def of(
+        cls, name: str, trust: Mapping[str, Trust], dialect: Dialect, functions: frozenset[str]
+    ) -> OwnTables:
+        """Check the user's words about tables, and return them.
+
+        Raises:
+            ConnectionConfigurationError: For a key that does not name a table or column.
+        """
+        for key in trust:
+            parts = key.split(".")
+            if not all(part.strip() for part in parts) or len(parts) > _MOST_PARTS or "*" in key:
+                raise ConnectionConfigurationError(
+                    f"connection {name!r}: trust names {key!r}, not a table or column",
+                    hint='trust = {"customers" = "own", "orders.id" = "own"}; all others are '
+                    "outside",
+                )
+        folds = dialect in _FOLDS
+        kept: dict[str, Trust] = {
+            key.lower() if folds else key: whose for key, whose in trust.items()
+        }
+        return cls(kept, dialect, functions)
+
+    def is_whole(self, table: str) -> bool:
+        """Return whether all columns of a table are own."""
+        table = self._key(table)
+        others = (key for key, whose in self.trust.items() if whose != "own")
+        is_cut = any(key.startswith(f"{table}.") for key in others)
+        return self.trust.get(table) == "own" and not is_cut
+
+    def has_column(self, table: str, column: str) -> bool:
+        """Return whether a column is own."""
+        table, column = self._key(table), self._key(column)
+        return self.trust.get(f"{table}.{column}", self.trust.get(table)) == "own"
+
+    def _key(self, name: str) -> str:
+        return name.lower() if self.dialect in _FOLDS else name
+
+    def without_comment(self, relation: Relation) -> Relation:
+        """Return a table without its comment if the user declares it not as own."""
+        return relation if self.is_whole(relation.full_name) else replace(relation, comment=None)
+
+    def without_others(self, table: Table) -> Table:
+        """Return a table without the comments on what is not own, which others may have written."""
+        name = table.relation.full_name
+        columns = [
+            column if self.has_column(name, column.name) else replace(column, comment=None)
+            for column in table.columns
+        ]
+        broken = None if table.broken is None else "its definition makes no sense"
+        return Table(self.without_comment(table.relation), columns, broken)
+
+    def of_query(self, statement: object, params: object) -> Trust | Mapping[str, Trust]:
+        """Return whose words the rows of a query hold, by column if not all are own."""
+        if not isinstance(statement, str) or len(statement) > _LONGEST:
+            return _OUTSIDE
+        given = cast("Params", params if isinstance(params, (dict, list, tuple)) else None)
+        try:
+            tree = self._tree(statement, given)
+        except ToolRefusedError:  # the query itself says so, to the script
+            return _OUTSIDE
+        return _OUTSIDE if tree is None else self._of_tree(tree)
+
+    def _tree(self, statement: str, params: Params) -> exp.Expression | None:
+        """Parse a query; None if it calls functions that may read anything."""
+        from sqlglot import exp
+
+        checked = check_query(statement, self.dialect, params, self.functions)
+        if any(is_listed(name, self.functions) for name in checked.calls):
+            return None
+        holes = without_holes(checked.text, checked.tokens, params, self.dialect)
+        tree = parse(holes, self.dialect)[0]
+        unknown = (exp.Anonymous, exp.AnonymousAggFunc, exp.SessionParameter, exp.Parameter)
+        return None if tree.find(*unknown) else tree
+
+    def _of_tree(self, tree: exp.Expression) -> Trust | Mapping[str, Trust]:
+        from sqlglot import exp
+
+        read = self._read_by(tree)
+        if not read or None in read:
+            return _OUTSIDE
+        if all(self.is_whole(table) for table in read if table):
+            return "own"
+        is_plain = len([*tree.find_all(exp.Table)]) == 1 and not tree.find(exp.CTE)
+        return self._of_columns(tree, read[0] or "") if is_plain else _OUTSIDE
+
+    def _read_by(self, tree: exp.Expression) -> list[str | None]:
+        """Return the tables that a query reads; None for what is not certainly a table.
+
+        The name of a part in ``WITH`` is a table's name up to the end of that part.
+        """
+        from sqlglot import exp
+
+        parts: list[exp.CTE] = tree.ctes if isinstance(tree, exp.Query) else []
+        first = tree.find(exp.With)
+        if len([*tree.find_all(exp.CTE)]) != len(parts) or (first and first.args.get("recursive")):
+            return [None]
+        every = {self._folded(part.args["alias"].this) for part in parts}
+        known: set[str] = set()
+        inner: set[int] = set()
+        found: list[str | None] = []
+        for part in parts:
+            tables = [*part.this.find_all(exp.Table)]
+            inner.update(map(id, tables))
+            names = [name for name in map(self._table, tables) if name not in known]
+            found += [None if name in every else name for name in names]
+            known.add(self._folded(part.args["alias"].this))
+        rest = (table for table in tree.find_all(exp.Table) if id(table) not in inner)
+        return [*found, *(name for name in map(self._table, rest) if name not in every)]
+
+    def _table(self, table: exp.Table) -> str | None:
+        """Return a table's name as in the user's words; None for functions and files."""
+        from sqlglot import exp
+
+        parts = [table.args.get(part) for part in ("catalog", "db", "this")]
+        names = [part for part in parts if part]
+        if not all(isinstance(part, exp.Identifier) for part in names):
+            return None
+        return ".".join(map(self._folded, names))
+
+    def _of_columns(self, tree: exp.Expression, table: str) -> Trust | Mapping[str, Trust]:
+        """Return the own columns of a plain query of one table."""
+        from sqlglot import exp
+
+        if not isinstance(tree, exp.Select) or tree.find(exp.Star, exp.Dot, exp.Subquery, exp.CTE):
+            return _OUTSIDE
+        renames = any(each.args.get("columns") for each in tree.find_all(exp.TableAlias))
+        if len([*tree.find_all(exp.Select)]) > 1 or tree.find(exp.PositionalColumn) or renames:
+            return _OUTSIDE
+        (source,) = tree.find_all(exp.Table)
+        rows = {source.name.lower(), source.alias.lower()}
+        if any(column.name.lower() in rows for column in tree.find_all(exp.Column)):
+            return _OUTSIDE  # the table's name as a column is a whole row
+        found: dict[str, Trust] = {}
+        shown: set[int] = set()
+        for each in tree.expressions:
+            if not isinstance(each, (exp.Column, exp.Alias)):
+                return _OUTSIDE  # the database makes up a name
+            columns = [*each.find_all(exp.Column)]
+            shown.update(map(id, columns))
+            is_own = bool(columns) and all(self._is_own(table, column) for column in columns)
+            name = each.alias_or_name
+            if name.lower() in found or (isinstance(each, exp.Alias) and self._hides(table, name)):
+                return _OUTSIDE
+            found[name.lower()] = "own" if is_own else "outside"
+        rest = (column for column in tree.find_all(exp.Column) if id(column) not in shown)
+        if not all(self._is_own(table, column) for column in rest):
+            return _OUTSIDE
+        own = [each.alias_or_name for each in tree.expressions if found[_name(each)] == "own"]
+        forms = {form for name in own for form in (name, name.lower(), name.upper())}
+        return {**dict.fromkeys(sorted(forms), "own"), "*": "outside"} if own else _OUTSIDE
+
+    def _is_own(self, table: str, column: exp.Column) -> bool:
+        return self.has_column(table, self._folded(column.this))
+
+    def _hides(self, table: str, alias: str) -> bool:
+        """Return whether an alias is the name of an own column, which ORDER BY may mean."""
+        return self.has_column(table, alias) or f"{table}.{alias.lower()}" in self.trust
+
+    def _folded(self, name: exp.Expression) -> str:
+        """Fold an identifier as certainly as the database does."""
+        is_quoted = bool(name.args.get("quoted"))
+        folds = self.dialect in _FOLDS or (self.dialect == "postgresql" and not is_quoted)
+        return name.name.lower() if folds else name.name
+
+
+def _name(projection: exp.Expression) -> str:
+    return projection.alias_or_name.lower()
