@@ -147,9 +147,11 @@ def test_paths_are_relative_to_their_config_file(tmp_path):
     below.mkdir()
     (tmp_path / "delf.toml").write_text(
         "[agent]\nfiles = ['a.csv', '/b.csv']\noutput_dir = 'out'\nrecord = '~/r.jsonl'\n"
+        "own_files = ['prices', '~/b.csv']\n"
     )
     agent = load_project(below, environ={}).agent
     assert agent.files == (str(tmp_path / "a.csv"), "/b.csv")
+    assert agent.own_files == (str(tmp_path / "prices"), str(Path.home() / "b.csv"))
     assert agent.output_dir == str(tmp_path / "out")
     assert agent.record == str(Path.home() / "r.jsonl")
     agent = load_project(below, flags={"files": ["a.csv"], "output_dir": "out"}, environ={}).agent

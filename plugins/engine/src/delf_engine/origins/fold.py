@@ -277,7 +277,7 @@ class Origins:
             return False
         if wording.of_call is None and (wording.trust == "own" or not text):
             return True
-        if wording.of_call is not None and all(call.wording.trust == "own" for call in calls):
+        if wording.of_call and calls and all(call.wording.trust == "own" for call in calls):
             return True
         return same_text(text) in self._own_texts_of(action)
 
