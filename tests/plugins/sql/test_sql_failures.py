@@ -190,7 +190,7 @@ def running(database) -> int:
         "postgresql": "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'FETCH%'"
         " AND datname = current_database() AND pid <> pg_backend_pid()",
         "mariadb": "SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%slow_marker%'"
-        " AND db = DATABASE() AND id <> CONNECTION_ID()",
+        " AND db = DATABASE() AND id <> CONNECTION_ID() AND time_ms > 300",  # it is past its preparation
     }
     return int(database.run(look[database.kind]))
 
