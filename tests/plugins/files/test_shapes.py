@@ -134,6 +134,8 @@ print(total, spent)
         (["2026-03-01", "2026-03-02"], "'2026-03-01'"),
         (["a", "b", "a", "b", "a"], "'a' | 'b'"),
         (["x", "", "y"], "'x' ('' in 1 of 3)"),
+        (["N ", "N", "N ", "N"], "'N ' | 'N' (blanks around some: strip them)"),
+        (["1 ", "2"], "'1 ' (number, blanks around some: strip them)"),
         (["", ""], "always ''"),
         (["-1'410.61", "12.00"], "(number with ' between thousands)"),
         (["(346.00)", "12.00"], "(number, negative as '(346.00)')"),

@@ -88,14 +88,17 @@ def text_column(name: str, values: Sequence[str | None], *, whole: bool) -> Colu
 
 def _texts(values: Sequence[str], *, whole: bool) -> str:
     """Describe texts: all distinct texts if few, else an example with the notation."""
-    filled = [value.strip() for value in values if value.strip()]
+    given = [value for value in values if value.strip()]
+    filled = [value.strip() for value in given]
     if not filled:
         return short(values[0])
     facts = [*_written(filled)]
-    choices = list(dict.fromkeys(filled))
-    shown = short(filled[0])
+    choices = list(dict.fromkeys(given))  # as the data has them, so that a comparison finds them
+    shown = short(given[0])
     if not facts and _are_choices(choices, len(filled)):
         shown = _choices(choices, whole)
+    if filled != given:
+        facts.append("blanks around some: strip them")
     if len(filled) < len(values):
         facts.append(f"'' in {len(values) - len(filled):,} of {len(values):,}")
     return f"{shown} ({', '.join(facts)})" if facts else shown
