@@ -70,7 +70,7 @@ def test_stub_shows_parameters_and_result():
         'class_: int = ..., owner: (Person := {"name": str, ?"boss": Person}) = ..., '
         'note: str | None = ...) -> {"id": int}'
     )
-    assert action.parameters[0].doc == "A short title."
+    assert action.parameters[0].doc == "A short title. Be brief."
 
 
 def test_schema_says_its_dialect():

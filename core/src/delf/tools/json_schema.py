@@ -52,7 +52,13 @@ _UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
 _DEAR: Final = ("pattern", "patternProperties", *_UNEVALUATED)
 # Where these lead depends on the path of the check, so its steps could not be counted.
 _ELSEWHERE: Final = ("$dynamicRef", "$recursiveRef")
-_TAGS: Final = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
+_TAGS: Final = re.compile(
+    r"</?(?:a|abbr|b|blockquote|br|code|dd|del|details|div|dl|dt|em|font|h[1-6]|hr|i|img|ins|kbd|li"
+    r"|ol|p|pre|s|samp|script|small|span|strong|style|sub|summary|sup|table|tbody|td|tfoot|th|thead"
+    r"|tr|tt|u|ul|var)(?=[\s/>])[^<>]{0,200}>",
+    re.IGNORECASE,
+)
+"""Matches HTML's tags; other words in angle brackets are places to fill in, as ``<id>``."""
 _LINKS: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,500}\)")
 
 

@@ -21,7 +21,7 @@ from delf.tools.signature import FullTypes, Parameter
 from delf.tools.type_texts import with_none
 from delf.types import Effect
 from delf_schemas.hints import hints_of
-from delf_schemas.names import argument_name, method_name, sentence, unique
+from delf_schemas.names import argument_name, method_name, sentences, unique
 from delf_schemas.plain import Misfit, plain, with_decimals, without_bytes
 from delf_schemas.samples import Place
 from delf_schemas.shapes import (
@@ -62,7 +62,7 @@ class _Room(NamedTuple):
     depth: int
 
 
-_SHORT_ROOM: Final = _Room(260, 90, SHORT, 0)
+_SHORT_ROOM: Final = _Room(260, 160, SHORT, 0)
 _FULL_ROOM: Final = _Room(FULL_CHARS, 240, FULL, 4)
 
 Seen = tuple[str | None, frozenset[Place]]
@@ -195,7 +195,7 @@ class _Arguments:
             text = found.get("description") or self._docs.get(arg)
             texts = (
                 hints_of(self._document, schema, room.doc, room.depth),
-                sentence(text, room.doc),
+                sentences(text, room.doc),
             )
             parameters.append(
                 Parameter(

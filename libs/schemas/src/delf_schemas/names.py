@@ -31,6 +31,19 @@ def sentence(text: object, limit: int = 120) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 
 
+def sentences(text: object, limit: int = 120) -> str:
+    """Return as many of the first sentences of a description as there is room for."""
+    first = sentence(text, limit)
+    if not isinstance(text, str) or first.endswith("…"):
+        return first
+    line = clean(text.strip()[: limit * 8], limit * 3)
+    ends = [end.end() for end in re.finditer(r"(?<=[^.\s][^.\s])[.!?](?=\s|$)", line)]
+    fitting = [end for end in ends if end <= limit]
+    if len(line) <= limit:
+        return line
+    return line[: fitting[-1]] if fitting else first
+
+
 def snake(text: str) -> str:
     """Return words joined by underscores, in lower case; empty when there is no letter or digit."""
     if not text.isascii():

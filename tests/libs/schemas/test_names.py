@@ -1,0 +1,36 @@
+"""Texts of services as a prompt shows them."""
+
+import pytest
+
+from delf.tools.json_schema import clean
+from delf_schemas.names import sentences
+
+START = "Start of the booking. Local time of the building, as YYYY-MM-DD HH:MM."
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "shown"),
+    [
+        (START, 160, START),
+        (START, 60, "Start of the booking."),
+        ("Length. In steps of 15, at most 240.", 60, "Length. In steps of 15, at most 240."),
+        ("Length", 60, "Length"),
+        ("One sentence that is too long for its room. B.", 20, "One sentence that i…"),
+        (None, 60, ""),
+    ],
+)
+def test_sentences_are_shown_as_far_as_there_is_room(text, limit, shown):
+    assert sentences(text, limit) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("<b>Bold</b> words.<br/>", "Bold words."),
+        ("as <revision>:<path>", "as <revision>:<path>"),
+        ("<site>-<hub> codes", "<site>-<hub> codes"),
+        ("<a href='x'>here</a> <SCRIPT>x</SCRIPT>", "here x"),
+    ],
+)
+def test_places_in_angle_brackets_are_kept_and_tags_are_not(text, shown):
+    assert clean(text, 200) == shown
