@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, Final, Literal, get_args
+from typing import Any, ClassVar, Final, Literal, get_args
 
 from delf.errors import BudgetExceededError, DelfError, TaskStoppedError, TaskTimeoutError
 from delf.messages import Purpose, ToolCall, Usage
@@ -55,8 +55,29 @@ class Step(StrEnum):
     LEARN = "learn"
 
 
+class _Kind:
+    """The declarations of a kind of event, beside its fields."""
+
+    __slots__ = ()
+
+    replay_key: ClassVar[tuple[str, ...] | None] = None
+    """The fields by which a resumed task recognizes an event that it would record again.
+
+    None for events that need no such match: the task replays them, or records each of them once.
+    """
+
+    @property
+    def headline(self) -> str:
+        """The event in one line, for lists of a task's events; empty if people need not see it.
+
+        The terminal and the page show the line, unless they have a layout of their own for the
+        event.
+        """
+        return ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Event:
+class _Event(_Kind):
     """Fields of every event; ``seq`` counts within the task, ``at`` is Unix time in seconds."""
 
     task_id: str
@@ -115,6 +136,7 @@ class TaskStarted(_Event):
     zone's name if known: a resumed task keeps both. ``key`` is the owner; None for the local user.
     """
 
+    replay_key = ()
     task: str
     origin: str = ""
     seed: str = ""
@@ -158,6 +180,11 @@ class TaskPostponed(_Event):
     tries: int
     not_before: float
 
+    @property
+    def headline(self) -> str:
+        """The event in one line."""
+        return f"attempt {self.tries} failed and will be repeated: {self.error}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStarted(_Event):
@@ -166,6 +193,7 @@ class StepStarted(_Event):
     :class:`Step` names the loop's own steps; strategies add steps, such as ``generate``.
     """
 
+    replay_key = ("step", "attempt")
     step: str
     attempt: int = 1
 
@@ -174,6 +202,7 @@ class StepStarted(_Event):
 class StepFinished(_Event):
     """A step of the loop ended."""
 
+    replay_key = ("step", "attempt")
     step: str
     duration_ms: float
     attempt: int = 1
@@ -186,6 +215,7 @@ class ToolsSelected(_Event):
     ``by`` is the prefilter's name, or ``all``.
     """
 
+    replay_key = ()
     actions: tuple[str, ...]
     by: str = "all"
 
@@ -259,6 +289,7 @@ class ModelWrote(_Event):
 class ScriptGenerated(_Event):
     """A script was extracted from a model's answer."""
 
+    replay_key = ("attempt",)
     code: str
     attempt: int
     confirmed_actions: tuple[str, ...] = ()
@@ -268,6 +299,7 @@ class ScriptGenerated(_Event):
 class SandboxOpened(_Event):
     """A sandbox session was opened for the task."""
 
+    replay_key = ()
     backend: str
     isolation: Isolation
 
@@ -280,6 +312,7 @@ class VariablesRestored(_Event):
     others wrote.
     """
 
+    replay_key = ()
     variables: Mapping[str, Any]
     trust: Trust = "outside"
 
@@ -292,6 +325,7 @@ class ScriptFinished(_Event):
     variables were lost, too.
     """
 
+    replay_key = ("attempt",)
     status: ScriptStatus
     duration_ms: float
     error: str | None = None
@@ -364,6 +398,7 @@ class CallPrinted(_Event):
 class ChildStarted(_Event):
     """A call started a child task, which has events of its own."""
 
+    replay_key = ("child_id",)
     call_id: int
     child_id: str
     task: str
@@ -374,6 +409,7 @@ class ChildStarted(_Event):
 class ChildFinished(_Event):
     """A child task ended; ``cost_usd`` is None if a price is unknown."""
 
+    replay_key = ("child_id",)
     call_id: int
     child_id: str
     status: bool
@@ -516,7 +552,7 @@ class ApprovalRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalRequested(ApprovalRequest):
+class ApprovalRequested(ApprovalRequest, _Kind):
     """A request was made: the request itself, with its place in the journal.
 
     The request waits for a person, unless ``by_policy`` is true: then the policy has decided
@@ -588,6 +624,7 @@ class ApprovalRemembered(_Event):
     ``from_task``.
     """
 
+    replay_key = ("call_id", "digest")
     call_id: int
     action: str
     digest: str
@@ -595,6 +632,11 @@ class ApprovalRemembered(_Event):
     decided_at: float
     from_task: str
     from_request: str
+
+    @property
+    def headline(self) -> str:
+        """The event in one line."""
+        return f"{self.action} passes: {self.by} approved it in {self.from_task}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -621,6 +663,7 @@ class ClockRead(_Event):
 class FileWritten(_Event):
     """An output file is complete on the host."""
 
+    replay_key = ("label",)
     label: str
     path: str
     size: int
@@ -630,25 +673,38 @@ class FileWritten(_Event):
 class RerunRequested(_Event):
     """The script requested another pass with new context."""
 
+    replay_key = ("attempt",)
     attempt: int
     context: str
     remaining: str
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     duration_ms: float = 0.0
 
+    @property
+    def headline(self) -> str:
+        """The event in one line."""
+        return f"another pass: {self.remaining}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryScheduled(_Event):
     """The script failed and goes back to the model."""
 
+    replay_key = ("attempt",)
     attempt: int
     error: str
+
+    @property
+    def headline(self) -> str:
+        """The event in one line."""
+        return f"the script failed: {self.error}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned(_Event):
     """A warning for the user was recorded; the task continues."""
 
+    replay_key = ("message",)
     message: str
 
 
@@ -659,8 +715,14 @@ class Noted(_Event):
     ``topic`` is the strategy's own name for the data.
     """
 
+    replay_key = ("topic", "text")
     topic: str
     text: str
+
+    @property
+    def headline(self) -> str:
+        """The event in one line."""
+        return f"{self.topic}: {self.text}" if self.text else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

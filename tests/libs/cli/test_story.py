@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from delf.events import ApprovalDecided, ApprovalVoted, TaskFinished
-from delf_cli.story import stopped_words, story
+from delf.events import ApprovalDecided, ApprovalVoted, TaskFinished, TaskPostponed
+from delf_cli.story import cut, stopped_words, story
+from delf_devkit.testing.events import every_event
 
 PLACE = {"task_id": "t", "seq": 1, "at": 1.0}
 
@@ -45,3 +46,14 @@ def test_stopped_task_says_who_stopped_it_and_from_where():
     stopped = TaskFinished(code="ERR-AGENT-005", by="bo", via="page, 1.2.3.4", **end)
     assert stopped_words(stopped) == " by bo (page, 1.2.3.4)"
     assert stopped_words(TaskFinished(code="ERR-SCRIPT-001", by=None, **end)) == ""
+
+
+def test_headline_of_an_event_is_a_line_of_the_story():
+    shown = [event for event in every_event() if event.headline]
+    assert {type(event).__name__ for event in shown} >= {"Noted", "RetryScheduled"}
+    assert [story(event) for event in shown] == [f"  {cut(e.headline, 200)}" for e in shown]
+
+
+def test_story_shows_postponed_task():
+    event = TaskPostponed(**PLACE, error="no\nnetwork", code="ERR-1", tries=2, not_before=9.0)
+    assert story(event) == "  attempt 2 failed and will be repeated: no network"

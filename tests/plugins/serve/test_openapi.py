@@ -68,6 +68,7 @@ def test_events_match_the_document(event):
     assert message["type"] in OWN["components"]["schemas"]["Event"]["discriminator"]["mapping"]
     named = OWN["components"]["schemas"][f"{message['type']}Data"]["properties"]
     assert message["data"].keys() <= named.keys()
+    assert message.get("headline", "") == event.headline
 
 
 async def test_stream_answers_are_typed(serve):

@@ -67,20 +67,12 @@ def story(event: ev.Event) -> str | None:
             return f"  ← {event.call_id} child task {event.child_id}: {what}"
         case ev.ModelFailed():
             return f"  {short_name(event.model)} ({event.purpose}) failed: {cut(event.error, 200)}"
-        case ev.Noted() if event.text:
-            return f"  {event.topic}: {cut(event.text, 200)}"
-        case ev.RetryScheduled():
-            return f"  the script failed: {cut(event.error, 200)}"
-        case ev.RerunRequested():
-            return f"  another pass: {cut(event.remaining, 200)}"
         case ev.ApprovalDecided():
             return f"  {_decided(event)}"
         case ev.ApprovalVoted():
             return f"  approved by {_person(event)}; another person has to approve it, too"
-        case ev.ApprovalRemembered():
-            return f"  {event.action} passes: {event.by} approved it in {event.from_task}"
         case _:
-            return None
+            return f"  {cut(event.headline, 200)}" if event.headline else None
 
 
 def _decided(event: ev.ApprovalDecided) -> str:

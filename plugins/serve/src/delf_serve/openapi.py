@@ -147,6 +147,7 @@ def _events() -> dict[str, Any]:
                 "type": {"const": event.__name__, "type": "string"},
                 "v": {"type": "integer"},
                 **_COMMON,
+                "headline": {"type": "string"},
                 "data": {"$ref": _PLACE.format(model=own["title"])},
             },
         }

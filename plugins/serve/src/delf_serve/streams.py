@@ -59,6 +59,8 @@ def frame(event: Event) -> bytes:
     sent = encode(event)
     if isinstance(event, ApprovalRequested):
         sent["data"]["facts"] = facts_data(event)  # a client words nothing itself
+    if event.headline:
+        sent["headline"] = event.headline
     return b"id: %d\ndata: %b\n\n" % (event.seq, json_bytes(sent))
 
 

@@ -69,7 +69,7 @@ class TaskLog:
         self._prints = RedactedStream(self.redactor)
         self._readings: list[int] = []
         self._turns: list[int] = []
-        self._waiting: list[tuple[Callable[..., Event], dict[str, Any]]] = []
+        self._waiting: list[tuple[type[Event], dict[str, Any]]] = []
         self._begun: Event | None = None
         """An event whose append was cancelled, so that it is unknown if the journal stored it."""
         self._left = False
@@ -96,7 +96,7 @@ class TaskLog:
 
     async def record(
         self,
-        kind: Callable[..., Event],
+        kind: type[Event],
         *,
         safe: Collection[str] = SAFE,
         ends_call: bool = False,
@@ -135,7 +135,7 @@ class TaskLog:
                 "the journal does not answer", hint="once it does, delf runs list shows the task"
             ) from error
 
-    def _ended(self, kind: Callable[..., Event]) -> TaskLeftError:
+    def _ended(self, kind: type[Event]) -> TaskLeftError:
         name = getattr(kind, "__name__", "event")
         return TaskLeftError(f"task {self.task_id} has ended in this process: no {name} is kept")
 
@@ -144,7 +144,7 @@ class TaskLog:
         if self._until is None:
             self._until = asyncio.get_running_loop().time() + seconds
 
-    async def _record(self, kind: Callable[..., Event], fields: dict[str, Any]) -> None:
+    async def _record(self, kind: type[Event], fields: dict[str, Any]) -> None:
         written = False
         try:
             async with self._lock:
@@ -172,7 +172,7 @@ class TaskLog:
         elapsed = (time.perf_counter() - started) * 1000
         await self.record(StepFinished, step=name, attempt=attempt, duration_ms=elapsed)
 
-    def record_soon(self, kind: Callable[..., Event], **fields: Any) -> None:
+    def record_soon(self, kind: type[Event], **fields: Any) -> None:
         """Append an event in the background, ahead of all later events.
 
         Best effort: the event is dropped if the task has ended.
@@ -291,7 +291,7 @@ class TaskLog:
                 raise
             del self._waiting[0]
 
-    async def _write(self, kind: Callable[..., Event], fields: dict[str, Any]) -> None:
+    async def _write(self, kind: type[Event], fields: dict[str, Any]) -> None:
         if self._replay.recorded and self._replay.knows(kind, fields):
             return
         if self._over:

@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import Any, Final
+from typing import Any
 
 from delf import events as ev
 from delf.messages import ModelReply
 from delf.protocols.sandbox import CallAnswer, Raised, Returned, ToolMessage
 from delf.records import dataclass
 from delf_engine.redact import REDACTED
-
-_KEYS: Final[Mapping[type[ev.Event], tuple[str, ...]]] = {
-    ev.TaskStarted: (),
-    ev.StepStarted: ("step", "attempt"),
-    ev.StepFinished: ("step", "attempt"),
-    ev.ToolsSelected: (),
-    ev.ScriptGenerated: ("attempt",),
-    ev.SandboxOpened: (),
-    ev.VariablesRestored: (),
-    ev.ScriptFinished: ("attempt",),
-    ev.RerunRequested: ("attempt",),
-    ev.RetryScheduled: ("attempt",),
-    ev.FileWritten: ("label",),
-    ev.ApprovalRemembered: ("call_id", "digest"),
-    ev.Warned: ("message",),
-    ev.Noted: ("topic", "text"),
-    ev.ChildStarted: ("child_id",),
-    ev.ChildFinished: ("child_id",),
-}
-"""The identifying fields of each kind of event."""
 
 
 @dataclass(kw_only=True)
@@ -189,7 +169,7 @@ class Recording:
                 # What comes between scripts is the strategy's own: counted to the last script, its
                 # calls would be expected from that script.
                 script = own
-            names = _KEYS.get(type(event))
+            names = event.replay_key
             if names is not None:
                 key = (type(event), *(getattr(event, name) for name in names))
                 self.known[key] += 1
@@ -202,7 +182,7 @@ class Recording:
             for call in script.calls:
                 call.is_over = ended
 
-    def knows(self, kind: Callable[..., ev.Event], fields: Mapping[str, Any]) -> bool:
+    def knows(self, kind: type[ev.Event], fields: Mapping[str, Any]) -> bool:
         """Return True if an event is recorded; each recorded event matches once."""
         if not self.known:
             return False
@@ -211,7 +191,7 @@ class Recording:
             # in a replay, where calls come in another order.
             key = _refusal(fields["action"], fields["error"])
         else:
-            names = _KEYS.get(kind)  # pyright: ignore[reportArgumentType]
+            names = kind.replay_key
             if names is None:
                 return False
             key = (kind, *(fields.get(name, 1) for name in names))

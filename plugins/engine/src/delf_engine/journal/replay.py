@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from delf import events as ev
@@ -188,7 +188,7 @@ class Replay:
 
     # -- what is in the journal already ---------------------------------------------------
 
-    def knows(self, kind: Callable[..., ev.Event], fields: Mapping[str, Any]) -> bool:
+    def knows(self, kind: type[ev.Event], fields: Mapping[str, Any]) -> bool:
         """Return True if an event is recorded; each recorded event matches once."""
         return self._recording.knows(kind, fields)
 

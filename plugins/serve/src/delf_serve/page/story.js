@@ -71,14 +71,17 @@ export class Story {
 
   get waiting() { return [...this.questions.values()].filter((question) => !question.decided); }
 
-  apply({ type, seq, at, data }) {
+  apply({ type, seq, at, data, headline }) {
     if (seq <= this.seq) return;
     this.seq = seq;
     if (type === "TaskResumed" && this.lastAt !== null) this.idle += at - this.lastAt;
     this.lastAt = at;
     this.startedAt ??= at;
-    this[`on${type}`]?.(data, at);
+    if (this[`on${type}`]) this[`on${type}`](data, at, headline);
+    else if (headline) this.note(headline, at);
   }
+
+  note(name, at) { this.steps.push({ name, at, duration: 0, kind: "note" }); }
 
   onTaskQueued(data, at) { this.begin(data, at); }
 
@@ -99,7 +102,7 @@ export class Story {
   onTaskResumed(_data, at) {
     this.finishedAt = this.error = this.errorCode = null; // it may have ended at its timeout or budget
     this.state = this.waiting.length ? STATE.WAITING : STATE.RUNNING;
-    this.steps.push({ name: "resumed", at, duration: 0, kind: "note" });
+    this.note("resumed", at);
   }
 
   onStepStarted(data, at) {
@@ -209,10 +212,9 @@ export class Story {
 
   onApprovalVoted(data) { (this.questions.get(data.request_id).votes ??= []).push(data); }
 
-
-  onApprovalRemembered(data, at) {
+  onApprovalRemembered(data, at, headline) {
     if (data.call_id) this.call(data.call_id, data.action).passed = data;
-    else this.steps.push({ name: `${data.action} needs no new approval: ${data.by} approved it before`, at, duration: 0, kind: "note" });
+    else this.note(headline, at);
   }
 
   onPrinted(data) {
