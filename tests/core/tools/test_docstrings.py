@@ -62,12 +62,34 @@ More about it.
 @pytest.mark.parametrize("doc", [GOOGLE, NUMPY, SPHINX], ids=["google", "numpy", "sphinx"])
 def test_docstring_parser_reads_every_style(doc):
     read = read_docstring(doc)
-    assert read.summary.split() == ["Find", "orders,", "newest", "first.", "More", "about", "it."]
+    assert read.summary == "Find orders, newest first."
+    assert read.notes == "More about it."
     assert read.parameters == {
         "status": "Which state, the open ones: all of them.",
         "limit": "How many.",
     }
     assert read.returns == "The orders, each with its customer."
+
+
+@pytest.mark.parametrize(
+    ("doc", "notes"),
+    [
+        (
+            "Find.\n\nWeights are in grams.\n\nTotals in cents.",
+            "Weights are in grams. Totals in cents.",
+        ),
+        ("Find.\n\nArgs:\n    a: It.\n\nOver 8 hours count double.", "Over 8 hours count double."),
+        ("Find.\n\nWarning:\n    Deletes drafts.", "Warning: Deletes drafts."),
+        ("Find.\n\nNotes\n-----\nTimes are UTC.", "Notes: Times are UTC."),
+        ("Find.\n\nUnits:\n    Grams.\n\nArgs:\n    a: It.", "Units: Grams."),
+        ("Find.\n\nExample:\n    >>> find('A-1')", "Example: >>> find('A-1')"),
+        ("Find.\n\n:param a: It.\n:note: Times are UTC.", "Note: Times are UTC."),
+        ("Find.\n\nRaises:\n    KeyError: never.\n\nTodo:\n    Sort them.", ""),
+    ],
+    ids=range(8),
+)
+def test_text_beside_summary_and_arguments_is_kept(doc, notes):
+    assert read_docstring(doc).notes == notes
 
 
 @pytest.mark.parametrize(

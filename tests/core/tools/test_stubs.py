@@ -2,12 +2,14 @@
 
 import ast
 import re
+from dataclasses import replace
 from typing import Literal
 
 import pytest
 from typing_extensions import TypedDict
 
 from delf import Connection, action
+from delf.protocols.strategy import ToolChoice
 from delf.tools.action import Action, action_from_function
 from delf.tools.catalogs import best_first
 from delf.tools.find_tools import own_tools
@@ -40,9 +42,49 @@ async def test_stubs_survive_quotes_and_long_words_in_descriptions():
     def odd(a: int) -> None:
         """Odd."""
 
-    text = await stubs([odd])
-    ast.parse(text)
-    assert len(text) < 400
+    assert ast.parse(await stubs([odd]))
+
+
+@tool(effect="read", confirm=False)
+def shifts(person: str, week: str = "") -> list[dict[str, int]]:
+    """Shifts of a person.
+
+    Hours over 8 count double.
+
+    Args:
+        person: The login name.
+        week: The week, as 2026-W27.
+
+    Returns:
+        Hours by day.
+
+    Warning:
+        Times are UTC.
+    """
+    return []
+
+
+async def test_whole_docstring_is_shown_where_there_is_room():
+    assert await stubs([shifts]) == (
+        "async def shifts(person: str, week: str = '') -> list[dict[str, int]]:\n"
+        '    """Shifts of a person. Hours over 8 count double. Warning: Times are UTC.\n'
+        "    person: The login name.\n"
+        "    week: The week, as 2026-W27.\n"
+        '    returns: Hours by day."""'
+    )
+
+
+@pytest.mark.parametrize("budget", [5_000, 1_500, 1_000, 400])
+async def test_notes_are_shortened_before_types_are(budget):
+    notes = " ".join(f"word{number}" for number in range(500))
+    described = (await load_toolset([shifts])).shown[0].describe()
+    tools = [replace(described, name=f"shifts{number}", notes=notes) for number in range(2)]
+    choice = ToolChoice(shown=tools, left_out=0, catalog=None, describe=None, budget=budget)
+    text = stubs_of(choice, "task")
+    assert len(text) <= budget
+    assert text.count("person: str, week: str = ''") == text.count("list[dict[str, int]]") == 2
+    assert text.count("…") == 2
+    assert ("word9" in text) == (budget > 400)
 
 
 class Huge(Connection):

@@ -755,3 +755,62 @@ async def test_error_on_a_key_or_a_value_lists_what_is_allowed() -> None:
         action.validate({"filter": {"stat": "s1"}})
     with pytest.raises(ToolRefusedError, match=r"'x' is not one of 's0', 's1'.*'s19'"):
         action.validate({"filter": {"state": "x"}})
+
+
+async def test_prompt_has_units_and_conventions_of_a_specification() -> None:
+    fee = {"type": "integer", "description": "The fee. In cents."}
+    document: dict[str, Any] = {
+        "openapi": "3.0.3",
+        "info": {"title": "Parcels", "version": "1", "description": "Weights are in **grams**."},
+        "paths": {
+            "/parcels": {
+                "post": {
+                    "operationId": "send",
+                    "summary": "Send a parcel",
+                    "description": "Send a parcel. Parcels over 30 kg are refused.",
+                    "parameters": [
+                        {
+                            "name": "since",
+                            "in": "query",
+                            "description": "Only parcels since then. Unix seconds.",
+                            "schema": {"type": "string"},
+                        }
+                    ],
+                    "requestBody": {
+                        "description": "Sent once a day.",
+                        "content": {
+                            "application/json": {
+                                "schema": {
+                                    "type": "object",
+                                    "properties": {
+                                        "to": {"type": "object", "properties": {"fee": fee}}
+                                    },
+                                }
+                            }
+                        },
+                    },
+                    "responses": {
+                        "200": {
+                            "description": "OK",
+                            "content": {
+                                "application/json": {
+                                    "schema": {"type": "object", "properties": {"fee": fee}}
+                                }
+                            },
+                        }
+                    },
+                }
+            }
+        },
+    }
+    tool = APITool(document, name="api", base_url="http://127.0.0.1:9")
+    (action,) = await tool.actions()
+    assert action.full_types is not None
+    full = action.full_types()
+    assert action.summary == "Send a parcel"
+    assert action.notes == "Parcels over 30 kg are refused. Sent once a day."
+    assert full.notes == "fee: The fee. In cents"
+    notes = {item.name: (item.doc, item.notes) for item in full.parameters}
+    assert notes["since"] == ("Only parcels since then.", "Unix seconds")
+    assert notes["to"] == ("", "fee: The fee. In cents")
+    assert await tool.context("any") == "Weights are in **grams**."

@@ -44,6 +44,7 @@ class ToolDescription:
         full_types: Returns the parameters and the result with complete types, if the types here are
             shortened.
         returns_doc: The description of the result.
+        notes: What follows the summary where there is room, such as units and warnings.
     """
 
     name: str
@@ -59,6 +60,7 @@ class ToolDescription:
     built_in: bool = False
     full_types: Callable[[], FullTypes] | None = None
     returns_doc: str = ""
+    notes: str = ""
 
     @property
     def method(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import lru_cache
 from typing import Any, Final, TypeVar, get_args, overload
@@ -74,6 +74,8 @@ class Action:
         full_types: Makes the parameters and the result with whole types, where those here were
             shortened; called when a prompt has room for them, or a script looks for them.
         returns_doc: The description of the result.
+        notes: What the model reads after ``summary`` where a prompt has room, such as units and
+            warnings.
         is_async: Whether ``call`` is a coroutine function; others run in a thread.
         signature: ``(statement: str, limit: int = 100) -> list[dict]``.
     """
@@ -101,6 +103,7 @@ class Action:
     author: str | None = None
     full_types: Callable[[], FullTypes] | None = None
     returns_doc: str = ""
+    notes: str = ""
     is_async: bool = field(init=False)
     signature: str = field(init=False)
 
@@ -122,11 +125,19 @@ class Action:
             self.permission,
             self.summary,
             [[p.name, p.type_text, p.default_text, p.doc] for p in self.parameters],
-            [self.returns, self.returns_doc],
+            [self.returns, self.returns_doc, self.notes],
             None if self.schema is None else self.schema(),
             self.version,
         ]
         return hashlib.sha256(dumps(content)).hexdigest()
+
+    def texts(self) -> Iterator[str]:
+        """Yield all descriptions that a prompt may show."""
+        full = None if self.full_types is None else self.full_types()
+        yield from (self.summary, self.notes, self.returns_doc)
+        yield "" if full is None else full.notes
+        for parameter in self.parameters if full is None else full.parameters:
+            yield from (parameter.doc, parameter.notes)
 
     def describe(self, *, verbose: bool = False) -> dict[str, Any]:
         """Return the action as data for ``inspect``."""
@@ -326,6 +337,7 @@ def action_from_function(
         parameters=signature.parameters,
         returns=signature.returns,
         returns_doc=signature.returns_doc,
+        notes="" if summary else signature.notes,
         validate=validator,
         call=call or function,
         handle_error=handle_error,

@@ -12,6 +12,10 @@ _OTHERS: Final = frozenset(
     {"raises", "note", "notes", "example", "examples", "see also", "references", "warning"}
     | {"warnings", "attributes", "todo", "usage", "side effects"}
 )
+_ELSEWHERE: Final = frozenset({"attributes", "raises", "references", "see also", "todo"})
+"""Sections that help no script: of an exception, it sees the message in a ``ToolError``."""
+_AFTER: Final = "after"
+"""The name of text after a section."""
 _HEADER: Final = re.compile(r"(?P<name>[A-Za-z ]+):$")
 _RULE: Final = re.compile(r"-{3,}$")
 _FIELD: Final = re.compile(r":(?P<kind>[a-z]+)(?:\s+(?P<about>[^:]*))?:\s*(?P<text>.*)$")
@@ -25,14 +29,16 @@ class Docstring(NamedTuple):
     """A docstring in parts.
 
     Args:
-        summary: The text before the first section, one line for each paragraph.
+        summary: The first paragraph, in one line.
         parameters: The description of each parameter.
         returns: The description of the result.
+        notes: The other paragraphs and sections, such as warnings, in one line.
     """
 
     summary: str
     parameters: dict[str, str]
     returns: str
+    notes: str = ""
 
 
 def read_docstring(doc: str) -> Docstring:
@@ -41,24 +47,31 @@ def read_docstring(doc: str) -> Docstring:
     Args:
         doc: The dedented docstring.
     """
-    summary: list[str] = []
+    text: list[str] = []
+    more: list[str] = []
     parameters: dict[str, str] = {}
     returns: list[str] = []
     for section, lines in _sections(doc.splitlines()):
         if not section:
-            summary += lines
+            text += lines
         elif section in _PARAMETERS:
             parameters |= _items(lines)
         elif section in _RETURNS:
             returns += lines
+        elif section not in _ELSEWHERE:
+            more += ["", *([] if section == _AFTER else [f"{section.capitalize()}:"]), *lines]
     returned = _returns_text(returns)
-    for field in _fields(summary):
+    for field in _fields(text):
         if field["kind"] in ("param", "parameter", "arg", "argument") and field["about"]:
             parameters[field["about"].split()[-1]] = " ".join(field["text"].split())
         elif field["kind"] in ("return", "returns"):
             returned = " ".join(field["text"].split())
-    kept = _before_fields(summary)
-    return Docstring("\n".join(kept).strip(), parameters, returned)
+        elif field["kind"] not in ("type", "rtype", "raises", "raise"):
+            about = f"{field['kind'].capitalize()} {field['about']}".strip()
+            more.append(f"{about}: {field['text']}")
+    summary, _, rest = "\n".join(_before_fields(text)).strip().partition("\n\n")
+    notes = " ".join("\n".join([rest, *more]).split())
+    return Docstring(" ".join(summary.split()), parameters, returned, notes)
 
 
 def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
@@ -74,7 +87,7 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:
             continue
         if name and line.strip() and not line.startswith((" ", "\t")) and not _is_numpy(part):
             yield name, part  # text after a section is none of it
-            name, part = "after", []
+            name, part = _AFTER, []
         part.append(line)
         number += 1
     yield name, part

@@ -94,7 +94,7 @@ def tool(
     Args:
         function: A plain or async function with type hints and a docstring.
         name: Its name in scripts; the function's when omitted.
-        description: The description for the model; the docstring's first paragraph when omitted.
+        description: The description for the model; the docstring's text when omitted.
         handle_error: The result of a call whose function raises ``ToolException``. By default the
             script gets a ``ToolError``, so that no script takes a failure for a success; ``"text"``
             returns the message, another text is returned itself, and a callable gets the exception

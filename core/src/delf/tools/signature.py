@@ -37,12 +37,15 @@ class Parameter:
         type_text: Its type in stub notation.
         default_text: The default in stub notation; None for a required parameter.
         doc: The description from the docstring.
+        notes: What follows ``doc`` where a prompt has room, such as the descriptions of the
+            value's keys.
     """
 
     name: str
     type_text: str = "Any"
     default_text: str | None = None
     doc: str = ""
+    notes: str = ""
 
     @property
     def required(self) -> bool:
@@ -56,10 +59,17 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullTypes:
-    """The complete types of an action's parameters and result."""
+    """The complete types of an action's parameters and result.
+
+    Args:
+        parameters: The parameters, in order.
+        returns: The type of the result.
+        notes: The descriptions of the result's keys, such as units, where a prompt has room.
+    """
 
     parameters: tuple[Parameter, ...]
     returns: str
+    notes: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +80,7 @@ class Signature:
     returns: str
     returns_doc: str
     summary: str
+    notes: str
     doc: str
     hints: Mapping[str, Any]
     defaults: Mapping[str, Any]
@@ -122,7 +133,8 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
         parameters=tuple(parameters),
         returns=type_text(result),
         returns_doc=_joined(parsed.returns, doc_of(result), notes_of(result)),
-        summary=" ".join(parsed.summary.split("\n\n", 1)[0].split()),
+        summary=parsed.summary,
+        notes=parsed.notes,
         doc=doc,
         hints={item.name: hints.get(item.name, Any) for item in listed},
         defaults={i.name: i.default for i in listed if i.default is not i.empty},

@@ -7,8 +7,9 @@ types lose depth, but keep every name that the task mentions.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from delf.protocols.strategy import ToolChoice, ToolDescription
@@ -30,7 +31,7 @@ _IN_VAIN: Final = 40
 _ROUNDS: Final = 4
 _OTHER_VALUES: Final = 5
 _DOC: Final = 600
-"""The most characters of a parameter's or result's description."""
+"""The most characters of a parameter's or result's description, without those of its keys."""
 
 
 class Detail(NamedTuple):
@@ -45,6 +46,8 @@ class Detail(NamedTuple):
         docs: Whether all parameters are explained; else only required or named ones.
         stub: For the whole stub; longer stubs use :data:`_TIGHT` types.
         values: The most values of an enumeration, in addition to values that the task names.
+        notes: The limit for what follows the summary, and for the descriptions of each value's
+            keys.
     """
 
     argument: int
@@ -54,10 +57,13 @@ class Detail(NamedTuple):
     docs: bool = True
     stub: int = 1_000_000
     values: int = 12
+    notes: int = 0
 
 
 _NO_LIMIT: Final = 1_000_000
-WHOLE: Final = Detail(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT)
+WHOLE: Final = Detail(_NO_LIMIT, _NO_LIMIT, _NO_LIMIT, notes=6_000)
+_TYPES: Final = WHOLE._replace(notes=0)
+"""Complete types: a prompt that has no room for these shows some of the tools."""
 LEAST: Final = Detail(400, 60, 300, 120, docs=False, stub=1_000)
 _FIRST: Final = Detail(1_500, 1_000, 1_500)
 """The number of best matching actions that keep complete types if not all tools are shown."""
@@ -65,7 +71,13 @@ _FIRSTS: Final = 5
 _FIRSTS_SHARE: Final = 0.2
 """The share of the budget for the best matching actions."""
 _TIGHT: Final = Detail(120, 30, 160, 90, docs=False, values=4)
-_DETAILS: Final = (WHOLE, Detail(1_200, 1_200, 1_200), Detail(600, 300, 600), LEAST)
+_LESS_NOTES: Final = (1_500, 800, 400, 200, 100)
+_NO_FIRSTS: Final[Mapping[str, Detail]] = MappingProxyType({})
+_FIRST_NOTES: Final = (800, 400, 200, 100, 0)
+_DETAILS: Final = (
+    *(WHOLE, *(WHOLE._replace(notes=most) for most in _LESS_NOTES), _TYPES),
+    *(Detail(1_200, 1_200, 1_200), Detail(600, 300, 600), LEAST),
+)
 
 
 def stubs_of(choice: ToolChoice, task: str) -> str:
@@ -83,10 +95,14 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
         names = names_of((e.name for e in choice.catalog if e.name not in shown), room)
         room -= len(names)
     named = named_by(task)
-    firsts = _firsts(choice, named, task) if choice.left_out else frozenset[str]()
-    ways = [(detail, firsts) for detail in _DETAILS]
+    firsts = _firsts(choice, named, task) if choice.left_out else _NO_FIRSTS
+    ways = [(detail, firsts) for detail in _DETAILS[:-1]]
+    ways += [
+        (LEAST, {name: room._replace(notes=most) for name, room in firsts.items()})
+        for most in (_FIRST_NOTES if firsts else (0,))
+    ]
     fitting = (way for way in ways if _size(own, way[0], named, room, way[1]) <= room)
-    detail, firsts = next(fitting, (LEAST, frozenset[str]()))
+    detail, firsts = next(fitting, (LEAST, _NO_FIRSTS))
     text = "\n".join(_lines(list(choice.shown), detail, named, firsts))
     return "\n".join(filter(None, [text, names]))
 
@@ -130,7 +146,7 @@ def _taken(
     tools: Sequence[ToolDescription],
     room: int,
     named: Named,
-    firsts: Collection[str],
+    firsts: Mapping[str, Detail],
     kept: Mapping[str, ToolDescription],
     *,
     is_listed: bool,
@@ -141,7 +157,7 @@ def _taken(
     left: list[ToolDescription] = []
     for place, tool in enumerate(tools):
         results = named_results((tool, tool))
-        detail = _FIRST if tool.name in firsts else LEAST
+        detail = firsts.get(tool.name, LEAST)
         size = len(_stub(tool, detail, named, results)) + 1
         if tool.returns not in seen and (found := results.get(tool.returns)):
             size += len(_definition(found, detail, named)) + 5
@@ -171,8 +187,8 @@ def render_stubs(
     return "\n".join(_lines(list(tools), detail, named or _nothing))
 
 
-def _firsts(choice: ToolChoice, named: Named, task: str) -> frozenset[str]:
-    """Return the best matching actions, as many as fit with complete types."""
+def _firsts(choice: ToolChoice, named: Named, task: str) -> Mapping[str, Detail]:
+    """Return the best matching actions, as many as fit with complete types, and their limits."""
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
     room = choice.budget * _FIRSTS_SHARE
     found: set[str] = set()
@@ -181,7 +197,7 @@ def _firsts(choice: ToolChoice, named: Named, task: str) -> frozenset[str]:
         if size <= room:
             found.add(name)
             room -= size
-    return frozenset(found)
+    return dict.fromkeys(found, _FIRST)
 
 
 def whole_size(tools: Iterable[ToolDescription], enough: int) -> int:
@@ -191,7 +207,7 @@ def whole_size(tools: Iterable[ToolDescription], enough: int) -> int:
         tools: The tools.
         enough: The count at which to stop.
     """
-    return _size(list(tools), WHOLE, _nothing, enough)
+    return _size(list(tools), _TYPES, _nothing, enough)
 
 
 def _size(
@@ -199,10 +215,10 @@ def _size(
     detail: Detail,
     named: Named,
     enough: int,
-    firsts: Collection[str] = (),
+    firsts: Mapping[str, Detail] = _NO_FIRSTS,
 ) -> int:
     # Types are at least as long whole as they are here.
-    if detail == WHOLE and sum(len(tool.method) + 30 for tool in tools) > enough:
+    if detail.argument == _NO_LIMIT and sum(len(tool.method) + 30 for tool in tools) > enough:
         return enough + 1
     size = 0
     for line in _lines(tools, detail, named, firsts):
@@ -213,12 +229,15 @@ def _size(
 
 
 def _lines(
-    tools: Sequence[ToolDescription], detail: Detail, named: Named, firsts: Collection[str] = ()
+    tools: Sequence[ToolDescription],
+    detail: Detail,
+    named: Named,
+    firsts: Mapping[str, Detail] = _NO_FIRSTS,
 ) -> Iterable[str]:
     """Yield the stub lines, functions first, then each connection below its header."""
     results = named_results(tools)
     whole = {
-        result.name
+        result.name: firsts[tool.name]
         for tool in tools
         if tool.name in firsts
         if (result := results.get(tool.returns))
@@ -227,10 +246,9 @@ def _lines(
     def own(tool: ToolDescription, indent: str) -> Iterable[str]:
         found = results.get(tool.returns)
         if found is not None and found.first is tool:
-            room = _FIRST if found.name in whole else detail
-            yield f"{indent}{_definition(found, max(room, detail), named)}"
-        room = max(_FIRST, detail) if tool.name in firsts else detail
-        yield _stub(tool, room, named, results)
+            room = max(whole.get(found.name, detail), detail)
+            yield f"{indent}{_definition(found, room, named)}"
+        yield _stub(tool, max(firsts.get(tool.name, detail), detail), named, results)
 
     for tool in tools:
         if not tool.connection:
@@ -244,7 +262,10 @@ def _lines(
 
 def _definition(result: Result, detail: Detail, named: Named) -> str:
     limit = 2 * detail.result
-    return f"{result.name} = {shorten(result.record, limit, named, 2 * _RESULT_NAMES)}"
+    kind = shorten(result.record, limit, named, 2 * _RESULT_NAMES)
+    full = None if result.first.full_types is None else result.first.full_types()
+    notes = _cut("" if full is None else full.notes, detail.notes)
+    return f"{result.name} = {kind}{f'  # {notes}' if notes else ''}"
 
 
 def names_of(names: Iterable[str], budget: int) -> str:
@@ -298,10 +319,10 @@ def _stub(tool: ToolDescription, detail: Detail, named: Named, results: Results)
 
 
 def _text(tool: ToolDescription, detail: Detail, named: Named, results: Results) -> str:
-    parameters, returns = tool.parameters, tool.returns
+    parameters, returns, result_notes = tool.parameters, tool.returns, ""
     if tool.full_types is not None:
         full = tool.full_types()
-        parameters, returns = full.parameters, full.returns
+        parameters, returns, result_notes = full.parameters, full.returns, full.notes
     found = results.get(tool.returns)
     result = shorten(returns, detail.result, named, _RESULT_NAMES, detail.values)
     result = found.text if found else result
@@ -310,18 +331,38 @@ def _text(tool: ToolDescription, detail: Detail, named: Named, results: Results)
     shown = ", ".join(_parameter(p, detail, named, tool.name, p.name == about) for p in parameters)
     indent = "    " if tool.connection else ""
     head = f"{indent}async def {tool.method}({shown}) -> {result}:"
-    summary = _one_line(tool.summary, detail.summary)
+    summary = _one_line(tool.summary, max(detail.summary, detail.notes))
+    if tool.notes:
+        end = "" if summary.endswith((".", "!", "?", "…", ":", ";")) else "."
+        more = _cut(tool.notes, detail.notes) or ("…" if detail.docs else "")
+        summary = f"{summary}{end} {more}" if more else summary
     summary = f"{summary} [asks]" if tool.asks else summary
     docs = [
-        (p.name, p.doc)
+        (p.name, _about(p.doc, p.notes, detail))
         for p in parameters
-        if p.doc and (detail.docs or p.required or named(p.name))
+        if detail.docs or p.required or named(p.name)
     ]
-    docs += [("returns", tool.returns_doc)] if tool.returns_doc and detail.docs else []
-    if not docs:
+    if detail.docs:
+        docs.append(("returns", _about(tool.returns_doc, "" if found else result_notes, detail)))
+    lines = [f"{indent}    {name}: {doc}" for name, doc in docs if doc]
+    if not lines:
         return f'{head}  """{summary}"""'
-    body = "\n".join(f"{indent}    {name}: {_one_line(doc, _DOC)}" for name, doc in docs)
+    body = "\n".join(lines)
     return f'{head}\n{indent}    """{summary}\n{body}"""'
+
+
+def _about(doc: str, notes: str, detail: Detail) -> str:
+    """Return the description of a value, and as much as fits of its notes."""
+    texts = filter(None, [_one_line(doc, _DOC), _cut(notes, detail.notes)])
+    return "; ".join(texts).replace(".; ", ". ")
+
+
+def _cut(text: str, most: int) -> str:
+    """Return the beginning of a text, which ends with a whole word; a mark where it is cut."""
+    line = _one_line(text, _NO_LIMIT)
+    if len(line) <= most:
+        return line
+    return f"{line[:most].rpartition(' ')[0]} …".strip() if most else ""
 
 
 def _parameter(

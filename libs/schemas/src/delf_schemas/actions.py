@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 
@@ -21,7 +22,8 @@ from delf.tools.signature import FullTypes, Parameter
 from delf.tools.type_texts import with_none
 from delf.types import Effect
 from delf_schemas.hints import hints_of
-from delf_schemas.names import argument_name, method_name, sentences, unique
+from delf_schemas.names import argument_name, method_name, split_text, unique
+from delf_schemas.notes import notes_of
 from delf_schemas.plain import Misfit, plain, with_decimals, without_bytes
 from delf_schemas.samples import Place
 from delf_schemas.shapes import (
@@ -54,16 +56,18 @@ class _Room(NamedTuple):
         doc: Characters of the line about it.
         extent: The parts of its schema to show.
         depth: Records whose limits are shown.
+        has_notes: Whether the keys of records are described.
     """
 
     argument: int
     doc: int
     extent: Extent
     depth: int
+    has_notes: bool = False
 
 
 _SHORT_ROOM: Final = _Room(260, 160, SHORT, 0)
-_FULL_ROOM: Final = _Room(FULL_CHARS, 240, FULL, 4)
+_FULL_ROOM: Final = _Room(FULL_CHARS, 240, FULL, 4, has_notes=True)
 
 Seen = tuple[str | None, frozenset[Place]]
 """The type of observed results, and the places of undeclared nulls."""
@@ -111,22 +115,26 @@ def action_from_schema(
         return await send(taken.named(given))
 
     @functools.cache
-    def full() -> tuple[tuple[Parameter, ...], str]:
+    def full() -> FullTypes:
         returns = unknown if result is None else result_text(result)
-        return taken.parameters_in(_FULL_ROOM), returns
+        notes = "" if result is None else notes_of(_Schema(result), result, "out")
+        return FullTypes(parameters=taken.parameters_in(_FULL_ROOM), returns=returns, notes=notes)
 
     def full_types() -> FullTypes:
-        parameters, returns = full()
+        whole = full()
+        returns = whole.returns
         learned, nulls = (None, frozenset[Place]()) if seen is None else seen()
         if result is None and learned is not None:
             returns = learned
-        return FullTypes(parameters=parameters, returns=with_none(returns, nulls))
+        return replace(whole, returns=with_none(returns, nulls))
 
+    text = "\n\n".join(filter(None, [docs.summary, docs.notes]))
+    summary, notes = split_text(text, _SUMMARY, _DESCRIPTION)
     return Action(
         name=final,
         permission=final,
         effect=effect,
-        summary=clean(docs.summary, _SUMMARY) or final.replace("_", " "),
+        summary=summary or final.replace("_", " "),
         parameters=taken.parameters,
         returns=unknown if result is None else result_text(result, SHORT, _RETURNS),
         validate=taken.validate,
@@ -134,6 +142,7 @@ def action_from_schema(
         schema=taken.schema,
         full_types=full_types,
         returns_doc=clean(docs.returns, _RETURNS_DOC),
+        notes=notes,
         description=clean(description, _DESCRIPTION),
     )
 
@@ -193,10 +202,8 @@ class _Arguments:
         for arg, schema in self._schemas.items():
             found = _looked_at(self._document, schema)
             text = found.get("description") or self._docs.get(arg)
-            texts = (
-                hints_of(self._document, schema, room.doc, room.depth),
-                sentences(text, room.doc),
-            )
+            about, rest = split_text(text, room.doc, _DESCRIPTION)
+            hints = hints_of(self._document, schema, room.doc, room.depth)
             parameters.append(
                 Parameter(
                     name=arg,
@@ -204,7 +211,8 @@ class _Arguments:
                     default_text=None
                     if self._names[arg] in self._required
                     else default_text(found),
-                    doc="; ".join(filter(None, texts)),
+                    doc="; ".join(filter(None, [hints, about])),
+                    notes=notes_of(self._document, schema, "in", rest) if room.has_notes else "",
                 )
             )
         return tuple(parameters)

@@ -14,6 +14,8 @@ from delf.tools.json_schema import clean
 
 _MAX_NAME: Final = 64
 _WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+|[^\W\d_a-zA-Z]+")
+_CODE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_LEAD: Final = 200
 _SYMBOLS: Final = {
     "<": " lt ", ">": " gt ", "+": " plus ", "=": " eq ", "!": " not ", "*": " star "
 }  # fmt: skip
@@ -31,6 +33,21 @@ def sentence(text: object, limit: int = 120) -> str:
     return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
 
 
+def split_text(text: object, limit: int, most: int) -> tuple[str, str]:
+    """Split a description into its first sentences, as many as fit, and the others.
+
+    Args:
+        text: The description.
+        limit: The most characters of the first part.
+        most: The most characters of the second part.
+    """
+    line = clean(text, limit + most)
+    head = line if len(line) <= limit else sentences(line, limit)
+    if head.endswith("…") and not line.startswith(head):  # one long sentence
+        head = head[:-1].rpartition(" ")[0] or head[:-1]
+    return head, line[len(head) :].strip()
+
+
 def sentences(text: object, limit: int = 120) -> str:
     """Return as many of the first sentences of a description as there is room for."""
     first = sentence(text, limit)
@@ -42,6 +59,25 @@ def sentences(text: object, limit: int = 120) -> str:
     if len(line) <= limit:
         return line
     return line[: fitting[-1]] if fitting else first
+
+
+def leads(text: object, limit: int) -> str:
+    """Return a description of several paragraphs, or as many of their first sentences as fit."""
+    if not isinstance(text, str):
+        return ""
+    plain = _CODE.sub("", text)
+    parts = [clean(part, limit) for part in re.split(r"\n\s*\n", plain)]
+    parts = [part for part in parts if part and not part.startswith("|")]
+    whole = " ".join(parts)
+    if len(whole) <= limit:
+        return whole
+    shown: list[str] = []
+    for part in parts:
+        lead = sentence(part, _LEAD)
+        if part.startswith("#") or sum(map(len, shown)) + len(shown) + len(lead) > limit:
+            continue
+        shown.append(lead)
+    return " ".join(shown)
 
 
 def snake(text: str) -> str:

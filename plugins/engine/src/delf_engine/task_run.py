@@ -330,7 +330,8 @@ class TaskRun:
         for bound in self.tools.shown:
             if _author_of(bound.connection, "description_trust", "own") == "outside":
                 place = f"the descriptions of {bound.connection.name}"
-                yield "outside", bound.action.summary, place
+                for text in filter(None, bound.action.texts()):
+                    yield "outside", text, place
 
     def end_origins(self) -> None:
         """Take in the last calls: what they gave to connections counts in later tasks, too."""
@@ -364,10 +365,9 @@ def _author_of(connection: object, what: str, undeclared: Trust = "outside") -> 
 
 def _bare(tool: ToolDescription) -> ToolDescription:
     """Return a tool without its descriptions."""
-    parameters = tuple(replace(parameter, doc="") for parameter in tool.parameters)
-    return replace(
-        tool, summary="", about="", returns_doc="", parameters=parameters, full_types=None
-    )
+    parameters = tuple(replace(each, doc="", notes="") for each in tool.parameters)
+    texts = dict.fromkeys(("summary", "notes", "about", "returns_doc"), "")
+    return replace(tool, **texts, parameters=parameters, full_types=None)
 
 
 def _beginning_of(path: str) -> str:

@@ -100,6 +100,7 @@ class BoundAction:
             built_in=self.built_in,
             full_types=action.full_types,
             returns_doc=action.returns_doc,
+            notes=action.notes,
         )
 
     def bind(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,8 @@ from delf_openapi.document import Document
 from delf_openapi.failures import SpecError, pointer_of
 from delf_openapi.operations import Operation, Param, Spot, read_operation
 from delf_schemas.hints import hints_of
-from delf_schemas.names import sentence, snake
+from delf_schemas.names import sentence, sentences, snake
+from delf_schemas.notes import notes_of, says_more
 from delf_schemas.samples import Samples
 from delf_schemas.shapes import FULL_CHARS, Shapes, default_text, is_binary, safe_text
 
@@ -33,20 +35,25 @@ class Room(NamedTuple):
         returns: The most characters of the result's type.
         doc: The most characters of an argument's description.
         depth: The nesting depth to which limits are shown.
+        has_notes: Whether the keys of records are described.
     """
 
     argument: int
     returns: int
     doc: int
     depth: int = 0
+    has_notes: bool = False
 
 
 SHORT_ROOM: Final = Room(260, 420, 90)
-_FULL_ROOM: Final = Room(FULL_CHARS, FULL_CHARS, 240, 4)
+_FULL_ROOM: Final = Room(FULL_CHARS, FULL_CHARS, 240, 4, has_notes=True)
 _BYTES: Final = re.compile(r"\bbytes\b")
 _FILE: Final = 'bytes | {"content": bytes, ?"filename": str, ?"content_type": str}'
 """The type of a form part that is a file."""
 
+_NOTES: Final = 2_000
+_RESULT_DOC: Final = 240
+_OF_ANY_RESULT: Final = "success successful successfully ok okay response result request operation"
 _DEEP: Final = 3
 _VALUE_LINE: Final = re.compile(r"^\s*[*-] `([^`\n]+)` - (.+)$", re.MULTILINE)
 _VALUE_TEXTS: Final = ("x-enum-descriptions", "x-enumDescriptions", "x-enum-varnames")
@@ -62,6 +69,7 @@ class Argument(NamedTuple):
         type: Its type.
         default: Its default, or None when it is required.
         doc: A short line about it.
+        notes: What follows ``doc``: further sentences, and the descriptions of its value's keys.
     """
 
     arg: str
@@ -70,6 +78,7 @@ class Argument(NamedTuple):
     type: str
     default: str | None
     doc: str
+    notes: str = ""
 
 
 @dataclass(slots=True)
@@ -84,6 +93,8 @@ class Entry:
         arguments: The arguments, the required ones first.
         undeclared: Whether the specification declares no result.
         declared: The declared type, without learned shapes.
+        notes: What the operation's description says beside the summary.
+        result_notes: The descriptions of the result and of the keys in it.
     """
 
     spot: Spot
@@ -93,6 +104,8 @@ class Entry:
     arguments: tuple[Argument, ...]
     undeclared: bool = False
     declared: str = ""
+    notes: str = ""
+    result_notes: str = ""
 
 
 def compile_spots(
@@ -174,11 +187,49 @@ def compile_operation(
     "".join([spot.path, *(a.name for a in arguments)]).encode()  # half a character is not sent
     arguments.sort(key=lambda a: a.default is not None)
     declared, returns = return_type(document, raw, shapes, room.returns)
-    summary = sentence(raw.get("summary")) or sentence(raw.get("description"))
+    summary, notes = _texts(document, raw)
     summary = summary or f"{spot.method} {clean(spot.path, 100)}"
     if raw.get("deprecated") is True:
         summary = f"Deprecated. {summary}"
-    return Entry(spot, effect_of(spot), summary, returns, tuple(arguments), not declared, returns)
+    return Entry(
+        spot,
+        effect_of(spot),
+        summary,
+        returns,
+        tuple(arguments),
+        undeclared=not declared,
+        declared=returns,
+        notes=notes,
+        result_notes=_result_notes(document, raw) if room.has_notes else "",
+    )
+
+
+def _texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, str]:
+    """Return an operation's summary, and what its other descriptions say beside the summary."""
+    texts: list[Any] = [raw.get("summary"), raw.get("description")]
+    summary = next((found for text in texts if (found := sentence(text))), "")
+    with contextlib.suppress(SpecError):
+        texts.append(document.reference(raw.get("requestBody") or {}).get("description"))
+    rest: list[str] = []
+    for text in texts:
+        line = clean(text, _NOTES)
+        line = line.removeprefix(summary.removesuffix(".")).lstrip(". ")
+        if line and says_more(" ".join([summary, *rest]), line):
+            rest.append(line if line.endswith((".", "!", "…")) else f"{line}.")
+    return summary, clean(" ".join(rest), _NOTES)
+
+
+def _result_notes(document: Document, raw: Mapping[str, Any]) -> str:
+    """Return the descriptions of an operation's result and of the keys in it."""
+    found = _result(document, raw)
+    if found is None:
+        return ""
+    response, _, schema = found
+    about = sentences(response.get("description"), _RESULT_DOC)
+    about = about if says_more(_OF_ANY_RESULT, about) else ""
+    return notes_of(
+        document, schema, "out", about, sentences(text_of(document, schema), _RESULT_DOC)
+    )
 
 
 def effect_of(spot: Spot) -> Effect:
@@ -193,15 +244,11 @@ def effect_of(spot: Spot) -> Effect:
 
 
 def _of_param(param: Param, shapes: Shapes, document: Document, room: Room) -> Argument:
-    found = _resolved(document, param.schema)
-    return Argument(
-        param.arg,
-        param.name,
-        param.place,
-        safe_text(shapes, param.schema, "in", room.argument),
-        None if param.required else default_text(found),
-        _doc(param.doc or text_of(document, param.schema), found, document, room),
-    )
+    schema = param.schema
+    default = None if param.required else default_text(_resolved(document, schema))
+    shown = safe_text(shapes, schema, "in", room.argument)
+    texts = _docs(param.doc or text_of(document, schema), schema, document, room)
+    return Argument(param.arg, param.name, param.place, shown, default, *texts)
 
 
 def _of_body(body: Body, shapes: Shapes, document: Document, room: Room) -> list[Argument]:
@@ -211,7 +258,8 @@ def _of_body(body: Body, shapes: Shapes, document: Document, room: Room) -> list
         doc = hints_of(document, body.schema, room.doc, room.depth)
         doc = doc if body.kind == "json" else clean(body.media, 60)
         default = None if body.required else "..."
-        return [Argument(body.whole or "body", "", "body", shown, default, doc)]
+        notes = _docs(text_of(document, body.schema), body.schema, document, room)[1]
+        return [Argument(body.whole or "body", "", "body", shown, default, doc, notes)]
     result = [_of_field(f, body, shapes, document, room) for f in body.fields]
     if body.extra:
         result.append(Argument(body.extra, "", "body", "dict", "...", "further properties"))
@@ -226,14 +274,8 @@ def _of_field(item: Field, body: Body, shapes: Shapes, document: Document, room:
         shown = _BYTES.sub(_FILE, shown)
     # Of a body that may be left out: where another field is given, this one must be, too.
     default = None if required else "..." if item.required else default_text(found)
-    return Argument(
-        item.arg,
-        item.name,
-        "body",
-        shown,
-        default,
-        _doc(text_of(document, item.schema), found, document, room),
-    )
+    texts = _docs(text_of(document, item.schema), item.schema, document, room)
+    return Argument(item.arg, item.name, "body", shown, default, *texts)
 
 
 def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
@@ -294,12 +336,18 @@ def _value_texts(found: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -
     return ", ".join(lines)
 
 
-def _doc(text: Any, schema: Mapping[str, Any], document: Document, room: Room) -> str:
-    """Return a parameter's description together with the limits in its schema."""
+def _docs(text: Any, schema: Any, document: Document, room: Room) -> tuple[str, str]:
+    """Return a parameter's limits and description, and its notes."""
+    found = _resolved(document, schema)
     shown = sentence(text, room.doc)
-    if isinstance(text, str) and _explains_values(schema) and len(shown) < len(text):
+    if isinstance(text, str) and _explains_values(found) and len(shown) < len(text):
         shown = clean(text, 2 * room.doc)
-    return "; ".join(filter(None, [hints_of(document, schema, room.doc, room.depth), shown]))
+    doc = "; ".join(filter(None, [hints_of(document, schema, room.doc, room.depth), shown]))
+    if not room.has_notes:
+        return doc, ""
+    line = clean(text, _NOTES)
+    rest = line.removeprefix(shown.removesuffix("…")).strip()
+    return doc, notes_of(document, schema, "in", rest)
 
 
 def responses_of(raw: Mapping[str, Any]) -> dict[str, Any]:
@@ -324,27 +372,41 @@ def return_type(
     document: Document, raw: Mapping[str, Any], shapes: Shapes, most: int
 ) -> tuple[bool, str]:
     """Return the type of an operation's result, and whether it is declared."""
+    try:
+        found = _result(document, raw)
+    except (SpecError, TypeError, AttributeError, LookupError):
+        return True, "Any"
+    if found is None:
+        # Many specifications leave out what they give: only these statuses say that it is nothing.
+        good = _good(raw)
+        return bool(_NOTHING.intersection(good)), "None" if good else "Any"
+    _, kind, schema = found
+    if kind == "json":
+        if schema is None or schema in ({}, {"type": "object"}):
+            return False, "Any" if not schema else "dict"
+        return True, safe_text(shapes, schema, "out", most)
+    if kind == "text":
+        return True, "str"
+    binary = schema is None or is_binary(_resolved(document, schema)) or kind == "binary"
+    return True, "bytes" if binary else "str"
+
+
+def _good(raw: Mapping[str, Any]) -> list[str]:
+    """Return the declared statuses of success."""
     responses = responses_of(raw)
-    good = sorted(k for k in responses if k[:1] == "2") or [k for k in responses if k == "DEFAULT"]
-    for status in good:
-        try:
-            response = document.reference(responses[status])
-            content: Any = response.get("content") or {}
-            if not content:
-                continue
+    return sorted(k for k in responses if k[:1] == "2") or [k for k in responses if k == "DEFAULT"]
+
+
+def _result(
+    document: Document, raw: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], str, Any] | None:
+    """Return the response with an operation's result, the kind of its content, and its schema."""
+    responses = responses_of(raw)
+    for status in _good(raw):
+        response = document.reference(responses[status])
+        content: Any = response.get("content") or {}
+        if content:
             media = min(content, key=lambda m: kind_of(str(m)) != "json")
             spec = document.reference(content[media])
-        except (SpecError, TypeError, AttributeError, LookupError):
-            return True, "Any"
-        schema = spec.get("schema")
-        kind = kind_of(str(media))
-        if kind == "json":
-            if schema is None or schema in ({}, {"type": "object"}):
-                return False, "Any" if not schema else "dict"
-            return True, safe_text(shapes, schema, "out", most)
-        if kind == "text":
-            return True, "str"
-        binary = schema is None or is_binary(_resolved(document, schema)) or kind == "binary"
-        return True, "bytes" if binary else "str"
-    # Many specifications leave out what they give: only these statuses say that it is nothing.
-    return bool(_NOTHING.intersection(good)), "None" if good else "Any"
+            return response, kind_of(str(media)), spec.get("schema")
+    return None

@@ -28,7 +28,7 @@ from delf_openapi.requests import FULL
 from delf_openapi.security import asks_for_key, has_credentials, secured_names
 from delf_openapi.selection import effects_by_name, resolved_confirm
 from delf_openapi.settings import OpenAPIOptions, OpenAPISettings
-from delf_schemas.names import snake
+from delf_schemas.names import leads, snake
 from delf_schemas.samples import Place, Samples
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from delf_openapi.loading import API
 
 _DESCRIPTION: Final = 600
+_ABOUT: Final = 1_500
 _PLAIN_WORDS: Final = frozenset(
     {"openapi", "swagger", "spec", "specification", "api", "json", "yaml", "yml", "latest"}
     | {"main", "index", "schema", "docs", "v1", "v2", "v3", "www", "com", "org", "net", "io"}
@@ -145,6 +146,11 @@ class APITool(Connection):
         if self._made is None or self.is_stale():
             await asyncio.to_thread(self._load)
         return self._made or ()
+
+    async def context(self, task: str) -> str | None:
+        """Return what the specification says about the whole API, such as units and paging."""
+        api = await asyncio.to_thread(self._load)
+        return leads(api.info.get("description"), _ABOUT) or None
 
     def is_stale(self) -> bool:
         """Return whether learned response shapes are not yet in the actions' types."""
@@ -291,7 +297,7 @@ class APITool(Connection):
             seen = self._caller.samples
             nulls = frozenset[Place]() if seen is None else seen.nulls(entry.spot.name)
             returns = with_none(full.returns, nulls)
-            return FullTypes(parameters=tuple(arguments), returns=returns)
+            return FullTypes(parameters=tuple(arguments), returns=returns, notes=full.result_notes)
 
         call = Call(self._caller, api, entry, covered, shown)
         return Action(
@@ -308,6 +314,7 @@ class APITool(Connection):
             description=_description(api, entry),
             context=CONTEXT,
             full_types=full_types,
+            notes=entry.notes,
             version=f"{entry.spot.method} {entry.spot.path} {servers}",
         )
 
@@ -338,6 +345,7 @@ def _parameter(argument: Argument) -> Parameter:
         type_text=argument.type,
         default_text=argument.default,
         doc=argument.doc,
+        notes=argument.notes,
     )
 
 

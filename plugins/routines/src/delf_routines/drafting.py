@@ -178,6 +178,7 @@ async def described(connections: Sequence[ConnectionLike]) -> list[ToolDescripti
             parameters=action.parameters,
             returns=action.returns,
             returns_doc=action.returns_doc,
+            notes=action.notes,
         )
         for connection in connections
         for action in await connection.actions()

@@ -1,0 +1,164 @@
+"""Descriptions of a record's keys, such as units and formats, in one line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple, cast
+
+from delf.errors import DelfError
+from delf.tools.json_schema import clean
+from delf_schemas.names import sentences, snake
+from delf_schemas.shapes import Document, Mode
+
+_MOST_VISITS: Final = 600
+_DEPTH: Final = 5
+_DOC: Final = 160
+_EXAMPLE: Final = 40
+_TOTAL: Final = 6_000
+_EMPTY: Final = frozenset(
+    {"a", "an", "the", "of", "for", "this", "that", "its", "is", "was", "to", "in", "on", "and"}
+    | {"be", "by", "which", "with", "are", "name", "value", "object", "field", "list", "unique"}
+    | {"identifier", "id", "ids", "date", "time", "at", "when", "s"}
+)
+"""Words that say nothing beside the name of a key."""
+_KNOWN: Final = frozenset(
+    {"date", "date-time", "uuid", "email", "uri", "int32", "int64", "float", "double", "byte"}
+    | {"binary", "password", "decimal", "url", "regex"}
+)
+"""Formats that a type or name shows, and whose examples tell nothing."""
+_BEYOND: Final = 2**31 - 1
+"""A larger limit is that of a type."""
+_WORD: Final = re.compile(r"[^\W_]+")
+
+
+class _Key(NamedTuple):
+    """A described key.
+
+    Args:
+        path: The keys that lead to the value, without lists.
+        text: The description.
+    """
+
+    path: tuple[str, ...]
+    text: str
+
+
+def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
+    """Return the descriptions of a record's keys: ``fee: in cents; route: <site>-<hub> codes``.
+
+    Descriptions that only repeat the key's name are left out. A key that has several descriptions
+    in the record is given with the keys around it. A text has an example instead.
+
+    Args:
+        document: The document, for resolving references.
+        schema: The schema of a value, whose own description is left out.
+        mode: ``in`` for parameters, ``out`` for results.
+        texts: Descriptions of the value itself, which come first.
+    """
+    keys = list(dict.fromkeys(_keys(document, schema, mode, (), (), [_MOST_VISITS])))
+    by_name: dict[str, set[str]] = {}
+    for key in keys:
+        by_name.setdefault(key.path[-1], set()).add(key.text)
+    shown: dict[str, None] = {}
+    size = 0
+    for key in keys:
+        name = key.path[-1] if len(by_name[key.path[-1]]) == 1 else ".".join(key.path)
+        line = f"{name}: {key.text}"
+        size += 0 if line in shown else len(line) + 2
+        if size > _TOTAL:
+            break
+        shown[line] = None
+    example = example_of(_resolved(document, schema))
+    return "; ".join(filter(None, [*(text.rstrip(".") for text in texts), example, *shown]))
+
+
+def _keys(
+    document: Document,
+    schema: Any,
+    mode: Mode,
+    path: tuple[str, ...],
+    around: tuple[str, ...],
+    left: list[int],
+) -> Iterator[_Key]:
+    """Yield the described keys of a record and of the records in it, outer keys first."""
+    left[0] -= 1
+    if not isinstance(schema, Mapping) or left[0] < 0 or len(path) > _DEPTH:
+        return
+    ref: Any = cast("Mapping[str, Any]", schema).get("$ref")
+    if isinstance(ref, str):
+        if ref in around:
+            return
+        around = (*around, ref)
+    found = _resolved(document, schema)
+    properties = found.get("properties")
+    inner: list[tuple[Any, tuple[str, ...]]] = []
+    for name, part in _mapping(properties).items():
+        about = _resolved(document, part)
+        if about.get("readOnly" if mode == "in" else "writeOnly") is True:
+            continue
+        deeper = (*path, clean(name, 60))
+        if text := _text(document, name, about):
+            yield _Key(deeper, text)
+        inner.append((part, deeper))
+    for word in ("allOf", "anyOf", "oneOf"):
+        parts = found.get(word)
+        inner += [(part, path) for part in cast("list[Any]", parts or [])] if parts else []
+    inner += [(found.get(word), path) for word in ("items", "additionalProperties")]
+    for part, deeper in inner:
+        yield from _keys(document, part, mode, deeper, around, left)
+
+
+def _text(document: Document, name: str, found: Mapping[str, Any]) -> str:
+    """Return a key's description; for a text without one, its example."""
+    description = found.get("description")
+    if not isinstance(description, str) or not description.strip():
+        parts = [*_listed(found, "allOf"), *_listed(found, "anyOf"), *_listed(found, "oneOf")]
+        texts = (_resolved(document, part).get("description") for part in parts)
+        description = next((text for text in texts if isinstance(text, str) and text), "")
+    text = sentences(description, _DOC).rstrip(".") if says_more(name, description) else ""
+    return "; ".join(filter(None, [text, _unit(found), example_of(found)]))
+
+
+def _unit(found: Mapping[str, Any]) -> str:
+    """Return the range of a number, and a format of the service's own, as ``unix-time``."""
+    least, most, form = (found.get(word) for word in ("minimum", "maximum", "format"))
+    bounds = [each for each in (least, most) if isinstance(each, (int, float))]
+    shown = [f"{least} to {most}"] if len(bounds) == 2 and max(map(abs, bounds)) < _BEYOND else []
+    if isinstance(form, str) and form not in _KNOWN:
+        shown.append(clean(form, _EXAMPLE))
+    return ", ".join(shown)
+
+
+def example_of(found: Mapping[str, Any]) -> str:
+    """Return the example of a text's schema in words; empty for other values."""
+    example = found.get("example", next(iter(_listed(found, "examples")), None))
+    is_shown = isinstance(example, str) and 0 < len(example) <= _EXAMPLE
+    is_known = "enum" in found or found.get("format") in _KNOWN
+    return f"as {json.dumps(clean(example, _EXAMPLE))}" if is_shown and not is_known else ""
+
+
+def says_more(name: str, description: str) -> bool:
+    """Return whether a description has words beyond a name, or beyond a shorter description."""
+    words = {word.lower().rstrip("s") for word in _WORD.findall(description)}
+    known = {word.lower().rstrip("s") for word in [*snake(name).split("_"), *_EMPTY]}
+    return not words <= known
+
+
+def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
+    if not isinstance(schema, Mapping):
+        return {}
+    try:
+        return document.resolve(schema)
+    except DelfError:
+        return {}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
+
+
+def _listed(found: Mapping[str, Any], word: str) -> list[Any]:
+    listed = found.get(word)
+    return cast("list[Any]", listed) if isinstance(listed, list) else []

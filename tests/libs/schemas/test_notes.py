@@ -1,0 +1,100 @@
+"""Descriptions of a record's keys, in one line for the prompt."""
+
+import pytest
+
+from delf_schemas.actions import action_from_schema
+from delf_schemas.names import leads
+from delf_schemas.notes import notes_of
+
+
+class Document:
+    def __init__(self, **schemas):
+        self.schemas = schemas
+
+    def absolute(self, ref):
+        return ref
+
+    def resolve(self, node):
+        while isinstance(node, dict) and "$ref" in node:
+            rest = {key: value for key, value in node.items() if key != "$ref"}
+            node = {**self.schemas[node["$ref"]], **rest}
+        return node if isinstance(node, dict) else {}
+
+
+FEE = {"type": "integer", "description": "In cents."}
+NODE = {"type": "object", "properties": {"fee": FEE, "next": {"$ref": "node"}}}
+
+
+def record(**properties):
+    return {"type": "object", "properties": properties}
+
+
+@pytest.mark.parametrize(
+    ("schema", "shown"),
+    [
+        (record(fee=FEE), "fee: In cents"),
+        ({"type": "array", "items": record(fee=FEE)}, "fee: In cents"),
+        (record(data={"type": "array", "items": record(fee=FEE)}), "fee: In cents"),
+        (record(a=record(fee=FEE), b=record(fee=FEE)), "fee: In cents"),
+        (
+            record(a=record(fee=FEE), b=record(fee={"description": "In euro."})),
+            "a.fee: In cents; b.fee: In euro",
+        ),
+        (record(fee={"allOf": [{"$ref": "fee"}]}), "fee: In cents"),
+        (record(fee={"$ref": "fee", "description": "In yen."}), "fee: In yen"),
+        (record(fee={"anyOf": [FEE, {"type": "null"}]}), "fee: In cents"),
+        ({"allOf": [record(fee=FEE), record(x={})]}, "fee: In cents"),
+        ({"type": "object", "additionalProperties": record(fee=FEE)}, "fee: In cents"),
+        ({"$ref": "node"}, "fee: In cents"),
+        (record(user_id={"description": "The ID of the user"}), ""),
+        (record(fee={**FEE, "writeOnly": True}), ""),
+        (record(at={"type": "integer", "format": "unix-time"}), "at: unix-time"),
+        (record(share={"type": "number", "minimum": 0, "maximum": 1}), "share: 0 to 1"),
+        (record(id={"type": "string", "example": "cus_12"}), 'id: as "cus_12"'),
+        (record(id={"type": "string", "enum": ["a"], "example": "a"}), ""),
+        ({"type": "string", "examples": ["2026-W27"]}, 'as "2026-W27"'),
+        (True, ""),
+    ],
+    ids=range(19),
+)
+def test_keys_are_described_by_what_their_names_do_not_tell(schema, shown):
+    assert notes_of(Document(fee=FEE, node=NODE), schema, "out") == shown
+
+
+def test_keys_that_a_side_does_not_see_are_left_out():
+    schema = record(fee={**FEE, "readOnly": True}, tip={"description": "In yen"})
+    assert notes_of(Document(), schema, "in") == "tip: In yen"
+    assert notes_of(Document(), schema, "out", "Newest first.") == (
+        "Newest first; fee: In cents; tip: In yen"
+    )
+
+
+def test_long_description_is_shown_by_the_first_sentences_of_its_paragraphs():
+    text = (
+        "# Intro\n\nMoney is in cents. "
+        + "More. " * 99
+        + "\n\n```\ncurl x\n```\n\nIDs have prefixes."
+    )
+    assert leads("Money is in cents.\n\nIDs have prefixes.", 300) == (
+        "Money is in cents. IDs have prefixes."
+    )
+    assert leads(text, 300) == "Money is in cents. IDs have prefixes."
+
+
+async def nothing(_arguments):
+    return None
+
+
+def test_long_description_of_an_action_is_kept_whole():
+    text = f"Search the register. {'Really. ' * 60}Amounts are in cents."
+    properties = {"query": {"type": "string", "description": f"Words. {'So. ' * 80}Upper case."}}
+    result = record(fee=FEE)
+    action = action_from_schema(
+        "search", nothing, record(**properties, to=record(fee=FEE)), description=text, result=result
+    )
+    assert action.summary.startswith("Search the register. Really.")
+    assert action.notes.endswith("Really. Amounts are in cents.")
+    query, to = action.full_types().parameters
+    assert query.notes.endswith("So. Upper case")
+    assert (to.notes, action.full_types().notes) == ("fee: In cents", "fee: In cents")
+    assert {"fee: In cents", action.notes} <= set(action.texts())
