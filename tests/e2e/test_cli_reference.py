@@ -179,6 +179,7 @@ OF_THE_REST = {
 
 OF_PLUGINS = {
     *(f"delf routines {name}" for name in ("list", "show", "history", "save", "test", "check")),
+    *(f"delf evals {name}" for name in ("add", "run", "show", "list")),
     *(f"delf routines {name}" for name in ("diff", "accept", "reject", "rename", "remove")),
     *(
         "delf memory",
@@ -434,6 +435,13 @@ def test_json_of_routines(here):
     checked("delf routines list", written(here, "routines", "list", "--json"))
     checked("delf routines show", [written(here, "routines", "show", "greet", "--json")])
     checked("delf routines history", written(here, "routines", "history", "greet", "--json"))
+    checked("delf evals add", [written(here, "evals", "add", "last", "--name", "x", "--json")])
+    llm = write_recording(here / "again.jsonl", "print('hello')")
+    checked(
+        "delf evals run", [written(here, "evals", "run", "cases", "--with", f"llm={llm}", "--json")]
+    )
+    checked("delf evals show", [written(here, "evals", "show", "cases", "--json")])
+    checked("delf evals list", written(here, "evals", "list", "--json"))
     for command in ("test", "check"):
         checked(f"delf routines {command}", written(here, "routines", command, "--json"))
     kept = written(here, "routines", "save", "last", "greet", "--json")

@@ -46,7 +46,7 @@ _FENCE: Final = re.compile(
     r"^(<!-- not run: [^\n]+ -->\n)?```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL
 )
 _ANSWER: Final = re.compile(r"^<!-- model (answers|says)\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
-_FILE: Final = re.compile(r"^# ([\w./-]+\.(?:py|toml))(, at the end)?$")
+_FILE: Final = re.compile(r"^# ([\w./-]+\.(?:py|toml|yaml))(, at the end)?$")
 _CONTINUES: Final = "# continues the block above"
 _ENTRY_POINTS: Final = "[project.entry-points.delf]"
 _LEFT_OUT: Final = re.compile(r"^(?:\$ )?export (\w+)=…$", re.MULTILINE)

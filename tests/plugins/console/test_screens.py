@@ -54,6 +54,8 @@ SCREENS = {
     "delf config get": ("agent.timeout",),
     "delf config show": (),
     "delf doctor": (),
+    "delf evals list": (),
+    "delf evals show": ("cases",),
     "delf google status": ("-c", "gmail", "--credentials", "client.json"),
     "delf inspect": ("shop", "--verbose"),
     "delf journal check": (),
@@ -121,6 +123,9 @@ def shop(run, here):
     done("run", LONG, "--sandbox", "local")
     done("routines", "save", "last", "north_eastern_orders", "--yes")
     done("run", "north_eastern_orders", "--sandbox", "local")
+    done("evals", "add", "last", "--name", LONG)
+    (here / "delf.toml").write_text((here / "delf.toml").read_text() + "\n")
+    run("--trust", str(here), "evals", "run", "cases", "--with", "retry_count=0")
     done("chat", "--sandbox", "local", input=f"{LONG}\n")
     done("memory", "add", LONG, "--source", LONG)
     done(

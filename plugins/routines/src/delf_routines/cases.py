@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from delf import Agent
 from delf.errors import ConfigurationError, ToolExecutionError
-from delf.events import ANSWER, CallFinished, CallStarted, Event, TaskFinished
+from delf.events import Event, TaskFinished
 from delf.protocols.connection import ConnectionLike
 from delf.protocols.sandbox import Done
 from delf.protocols.strategy import StrategyHost
@@ -17,7 +17,7 @@ from delf.tools.action import Action
 from delf.tools.signature import Parameter
 from delf.types import Permission
 from delf.values.encoding import dumps, from_jsonable
-from delf_routines.guard import is_same
+from delf_engine.past_calls import PastCall, is_same, past_calls
 from delf_routines.routine import NO_MODEL, Routine, UsedAction
 
 LikeAgent = Callable[..., Agent[Any]]
@@ -33,16 +33,6 @@ UNSEEN: Final[Mapping[str, Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordedCall:
-    """A call of the task that a routine came from."""
-
-    action: str
-    arguments: Mapping[str, Any]
-    result: Any = None
-    error: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Case:
     """A recorded run.
 
@@ -53,7 +43,7 @@ class Case:
     """
 
     inputs: Mapping[str, Any]
-    calls: Sequence[RecordedCall]
+    calls: Sequence[PastCall]
     answer: str
 
     def text(self) -> str:
@@ -81,7 +71,7 @@ class Case:
         """
         try:
             table = from_jsonable(json.loads(content))
-            calls = [RecordedCall(**call) for call in table["calls"]]
+            calls = [PastCall(**call) for call in table["calls"]]
             return cls(inputs=dict(table["inputs"]), calls=calls, answer=str(table["answer"]))
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ConfigurationError(f"{place} is not a recorded run: {error!r}") from None
@@ -94,20 +84,7 @@ def case_of(events: Sequence[Event], inputs: Mapping[str, Any]) -> Case:
         events: The task's events.
         inputs: The values of the routine's parameters in it.
     """
-    ends = {event.call_id: event for event in events if isinstance(event, CallFinished)}
-    calls: list[RecordedCall] = []
-    for event in events:
-        end = ends.get(event.call_id) if isinstance(event, CallStarted) else None
-        if not isinstance(event, CallStarted) or end is None or event.action == ANSWER:
-            continue
-        call = RecordedCall(
-            action=event.action,
-            arguments=dict(event.arguments),
-            result=end.result,
-            error=end.error if end.status != "ok" else None,
-        )
-        calls.append(call)
-    return Case(inputs=inputs, calls=calls, answer=answer_of(events))
+    return Case(inputs=inputs, calls=past_calls(events), answer=answer_of(events))
 
 
 def answer_of(events: Iterable[Event]) -> str:
@@ -149,7 +126,7 @@ class Recorded:
     def begin(self) -> None:
         """Reset: mark all recorded calls as unused."""
         self.left = list(self._case.calls)
-        self.made: list[RecordedCall] = []
+        self.made: list[PastCall] = []
         self.differences: list[str] = []
 
     def take(self, action: str, arguments: Mapping[str, Any]) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from delf.protocols.connection import Allowed, NeedsApproval, Refused, Verdict
 from delf.protocols.sandbox import CallAnswer, Returned
 from delf.protocols.strategy import ScriptCall
 from delf.tools.action import EFFECTS
+from delf_engine.past_calls import is_same
 from delf_routines.routine import Routine
 
 _ALLOWED: Final = Allowed()
@@ -129,22 +130,3 @@ def is_empty(value: object) -> bool:
             return all(map(is_empty, cast("Sequence[object]", value)))
         case _:
             return False
-
-
-def is_same(one: Any, other: Any) -> bool:
-    """Return whether two values are equal; a date equals its text."""
-    return _comparable(one) == _comparable(other)
-
-
-def _comparable(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        items = cast("Mapping[Any, Any]", value).items()
-        return {str(key): _comparable(item) for key, item in items if item is not None}
-    if isinstance(value, (list, tuple)):
-        return [_comparable(item) for item in cast("Sequence[Any]", value)]
-    if isinstance(value, bool) or value is None:
-        return value
-    # A recorded case is JSON: 1 and 1.0 are one number there, and a date is a text.
-    if isinstance(value, (int, float)):
-        return float(value)
-    return str(value)

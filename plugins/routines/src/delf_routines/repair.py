@@ -10,7 +10,8 @@ from typing import Any, Final, cast
 from delf.messages import Message, user
 from delf.protocols.sandbox import Done, Failed
 from delf.protocols.strategy import CallGuard, ScriptResult, StrategyHost, ToolDescription
-from delf_routines.cases import Case, RecordedCall
+from delf_engine.past_calls import PastCall
+from delf_routines.cases import Case
 from delf_routines.guard import Made, RoutineGuard
 from delf_routines.routine import Parameter, Routine, Value
 
@@ -153,7 +154,7 @@ def parameters_in(code: str, parameters: Mapping[str, Parameter]) -> str | None:
 def case_of_calls(made: Sequence[Made], inputs: Mapping[str, Any], answer: str) -> Case:
     """Return the recorded run of a script."""
     calls = [
-        RecordedCall(
+        PastCall(
             action=call.name,
             arguments=dict(call.arguments),
             result=getattr(came, "value", None),

@@ -1,0 +1,67 @@
+"""Calls of a finished task as plain data, for running its scripts again without services."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from delf.events import ANSWER, CallFinished, CallStarted, Event
+
+
+@dataclass(frozen=True, kw_only=True)
+class PastCall:
+    """A call that was made.
+
+    Args:
+        action: The action, as ``gmail.send``.
+        arguments: Its arguments, by name.
+        result: Its result.
+        error: Its error; None for a call that succeeded.
+    """
+
+    action: str
+    arguments: Mapping[str, Any]
+    result: Any = None
+    error: str | None = None
+
+
+def past_calls(events: Sequence[Event]) -> list[PastCall]:
+    """Return a task's finished calls in the order in which they began, without typed answers.
+
+    Args:
+        events: The task's events.
+    """
+    ends = {event.call_id: event for event in events if isinstance(event, CallFinished)}
+    calls: list[PastCall] = []
+    for event in events:
+        end = ends.get(event.call_id) if isinstance(event, CallStarted) else None
+        if not isinstance(event, CallStarted) or end is None or event.action == ANSWER:
+            continue
+        call = PastCall(
+            action=event.action,
+            arguments=dict(event.arguments),
+            result=end.result,
+            error=end.error if end.status != "ok" else None,
+        )
+        calls.append(call)
+    return calls
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Return whether two values are equal once written as JSON: a date equals its text."""
+    return _comparable(one) == _comparable(other)
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        items = cast("Mapping[Any, Any]", value).items()
+        return {str(key): _comparable(item) for key, item in items if item is not None}
+    if isinstance(value, (list, tuple)):
+        return [_comparable(item) for item in cast("Sequence[Any]", value)]
+    if isinstance(value, bool) or value is None:
+        return value
+    # A recorded call is JSON: 1 and 1.0 are one number there, and a date is a text.
+    if isinstance(value, (int, float)):
+        return float(value)
+    return str(value)

@@ -1,0 +1,1 @@
+"""Evaluations for delf: cases with recorded tool results, run over models, prompts, strategies."""

@@ -1,0 +1,168 @@
+"""Cases made from tasks of the journal."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+
+from delf.errors import ConfigurationError
+from delf.events import CallStarted, Event, TaskFinished, TaskQueued, TaskStarted
+from delf.protocols.journal import TaskRecord
+from delf.types import TaskState
+from delf.values.encoding import dumps
+from delf_cli.ids import short_id
+from delf_engine.past_calls import past_calls
+from delf_evals.datasets import RECORDINGS, names_of_cases, read_data
+from delf_evals.places import write
+
+_RUBRIC = "The output says the same as the expected output; other words and forms are fine."
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as blocks."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return cast("Any", dumper).represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def add_task(
+    path: Path,
+    record: TaskRecord,
+    events: Sequence[Event],
+    context: Mapping[str, str],
+    *,
+    name: str,
+    judged: bool,
+) -> dict[str, Any]:
+    """Append a task as a case to a data set, and write its recording; return the case.
+
+    The case expects the task's answer, and its changing calls.
+
+    Args:
+        path: The file of the data set, which is created.
+        record: The task.
+        events: Its events.
+        context: The facts of connections for its prompt.
+        name: The case's name.
+        judged: Let a judge compare the answers, which otherwise must be equal.
+
+    Raises:
+        ConfigurationError: If the task cannot become a case, or the file is no YAML data set.
+    """
+    begun = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+    ended = next((e for e in reversed(events) if isinstance(e, TaskFinished)), None)
+    _check_task(record, begun, ended)
+    if path.suffix == ".json":
+        raise ConfigurationError(f"{path} is JSON", hint="cases are added to YAML: --to NAME")
+    if path.exists() and name in names_of_cases(read_data(path)):
+        raise ConfigurationError(f"{path} has a case {name!r}", hint="choose another: --name NAME")
+    assert begun is not None and ended is not None  # noqa: PT018, S101 - checked above
+    folder = path.parent / RECORDINGS
+    recording = folder / f"{short_id(record.task_id)}.json"
+    calls = [vars(call) for call in past_calls(events)]
+    data = {"calls": calls, "context": dict(context)}
+    text = json.dumps(json.loads(dumps(data)), indent=1, ensure_ascii=False)
+    write(recording, f"{text}\n")
+    inputs: dict[str, Any] = {"task": begun.task, "recording": f"{RECORDINGS}/{recording.name}"}
+    files = _copied(_files_of(begun.setup), folder / short_id(record.task_id))
+    inputs |= {"files": [f"{RECORDINGS}/{file}" for file in files]} if files else {}
+    for field in ("output", "variables"):
+        if begun.setup.get(field):
+            inputs[field] = begun.setup[field]
+    typed = "output" in inputs
+    case: dict[str, Any] = {"name": name, "inputs": inputs}
+    case["expected_output"] = ended.value if typed else ended.text.strip()
+    equal: Any = "EqualsExpected"
+    if judged:
+        equal = {"LLMJudge": {"rubric": _RUBRIC, "include_expected_output": True}}
+    changes = [e.action for e in events if isinstance(e, CallStarted) and e.effect != "read"]
+    called = [{"Called": action} for action in dict.fromkeys(changes)]
+    case["evaluators"] = [equal, *(called or ["NoChanges"])]
+    _append(path, json.loads(json.dumps(case, default=str)))
+    return case
+
+
+def _check_task(
+    record: TaskRecord, begun: TaskQueued | TaskStarted | None, ended: TaskFinished | None
+) -> None:
+    task = f"the task {short_id(record.task_id)}"
+    if begun is None or ended is None:
+        raise ConfigurationError(
+            f"{task} is {record.state} and has no end yet", hint="wait for its end, or resume it"
+        )
+    if record.state is not TaskState.DONE:
+        raise ConfigurationError(
+            f"{task} is {record.state}, and a case expects the answer of a task that is done",
+            hint="do the task again, and add that one",
+        )
+    if begun.conversation is not None:
+        raise ConfigurationError(
+            f"{task} continues a conversation, which a case does not have",
+            hint="say the whole task at once: delf run TASK",
+        )
+
+
+def _files_of(setup: Mapping[str, Any]) -> list[Path]:
+    """Return the input files of a task: its own, or those of the command line."""
+    flags: Mapping[str, Any] = setup.get("flags") or {}
+    names: Sequence[str] = setup.get("input_files") or flags.get("files") or ()
+    return [Path(setup.get("folder", "")) / name for name in names]
+
+
+def _copied(paths: Sequence[Path], folder: Path) -> list[str]:
+    """Copy input files beside the data set; return their paths in the folder of recordings.
+
+    Raises:
+        ConfigurationError: If a file is gone.
+    """
+    names: list[str] = []
+    for path in paths:
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copyfile(path, folder / path.name)
+        except OSError as error:
+            raise ConfigurationError(
+                f"the task's input file {path} cannot be copied: {error.strerror}"
+            ) from None
+        names.append(f"{folder.name}/{path.name}")
+    return names
+
+
+def _append(path: Path, case: Mapping[str, Any]) -> None:
+    """Append a case to the list ``cases`` of a file, whose other text stays as it is.
+
+    Raises:
+        ConfigurationError: If the file has no such list.
+    """
+    item: str = yaml.dump([dict(case)], Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    if not path.exists():
+        write(path, f"cases:\n{item}")
+        return
+    text = path.read_text(encoding="utf-8")
+    root: Any = cast("Any", yaml).compose(text)
+    pairs = root.value if isinstance(root, yaml.MappingNode) else ()
+    found = next((value for key, value in pairs if key.value == "cases"), None)
+    if not isinstance(found, yaml.SequenceNode) or found.flow_style or not found.value:
+        raise ConfigurationError(
+            f"{path} has no block list of cases to append to",
+            hint="write cases: with an item on lines of its own, or choose another file: --to NAME",
+        )
+    indent = " " * found.start_mark.column
+    lines = text.splitlines(keepends=True)
+    end = int(found.value[-1].end_mark.line)
+    while end > 0 and not lines[end - 1].strip():
+        end -= 1
+    added = "".join(f"{indent}{line}\n" for line in item.splitlines())
+    before = "".join(lines[:end])
+    break_ = "" if before.endswith("\n") else "\n"
+    write(path, f"{before}{break_}{added}{''.join(lines[end:])}")

@@ -1,0 +1,291 @@
+"""``delf evals``: add tasks to data sets, run data sets, show their reports."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from delf.errors import ConfigurationError, DelfError, did_you_mean
+from delf.terminal import visible
+from delf_cli import complete, errors
+from delf_cli.as_json import as_json_option, write_result
+from delf_cli.ids import short_id
+from delf_cli.output import json_text
+from delf_cli.state import State, state_of
+from delf_cli.tables import table
+from delf_evals.places import FOLDER, names_of, path_of, runs_of, write
+
+if TYPE_CHECKING:
+    from delf_evals.datasets import AnyDataset
+    from delf_evals.report import CaseResult, Report
+
+_FAILED: Final = 1
+_PROJECT: Final = "the project's settings"
+
+
+@click.group("evals")
+def evals() -> None:
+    """Check tasks against recorded results, over models and prompts.
+
+    A data set is a YAML file of cases in the folder evals of the project. No call of a case
+    reaches a service: calls get recorded results.
+    """
+
+
+@evals.command("add", short_help="Add a task of the journal to a data set.")
+@click.argument("task_id", metavar="TASK", shell_complete=complete.task_ids)
+@click.option("--to", default="cases", show_default=True, help="The data set's name or file.")
+@click.option("--name", help="The case's name; the task's id when omitted.")
+@click.option("--judge", "judged", is_flag=True, help="Let a model compare the answers.")
+@as_json_option
+@click.pass_context
+def add(
+    ctx: click.Context, task_id: str, to: str, name: str | None, judged: bool, as_json: bool
+) -> None:
+    """Add the task TASK, or `last`, as a case with recorded results.
+
+    The case expects the same answer and the same changing calls. Edit the file for other checks.
+    """
+    from delf_cli.journals import load_task
+    from delf_evals.adding import add_task
+
+    record, events = load_task(ctx, task_id)
+    state = state_of(ctx)
+    path = Path(to)
+    if not path.suffix:
+        path = _root(state) / FOLDER / f"{to}.yaml"
+    name = name or short_id(record.task_id)
+    context = _context(state, record.task)
+    case = add_task(path, record, events, context, name=name, judged=judged)
+    data = {"dataset": str(path), "name": name, "checks": len(case["evaluators"])}
+    text = f"added as {name} to {path}\nrun it with: delf evals run {to}"
+    write_result(text, data, as_json=as_json)
+
+
+def _context(state: State, task: str) -> dict[str, str]:
+    """Return the facts of connections for a prompt; none, with a warning, if a service is away."""
+    from delf_cli.session import Options, Setup
+    from delf_evals.running import contexts_of
+
+    try:
+        found = asyncio.run(contexts_of(Setup.of(state, Options(flags={})), task))
+    except DelfError as error:
+        why = state.clean(error.message)
+        errors.say("warning", visible(f"no facts of connections are recorded: {why}"))
+        return {}
+    return {name: state.clean(text) for name, text in found.items()}
+
+
+@evals.command("run", short_help="Run a data set.")
+@click.argument("dataset")
+@click.option(
+    "--with",
+    "variants",
+    metavar="SETTINGS",
+    multiple=True,
+    help="Run with these settings, as 'llm=gpt-5 strategy=stream'. May be repeated, to compare.",
+)
+@click.option("--case", "cases", metavar="NAME", multiple=True, help="Run only this case.")
+@click.option("--repeat", type=click.IntRange(min=1), default=1, help="Runs of each case.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=4, show_default=True, help="Cases at a time."
+)
+@click.option("--judge", metavar="MODEL", help="The model of judges; the project's when omitted.")
+@click.option(
+    "--fail-under",
+    metavar="PERCENT",
+    type=click.FloatRange(0, 100),
+    default=100,
+    show_default=True,
+    help="Exit with 1 if a variant passes fewer cases.",
+)
+@click.option("--live-reads", is_flag=True, help="Make unrecorded calls that only read.")
+@click.option("--task", "template", metavar="TEXT", help="Make tasks from inputs: 'Say {word}'.")
+@click.option(
+    "--tools", "tool_files", metavar="FILE", multiple=True, help="A Python file with tools."
+)
+@click.option("--html", metavar="FILE", type=click.Path(path_type=Path), help="Write a page.")
+@as_json_option
+@click.pass_context
+def run(
+    ctx: click.Context,
+    dataset: str,
+    variants: tuple[str, ...],
+    cases: tuple[str, ...],
+    template: str | None,
+    html: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Run the cases of DATASET, a name in the folder evals or a file.
+
+    Calls get the case's results and have no effect. The report is compared with the last run and
+    kept beside the data set. The exit status is 1 if fewer cases pass than --fail-under says.
+    """
+    from delf_evals import report as reports
+    from delf_evals.datasets import load
+
+    state = state_of(ctx)
+    path = path_of(_root(state), dataset)
+    loaded = load(path, template)
+    _choose(loaded, cases, path)
+    before = next(iter(runs_of(path)), None)
+    report = asyncio.run(_run(state, loaded, path, variants, quiet=as_json, **options))
+    if before is not None:
+        report.compare(reports.read(before))
+    kept = reports.keep(report, path)
+    _write(report, html, as_json=as_json)
+    if not as_json:
+        click.echo(f"kept as {kept}", err=True)
+    ctx.exit(0 if report.meets(options["fail_under"] / 100) else _FAILED)
+
+
+def _choose(dataset: AnyDataset, names: tuple[str, ...], path: Path) -> None:
+    """Keep only the named cases.
+
+    Raises:
+        ConfigurationError: For an unknown name.
+    """
+    known = [str(case.name) for case in dataset.cases]
+    for name in names:
+        if name not in known:
+            raise ConfigurationError(
+                f"{path} has no case {name!r}{did_you_mean(name, known)}",
+                hint=f"cases: {', '.join(known[:20])}",
+            )
+    if names:
+        dataset.cases = [case for case in dataset.cases if case.name in names]
+
+
+async def _run(
+    state: State,
+    dataset: AnyDataset,
+    path: Path,
+    variants: tuple[str, ...],
+    *,
+    quiet: bool,
+    repeat: int,
+    jobs: int,
+    judge: str | None,
+    live_reads: bool,
+    tool_files: tuple[str, ...],
+    **_: Any,
+) -> Report:
+    """Run a data set under each variant, one after the other."""
+    from delf_cli.session import Options, Setup
+    from delf_evals import running
+    from delf_evals.report import Report
+
+    names = variants or (_PROJECT,)
+    settings = [running.variant_settings(text, path.parent) for text in variants] or [[]]
+    options = Options(flags={}, tool_files=tool_files)
+    total, done = len(names) * len(dataset.cases) * repeat, 0
+
+    def show_progress(case: CaseResult) -> None:
+        nonlocal done
+        done += 1
+        if not quiet:
+            outcome = "passed" if case.passed else "FAILED"
+            click.echo(f"{done}/{total} {outcome} {visible(case.name)}", err=True)
+
+    how = running.RunOptions(
+        folder=path.parent, repeat=repeat, jobs=jobs, live_reads=live_reads, on_result=show_progress
+    )
+    at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    judging = None
+    checks = [*dataset.evaluators, *(check for case in dataset.cases for check in case.evaluators)]
+    if any(hasattr(check, "model") for check in checks):
+        judging = running.make_judge(Setup.of(state, options), judge)
+        judging.serve(checks)
+    found = [
+        await running.run_variant(
+            dataset,
+            Setup.of(state, Options(flags={}, tool_files=tool_files, overrides=tuple(own))),
+            name,
+            how,
+        )
+        for name, own in zip(names, settings, strict=True)
+    ]
+    cost = 0.0 if judging is None else judging.cost_usd
+    if judging is not None:
+        await judging.aclose()
+    return Report(dataset=dataset.name, at=at, variants=found, judge_cost_usd=cost)
+
+
+@evals.command("list", short_help="List data sets with their last runs.")
+@as_json_option
+@click.pass_context
+def list_command(ctx: click.Context, as_json: bool) -> None:
+    """List the data sets of the project with their last runs."""
+    from delf_evals import report as reports
+
+    root = _root(state_of(ctx))
+    found: list[dict[str, Any]] = []
+    for name in names_of(root):
+        runs = runs_of(path_of(root, name))
+        last = reports.read(runs[0]) if runs else None
+        variants = [] if last is None else last.variants
+        best = max((variant.rate for variant in variants), default=None)
+        row: dict[str, Any] = {"name": name, "runs": len(runs)}
+        row |= {"last": None if last is None else last.at, "passed": best}
+        found.append(row)
+    if as_json:
+        click.echo(json_text(found, indent=2))
+        return
+    if not found:
+        click.echo("There is no data set yet: delf evals add TASK", err=True)
+        return
+    rows = [
+        (
+            visible(row["name"]),
+            str(row["runs"]),
+            row["last"] or "-",
+            "-" if row["passed"] is None else f"{row['passed']:.0%}",
+        )
+        for row in found
+    ]
+    for line in table(rows, ("data set", ">runs", "last run", ">passed"), whole=True):
+        click.echo(line)
+
+
+@evals.command("show", short_help="Show the report of a run.")
+@click.argument("dataset")
+@click.argument("number", type=click.IntRange(min=1), default=1)
+@click.option("--html", metavar="FILE", type=click.Path(path_type=Path), help="Write a page.")
+@as_json_option
+@click.pass_context
+def show(ctx: click.Context, dataset: str, number: int, html: Path | None, as_json: bool) -> None:
+    """Show the last run of DATASET, or the last but one with NUMBER 2, and so on."""
+    from delf_evals import report as reports
+
+    path = path_of(_root(state_of(ctx)), dataset)
+    runs = runs_of(path)
+    if number > len(runs):
+        raise ConfigurationError(
+            f"{path} has {len(runs)} runs", hint=f"make one: delf evals run {dataset}"
+        )
+    _write(reports.read(runs[number - 1]), html, as_json=as_json)
+
+
+def _write(report: Report, html: Path | None, *, as_json: bool) -> None:
+    """Write a report to the terminal, and as a page."""
+    from delf_evals import report as reports
+
+    if html is not None:
+        write(html, reports.as_html(report))
+    if as_json:
+        click.echo(json_text(report.to_dict(), indent=2))
+        return
+    for line in reports.lines_of(report):
+        click.echo(line)
+    if html is not None:
+        click.echo(f"page: {html}", err=True)
+
+
+def _root(state: State) -> Path:
+    """Return the folder of the project."""
+    return state.load_project().root

@@ -1,0 +1,229 @@
+"""Data sets: YAML or JSON files in the format of pydantic-evals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_evals import Dataset
+from pydantic_evals.evaluators.common import DEFAULT_EVALUATORS
+
+from delf.errors import ConfigurationError, did_you_mean
+from delf.values.encoding import from_jsonable
+from delf_evals.checks import OWN_CHECKS
+from delf_evals.recorded import RecordedResult
+
+RECORDINGS: Final = "recordings"
+"""The folder of recorded results, beside the data set."""
+
+AnyDataset = Dataset[Any, Any, Any]
+
+
+class Recording(BaseModel):
+    """The world that a task found, as a file beside the data set.
+
+    Args:
+        calls: The results of its calls.
+        context: The facts for its prompt, by connection.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    calls: list[RecordedResult]
+    context: dict[str, str] = Field(default_factory=dict[str, str])
+
+
+class CaseInputs(BaseModel):
+    """The inputs of a case: a task, and the world that it finds.
+
+    Args:
+        task: The task, in plain words.
+        recording: The file of a recording, with results of calls and facts for the prompt.
+        calls: Further results of calls, which come before those of the recording.
+        context: Facts for the prompt by connection, in place of live ones such as a schema.
+        files: Input files.
+        output: The JSON Schema of a typed answer.
+        variables: Variables of the task's scripts.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    task: str = Field(min_length=1)
+    recording: str | None = None
+    calls: list[RecordedResult] = Field(default_factory=list[RecordedResult])
+    context: dict[str, str] = Field(default_factory=dict[str, str])
+    files: list[str] = Field(default_factory=list[str])
+    output: dict[str, Any] | None = None
+    variables: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+    def with_recording(self, folder: Path, place: str) -> CaseInputs:
+        """Return a copy with the results and facts of the recording.
+
+        Args:
+            folder: The folder of the data set.
+            place: The case, for messages.
+
+        Raises:
+            ConfigurationError: If the recording is missing or malformed.
+        """
+        if self.recording is None:
+            return self
+        path = inside(folder, self.recording, place)
+        try:
+            data: Any = from_jsonable(json.loads(path.read_bytes()))
+            known = Recording.model_validate(data)
+        except OSError as error:
+            raise ConfigurationError(
+                f"{place}: the recording {path} cannot be read: {error.strerror}",
+                hint="`delf evals add TASK` writes a case with its recording",
+            ) from None
+        except (ValueError, TypeError, RecursionError) as error:
+            raise ConfigurationError(
+                f"{place}: {path} is not a recording: {_first_line(error)}"
+            ) from None
+        calls, context = [*self.calls, *known.calls], {**known.context, **self.context}
+        return self.model_copy(update={"calls": calls, "context": context})
+
+
+def inside(folder: Path, name: str, place: str) -> Path:
+    """Return the path of a file in the folder of a data set.
+
+    Raises:
+        ConfigurationError: If the file is elsewhere: a data set names no other file of the machine.
+    """
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise ConfigurationError(
+            f"{place}: {name} is outside of {folder}", hint="put the file beside the data set"
+        )
+    return path
+
+
+def read_data(path: Path) -> Any:
+    """Parse the file of a data set.
+
+    Raises:
+        ConfigurationError: If the file is not readable or not YAML, with the line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+        return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
+        raise ConfigurationError(f"{where}: {error.problem or 'not YAML'}") from None
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
+        raise ConfigurationError(f"{path}: {_first_line(error)}") from None
+
+
+def load(path: Path, template: str | None = None) -> AnyDataset:
+    """Load a data set, with a name and :class:`CaseInputs` for each case.
+
+    Args:
+        path: The file.
+        template: The text of tasks, with the fields of other inputs: ``Answer: {question}``.
+
+    Raises:
+        ConfigurationError: With the file, the case and the problem.
+    """
+    data = read_data(path)
+    _check_names(path, data)
+    try:
+        found = AnyDataset.from_dict(data, OWN_CHECKS, default_name=path.stem)
+    except ValidationError as error:
+        raise ConfigurationError(
+            f"{path}: {_problems(error)}", hint="docs/evals.md shows the format of a data set"
+        ) from None
+    except ExceptionGroup as error:
+        text = "; ".join(_first_line(each) for each in error.exceptions)
+        raise ConfigurationError(f"{path}: {text}") from None
+    except ValueError as error:  # two cases of one name
+        raise ConfigurationError(f"{path}: {_first_line(error)}") from None
+    if not found.cases:
+        raise ConfigurationError(f"{path} has no case", hint="`delf evals add TASK` adds one")
+    for number, case in enumerate(found.cases, 1):
+        case.name = case.name or f"case {number}"
+        place = f"{path}: {case.name}"
+        case.inputs = _inputs(case.inputs, template, place).with_recording(path.parent, place)
+        if isinstance(case.expected_output, str):
+            case.expected_output = case.expected_output.strip()
+    return found
+
+
+def _inputs(given: object, template: str | None, place: str) -> CaseInputs:
+    table = cast("dict[str, Any]", given) if isinstance(given, dict) else None
+    try:
+        if template is not None:
+            return CaseInputs(task=template.format(cast("Any", given), **(table or {})))
+        return CaseInputs.model_validate({"task": given} if table is None else table)
+    except ValidationError as error:
+        raise ConfigurationError(
+            f"{place}: inputs: {_problems(error)}",
+            hint="inputs are the words of the task, or a table with task; for other tables write "
+            "--task 'Answer: {question}' with their fields",
+        ) from None
+    except (LookupError, ValueError, AttributeError) as error:
+        raise ConfigurationError(f"{place}: --task does not fit the inputs: {error!r}") from None
+
+
+def names_of_cases(data: Any) -> list[str]:
+    """Return the names of the cases in the data of a file."""
+    return [str(row["name"]) for _, row in _places(data)[1:] if row.get("name")]
+
+
+def _places(data: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Return the data set and its cases, each with words for messages."""
+    table = cast("dict[str, Any]", data if isinstance(data, dict) else {})
+    cases = table.get("cases")
+    listed = cast("list[Any]", cases if isinstance(cases, list) else [])
+    rows = [cast("dict[str, Any]", case) for case in listed if isinstance(case, dict)]
+    named = [(str(row.get("name") or "a case"), row) for row in rows]
+    return [("the data set", table), *named]
+
+
+def _check_names(path: Path, data: Any) -> None:
+    """Check the names of checks, so that an unknown name leads to the right one.
+
+    Raises:
+        ConfigurationError: For an unknown check.
+    """
+    if not isinstance(data, dict):
+        raise ConfigurationError(
+            f"{path} is not a data set: it has no table with cases",
+            hint="docs/evals.md shows the format of a data set",
+        )
+    known = [kind.get_serialization_name() for kind in (*OWN_CHECKS, *DEFAULT_EVALUATORS)]
+    for place, row in _places(data):
+        for name in _check_names_of(row.get("evaluators")):
+            if name not in known:
+                raise ConfigurationError(
+                    f"{path}: {place} has an unknown check {name!r}{did_you_mean(name, known)}",
+                    hint=f"checks: {', '.join(known)}",
+                )
+
+
+def _check_names_of(given: Any) -> list[str]:
+    names: list[str] = []
+    for item in cast("Sequence[Any]", given) if isinstance(given, list) else ():
+        if isinstance(item, str):
+            names.append(item)
+        elif isinstance(item, dict):
+            table = cast("dict[str, Any]", item)
+            names.append(str(table.get("name") if "name" in table else next(iter(table), "")))
+    return names
+
+
+def _problems(error: ValidationError) -> str:
+    found = error.errors(include_url=False, include_input=False)
+    places = [f"{'.'.join(map(str, item['loc'])) or 'it'}: {item['msg']}" for item in found[:3]]
+    return "; ".join(places)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,66 @@
+"""The data sets of a project, and the reports beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from delf.errors import ConfigurationError, did_you_mean
+
+FOLDER: Final = "evals"
+"""The folder of a project's data sets."""
+RUNS: Final = "runs"
+"""The folder of reports, beside the data set."""
+_ENDINGS: Final = (".yaml", ".yml", ".json")
+
+
+def names_of(root: Path) -> list[str]:
+    """Return the names of the project's data sets."""
+    files = sorted((root / FOLDER).glob("*")) if (root / FOLDER).is_dir() else []
+    return [path.stem for path in files if path.suffix in _ENDINGS and path.is_file()]
+
+
+def path_of(root: Path, name: str) -> Path:
+    """Return the file of a data set, by its name in the project or by its path.
+
+    Raises:
+        ConfigurationError: If there is no such file.
+    """
+    given = Path(name).expanduser()
+    if given.suffix in _ENDINGS or len(given.parts) > 1:
+        if given.is_file():
+            return given
+    else:
+        for ending in _ENDINGS:
+            path = root / FOLDER / f"{name}{ending}"
+            if path.is_file():
+                return path
+    known = names_of(root)
+    raise ConfigurationError(
+        f"there is no data set {name!r}{did_you_mean(name, known)}",
+        hint=f"data sets of {root / FOLDER}: {', '.join(known) or 'none'}; "
+        "`delf evals add TASK` makes one from a task",
+    )
+
+
+def runs_of(dataset: Path) -> list[Path]:
+    """Return the files of a data set's reports, the newest first."""
+    return sorted(folder_of_runs(dataset).glob("*.json"), reverse=True)
+
+
+def folder_of_runs(dataset: Path) -> Path:
+    """Return the folder of a data set's reports."""
+    return dataset.parent / RUNS / dataset.stem
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file in a folder that is made if needed.
+
+    Raises:
+        ConfigurationError: If the file cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None

@@ -1,0 +1,176 @@
+"""Connections whose calls return recorded results, so that no effect happens in an evaluation."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict
+
+from delf.errors import ToolExecutionError
+from delf.protocols.connection import Allowed, ConnectionLike, ProposedCall
+from delf.tools.action import Action
+from delf.tools.permissions import needs_confirmation
+from delf_engine.past_calls import is_same
+
+_LEFT_OUT: Final = frozenset({"check", "setup", "needs_setup", "learn"})
+"""Optional methods of connections that could reach a service or a model."""
+
+
+class RecordedResult(BaseModel):
+    """A call of a case and its result.
+
+    Args:
+        action: The action, as ``gmail.send``, or a pattern, as ``gmail.*``.
+        arguments: Its arguments, by name; omitted for a stub, which answers any arguments.
+        result: Its result.
+        error: Its error, in place of a result.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    action: str
+    arguments: dict[str, Any] | None = None
+    result: Any = None
+    error: str | None = None
+
+
+class World:
+    """The results that one run of a case can get.
+
+    Args:
+        results: The recorded results and stubs, in order.
+        context: Facts for the prompt by connection, in place of live facts.
+        live_reads: Make unrecorded calls that only read.
+    """
+
+    def __init__(
+        self,
+        results: Sequence[RecordedResult] = (),
+        context: Mapping[str, str] | None = None,
+        *,
+        live_reads: bool = False,
+    ) -> None:
+        self._left = list(results)
+        self._used: list[RecordedResult] = []
+        self.context = dict(context or {})
+        self.live_reads = live_reads
+        self.unrecorded: list[str] = []
+        """The calls without a result, as text."""
+
+    def take(
+        self, name: str, action: Action, arguments: Mapping[str, Any]
+    ) -> RecordedResult | None:
+        """Return the result for a call: the first unused one, else one that may be repeated.
+
+        A stub answers any number of calls, and a recorded read any number of equal calls. A
+        recorded change answers one call.
+
+        Args:
+            name: The full name of the action.
+            action: The action.
+            arguments: The arguments.
+        """
+        for number, known in enumerate(self._left):
+            if _fits(known, name, action, arguments):
+                self._used.append(known)
+                del self._left[number]
+                return known
+        for known in reversed(self._used):
+            repeats = known.arguments is None or action.effect == "read"
+            if repeats and _fits(known, name, action, arguments):
+                return known
+        return None
+
+
+def _fits(known: RecordedResult, name: str, action: Action, arguments: Mapping[str, Any]) -> bool:
+    if not fnmatchcase(name, known.action):
+        return False
+    if known.arguments is None:
+        return True
+    # Spelling out a default makes no other call.
+    return is_same({**action.defaults, **known.arguments}, {**action.defaults, **arguments})
+
+
+WORLD: Final[ContextVar[World]] = ContextVar("delf_evals_world")
+"""The world of the case that the current asyncio task runs."""
+
+
+class RecordedConnection:
+    """A connection with the same actions, whose calls return the results of the current case.
+
+    Implements :class:`delf.protocols.connection.ConnectionLike`. Everything that a prompt is made
+    from is that of the real connection.
+
+    Args:
+        inner: The real connection.
+    """
+
+    def __init__(self, inner: ConnectionLike) -> None:
+        self._inner = inner
+        self.name = inner.name
+        self.summary = inner.summary
+        self.allow = inner.allow
+        self.confirm = inner.confirm
+        self.is_function = inner.is_function
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _LEFT_OUT or name.startswith("__"):
+            raise AttributeError(name)
+        found = getattr(self._inner, name)
+        return self._recorded_context if name == "context" else found
+
+    async def actions(self) -> Sequence[Action]:
+        """Return the real actions, with recorded results."""
+        return [self._recorded(action) for action in await self._inner.actions()]
+
+    async def _recorded_context(self, task: str) -> str | None:
+        """Return the case's facts for the prompt, else the live facts."""
+        given = WORLD.get().context.get(self.name)
+        if given is not None:
+            return given
+        inner: Any = self._inner
+        live: str | None = await inner.context(task)
+        return live
+
+    def _recorded(self, action: Action) -> Action:
+        name = self.name if self.is_function else f"{self.name}.{action.name}"
+
+        async def call(**given: Any) -> Any:
+            arguments = {key: value for key, value in given.items() if key != action.context}
+            world = WORLD.get()
+            known = world.take(name, action, arguments)
+            if known is not None and known.error is not None and known.result is None:
+                raise ToolExecutionError(known.error)
+            if known is not None:
+                return known.result
+            if world.live_reads and await self._may_read(action, arguments):
+                made = action.call(**given) if action.is_async else None
+                return await (made or asyncio.to_thread(action.call, **given))
+            shown = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+            text = f"{name}({shown})"
+            world.unrecorded.append(text if len(text) <= 300 else f"{text[:299]}…")
+            raise ToolExecutionError(
+                f"the case has no result for {world.unrecorded[-1]}", can_retry=False
+            )
+
+        return replace(action, call=call, resumes=False, handle_error=None)
+
+    async def _may_read(self, action: Action, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a call may be made: it reads, sends nothing out, and needs nobody."""
+        if action.effect != "read" or action.egress:
+            return False
+        if needs_confirmation(self.confirm, action):
+            return False
+        check: Any = getattr(self._inner, "check", None)
+        if check is None:
+            return True
+        proposed = ProposedCall(action=action.name, arguments=arguments)
+        verdict = check(proposed)
+        verdict = await verdict if inspect.isawaitable(verdict) else verdict
+        return isinstance(verdict, Allowed)

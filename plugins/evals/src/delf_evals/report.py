@@ -1,0 +1,342 @@
+"""The report of an evaluation: as data, on a terminal, and as a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
+
+from delf.errors import ConfigurationError
+from delf.terminal import visible, wrapped
+from delf_cli.tables import table
+from delf_evals.places import folder_of_runs, write
+
+
+class CheckResult(BaseModel):
+    """The result of a check.
+
+    Args:
+        name: The check.
+        passed: Whether it passed; None for a score or a label.
+        value: The score or the label.
+        reason: The reason.
+    """
+
+    name: str
+    passed: bool | None = None
+    value: float | str | None = None
+    reason: str | None = None
+
+
+class CallMade(BaseModel):
+    """A call of a case.
+
+    Args:
+        action: The action.
+        arguments: Its arguments, as text.
+        status: The end of the call.
+    """
+
+    action: str
+    arguments: str
+    status: str
+
+
+class CaseResult(BaseModel):
+    """The result of a case under one variant.
+
+    Args:
+        name: The case.
+        task: The task.
+        passed: Whether the task was done and all checks passed.
+        error: The error of the task.
+        checks: The checks.
+        answer: The answer.
+        expected: The expected answer.
+        scripts: The scripts that a model wrote.
+        calls: The calls.
+        unrecorded: The calls for which the case had no result.
+        cost_usd: The cost; None if a price is unknown.
+        duration_ms: Wall time in milliseconds.
+    """
+
+    name: str
+    task: str
+    passed: bool
+    error: str | None = None
+    checks: list[CheckResult] = []
+    answer: Any = None
+    expected: Any = None
+    scripts: list[str] = []
+    calls: list[CallMade] = []
+    unrecorded: list[str] = []
+    cost_usd: float | None = None
+    duration_ms: int = 0
+
+    @property
+    def problems(self) -> list[str]:
+        """The reasons of a failure, a line each."""
+        failed = [check for check in self.checks if check.passed is False]
+        lines = [f"{c.name}: {c.reason}" if c.reason else c.name for c in failed]
+        return [self.error, *lines] if self.error else lines
+
+
+class VariantResult(BaseModel):
+    """The results of one variant.
+
+    Args:
+        name: The settings that differ from the project's, as text.
+        model: The model.
+        cases: The results.
+    """
+
+    name: str
+    model: str
+    cases: list[CaseResult]
+
+    @property
+    def passed(self) -> int:
+        """The number of passed cases."""
+        return sum(case.passed for case in self.cases)
+
+    @property
+    def rate(self) -> float:
+        """The share of passed cases, from 0 to 1."""
+        return self.passed / len(self.cases)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """The cost; None if a price is unknown."""
+        costs = [case.cost_usd for case in self.cases]
+        return None if None in costs else sum(filter(None, costs))
+
+    @property
+    def seconds(self) -> float:
+        """The mean wall time of a case in seconds."""
+        return sum(case.duration_ms for case in self.cases) / 1000 / len(self.cases)
+
+
+class Change(BaseModel):
+    """A case whose result differs from that of the run before.
+
+    Args:
+        variant: The variant.
+        case: The case.
+        passed: Whether it passes now.
+    """
+
+    variant: str
+    case: str
+    passed: bool
+
+
+class Report(BaseModel):
+    """The report of a run.
+
+    Args:
+        dataset: The data set's name.
+        at: The begin, as ISO 8601.
+        variants: The results by variant.
+        judge_cost_usd: The cost of judges; None if a price is unknown.
+        since: The begin of the run that it is compared with.
+        changes: The cases that differ from that run.
+    """
+
+    dataset: str
+    at: str
+    variants: list[VariantResult]
+    judge_cost_usd: float | None = 0.0
+    since: str | None = None
+    changes: list[Change] = []
+
+    def compare(self, before: Report) -> None:
+        """Note the cases whose result differs from an earlier run with the same variants."""
+        self.since = before.at
+        known = {(v.name, c.name): c.passed for v in before.variants for c in v.cases}
+        self.changes = [
+            Change(variant=variant.name, case=case.name, passed=case.passed)
+            for variant in self.variants
+            for case in variant.cases
+            if known.get((variant.name, case.name), case.passed) != case.passed
+        ]
+
+    def meets(self, least: float) -> bool:
+        """Return whether each variant passes a share of cases, from 0 to 1."""
+        return all(variant.rate >= least for variant in self.variants)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the report as JSON-ready data, with the totals of each variant."""
+        data: dict[str, Any] = self.model_dump(mode="json")
+        for row, variant in zip(data["variants"], self.variants, strict=True):
+            row |= {"passed": variant.passed, "total": len(variant.cases)}
+            row |= {"cost_usd": variant.cost_usd}
+        return data
+
+
+def keep(report: Report, dataset: Path) -> Path:
+    """Write a report beside its data set, and return its file."""
+    path = folder_of_runs(dataset) / f"{report.at.replace(':', '-')}.json"
+    write(path, json.dumps(report.to_dict(), indent=1, ensure_ascii=False))
+    return path
+
+
+def read(path: Path) -> Report:
+    """Read a report.
+
+    Raises:
+        ConfigurationError: If the file is missing or no report.
+    """
+    try:
+        return Report.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise ConfigurationError(f"there is no report at {path}: {error.strerror}") from None
+    except ValidationError:
+        raise ConfigurationError(
+            f"{path} is not a report of an evaluation", hint="`delf evals run DATASET` writes one"
+        ) from None
+
+
+def money(cost: float | None) -> str:
+    """Return a cost as text."""
+    return "unknown" if cost is None else f"${cost:.4f}"
+
+
+def _letter(number: int) -> str:
+    return chr(ord("A") + number) if number < 26 else str(number + 1)
+
+
+def rows_of(report: Report) -> tuple[list[str], list[list[str]]]:
+    """Return the head and the rows of the table: cases by variants, then totals."""
+    letters = [_letter(number) for number in range(len(report.variants))]
+    head = ["case", *letters] if len(letters) > 1 else ["case", "result"]
+    now_other = {(change.variant, change.case) for change in report.changes}
+    rows: list[list[str]] = []
+    for number, case in enumerate(report.variants[0].cases):
+        row = [visible(case.name)]
+        for variant in report.variants:
+            other = variant.cases[number]
+            mark = " (new)" if (variant.name, other.name) in now_other else ""
+            row.append(("passed" if other.passed else "FAILED") + mark)
+        rows.append(row)
+    totals = [f"{v.passed} of {len(v.cases)} ({v.rate:.0%})" for v in report.variants]
+    rows.append(["passed", *totals])
+    rows.append(["cost", *(money(v.cost_usd) for v in report.variants)])
+    rows.append(["mean time", *(f"{v.seconds:.1f} s" for v in report.variants)])
+    return head, rows
+
+
+def legend_of(report: Report) -> list[str]:
+    """Return a line for each variant, with its letter in the table."""
+    if len(report.variants) == 1:
+        return [f"{report.variants[0].name} ({report.variants[0].model})"]
+    return [f"{_letter(n)}  {v.name} ({v.model})" for n, v in enumerate(report.variants)]
+
+
+def since_of(report: Report) -> str | None:
+    """Return a sentence on the run before; None for the first run."""
+    if report.since is None:
+        return None
+    better = sum(change.passed for change in report.changes)
+    worse = len(report.changes) - better
+    what = f"{better} better, {worse} worse" if report.changes else "no other result"
+    return f"compared with {report.since}: {what}"
+
+
+_HINT: Final = (
+    "hint: give a case without a result one under calls; or add the task again, as the model does "
+    "the task now; or make unrecorded calls that only read: --live-reads"
+)
+
+
+def lines_of(report: Report) -> list[str]:
+    """Return a report as lines for a terminal."""
+    head, rows = rows_of(report)
+    lines = [*map(visible, legend_of(report)), "", *table(rows, head, whole=True)]
+    for number, variant in enumerate(report.variants):
+        failed = [case for case in variant.cases if not case.passed]
+        letter = f"{_letter(number)}  " if len(report.variants) > 1 else ""
+        for case in failed:
+            lines += ["", f"{letter}{visible(case.name)}"]
+            lines += [wrapped(f"  {visible(problem)}", indent=2) for problem in case.problems]
+    if any(case.unrecorded for variant in report.variants for case in variant.cases):
+        lines += ["", wrapped(_HINT)]
+    judged = report.judge_cost_usd
+    lines += [""] if judged != 0 or report.since else []
+    lines += [f"judges: {money(judged)}"] if judged != 0 else []
+    lines += [since_of(report) or ""] if report.since else []
+    return lines
+
+
+_STYLE: Final = """
+:root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
+body { max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; width: 100%; }
+th, td { text-align: left; padding: .25rem .75rem .25rem 0; border-bottom: 1px solid #8884; }
+pre { overflow-x: auto; padding: .5rem; background: #8881; white-space: pre-wrap; }
+.failed { color: light-dark(#b00020, #ff8a80); font-weight: 600; }
+summary { cursor: pointer; padding: .25rem 0; }
+"""
+
+_POLICY: Final = (
+    '<meta http-equiv="Content-Security-Policy" '
+    "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
+)
+
+
+def as_html(report: Report) -> str:
+    """Return a report as a page of one file, without scripts."""
+    head, rows = rows_of(report)
+    lines = [
+        '<!doctype html><html lang="en"><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        _POLICY,
+        f"<title>{escape(report.dataset)}: evaluation</title><style>{_STYLE}</style>",
+        f"<h1>{escape(report.dataset)}</h1><p>{escape(report.at)}",
+        *(f"<br>{escape(line)}" for line in legend_of(report)),
+        *(f"<br>{escape(line)}" for line in filter(None, [since_of(report)])),
+        "</p><table><thead>",
+        _row(head, "th"),
+        "</thead><tbody>",
+        *(_row(row, "td") for row in rows),
+        "</tbody></table>",
+    ]
+    for number, variant in enumerate(report.variants):
+        title = variant.name if len(report.variants) == 1 else f"{_letter(number)} {variant.name}"
+        lines.append(f"<h2>{escape(title)}</h2>")
+        lines += [_case_html(case) for case in variant.cases]
+    return "\n".join(lines) + "\n"
+
+
+def _row(cells: Sequence[str], tag: str) -> str:
+    shown = (
+        f"<{tag}{' class=failed' if cell.startswith('FAILED') else ''}>{escape(cell)}</{tag}>"
+        for cell in cells
+    )
+    return f"<tr>{''.join(shown)}</tr>"
+
+
+def _case_html(case: CaseResult) -> str:
+    state = "passed" if case.passed else "FAILED"
+    is_open = "" if case.passed else " open"
+    facts = f"{money(case.cost_usd)}, {case.duration_ms / 1000:.1f} s"
+    parts = [
+        f"<details{is_open}><summary>{escape(case.name)}: ",
+        f'<span class="{state.lower()}">{state}</span>, {facts}</summary>',
+        f"<p>{escape(case.task)}</p>",
+        *(f'<p class="failed">{escape(problem)}</p>' for problem in case.problems),
+    ]
+    for title, text in (("answer", case.answer), ("expected", case.expected)):
+        if text is not None:
+            shown = text if isinstance(text, str) else json.dumps(text, indent=1, default=str)
+            parts.append(f"<p>{title}</p><pre>{escape(shown)}</pre>")
+    scores = [f"{c.name}: {c.value}" for c in case.checks if c.passed is None]
+    parts += [f"<p>{escape(score)}</p>" for score in scores]
+    parts += [f"<p>script</p><pre>{escape(code)}</pre>" for code in case.scripts]
+    calls = [f"{call.action}({call.arguments}): {call.status}" for call in case.calls]
+    if calls:
+        parts.append(f"<p>calls</p><pre>{escape(chr(10).join(calls))}</pre>")
+    return "".join([*parts, "</details>"])

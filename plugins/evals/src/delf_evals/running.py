@@ -1,0 +1,352 @@
+"""Running of a data set under variants of the project's settings."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from pydantic_core import to_jsonable_python
+from pydantic_evals.evaluators import EvaluatorContext
+from pydantic_evals.lifecycle import CaseLifecycle
+from pydantic_evals.otel import SpanTree
+from pydantic_evals.otel.span_tree import SpanNode
+from pydantic_evals.reporting import ReportCase, ReportCaseFailure
+
+from delf import Agent, AgentConfig, Response
+from delf.errors import ConfigurationError, DelfError, ToolExecutionError
+from delf.events import CallFinished, CallStarted, Event, ModelReplied, ScriptGenerated
+from delf.protocols.connection import SupportsContext
+from delf_cli.session import Setup
+from delf_evals.checks import DONE, Done
+from delf_evals.datasets import AnyDataset, CaseInputs, inside
+from delf_evals.judge import AskOnce, Judge
+from delf_evals.recorded import WORLD, RecordedConnection, World
+from delf_evals.report import CallMade, CaseResult, CheckResult, VariantResult
+
+_APART: Final[Mapping[str, Any]] = {
+    "journal": "none",
+    "approvals": (),
+    "approval_mode": "approve_all",
+    "flows": "off",
+    "memory": None,
+    "learn": False,
+    "chat": None,
+    "observers": (),
+    "record": None,
+    "verbose": False,
+}
+"""Settings of an agent that asks nobody, keeps nothing and remembers nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """The options of a run.
+
+    Args:
+        folder: The folder of the data set.
+        repeat: The number of runs of each case.
+        jobs: The most cases at the same time.
+        live_reads: Make unrecorded calls that only read.
+        on_result: Called with each result.
+    """
+
+    folder: Path
+    repeat: int = 1
+    jobs: int = 4
+    live_reads: bool = False
+    on_result: Callable[[CaseResult], None] = lambda _: None
+
+
+def variant_settings(text: str, folder: Path) -> list[str]:
+    """Split a variant, such as ``llm=gpt-5 strategy=stream``, into settings.
+
+    Args:
+        text: Settings as for ``--set``; a value ``@FILE`` is the text of a file.
+        folder: The folder of such files.
+
+    Raises:
+        ConfigurationError: If the text cannot be split, or a file cannot be read.
+    """
+    try:
+        parts = shlex.split(text)
+    except ValueError as error:
+        raise ConfigurationError(f"--with {text!r}: {error}") from None
+    settings: list[str] = []
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise ConfigurationError(
+                f"--with {text!r}: {part!r} is no setting",
+                hint="write KEY=VALUE, as in --with 'llm=gpt-5 strategy=stream'",
+            )
+        if value.startswith("@"):
+            try:
+                value = (folder / value[1:]).read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise ConfigurationError(f"--with {text!r}: {value[1:]}: {error}") from None
+        settings.append(f"{key}={value}")
+    return settings
+
+
+@dataclass
+class _Course:
+    """The course of one run of a case."""
+
+    task: str
+    response: Response[Any] | None = None
+    world: World = field(default_factory=World)
+
+
+_COURSE: ContextVar[_Course] = ContextVar("delf_evals_course")
+
+
+async def run_variant(
+    dataset: AnyDataset, setup: Setup, name: str, options: RunOptions
+) -> VariantResult:
+    """Run all cases with the settings of a variant.
+
+    Args:
+        dataset: The data set, whose judges have models.
+        setup: The project with the variant's settings.
+        name: The name of the variant.
+        options: How the cases are run.
+
+    Raises:
+        DelfError: If no task can begin, for example because the model has no key.
+    """
+    results: list[tuple[int, CaseResult]] = []
+    places = {case.name: number for number, case in enumerate(dataset.cases)}
+    refused: list[DelfError] = []
+    with TemporaryDirectory(prefix="delf-evals-") as output_dir:
+        agent = agent_apart(
+            setup, [RecordedConnection(tool) for tool in setup.agent().tools], output_dir
+        )
+
+        async def task(inputs: CaseInputs) -> Any:
+            course = _COURSE.get()
+            try:
+                course.response = response = await _run(agent, inputs, course, options)
+                response.raise_if_never_begun()
+            except ConfigurationError as error:
+                refused.append(error)
+                raise
+            return _answer_of(response, course.world)
+
+        class Lifecycle(CaseLifecycle[Any, Any, Any]):
+            async def setup(self) -> None:
+                _COURSE.set(_Course(self.case.inputs.task))
+
+            async def prepare_context(
+                self, ctx: EvaluatorContext[Any, Any, Any]
+            ) -> EvaluatorContext[Any, Any, Any]:
+                return _with_course(ctx, _COURSE.get())
+
+            async def teardown(
+                self, result: ReportCase[Any, Any, Any] | ReportCaseFailure[Any, Any, Any] | None
+            ) -> None:
+                if result is not None:
+                    found = _result_of(result, _COURSE.get())
+                    results.append((places[self.case.name], found))
+                    options.on_result(found)
+
+        async with agent:
+            await dataset.evaluate(
+                task,
+                name=name,
+                max_concurrency=options.jobs,
+                progress=False,
+                repeat=options.repeat,
+                lifecycle=Lifecycle,
+            )
+    if refused:
+        raise refused[0]
+    cases = [case for _, case in sorted(results, key=lambda found: (found[0], found[1].name))]
+    return VariantResult(name=name, model=agent.config.main_llm.model, cases=cases)
+
+
+def agent_apart(setup: Setup, tools: Sequence[Any], output_dir: str, **more: Any) -> Agent[Any]:
+    """Return an agent of the project that asks nobody, keeps nothing and remembers nothing.
+
+    Args:
+        setup: The project.
+        tools: The tools.
+        output_dir: The folder of output files.
+        more: Further parameters of the agent.
+    """
+    config = AgentConfig(**_APART, output_dir=output_dir)
+    return Agent(config, tools=tools, host=setup.host, project=setup.project, **more)
+
+
+async def contexts_of(setup: Setup, task: str) -> dict[str, str]:
+    """Return the facts that the project's connections have for a prompt now, by connection.
+
+    Args:
+        setup: The project.
+        task: The task.
+
+    Raises:
+        DelfError: If a connection does not answer.
+    """
+    found: dict[str, str] = {}
+    async with agent_apart(setup, setup.agent().tools, "") as agent:
+        for tool in agent.tools:
+            if isinstance(tool, SupportsContext) and (facts := await tool.context(task)):
+                found[tool.name] = facts
+    return found
+
+
+def make_judge(setup: Setup, model: str | None) -> Judge:
+    """Return the judge of a data set.
+
+    Args:
+        setup: The project, without a variant's settings.
+        model: The judge's model; the project's when omitted.
+    """
+    more = {} if model is None else {"llm": model}
+    return Judge(agent_apart(setup, [], "", strategy=AskOnce(), **more))
+
+
+async def _run(
+    agent: Agent[Any], inputs: CaseInputs, course: _Course, options: RunOptions
+) -> Response[Any]:
+    place = course.task[:40]
+    course.world = World(inputs.calls, inputs.context, live_reads=options.live_reads)
+    WORLD.set(course.world)
+    files = [inside(options.folder, name, place) for name in inputs.files]
+    more: dict[str, Any] = {} if inputs.output is None else {"output": inputs.output}
+    return await agent.arun(
+        inputs.task, files=files or None, variables=inputs.variables or None, **more
+    )
+
+
+def _answer_of(response: Response[Any], world: World) -> Any:
+    """Return the answer of a task.
+
+    Raises:
+        DelfError: If the task failed, or lacked a recorded result even if its script went on.
+    """
+    if world.unrecorded:
+        calls = "; ".join(dict.fromkeys(world.unrecorded))
+        raise ToolExecutionError(f"no recorded result for {calls}")
+    response.raise_for_status()
+    return response.text.strip() if response.value is None else response.value
+
+
+def _with_course(
+    ctx: EvaluatorContext[Any, Any, Any], course: _Course
+) -> EvaluatorContext[Any, Any, Any]:
+    """Return a context for checks with what the task did, and a span for each call and question."""
+    response = course.response
+    events = () if response is None else response.events
+    done = Done(
+        calls=[
+            {
+                "action": start.action,
+                "arguments": start.arguments,
+                "effect": start.effect,
+                "status": end.status,
+            }
+            for start, end in _calls_of(events)
+        ],
+        files={} if response is None else {n: Path(p) for n, p in response.files.items()},
+        cost_usd=None if response is None else response.cost_usd,
+    )
+    spans = SpanTree()
+    spans.add_spans(_spans_of(events))
+    return replace(
+        ctx, inputs=course.task, attributes={**ctx.attributes, DONE: done}, _span_tree=spans
+    )
+
+
+def _calls_of(events: Sequence[Event]) -> list[tuple[CallStarted, CallFinished]]:
+    ends = {event.call_id: event for event in events if isinstance(event, CallFinished)}
+    starts = [event for event in events if isinstance(event, CallStarted)]
+    return [(start, ends[start.call_id]) for start in starts if start.call_id in ends]
+
+
+def _spans_of(events: Sequence[Event]) -> list[SpanNode]:
+    """Return spans in OpenTelemetry's words, for the checks of pydantic-evals that read them."""
+    spans: list[SpanNode] = []
+
+    def add(name: str, event: Event, attributes: dict[str, Any], *, failed: bool = False) -> None:
+        at = datetime.fromtimestamp(event.at, UTC)
+        spans.append(
+            SpanNode(
+                name=name,
+                trace_id=1,
+                span_id=len(spans) + 1,
+                parent_span_id=None,
+                start_timestamp=at,
+                end_timestamp=at,
+                attributes=attributes,
+                status="error" if failed else "ok",
+            )
+        )
+
+    for start, end in _calls_of(events):
+        arguments = json.dumps(_plain(dict(start.arguments)))
+        attributes: dict[str, Any] = {
+            "gen_ai.tool.name": start.action,
+            "gen_ai.tool.call.arguments": arguments,
+        }
+        add(f"execute_tool {start.action}", start, attributes, failed=end.status != "ok")
+    for event in events:
+        if isinstance(event, ModelReplied):
+            attributes = {"gen_ai.request.model": event.model, "gen_ai.operation.name": "chat"}
+            add(f"chat {event.model}", event, attributes)
+    return spans
+
+
+def _result_of(
+    result: ReportCase[Any, Any, Any] | ReportCaseFailure[Any, Any, Any], course: _Course
+) -> CaseResult:
+    response = course.response
+    events = () if response is None else response.events
+    made = CaseResult(
+        name=result.name,
+        task=course.task,
+        passed=False,
+        expected=_plain(result.expected_output),
+        scripts=[event.code for event in events if isinstance(event, ScriptGenerated)],
+        calls=[
+            CallMade(
+                action=start.action,
+                arguments=", ".join(f"{k}={v!r}"[:200] for k, v in start.arguments.items()),
+                status=end.status,
+            )
+            for start, end in _calls_of(events)
+        ],
+        cost_usd=None if response is None else response.cost_usd,
+        duration_ms=0 if response is None else response.duration_ms,
+        unrecorded=course.world.unrecorded,
+    )
+    if isinstance(result, ReportCaseFailure):
+        _, _, message = result.error_message.partition(": ")
+        return made.model_copy(update={"error": message})
+    checks = [
+        CheckResult(name=name, passed=check.value, reason=check.reason)
+        for name, check in result.assertions.items()
+    ]
+    checks += [
+        CheckResult(name=name, value=check.value, reason=check.reason)
+        for name, check in (*result.scores.items(), *result.labels.items())
+    ]
+    checks += [
+        CheckResult(name=failure.name, passed=False, reason=failure.error_message)
+        for failure in result.evaluator_failures
+    ]
+    passed = not any(check.passed is False for check in checks)
+    return made.model_copy(
+        update={"passed": passed, "checks": checks, "answer": _plain(result.output)}
+    )
+
+
+def _plain(value: object) -> Any:
+    return to_jsonable_python(value, fallback=repr, bytes_mode="base64")

@@ -1,0 +1,83 @@
+"""A project with a tool that sends and a database, and a model with written answers."""
+
+import json
+import sqlite3
+
+import pytest
+
+from support.cli_fixtures import *  # noqa: F403 - here, run
+
+TOOLS = """\
+from pathlib import Path
+from delf import tool
+
+@tool(effect="read")
+def balance(customer: str, year: int = 2026) -> float:
+    "The balance of a customer."
+    return 17.5
+
+@tool(effect="irreversible")
+def send(to: str, text: str) -> str:
+    "Send a mail."
+    with Path("sent.txt").open("a") as file:
+        file.write(to)
+    return "sent"
+"""
+
+
+@pytest.fixture
+def model(here):
+    """Lets the model write a script for each task: pairs of words of the prompt, and the answer."""
+
+    def write(*pairs, file="model.jsonl", fence=True):
+        lines = []
+        for words, script in pairs:
+            text = f"```python\n{script}\n```" if fence else script
+            entry = {"request": {"contains": [words]}, "reply": {"text": text, "cost_usd": 0.005}}
+            lines.append(json.dumps(entry))
+        (here / file).write_text("\n".join(lines) + "\n")
+        return f"recorded:{file}"
+
+    return write
+
+
+@pytest.fixture
+def project(here, model, monkeypatch):
+    """A trusted project."""
+    monkeypatch.setenv("DELF_TRUST", str(here))
+    monkeypatch.setenv("DELF_PLUGINS_JOURNAL_SQL_URL", str(here / "journal.db"))
+    (here / "tools.py").write_text(TOOLS)
+    with sqlite3.connect(here / "shop.db") as database:
+        database.execute("CREATE TABLE orders (id INTEGER, total REAL)")
+        database.execute("INSERT INTO orders VALUES (1, 40.0)")
+    database.close()
+    (here / "delf.toml").write_text(
+        '[agent]\nllm = "recorded:model.jsonl"\nsandbox = "monty"\nretry_count = 0\n'
+        '[connections.shop]\ntype = "sql"\nurl = "sqlite:///shop.db"\n'
+    )
+    (here / "evals").mkdir()
+    model(("", "print('nothing')"))
+    return here
+
+
+@pytest.fixture
+def cases(project):
+    """Writes a data set, named after its file."""
+
+    def write(text, name="mine"):
+        (project / f"evals/{name}.yaml").write_text(text)
+        return name
+
+    return write
+
+
+@pytest.fixture
+def report(run):
+    """Runs a data set; its report and its exit status."""
+
+    def made(*words):
+        done = run("evals", "run", *words, "--tools", "tools.py", "--json")
+        assert done.exit_code in (0, 1), done.output
+        return json.loads(done.stdout), done.exit_code
+
+    return made

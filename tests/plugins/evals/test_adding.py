@@ -1,0 +1,92 @@
+"""A task of the journal becomes a case, which needs no service."""
+
+import json
+
+import pytest
+import yaml
+
+TASK = "What did we sell?"
+SCRIPT = "rows = shop.query('SELECT SUM(total) AS s FROM orders')\nprint(f\"{rows[0]['s']} euros\")"
+
+
+@pytest.fixture
+def task(project, model, run):
+    """Does a task; its id."""
+
+    def do(text=TASK, script=SCRIPT, *words):
+        model((text, script))
+        done = run("run", text, "--json", "--approve", "all", "--tools", "tools.py", *words)
+        return json.loads(done.stdout)["trace"]["task_id"]
+
+    return do
+
+
+def test_task_becomes_a_case_that_runs_without_its_database(task, run, report, project):
+    done = run("evals", "add", task(), "--name", "sold", "--json")
+    assert json.loads(done.stdout)["checks"] == 2, done.output
+    (case,) = yaml.safe_load((project / "evals/cases.yaml").read_text())["cases"]
+    assert case["inputs"]["task"] == TASK
+    assert case["expected_output"] == "40.0 euros"
+    assert case["evaluators"] == ["EqualsExpected", "NoChanges"]
+    recorded = json.loads((project / "evals" / case["inputs"]["recording"]).read_text())
+    assert "orders(id integer, total real)" in recorded["context"]["shop"].lower()
+    (project / "shop.db").unlink()
+    found, status = report("cases")
+    assert (status, found["variants"][0]["passed"]) == (0, 1)
+
+
+def test_changing_calls_of_a_task_are_expected_and_not_repeated(task, run, report, project, model):
+    script = "send('ada@x.org', 'hello')\nprint('done')"
+    run("evals", "add", task("Mail Ada", script))
+    (case,) = yaml.safe_load((project / "evals/cases.yaml").read_text())["cases"]
+    assert case["evaluators"] == ["EqualsExpected", {"Called": "send"}]
+    assert report("cases")[1] == 0
+    assert (project / "sent.txt").read_text() == "ada@x.org"
+    model(("Mail Ada", "print('done')"))
+    assert report("cases")[1] == 1
+
+
+def test_cases_are_appended_and_the_rest_of_the_file_stays(task, run, project):
+    text = "# By hand.\ncases:\n  - name: one  # first\n    inputs: Greet\n\nevaluators:\n  - NoChanges\n"
+    (project / "evals/mine.yaml").write_text(text)
+    assert run("evals", "add", task(), "--to", "mine", "--name", "two").exit_code == 0
+    now = (project / "evals/mine.yaml").read_text()
+    assert [case["name"] for case in yaml.safe_load(now)["cases"]] == ["one", "two"]
+    assert now.startswith("# By hand.\ncases:\n  - name: one  # first\n")
+    assert now.endswith("\nevaluators:\n  - NoChanges\n")
+    again = run("evals", "add", "last", "--to", "mine", "--name", "two")
+    assert "has a case 'two'" in again.output
+
+
+def test_input_files_are_copied_beside_the_data_set(task, run, report, project):
+    (project / "notes.txt").write_text("Ada: 3")
+    script = "print(files.read('notes.txt'))"
+    run("evals", "add", task("Read notes", script, "--file", "notes.txt"))
+    (project / "notes.txt").unlink()
+    found, status = report("cases")
+    assert status == 0, found
+
+
+def test_judged_case_asks_whether_the_answers_say_the_same(task, run, project):
+    run("evals", "add", task(), "--judge")
+    (case,) = yaml.safe_load((project / "evals/cases.yaml").read_text())["cases"]
+    assert case["evaluators"][0]["LLMJudge"]["include_expected_output"] is True
+
+
+@pytest.mark.parametrize(
+    ("script", "words", "message"),
+    [
+        ("1 / 0", (), "is failed, and a case expects the answer of a task that is done"),
+        (SCRIPT, ("--to", "x.json"), "x.json is JSON"),
+    ],
+)
+def test_task_that_is_no_case_is_refused(task, run, script, words, message):
+    done = run("evals", "add", task(script=script), *words)
+    assert done.exit_code == 2
+    assert message in done.output
+
+
+def test_unknown_task_is_reported(project, run):
+    done = run("evals", "add", "abcdef1")
+    assert done.exit_code != 0
+    assert "abcdef1" in done.output

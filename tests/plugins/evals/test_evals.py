@@ -1,0 +1,262 @@
+"""A data set is run with recorded results: checks, variants, the report, and its exit status."""
+
+import json
+import sqlite3
+
+import pytest
+
+GREET = "cases:\n- name: greet\n  inputs: Greet Ada\n  expected_output: hello Ada\n"
+SENDS = """\
+cases:
+- name: mail
+  inputs:
+    task: Send Ada her balance
+    calls:
+    - {action: balance, arguments: {customer: Ada}, result: 40.0}
+    - {action: send, result: sent}
+  evaluators:
+"""
+
+
+def problems(report, variant=0):
+    (case,) = report["variants"][variant]["cases"]
+    return [case["error"]] * bool(case["error"]) + [
+        check["name"] for check in case["checks"] if check["passed"] is False
+    ]
+
+
+@pytest.mark.parametrize(
+    ("check", "is_met"),
+    [
+        ("EqualsExpected", True),
+        ("Equals: hello Ada", True),
+        ("Equals: hello Bob", False),
+        ("Contains: Ada", True),
+        ("Contains: Bob", False),
+        ("NotCalled: send", True),
+        ("NoChanges", True),
+        ("Called: send", False),
+        ("WroteFile: '*.csv'", False),
+        ("MaxCost: 0.01", True),
+        ("MaxCost: 0.001", False),
+        ("MaxDuration: {seconds: 30}", True),
+        ("MaxDuration: {seconds: 0}", False),
+        ("ToolCorrectness: {expected_tools: []}", True),
+        ("MaxModelRequests: {max_requests: 0}", False),
+    ],
+)
+def test_check_passes_or_fails_the_case(cases, model, report, check, is_met):
+    model(("Greet Ada", "print('hello Ada')"))
+    found, status = report(cases(f"{GREET}  evaluators:\n  - {check}\n"))
+    (case,) = found["variants"][0]["cases"]
+    assert case["passed"] is is_met, case
+    assert status == (0 if is_met else 1)
+
+
+@pytest.mark.parametrize(
+    ("check", "is_met"),
+    [
+        ("Called: {action: send, arguments: {to: ada@x.org}, times: 1}", True),
+        ("Called: {action: 'se*', arguments: {to: bob@x.org}}", False),
+        ("Called: {action: send, times: 2}", False),
+        ("NotCalled: send", False),
+        ("NoChanges", False),
+        ("ToolCorrectness: {expected_tools: [send, balance]}", True),
+        ("TrajectoryMatch: {expected_trajectory: [send, balance], order: exact}", True),
+        ("ArgumentCorrectness: {tool_name: send, expected_arguments: {to: bob@x.org}}", False),
+    ],
+)
+def test_calls_are_checked_and_nothing_is_sent(cases, model, report, project, check, is_met):
+    model(("her balance", "send('ada@x.org', f'{balance(\"Ada\", year=2026)}')\nprint('done')"))
+    found, _ = report(cases(f"{SENDS}  - {check}\n"))
+    (case,) = found["variants"][0]["cases"]
+    if "TrajectoryMatch" in check:  # a score, and the order is another one
+        assert [c["value"] for c in case["checks"]] == [0.0]
+    else:
+        assert case["passed"] is is_met, case
+    assert [call["action"] for call in case["calls"]] == ["balance", "send"]
+    assert "40.0" in case["calls"][1]["arguments"]
+    assert not (project / "sent.txt").exists()
+
+
+def test_files_of_a_task_are_checked_by_name_and_text(cases, model, report, project):
+    model(("table", "open('a.csv', 'w').write('id,total')"))
+    text = "cases:\n- name: t\n  inputs: Write a table\n  evaluators:\n"
+    toml = (project / "delf.toml").read_text().replace("monty", "local")
+    (project / "delf.toml").write_text(toml)
+    name = cases(f"{text}  - WroteFile: '*.csv'\n  - WroteFile: {{name: a.csv, contains: Ada}}\n")
+    found, _ = report(name)
+    (case,) = found["variants"][0]["cases"]
+    assert [check["passed"] for check in case["checks"]] == [True, False]
+
+
+def test_call_without_a_result_fails_the_case_even_if_the_script_goes_on(
+    cases, model, report, project
+):
+    script = "try:\n    send('eve@x.org', 'x')\nexcept Exception:\n    pass\nprint('hello Ada')"
+    model(("Greet Ada", script))
+    found, status = report(cases(f"{GREET}  evaluators:\n  - EqualsExpected\n"))
+    (case,) = found["variants"][0]["cases"]
+    assert case["unrecorded"] == ["send(to='eve@x.org', text='x')"]
+    assert "no recorded result for send(" in case["error"]
+    assert status == 1
+    assert not (project / "sent.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "left"),
+    [
+        # A recorded read answers any number of equal calls, a recorded change only one.
+        ("print(balance('Ada'), balance('Ada'))", []),
+        ("send('a', 'b')\nsend('a', 'b')", ["send(to='a', text='b')"]),
+        # Equal calls get their results in order, and the last one again.
+        ("print([balance('Bob') for _ in range(3)])", []),
+        ("print(balance('Eve'))", ["balance(customer='Eve')"]),
+    ],
+)
+def test_recorded_result_is_found_by_arguments_and_place(cases, model, report, script, left):
+    model(("Do", script))
+    found, _ = report(
+        cases("""\
+cases:
+- name: do
+  inputs:
+    task: Do
+    calls:
+    - {action: balance, arguments: {customer: Ada, year: 2026}, result: 1}
+    - {action: send, arguments: {to: a, text: b}, result: sent}
+    - {action: balance, arguments: {customer: Bob}, result: 2}
+    - {action: balance, arguments: {customer: Bob}, result: 3}
+""")
+    )
+    (case,) = found["variants"][0]["cases"]
+    assert case["unrecorded"] == left
+    assert "Bob" not in script or case["answer"] == "[2, 3, 3]"
+
+
+def test_recorded_error_is_raised_in_the_script(cases, model, report):
+    model(("Do", "try:\n    balance('Ada')\nexcept Exception as e:\n    print(e)"))
+    text = "calls: [{action: balance, error: no such customer}]"
+    name = cases(f"cases:\n- name: do\n  inputs: {{task: Do, {text}}}\n")
+    found, _ = report(name)
+    assert "no such customer" in found["variants"][0]["cases"][0]["answer"]
+
+
+def test_typed_answer_is_compared_by_fields(cases, model, report):
+    model(("How many", "answer({'count': 3, 'city': 'Graz'})"))
+    name = cases("""\
+cases:
+- name: count
+  inputs:
+    task: How many?
+    output: {type: object, properties: {count: {type: integer}, city: {type: string}}}
+  expected_output: {count: 3, city: Graz}
+  evaluators:
+  - EqualsExpected
+  - Contains: {value: {count: 3}}
+  - Contains: {value: {city: Wien}}
+""")
+    found, _ = report(name)
+    (case,) = found["variants"][0]["cases"]
+    assert [check["passed"] for check in case["checks"]] == [True, True, False]
+
+
+def test_variants_run_side_by_side_and_are_compared_with_the_last_run(
+    cases, model, report, run, project
+):
+    model(("Greet Ada", "print('hello Ada')"))
+    model(("Greet Ada", "print('hi')"), file="other.jsonl")
+    name = cases(f"{GREET}  evaluators:\n  - EqualsExpected\n")
+    variants = ("--with", "llm=recorded:model.jsonl", "--with", "llm=recorded:other.jsonl")
+    found, status = report(name, *variants)
+    assert [row["passed"] for row in found["variants"]] == [1, 0]
+    assert (found["since"], status) == (None, 1)
+    model(("Greet Ada", "print('hello Ada')"), file="other.jsonl")
+    again, status = report(name, *variants)
+    assert (again["since"], status) == (found["at"], 0)
+    assert again["changes"] == [
+        {"variant": "llm=recorded:other.jsonl", "case": "greet", "passed": True}
+    ]
+    shown = run("evals", "show", name).stdout
+    assert "A  llm=recorded:model.jsonl" in shown
+    assert "passed (new)" in shown
+    assert "1 better, 0 worse" in shown
+    assert json.loads(run("evals", "show", name, "2", "--json").stdout)["at"] == found["at"]
+
+
+def test_variant_takes_a_prompt_from_a_file(cases, model, report, project):
+    (project / "evals/short.txt").write_text("Answer in one word.\n")
+    model(("Answer in one word.", "print('hello')"))
+    name = cases(GREET)
+    found, _ = report(name, "--with", "system_prompt=@short.txt", "--with", "retry_count=0")
+    assert [row["passed"] for row in found["variants"]] == [1, 0]
+    (case,) = found["variants"][0]["cases"]
+    assert case["answer"] == "hello"
+
+
+@pytest.mark.parametrize(("least", "status"), [("50", 0), ("51", 1), ("0", 0)])
+def test_exit_status_follows_the_threshold(cases, model, report, least, status):
+    model(("Greet Ada", "print('hello Ada')"), ("Bob", "print('hello Bob')"))
+    text = GREET + "- name: bob\n  inputs: Greet Bob\n  expected_output: hi\n"
+    name = cases(f"{text}evaluators:\n- EqualsExpected\n")
+    assert report(name, "--fail-under", least)[1] == status
+
+
+def test_repeated_cases_are_counted_each(cases, model, report):
+    model(("Greet Ada", "print('hello Ada')"), ("Greet Ada", "print('hi')"))
+    found, _ = report(cases(f"{GREET}  evaluators:\n  - EqualsExpected\n"), "--repeat", "2")
+    (row,) = found["variants"]
+    assert [case["name"] for case in row["cases"]] == ["greet [1/2]", "greet [2/2]"]
+    assert (row["passed"], row["total"]) == (1, 2)
+
+
+def test_judge_is_asked_through_the_project(cases, model, report):
+    verdict = '{"reason": "It greets.", "pass": true, "score": 1.0}'
+    model(("Greet Ada", "print('hello Ada')"))
+    model(
+        ("The answer greets", f"```json\n{verdict}\n```"),
+        ("rude", verdict.replace("true", "false")),
+        file="judge.jsonl",
+        fence=False,
+    )
+    checks = "  - LLMJudge: The answer greets\n"
+    checks += "  - LLMJudge: {rubric: Nobody is rude, model: 'recorded:judge.jsonl'}\n"
+    name = cases(f"{GREET}  evaluators:\n{checks}")
+    found, _ = report(name, "--judge", "recorded:judge.jsonl")
+    (case,) = found["variants"][0]["cases"]
+    assert [(c["passed"], c["reason"]) for c in case["checks"]] == [
+        (True, "It greets."),
+        (False, "It greets."),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "answer"), [((), 1, None), (("--live-reads",), 0, "[{'total': 40.0}]")]
+)
+def test_unrecorded_read_is_made_only_on_request(cases, model, report, words, status, answer):
+    model(("Sum", "print(shop.query('SELECT total FROM orders'))"))
+    found, given = report(cases("cases:\n- name: sum\n  inputs: Sum\n"), *words)
+    assert given == status
+    assert found["variants"][0]["cases"][0]["answer"] == answer
+
+
+def test_live_reads_never_change_anything(cases, model, report, project):
+    script = "shop.{}('DELETE FROM orders')\nprint('gone')"
+    for action in ("query", "write"):
+        model(("Empty", script.format(action)))
+        name = cases("cases:\n- name: empty\n  inputs: Empty the table\n")
+        assert report(name, "--live-reads")[1] == 1
+    with sqlite3.connect(project / "shop.db") as database:
+        assert database.execute("SELECT COUNT(*) FROM orders").fetchone() == (1,)
+    database.close()
+
+
+def test_page_shows_what_a_stranger_wrote_as_text(cases, model, run, project):
+    model(("Greet", "print('<script>alert(1)</script>')"))
+    name = cases("cases:\n- name: <b>\n  inputs: Greet\n")
+    run("evals", "run", name, "--html", "page.html")
+    page = (project / "page.html").read_text()
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script>" not in page
+    assert "<b>" not in page
+    assert "default-src 'none'" in page
