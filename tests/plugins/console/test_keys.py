@@ -41,21 +41,21 @@ def ring(monkeypatch):
     return kept
 
 
-def test_kept_key_is_found_by_commands_and_programs(tmp_path):
-    done = delf("keys", "set", "openai", "--json", cwd=tmp_path, stdin=f"{KEY}\n")
-    assert done.returncode == 0, done.stderr
-    assert KEY not in done.stdout + done.stderr
+def test_kept_key_is_found_by_commands_and_programs(run, tmp_path):
+    done = run("keys", "set", "openai", "--json", input=f"{KEY}\n")
+    assert done.exit_code == 0, done.output
+    assert KEY not in done.output
     (place,) = json.loads(done.stdout)["kept"].values()
     assert KeptKeys.here().file.stat().st_mode & 0o777 == 0o600
     assert str(KeptKeys.here().file) == place
     assert current_environ()["OPENAI_API_KEY"] == KEY
     assert load_project(tmp_path).environ["OPENAI_API_KEY"] == KEY
-    doctor = delf("doctor", "--json", cwd=tmp_path)
+    doctor = run("doctor", "--json")
     assert KEY not in doctor.stdout
     assert "keys: OPENAI_API_KEY" in doctor.stdout
-    listed = delf("keys", "list", cwd=tmp_path)
+    listed = run("keys", "list")
     assert listed.stdout == f"OPENAI_API_KEY  in {place}\n"
-    removed = delf("keys", "remove", "openai", cwd=tmp_path)
+    removed = run("keys", "remove", "openai")
     assert removed.stderr == "OPENAI_API_KEY is forgotten\n"
     assert "OPENAI_API_KEY" not in current_environ()
 
