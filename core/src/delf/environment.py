@@ -76,8 +76,8 @@ def source_of(value: object, otherwise: Source = "program") -> Source:
 
     Args:
         value: The value.
-        otherwise: The source of a value that does not carry one: ``program`` for values in code,
-            the environment for variables.
+        otherwise: The source of a value without a source of its own: ``program`` for values in
+            code, the environment for variables.
     """
     return value.source if isinstance(value, SourcedText) else otherwise
 
@@ -246,7 +246,7 @@ def using_environ(
 
     Args:
         environ: All variables; ``os.environ`` and ``.env`` are ignored.
-        folder: The project's folder; that of the working directory when omitted.
+        folder: The project's folder; by default the project of the working directory.
         trust: The trust decisions to use; the remembered ones when omitted.
     """
     token = _current.set(_Place(environ, folder, trust))

@@ -263,7 +263,7 @@ class LLMExecutionError(DelfError):
 
     Args:
         message: The provider's message, without credentials.
-        provider: The provider's name, as ``acme``.
+        provider: The provider's name, such as ``acme``.
         status: The HTTP status, if the provider answered.
         too_long: Whether the prompt was too long for the model.
     """
@@ -467,7 +467,7 @@ def check_one_of(what: str, value: object, allowed: Iterable[str]) -> None:
     """Raise for a value that is not one of the allowed words.
 
     Args:
-        what: The name of the value, for the message.
+        what: The name of the value, for error messages.
         value: The value.
         allowed: The words.
 

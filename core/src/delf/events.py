@@ -210,7 +210,7 @@ class StepFinished(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolsSelected(_Event):
-    """The actions that the model is shown, as ``connection.method``.
+    """The actions that the model is shown, such as ``connection.method``.
 
     ``by`` is the prefilter's name, or ``all``.
     """
@@ -486,7 +486,7 @@ class ApprovalRequest:
         made_before: The number of an earlier identical call of this task, if any.
         line: The line of the call in the script, if known.
         worker: The name of the worker that runs the task, if any.
-        origins: The sources of values in the arguments, by path, as ``to[0]``. ``kind`` is
+        origins: The sources of values in the arguments, by path, such as ``to[0]``. ``kind`` is
             ``task``, ``script``, ``result`` or ``unknown``, ``trust`` is ``own`` or ``outside``,
             and ``text`` says it in words. Origins are a hint, not a proof.
         flow: The reason that the origins of the arguments require approval.
@@ -601,7 +601,7 @@ class ApprovalDecided(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalVoted(_Event):
-    """One of two required people approved a request.
+    """The first of two required approvers approved a request.
 
     ``note`` and ``via`` are as in :class:`ApprovalDecided`. ``key`` is the person as the owner of
     tasks, None for the local user, and ``teams`` are the person's teams at that time.
@@ -740,7 +740,7 @@ LIMIT_CODES: Final = frozenset({TaskTimeoutError.code, BudgetExceededError.code}
 class TaskFinished(_Event):
     """The task ended; ``value`` is its answer as plain data, if the task declared an answer type.
 
-    ``by`` is the person who stopped the task, if known, and ``via`` the way, as ``page,
+    ``by`` is the person who stopped the task, if known, and ``via`` the way, such as ``page,
     203.0.113.9``.
     """
 

@@ -22,7 +22,7 @@ LOOKS_OUTSIDE: Final = frozenset({"generate", "call"})
 """Purposes of model calls in which the provider may run its own tools."""
 
 MOST_LETTERS: Final = 8_000_000
-"""The most characters of an answer that are accepted, above what any model writes."""
+"""The maximum number of characters of an answer that are accepted, above what any model writes."""
 
 SETTINGS: Final = (
     "temperature",
@@ -85,7 +85,7 @@ class LLMConfig:
     """A model with its endpoint and settings; works wherever a model's name does.
 
     Args:
-        model: The name as the endpoint expects it. A provider may stand in front, as
+        model: The name as the endpoint expects it. A provider may stand in front, such as
             ``provider/model`` or ``provider:model``, as an installed plugin declares it.
         base_url: Root of the API with its version (``http://host/v1``). The OpenAI-compatible
             protocol is used unless a provider is named.

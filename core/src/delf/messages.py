@@ -75,12 +75,13 @@ Part = TextPart | ImagePart | FilePart | ToolCall | ToolResult
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One turn of a conversation with a model.
+    """A turn of a conversation with a model.
 
     Args:
         role: The author of the message.
         parts: The content.
-        trust: For an earlier answer: ``own`` if its task had read nothing that others wrote.
+        trust: ``own`` for an earlier answer whose task read only the user's own words, else
+            ``outside``.
     """
 
     role: Role
@@ -156,7 +157,7 @@ class ModelTool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """One request to a model.
+    """A request to a model.
 
     Args:
         messages: The conversation, the byte-stable part first.
@@ -222,7 +223,7 @@ class Price:
         input: Price of input tokens.
         output: Price of output tokens.
         cached_input: Price of input tokens read from the provider's cache.
-        max_output_tokens: The most tokens of an answer, if known.
+        max_output_tokens: The maximum number of tokens of an answer, if known.
     """
 
     input: float

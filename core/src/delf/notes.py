@@ -1,6 +1,6 @@
 """Notes that a connection attaches to a result: a guess, a loss, a limit.
 
-A note becomes a warning in the trace, so that a guess is never silent.
+Each note becomes a warning in the trace, so that users see every guess.
 """
 
 from __future__ import annotations

@@ -163,7 +163,7 @@ class PrefilterSpec(Spec):
     A parameter ``context`` receives a :class:`delf.protocols.context.PluginContext`.
 
     Args:
-        modes: The values of ``prefilter_mode`` that it implements.
+        modes: The values of ``prefilter_mode`` that the prefilter implements.
         asks: Whether the prefilter asks a model; ``auto`` prefers prefilters that do not.
     """
 
@@ -246,7 +246,7 @@ class ModelSpec(Spec):
         serves: Patterns of model names (``fnmatch``) besides the providers'; the longest match
             wins.
         providers: The providers of the models.
-        fallback: Serves any name, after every other plugin that serves it.
+        fallback: Whether the plugin serves any model name for which no other plugin is found.
     """
 
     kind: ClassVar[str] = "model"
@@ -270,7 +270,7 @@ class JournalSpec(Spec):
 
     Args:
         durable: Persistent. Commands use a durable journal of the installed ones.
-        shared: Visible to other processes, which can answer through it.
+        shared: Whether other processes see the journal's tasks and can answer requests through it.
     """
 
     kind: ClassVar[str] = "journal"
@@ -290,7 +290,7 @@ class JournalSpec(Spec):
 class StrategySpec(Spec):
     """A strategy; the factory is called once for each agent with its options as keywords.
 
-    Its object works on concurrent tasks.
+    The object works on concurrent tasks.
 
     Args:
         llm: The model name for agents without a model, if the strategy needs none.
@@ -309,7 +309,7 @@ class ObserverSpec(Spec):
     """An observer; the factory is called with its options as keywords.
 
     Args:
-        opt_in: Used only if the setting ``observers`` names it; else always.
+        opt_in: Whether the observer is used only if the setting ``observers`` names it.
         setup: ``"module:attribute"`` of a function without arguments, called where a task is
             submitted, in the submitter's context. It returns plain data that stays with the task,
             in ``setup`` of its events, also if the task is resumed elsewhere.

@@ -64,7 +64,7 @@ _STACKED: Final = "([{0}]{{4}})([{0}]+)".format(
     "\u0300-\u036f\u0483-\u0489\u0610-\u061a\u064b-\u065f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e"
     "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
 )
-"""The most combining marks on one letter; more would cover other lines."""
+"""The maximum number of combining marks on one letter; more would cover other lines."""
 
 
 def visible(text: str) -> str:
@@ -184,9 +184,9 @@ def wrapped(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | None 
     """Wrap a text between words if a terminal would break a word.
 
     Args:
-        text: The text; its own lines stay.
-        indent: Columns before it, and before its further lines.
-        head: Columns of what stands in front of its first line.
+        text: The text; its line breaks are kept.
+        indent: The number of blanks before each line.
+        head: The number of columns already used in front of the first line.
         stream: The output stream; stdout when omitted.
 
     Returns:

@@ -43,7 +43,7 @@ async def read_body(response: httpx.Response, most: int) -> bytes:
 
     Args:
         response: The response, whose body was not read yet.
-        most: The most bytes of the body, both as received and decompressed.
+        most: The maximum number of bytes of the body, both as received and decompressed.
 
     Raises:
         BodyTooLargeError: If the body exceeds the limit.
@@ -67,7 +67,7 @@ class Inflater:
 
     Args:
         headers: The response headers, as httpx has them.
-        most: The most bytes of the body, both as received and decompressed.
+        most: The maximum number of bytes of the body, both as received and decompressed.
 
     Raises:
         BodyEncodingError: If the encoding is not in :data:`ACCEPTED`.

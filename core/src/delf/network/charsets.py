@@ -16,7 +16,7 @@ _DECLARED: Final = re.compile(
 )
 _LONGEST_HEAD: Final = 100_000
 _SHIFTING: Final = re.compile(r"utf-7|iso2022|hz|utf-16|utf-32")
-"""Codecs whose texts have the bytes of other texts in UTF-8."""
+"""Codecs in which a text may have the same bytes as another text in UTF-8."""
 _NO_CHARSETS: Final = frozenset(
     {"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape"}
 )
@@ -57,8 +57,7 @@ def codec_of(label: str | None) -> str | None:
 def label_in_page(page: bytes) -> str | None:
     """Return the charset declared by an HTML or XML page; UTF-16 cannot be declared so.
 
-    Args:
-        page: The page, in bytes of which those of ASCII can be read.
+    Args: page: The page, in an encoding in which ASCII characters have their usual bytes.
     """
     for found in _DECLARED.finditer(page, 0, _LONGEST_HEAD):
         if name := found[1] or found[2]:
@@ -74,7 +73,7 @@ def decoded(data: bytes, label: str | None) -> str | None:
 
     Args:
         data: The text.
-        label: Its charset, if declared.
+        label: The charset, if declared.
 
     Returns:
         None, if the text is of neither.

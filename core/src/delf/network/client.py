@@ -45,7 +45,7 @@ class HttpClient:
 
     Args:
         timeout: Seconds for one exchange, counted from sending the request.
-        at_once: The most concurrent exchanges; further ones wait.
+        at_once: The maximum number of concurrent exchanges; further exchanges wait.
         agent: The ``User-Agent`` header.
     """
 
@@ -75,7 +75,7 @@ class HttpClient:
             url: The address.
             headers: Headers in addition to the client's own.
             content: The request body.
-            most: The most bytes of the response body, as received and decompressed.
+            most: The maximum number of bytes of the response body, as received and decompressed.
             params: Parameters to add to the query.
             more_seconds: Seconds to add to the timeout, such as for a large body.
 
@@ -131,7 +131,7 @@ class Course:
 
     Args:
         attempts: Number of finished attempts.
-        failures: Number of attempts that used up a retry.
+        failures: The number of attempts that counted as retries.
         in_doubt: Whether an attempt without a good response may have taken effect.
         waited: Seconds waited without using up a retry, such as for a quota.
     """
@@ -187,7 +187,7 @@ class Attempts(Generic[A]):
     """Sends a request and retries where a retry is safe and may help.
 
     Args:
-        retries: The most failures that are followed by another attempt.
+        retries: The maximum number of retries.
         is_repeatable: Whether the request is idempotent.
         again: Decides from a response whether to retry; returns None to accept the response.
         sleep: Awaitable sleep between attempts.

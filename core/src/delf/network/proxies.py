@@ -1,8 +1,9 @@
 """HTTP proxies from the environment, read in the same way for all HTTP clients.
 
 ``HTTP_PROXY``, ``HTTPS_PROXY`` and ``ALL_PROXY`` name proxies, in capitals or not. ``NO_PROXY``
-lists hosts that need none, as curl reads it: names with the names below them, addresses, networks
-as ``10.0.0.0/8``, each with a port or without; ``*`` for all. The own machine never needs one.
+lists hosts without a proxy, as curl reads the variable: names with the names below them, addresses,
+networks as ``10.0.0.0/8``, each with a port or without; ``*`` for all. This machine is always
+reached without a proxy.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def usual_model(model: str) -> str:
 
 
 def kind_named_by(model: str) -> tuple[str, str] | None:
-    """Return the pattern and the kind if a model's prefix, such as ``word:``, belongs to one kind.
+    """Return the pattern and the kind of plugin for a model's prefix, such as ``word:``.
 
     Args:
         model: The model's name.

@@ -1,1 +1,1 @@
-"""The plugin runtime: found by metadata, checked before an import, loaded one by one."""
+"""The plugin runtime: discovery by metadata, checks before an import, loading one by one."""

@@ -38,7 +38,7 @@ _PREFIXES: Final = {"format": "files", "embedder": "embed"}
 _LAST: Final = 1.0
 """The fit of a fallback: as good as the pattern ``*``."""
 _AT_ADDRESS: Final = 1.5
-"""The fit of a protocol that others speak, for a name with an address."""
+"""The fit of a model with an address whose plugin's protocol other servers speak."""
 
 _CHOOSE: Final = (
     'choose one: [plugins] prefer = ["{one}"] in delf.toml; or uninstall one, or block one by its '
@@ -112,7 +112,7 @@ class Catalog:
         return None
 
     def offered_by(self, plugin: str) -> tuple[Spec, ...]:
-        """Return all that a plugin offers, whether or not its names are in dispute."""
+        """Return a plugin's offers, including names that another plugin offers, too."""
         everything = (offer for offers in self._offers.values() for offer in offers)
         return tuple(offer.spec for offer in everything if offer.plugin.name == plugin)
 
@@ -190,12 +190,12 @@ def choose(plugins: Sequence[Candidate], prefer: Sequence[str], what: str) -> Ca
     """Return the plugin that gives a name: the only plugin, or the preferred plugin.
 
     Args:
-        plugins: The plugins that give it, at least one.
+        plugins: The plugins that offer the name, at least one.
         prefer: Plugins or distributions that win, in order.
-        what: The kind of the name, for the message.
+        what: The kind of the name, for error messages.
 
     Raises:
-        PluginError: When several give it and none is preferred.
+        PluginError: If several plugins offer the name and none is preferred.
     """
     winner = _winner(plugins, prefer)
     if winner is not None:

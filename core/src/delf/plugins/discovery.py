@@ -34,7 +34,7 @@ class Candidate:
         target: ``module`` or ``module:attribute``.
         distribution: The distribution's name; None for a plugin given in code.
         version: The distribution's version.
-        keywords: Its keywords.
+        keywords: The keywords.
         exports: Names that ``from delf import NAME`` gives, each with its ``module:attribute``.
         plugin: The plugin itself, where it was given in code.
         problem: The defect of the metadata, if any.
@@ -104,8 +104,7 @@ def in_code(plugins: Iterable[tuple[str, object]]) -> Iterator[Candidate]:
 def from_file(path: str) -> tuple[str, object]:
     """Import a plugin from a single file that is not installed; return its name and module.
 
-    The module is called as the file, so ``factory="tickets:Tickets"`` names what is in
-    ``tickets.py``.
+    The module has the file's name: ``factory="tickets:Tickets"`` is the class in ``tickets.py``.
 
     Args:
         path: The file.
@@ -144,7 +143,8 @@ def distributions(path: Sequence[str] | None = None) -> Iterator[ReadText]:
     """Yield a reader of metadata for each installed distribution, in the order of ``sys.path``.
 
     ``importlib.metadata`` finds the same, but its import alone takes longer than all the reading.
-    It is asked where distributions are not in folders, as in zip files and frozen programs.
+    ``importlib.metadata`` is used for distributions outside of folders, such as in zip files and
+    frozen programs.
 
     Args:
         path: The folders to search; ``sys.path`` when omitted.

@@ -32,7 +32,7 @@ def make(
         spec: The spec.
         options: Options by plugin name, from ``[plugins.NAME]``.
         offered: Values passed only if the factory has parameters of these names.
-        more: Options that override the others.
+        more: Options that override ``options``.
 
     Raises:
         ConfigurationError: For an unknown or mistyped option, or if the made object does not
@@ -90,12 +90,12 @@ def check_options(host: PluginHost, plugin: str, given: Mapping[str, Any]) -> No
 
     Args:
         host: The host of the plugin.
-        plugin: Its name.
+        plugin: The name.
         given: The options.
 
     Raises:
         ConfigurationError: For an option that is unknown, or that does not fit its type.
-        PluginError: When a factory cannot be imported.
+        PluginError: If a factory cannot be imported.
     """
     declared = host.settings_of(plugin)
     specs = [spec for spec in host.specs_of(plugin) if spec.kind not in _OWN_ARGUMENTS]
@@ -152,7 +152,7 @@ def check_made(kind: str, made: object, what: str) -> None:
     Args:
         kind: The kind, a :attr:`delf.specs.Spec.kind`.
         made: The object.
-        what: The kind, for the message.
+        what: The name of the kind, for error messages.
 
     Raises:
         ConfigurationError: If the object is a class, lacks a member, or has a plain method in place

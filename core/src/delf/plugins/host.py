@@ -102,7 +102,7 @@ class PluginHost:
         """Return all specs of a kind, ordered by name, without names that are in dispute.
 
         Args:
-            spec_class: The kind, as ``ConnectionSpec``.
+            spec_class: The kind, such as ``ConnectionSpec``.
         """
         offers = self._loaded().usable(spec_class.kind)
         return tuple(cast("SpecT", offer.spec) for offer in offers)
@@ -111,12 +111,12 @@ class PluginHost:
         """Return the spec of this kind and name.
 
         Args:
-            spec_class: The kind, as ``ConnectionSpec``.
+            spec_class: The kind, such as ``ConnectionSpec``.
             name: The name that the user wrote.
 
         Raises:
-            PluginError: When the name is unknown (with a suggestion or the package to
-                install), in dispute, or its plugin could not be used (with the reason).
+            PluginError: If the name is unknown (with a suggestion or the package to install), in
+                dispute, or its plugin could not be used (with the reason).
         """
         found = self._loaded().find(spec_class.kind, name)
         return cast("SpecT", found)
@@ -130,10 +130,10 @@ class PluginHost:
         """Return the spec that serves a model: the best match of name, address and provider.
 
         Args:
-            model: The model, or its name, as ``provider/model`` or ``model``.
+            model: The model, or its name, such as ``provider/model`` or ``model``.
 
         Raises:
-            PluginError: When no plugin serves it, or two do so equally well.
+            PluginError: If no plugin serves the model, or two plugins serve it equally well.
         """
         config = self.providers.understood(as_llm_config(model))
         return self._loaded().serving(config, self._environ)
@@ -143,10 +143,10 @@ class PluginHost:
 
         Args:
             specs: The specs that match, at least one.
-            what: The kind, for the message.
+            what: The name of the kind, for error messages.
 
         Raises:
-            PluginError: When several fit and none is preferred.
+            PluginError: If several fit and none is preferred.
         """
         return self._loaded().preferred(specs, what)
 
@@ -159,9 +159,10 @@ class PluginHost:
                 omitted.
 
         Raises:
-            AttributeError: When no plugin, installed or not, is known to give it.
-            OptionalDependencyError: Naming the package that would.
-            PluginError: When several plugins give it, or its module cannot be imported.
+            AttributeError: If no plugin, installed or not, is known to give it.
+            OptionalDependencyError: If no plugin exports the name; the error names the package to
+                install.
+            PluginError: If several plugins export the name, or its module cannot be imported.
         """
         giving = [plugin for plugin in self._candidates if name in dict(plugin.exports)]
         usable = [plugin for plugin in giving if loader.unfit(plugin) is None]
@@ -181,8 +182,10 @@ class PluginHost:
         """Return a service that a plugin gives.
 
         Raises:
-            OptionalDependencyError: Naming the package that would give it.
-            PluginError: When several plugins give it, or one gives something else.
+            OptionalDependencyError: If no plugin exports the service; the error names the package
+                to install.
+            PluginError: If several plugins export the service, or the export does not fit the
+                protocol.
         """
         made = self.exported(wanted.name, wanted.purpose)
         missing = [name for name in members(wanted.protocol) if not has(made, name)]
@@ -219,7 +222,7 @@ class PluginHost:
         """Return the functions that name project files, one for each spec with such a function.
 
         Raises:
-            PluginError: When one cannot be imported, naming the plugin.
+            PluginError: If one cannot be imported, naming the plugin.
         """
         specs = self._loaded().all_specs()
         return [self._import(spec, spec.project_files) for spec in specs if spec.project_files]
@@ -228,10 +231,10 @@ class PluginHost:
         """Return the settings that a plugin's specs declare for ``[plugins.NAME]``.
 
         Args:
-            plugin: Its name.
+            plugin: The name.
 
         Raises:
-            PluginError: When one cannot be imported, naming the plugin.
+            PluginError: If one cannot be imported, naming the plugin.
         """
         declared = {spec.plugin_settings: spec for spec in self.specs_of(plugin)}
         return [self._import(spec, target) for target, spec in declared.items() if target]
@@ -248,7 +251,7 @@ class PluginHost:
         """Return the specs of a plugin.
 
         Args:
-            plugin: Its name.
+            plugin: The name.
         """
         return self._loaded().offered_by(plugin)
 
@@ -276,7 +279,7 @@ class PluginHost:
         return self._loaded().records
 
     def report(self) -> list[dict[str, Any]]:
-        """Return the records as JSON-ready rows: what ``delf plugins`` shows."""
+        """Return the records as JSON-ready rows, for ``delf plugins``."""
         return [record.to_dict() for record in self.records()]
 
     def _loaded(self) -> Catalog:

@@ -10,15 +10,15 @@ from delf.records import dataclass
 from delf.specs import Spec
 
 State = Literal["loaded", "failed", "skipped", "disabled", "conflict"]
-"""``loaded``: all names can be used. ``failed``: broken or incomplete. ``skipped``: made for
-another delf. ``disabled``: the user blocked the plugin. ``conflict``: loaded, but a name is shared
-with another plugin and cannot be used.
+"""``loaded``: all names can be used. ``failed``: broken or incomplete. ``skipped`` means that the
+plugin was made for another version of delf. ``disabled``: the user blocked the plugin.
+``conflict``: loaded, but a name is shared with another plugin and cannot be used.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginRecord:
-    """The record of one plugin.
+    """The state of a plugin after loading.
 
     Args:
         plugin: The plugin as its distribution describes it.

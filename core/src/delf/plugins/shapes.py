@@ -109,7 +109,7 @@ def faults(kind: str, made: object) -> Iterator[str]:
 
 
 def not_as_declared(protocol: type, made: object) -> Iterator[str]:
-    """Yield methods that are async although the protocol's are plain, or the other way round.
+    """Yield the methods that are async although the protocol declares plain ones, or vice versa.
 
     Args:
         protocol: The protocol that declares the methods; missing methods are ignored.

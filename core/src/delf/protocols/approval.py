@@ -98,7 +98,7 @@ class Decider:
     Args:
         name: The person's name; for the local user, the channel.
         key: The owner name of the person's tasks on a server; None for the local user.
-        teams: Their teams.
+        teams: The teams.
         via: The channel and address of the decision, such as ``page, 203.0.113.9`` or ``mail``.
     """
 
@@ -125,7 +125,7 @@ class RememberedDecision:
 
     Args:
         request_id: The approved request, whose id identifies the decision.
-        task_id: Its task.
+        task_id: The task.
         action: The action that was called.
         arguments: The arguments with which a call passes; None for any arguments.
         digest: The digest of a call with these arguments.
@@ -209,7 +209,7 @@ class RememberedDecision:
 
 
 def flow_between(source: str, path: str, action: str, argument: str) -> tuple[str, str]:
-    """Name the source and the target of a value, as ``mail.read.sender`` and ``mail.send.to``.
+    """Name the source and the target of a value, such as ``mail.read.sender`` and ``mail.send.to``.
 
     Args:
         source: The action with that result.

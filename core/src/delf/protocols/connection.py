@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class ConnectionLike(Protocol):
     """The members of a connection that the engine uses.
 
-    ``is_function`` says that the connection's only action is called by the connection's own
-    name, as ``add(1, 2)``, which is what a ``@tool`` function is.
+    ``is_function`` says that the connection's only action is called by the connection's own name,
+    such as ``add(1, 2)``, which is what a ``@tool`` function is.
     """
 
     name: str
@@ -84,7 +84,7 @@ class SupportsPluginContext(Protocol):
     """A connection that needs the agent's embedder, data folder or conversations."""
 
     def use_context(self, context: PluginContext) -> None:
-        """Use these from now on. Called as the agent starts, before any action.
+        """Set the agent's services for all further calls; called before any action.
 
         Args:
             context: The context of the agent.
@@ -124,7 +124,7 @@ class ProposedCall:
     """A call of a connection's action, as :meth:`SupportsCheck.check` sees it.
 
     Args:
-        action: The action's name, as ``send``.
+        action: The action's name, such as ``send``.
         arguments: The validated arguments that the script gave; defaults are not among them.
         description: The script's own ``desc=``, if any.
         context: The context of the task, for reading only.
@@ -228,7 +228,7 @@ class SecretsKeeper(Protocol):
     """A redactor that removes secrets from everything that leaves an agent."""
 
     def learn(self, source: str, secrets: Sequence[str]) -> None:
-        """Redact these secrets from now on. Thread-safe.
+        """Add secrets to redact. Thread-safe.
 
         Args:
             source: The owner of the secrets; these replace the owner's earlier secrets.

@@ -1,4 +1,4 @@
-"""``PluginContext``: what an agent hands to the factories of its plugins."""
+"""``PluginContext``: the agent's settings and services for the factories of its plugins."""
 
 from __future__ import annotations
 

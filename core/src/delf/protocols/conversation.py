@@ -13,14 +13,14 @@ from delf.types import Trust
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatMessage:
-    """One message of a conversation.
+    """A message of a conversation.
 
     Args:
         role: The author.
         content: The text.
         at: Unix time in seconds.
         task_id: The task that the message belongs to.
-        position: Its number in the conversation, from 1; 0 until it is stored.
+        position: The number in the conversation, from 1; 0 until it is stored.
         trust: For an answer: ``own`` if its task had read nothing that others wrote; the user's
             text is always ``own``.
     """
@@ -64,13 +64,13 @@ class ConversationState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationRecord:
-    """One conversation in a list.
+    """The summary of a conversation, for lists.
 
     Args:
-        conversation: Its id.
+        conversation: The id.
         messages: The number of messages, including summarised ones.
-        updated_at: Unix time in seconds of the newest one.
-        title: How its first message begins.
+        updated_at: Unix time in seconds of the newest message.
+        title: The beginning of the first message.
     """
 
     conversation: str
@@ -94,8 +94,8 @@ class ConversationStore(Protocol):
         """Load a conversation; a missing conversation is empty.
 
         Args:
-            conversation: Its id.
-            limit: The most messages to load; older messages add no cost.
+            conversation: The id.
+            limit: The maximum number of messages to load; older messages add no cost.
         """
         ...
 
@@ -115,7 +115,7 @@ class ConversationStore(Protocol):
         """Replace the summary; return False, unchanged, if another caller was faster.
 
         Args:
-            conversation: Its id.
+            conversation: The id.
             summary: The text.
             upto: The position of the last message that it covers.
             instead_of: The position of the summary to replace.
@@ -136,8 +136,9 @@ class ConversationStore(Protocol):
     ) -> Sequence[ConversationRecord]:
         """Remove conversations as :meth:`clear` does; return the removed ones, oldest first.
 
-        A conversation with a new message meanwhile stays. The remains of conversations that were
-        removed a day ago are deleted; then their positions begin again.
+        A conversation with a new message meanwhile stays. A removed conversation's record is kept
+        for another day; after that a new conversation with the same id counts positions from 1
+        again.
 
         Args:
             before: Only conversations without a message since this Unix time; all when None.

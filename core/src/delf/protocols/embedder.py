@@ -10,7 +10,7 @@ EmbeddingKind = Literal["query", "passage"]
 
 
 class Vectors(Protocol):
-    """One row of floats for each text: a list of lists, or a numpy array of two dimensions.
+    """Vectors of texts, one row of floats each: a list of lists, or a two-dimensional numpy array.
 
     ``numpy.asarray(vectors, dtype="float32")`` takes either.
     """
@@ -53,7 +53,7 @@ class Embedder(Protocol):
 
         Args:
             texts: At most ``batch_size`` texts; the agent splits longer lists.
-            kind: Whether the texts look for others or are to be found.
+            kind: ``query`` for texts to search with, ``document`` for texts to be found.
 
         Raises:
             DelfError: If the model cannot be loaded or does not answer.
@@ -76,7 +76,7 @@ class SupportsLoading(Protocol):
         Cancelling a caller does not cancel the load.
 
         Raises:
-            DelfError: When the model cannot be loaded.
+            DelfError: If the model cannot be loaded.
         """
         ...
 

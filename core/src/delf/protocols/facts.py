@@ -78,7 +78,7 @@ class Fact:
         weight: The importance of the fact.
         label: A few words; for an argument its name.
         text: The full fact; for an argument its value, a string unquoted and all else as JSON.
-        note: An aside, such as the length of a value; may be empty.
+        note: A remark, such as the length of a value; may be empty.
         about: The argument that the fact belongs to, by its real name; may be empty.
         required: Whether a channel must show the fact before it may offer approval.
     """
@@ -93,7 +93,7 @@ class Fact:
 
     @property
     def heading(self) -> str:
-        """The label with its note, as ``text (5,007 characters)``."""
+        """The label with its note, such as ``text (5,007 characters)``."""
         return f"{self.label} ({self.note})" if self.note else self.label
 
     def data(self) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def as_edited(request: ApprovalRequest, arguments: Mapping[str, Any]) -> Approva
 
 
 def value_text(value: Any) -> str:
-    """Format an argument for a person: a text as it is, all else as JSON."""
+    """Format an argument for a person: a text unquoted, any other value as JSON."""
     if isinstance(value, str):
         return value
     try:

@@ -81,7 +81,7 @@ class FileFormat(Protocol):
             path: Absolute, on the host.
 
         Raises:
-            ToolExecutionError: When the file cannot be read, with a message for the script.
+            ToolExecutionError: If the file cannot be read, with a message for the script.
         """
         ...
 
@@ -125,7 +125,7 @@ class SupportsPeek(Protocol):
         Args:
             path: Absolute, on the host.
             part: The table's name; the first when None.
-            most: The most rows; all when None.
+            most: The maximum number of rows; all when None.
 
         Raises:
             ToolExecutionError: If the file cannot be read or has no such table.

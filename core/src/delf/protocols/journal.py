@@ -109,7 +109,7 @@ class Journal(Protocol):
         """Return a task's events with ``seq`` greater than ``after``, in order.
 
         Raises:
-            UnknownTaskError: When no such task is known.
+            UnknownTaskError: If no such task is known.
         """
         ...
 
@@ -147,7 +147,7 @@ class Note:
         position: The note's number, larger than that of each earlier note.
         task_id: The task.
         at: Unix time in seconds.
-        kind: The subject, as ``approval``.
+        kind: The subject, such as ``approval``.
         data: Plain data.
     """
 
@@ -162,7 +162,7 @@ class Note:
 class PerhapsAlive:
     """The previous process of a task, which may still be alive.
 
-    That process may be stopped or cut off from the journal, and still be making its call.
+    The process may be suspended or cut off from the journal while its call is still in flight.
 
     Args:
         process: The process, such as ``pid 7 on host``.
@@ -178,8 +178,8 @@ class Pruned:
     """The tasks that ``prune`` removed, or would remove.
 
     Args:
-        tasks: Their ids, the oldest first.
-        events: How many events they have.
+        tasks: The ids of the tasks, the oldest first.
+        events: The number of events of the tasks.
         files: Paths of their output files, which are not deleted.
         inputs: Paths of their input files that no remaining task uses.
     """
@@ -197,7 +197,7 @@ class RequestRecord:
     Args:
         requested: The request.
         decided: The decision, if any.
-        task: The task; running only while a live process works on it.
+        task: The task, whose state is running only while a live process works on it.
         votes: The approvals so far, while a second one is required.
     """
 
@@ -220,8 +220,8 @@ class JournalSize:
     Args:
         place: The file or URL, without credentials.
         bytes: The size on disk.
-        free_bytes: The unused part of that size.
-        events: How many events it has.
+        free_bytes: The unused bytes among ``bytes``.
+        events: The number of events.
     """
 
     place: str
@@ -243,13 +243,13 @@ class SupportsRemembered(Protocol):
         ...
 
     async def revoke(self, request_id: str, by: str) -> RememberedDecision:
-        """Revoke a decision for every process. No call passes by it once this returns.
+        """Revoke a decision for all processes: later calls need approval again.
 
         Args:
             request_id: The request that was approved.
             by: The person who revokes.
 
         Raises:
-            UnknownRequestError: When no such decision holds.
+            UnknownRequestError: If no such decision holds.
         """
         ...

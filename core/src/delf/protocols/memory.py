@@ -39,7 +39,7 @@ class MemoryStore(Protocol):
 
         Args:
             query: The search text, in plain words.
-            top_k: The most facts to return.
+            top_k: The maximum number of facts to return.
             threshold: The least similarity, from 0 to 1.
 
         Raises:
@@ -94,7 +94,7 @@ class DoneTask:
     Args:
         task: The user's task.
         answer: The answer.
-        known: The facts that were recalled for it.
+        known: The facts that were recalled for the task.
         ask: Asks the agent's light model; its cost is the task's.
         trust: ``own`` if the task had read nothing that others wrote; facts of other tasks are
             marked.

@@ -17,7 +17,7 @@ class ModelContext:
     Args:
         environ: The variables for keys: the process environment over ``.env``.
         providers: Keys given in code, by provider, as its plugin declares it.
-        api_key_for: Keys by the address that they are for, as ``gateway.example:8080``.
+        api_key_for: Keys by the address that they are for, such as ``gateway.example:8080``.
     """
 
     environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)

@@ -83,7 +83,7 @@ class Person:
         scope: The visible tasks.
         teams: The person's teams, which approval rules may name.
         mail: The person's mail address, which a login can use.
-        keys: Their keys, the oldest first.
+        keys: The keys, the oldest first.
         revoked_at: The Unix time from which the person has no access, if revoked.
         notices: The mails that the person chose to receive.
         history: The latest changes of the person, the newest last.

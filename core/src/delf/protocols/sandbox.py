@@ -90,7 +90,7 @@ class ToolNames:
 
     Args:
         name: The variable's name.
-        methods: Its methods; empty when the connection itself is called.
+        methods: The methods; empty when the connection itself is called.
         changing: The methods with side effects; ``""`` stands for the connection itself.
     """
 
@@ -111,7 +111,7 @@ class SessionSpec:
         limits: The limits of the session.
         files: Input files that it may read, as absolute paths of the host.
         row_files: Suffixes of output files that the host writes from rows, such as ``.rows``.
-        zone: The time zone of its clock.
+        zone: The time zone of the script's clock.
     """
 
     tools: tuple[ToolNames, ...]
@@ -128,9 +128,9 @@ class CallRequest:
     """A tool call from a script; every field is unverified input from the script.
 
     Args:
-        call_id: Its number in the session.
+        call_id: The number in the session.
         connection: The connection's name, or the tool's.
-        method: Its method; empty when the connection itself is called.
+        method: The method; empty when the connection itself is called.
         args: Arguments by position.
         kwargs: Arguments by name.
         alone: Whether the script is blocked until the answer arrives.
@@ -268,7 +268,7 @@ class SupportsReplay(Protocol):
     def abandon(self, call_id: int) -> None:
         """Record that the script stopped waiting for a call, before the call is cancelled.
 
-        Also called for a call whose answer was sent too late.
+        This is called as well if the answer was sent too late.
         """
         ...
 
@@ -295,7 +295,7 @@ class Failed:
 
     Args:
         kind: The exception's type.
-        message: Its message.
+        message: The message.
         line: The failing line of the script, from 1.
         source: The text of that line.
         variables: The variables after the failure, with their types.
@@ -376,7 +376,7 @@ def check_script(code: str) -> LimitReached | None:
 
 
 class SandboxSession(Protocol):
-    """One confined interpreter for one task. Variables persist between scripts."""
+    """A confined interpreter of a task. Variables persist between scripts."""
 
     @property
     def alive(self) -> bool:
@@ -404,7 +404,7 @@ class SupportsUsage(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Available:
-    """A working backend; ``detail`` has its quality."""
+    """The result for a working backend; ``detail`` describes its confinement."""
 
     detail: str = ""
 
@@ -465,7 +465,7 @@ class SupportsLanguage(Protocol):
 
     @property
     def language(self) -> str:
-        """The Python version, as ``Python 3.12``; the same for every session."""
+        """The Python version, such as ``Python 3.12``; the same for every session."""
         ...
 
 

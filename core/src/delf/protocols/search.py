@@ -55,7 +55,7 @@ class FoundTask:
         person: The name of the submitter; empty if unnamed.
         place: The part of the task in which the words were found, if ``text`` was given.
         seq: The number of the event with the words.
-        excerpt: The text around them.
+        excerpt: The text around the found words.
     """
 
     task: TaskRecord
@@ -69,8 +69,8 @@ class FoundTask:
 class Figures:
     """The figures of a group of tasks.
 
-    Tokens and cost are those of model calls, so they are zero in groups by connection or action.
-    Child tasks are included in all figures except ``tasks``, ``failed`` and ``stopped``.
+    Tokens and cost belong to model calls and are zero in groups by connection or action. Child
+    tasks are included in all figures except ``tasks``, ``failed`` and ``stopped``.
 
     Args:
         group: The day as ``2026-10-31``, or the name that the tasks have in common.

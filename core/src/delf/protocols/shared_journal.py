@@ -74,7 +74,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Find the newest tasks first.
 
         Args:
-            limit: The most tasks to return.
+            limit: The maximum number of tasks to return.
             conditions: All that a task has to meet.
         """
         ...
@@ -132,7 +132,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
             The previous owner, if that process may still be alive.
 
         Raises:
-            UnknownTaskError: When no such task is known.
+            UnknownTaskError: If no such task is known.
             DelfError: If a live process or another agent of this process works on it.
         """
         ...
@@ -142,7 +142,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     def lease(self, seconds: float) -> None:
-        """Set the lease: seconds of silence after which other processes may claim this one's tasks.
+        """Set the seconds of silence after which other processes may claim this process's tasks.
 
         Call this before the first event; without a lease, a process of this machine keeps its tasks
         until it ends.
@@ -153,7 +153,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         """Append a note for the process that works on a task; return the position.
 
         Raises:
-            UnknownTaskError: When no such task is known.
+            UnknownTaskError: If no such task is known.
         """
         ...
 
@@ -187,7 +187,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         Args:
             start: Only requests whose id has this prefix, with or without ``req_``.
             waiting: Only pending requests.
-            limit: The most requests to return; the newest are kept.
+            limit: The maximum number of requests to return; the newest are kept.
         """
         ...
 
@@ -203,7 +203,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
             False if the task had already ended.
 
         Raises:
-            UnknownTaskError: When no such task is known.
+            UnknownTaskError: If no such task is known.
             DelfError: If the task does not stop in time.
         """
         ...
@@ -264,7 +264,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
             claimed as :meth:`SharedJournal.claim` does.
 
         Raises:
-            UnknownTaskError: When no such task is known.
+            UnknownTaskError: If no such task is known.
             DelfError: If a live process or another agent of this process works on it.
         """
         ...
@@ -284,7 +284,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
 
         Args:
             wanted: The filter.
-            limit: The most tasks to return.
+            limit: The maximum number of tasks to return.
             before: Only tasks older than the task with this id.
 
         Raises:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from delf.types import Effect
 
 TOOLS_BUDGET: Final = 21_000
-"""The default for ``tools_budget``: the most characters of tools in a prompt."""
+"""The default for ``tools_budget``: the maximum number of characters of tools in a prompt."""
 
 OnDelta = Callable[["ModelDelta"], None]
 """A listener for pieces of a model's answer. A recorded answer comes in whole pieces."""
@@ -87,7 +87,7 @@ class ToolChoice:
         left_out: The number of tools that can be called but are not shown.
         catalog: All tools except built-in ones.
         describe: Returns the description of a tool in the catalog.
-        budget: The most characters that tools may take up in the prompt.
+        budget: The maximum number of characters that tools may take up in the prompt.
     """
 
     shown: Sequence[ToolDescription]
@@ -213,7 +213,7 @@ class StrategyHost(Protocol):
 
     @property
     def language(self) -> str:
-        """The Python that scripts run on, as ``Python 3.12``."""
+        """The Python that scripts run on, such as ``Python 3.12``."""
         ...
 
     @property
@@ -320,7 +320,7 @@ class StrategyHost(Protocol):
             guard: Additional rules for the calls of the script.
 
         Raises:
-            SandboxUnavailableError: When no sandbox is available.
+            SandboxUnavailableError: If no sandbox is available.
         """
         ...
 

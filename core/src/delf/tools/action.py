@@ -41,7 +41,7 @@ def strictest(effects: Iterable[Effect]) -> Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """One callable of a connection.
+    """An action of a connection, as scripts call it.
 
     Args:
         name: The method's name in the script.
@@ -210,13 +210,14 @@ def action(
         trust: The authors of the result's words: ``own`` for the user's own services, otherwise
             ``outside``. If fields differ, by field name with ``*`` for the rest: ``{"id": "own",
             "*": "outside"}``.
-        sinks: The parameters that decide what the call does, as ``to``; all others are contents.
-            An empty list for none.
-        contents: The parameters that are for people to read and decide nothing, as ``["body"]``;
-            all others decide. Without both, names such as ``text`` and ``title`` are contents.
+        sinks: The parameters that decide what the call does, such as ``to``; all others are
+            contents. An empty list for none.
+        contents: The parameters that are for people to read and decide nothing, such as
+            ``["body"]``; all others decide. Without both, names such as ``text`` and ``title`` are
+            contents.
         egress: Whether the action sends its arguments out although it only reads, such as a search.
         author: The field of a record, or the parameter, with the author that the service vouches
-            for, as ``sender``: a task may order to do what that author's text says.
+            for, such as ``sender``: a task may order to do what that author's text says.
 
     Raises:
         ToolDefinitionError: For an unknown effect or trust, an unknown sink, and a parameter
@@ -248,7 +249,7 @@ def actions_of(owner: type, instance: object | None = None, where: str = "") -> 
         where: The connection's name, for messages.
 
     Raises:
-        ToolDefinitionError: When a marked method cannot be an action.
+        ToolDefinitionError: If a marked method cannot be an action.
     """
     names: dict[str, _Mark] = {}
     for cls in reversed(owner.__mro__):
@@ -306,15 +307,15 @@ def action_from_function(
         effect: The effect of a call.
         summary: One paragraph; the docstring's first when omitted.
         handle_error: The treatment of a ``ToolException``.
-        where: How messages call it.
+        where: The name of the function in error messages.
         skip_first: The function is a method.
         resumes: As in :class:`Action`.
         tags: As in :class:`Action`.
         flow: The result of :func:`check_flow`.
 
     Raises:
-        ToolDefinitionError: When a script could not call it, or ``sinks`` or ``contents`` names
-            no parameter of it.
+        ToolDefinitionError: If scripts could not call the function, or ``sinks`` or ``contents``
+            names a parameter that the function does not have.
     """
     final = check_name(name or function.__name__, "the name")
     read = _read_method if skip_first else read_signature
@@ -362,11 +363,11 @@ def check_flow(
     """Return the fields of an :class:`Action` about authors of results and targets of arguments.
 
     Args:
-        where: How messages call it.
-        trust: As in :class:`Action`, as the next ones.
+        where: The name in error messages.
+        trust: As in :class:`Action`, like the following arguments.
         sinks: Names of parameters.
         contents: Names of parameters; not with ``sinks``.
-        egress: Whether it sends its arguments out.
+        egress: Whether the action sends its arguments out.
         author: The field or parameter with the author.
 
     Raises:

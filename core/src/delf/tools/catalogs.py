@@ -42,7 +42,7 @@ def search(catalog: Catalog, words: str, limit: int = 20) -> tuple[CatalogEntry,
     Args:
         catalog: The actions.
         words: The search words.
-        limit: The most actions.
+        limit: The maximum number of actions.
     """
     return tuple(catalog[number] for number in places(catalog, words, limit))
 
@@ -60,13 +60,13 @@ def shares(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[int, flo
 def fit(catalog: Catalog, task: str, limit: int = _RANKED) -> dict[int, float]:
     """Score actions for a task, best first: by the whole task, and by its best step.
 
-    A step alone says little, and a task of many steps hides some: so the best action of a step
-    counts as much as that of another. Scores are from 0 to 1, relative to a perfect match.
+    Steps are searched one by one, because a long task would hide the words of a short step; the
+    best action of each step counts the same. Scores are from 0 to 1, relative to a perfect match.
 
     Args:
         catalog: The actions.
         task: The user's task, in plain words.
-        limit: The most actions of the task and of each step.
+        limit: The maximum number of actions of the task and of each step.
     """
     found = [shares(catalog, step, limit) for step in steps_of(task)]
     most = max((share for _, share in found[0]), default=1.0)

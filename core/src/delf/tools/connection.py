@@ -109,17 +109,17 @@ class Connection:
         allow: The available actions: True or None (all), False, a name or names.
         confirm: The actions that need approval: None (all but ``read``), True, False, a name or
             names.
-        metadata: Anything the embedding program wants to keep with it.
-        trust: The user's word on who wrote what the connection gives: ``own`` for all of it, or
-            by the names of fields in results, with ``*`` for the rest. It wins over what the
-            actions declare. With ``result_trust``, names are what that method reads them as.
+        metadata: Data of the embedding program; delf does not read it.
+        trust: The user's word on who wrote what the connection gives: ``own`` for all of it, or by
+            the names of fields in results, with ``*`` for the rest. It overrides the trust that
+            actions declare. With ``result_trust``, that method interprets the names.
         contents: Parameters that are for people to read, by the name of their action; for services
             whose actions declare none.
         first: The first field of ``Settings``, which may stand without its name: ``Tickets(url)``.
         settings: The fields of ``Settings``; those left out come from ``DELF_<NAME>_<FIELD>``.
 
     Raises:
-        ConnectionConfigurationError: When a setting is missing, unknown or invalid.
+        ConnectionConfigurationError: If a setting is missing, unknown or invalid.
         AgentConfirmationError: When ``confirm`` is invalid.
     """
 

@@ -35,7 +35,7 @@ class Connect(Protocol):
 
         Args:
             name: The name in scripts; without a kind, a name in ``delf.toml``, or a type.
-            kind: The name of a type, or the path of a class, as ``mycompany.tools.Database``.
+            kind: The name of a type, or the path of a class, such as ``mycompany.tools.Database``.
             settings: The settings as in ``[connections.NAME]``, including ``allow`` and
                 ``confirm``. Relative paths count from the project's folder.
             where: The place of the configuration, for messages.
@@ -58,7 +58,7 @@ class ChildTask:
         files: Paths of input files.
         timeout: Seconds. The parent's own time ends the child, too.
         worker: The name of the worker that runs the task, shown in approval requests.
-        budget_usd: The most that it and its own children may cost, within the agent's budget.
+        budget_usd: The cost limit of the child and its own children, within the agent's budget.
         retry_count: How often a failed script is fixed.
         rerun_count: How many further passes a script may ask for.
         strategy: The strategy's name.
@@ -66,8 +66,8 @@ class ChildTask:
             is good. Receives the answer's text, and must be quick.
         output: The type of the answer, if it is not text: a type, or a JSON Schema.
         trust: The author of the task's words: ``own`` if the action put it together from its own
-            words and its arguments alone. Otherwise the child takes the task for a text of others,
-            unless the task is one of the arguments.
+            words and its arguments alone. Otherwise the child treats the task as a text of others,
+            unless the task is an argument of the call.
     """
 
     task: str
@@ -92,12 +92,12 @@ class ChildResult:
 
     Args:
         task_id: The child's id, in the parent's journal.
-        text: The answer; if the task failed, the output so far.
+        text: The answer, or the output of a failed task.
         status: The final status.
         error: The error message, if the task failed.
         hint: The suggested next step, if known.
         cost_usd: The cost; None if a price is unknown. The parent's cost includes it.
-        files: Its output files: paths by name.
+        files: The output files: paths by name.
         value: The answer as plain data, where ``output`` wanted data.
         at_limit: Whether it failed at its timeout or budget.
     """
@@ -143,7 +143,7 @@ class CallContext:
         worker: The name of the worker that does the task; None in a task of the user.
         input_files: Paths of the task's input files, by name.
         llm: The model of the task.
-        vision_llm: Its model for images and documents.
+        vision_llm: The agent's model for images and documents.
         strategy: How the task becomes tool calls.
         tools: The task's connections, by name.
         connect: Makes further connections.
@@ -188,7 +188,7 @@ class CallContext:
 
         Args:
             name: The name of an input file, or of a file that the task has written.
-            most: The most bytes that it may have.
+            most: The maximum number of bytes that it may have.
             read: Reads the file if it does not belong to the task, for example from another
                 connection.
 
@@ -205,7 +205,7 @@ class CallContext:
         Thread-safe.
 
         Args:
-            text: The message, or the next piece of it.
+            text: A message or a part of one.
         """
         if _running_loop() is self._loop:
             self._say(text)
@@ -213,13 +213,13 @@ class CallContext:
             self._loop.call_soon_threadsafe(self._say, text)
 
     def add_output_file(self, name: str, data: bytes) -> None:
-        """Add a file to the task's output, as ``add_to_output_files`` does in a script.
+        """Add a file to the task's output, such as ``add_to_output_files`` does in a script.
 
         The file is written in the background, before the next call is made. Thread-safe.
 
         Args:
             name: A relative name; a file of the task with that name is replaced.
-            data: Its content.
+            data: The content of the file.
         """
         if _running_loop() is self._loop:
             self._add_file(name, data)
@@ -255,7 +255,7 @@ class CallContext:
             more: Further fields of :class:`ChildTask`.
 
         Raises:
-            TaskLimitError: When the task is nested too deeply.
+            TaskLimitError: If the task is nested too deeply.
         """
         return await self._delegate(
             ChildTask(
@@ -323,10 +323,10 @@ def read_once(
     """Read a file for a call, at most once.
 
     Args:
-        kept: The files that the call has read so far, by name.
+        kept: The content of the files that the call has read so far, by name.
         known: The task's files by name.
         name: The file.
-        most: The most bytes that it may have.
+        most: The maximum size in bytes.
         read: Reads the file if it does not belong to the task.
 
     Raises:

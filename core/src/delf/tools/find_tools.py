@@ -14,7 +14,9 @@ from delf.tools.stubs import FIND_TOOLS, Detail, render_stubs, whole_size
 
 _MOST: Final = 10
 _FOUND: Final = Detail(800, 800, 3_000)
-"""The most characters of each tool found by words; a tool found by name is shown in full."""
+"""The maximum number of characters of each tool found by words; a tool found by name is shown in
+full.
+"""
 
 
 def own_tools(choice: ToolChoice) -> Sequence[ConnectionLike]:

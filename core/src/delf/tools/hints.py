@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple, cast
 
 _DEEPEST: Final = 6
 _ROOM: Final = 6_000
-"""The most characters of a type before nested records are shortened."""
+"""The maximum number of characters of a type before nested records are shortened."""
 _MOST_NOTES: Final = 12
 _MOST_FIELDS: Final = 400
-"""The most fields of a type before nested records are shortened."""
+"""The maximum number of fields of a type before nested records are shortened."""
 _QUALIFIERS: Final = frozenset({"Required", "NotRequired", "ReadOnly", "Final", "ClassVar"})
 """Names of type qualifiers; compared by name because typing_extensions has its own."""
 _NAMES: Final[Mapping[str, str]] = {
@@ -51,9 +51,9 @@ class RecordField(NamedTuple):
 
     Args:
         name: The key that scripts use.
-        hint: Its type.
+        hint: The type.
         required: Whether the field must be passed, or is always present.
-        doc: Its description.
+        doc: The description.
     """
 
     name: str
@@ -118,7 +118,7 @@ def doc_of(hint: Any) -> str:
 
 
 def notes_of(hint: Any, *, given: bool = False) -> str:
-    """Return the descriptions of the fields of a type, as ``items.price: in cents.
+    """Return the descriptions of the fields of a type, such as ``items.price: in cents.
 
     Note: optional``.
 

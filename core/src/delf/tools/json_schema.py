@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from jsonschema_rs import Validator
 
 MAX_BYTES: Final = 1_000_000
-"""The most bytes of a schema as JSON."""
+"""The maximum number of bytes of a schema as JSON."""
 MAX_PARTS: Final = 20_000
-"""The most subschemas of a schema."""
+"""The maximum number of subschemas of a schema."""
 # Counting takes seconds for a million values, such as the rows of an answer.
 _CHEAP: Final = 50
-"""The most subschemas of a non-recursive schema that is checked without counting steps first."""
+"""The maximum number of subschemas of a non-recursive schema that is checked without counting steps
+first.
+"""
 # The library has no limit of time, so the steps of a check are counted before it.
 _STEPS: Final = 20_000
 _STEPS_EACH: Final = 50
@@ -30,14 +32,16 @@ _STEPS_EACH: Final = 50
 _PATTERN_STEPS: Final = 100
 _VALUES_A_STEP: Final = 20
 _BACKTRACKS: Final = 10_000
-"""The most backtracking steps of a pattern on one text."""
+"""The maximum number of backtracking steps of a pattern on one text."""
 _HEAVY: Final = 2000
-"""The most schemas applied to one part of a value, as ``unevaluated`` keywords apply all again."""
+"""The maximum number of schemas applied to one part of a value, such as ``unevaluated`` keywords
+apply all again.
+"""
 _LARGE: Final = 10_000
 """The value size from which only the first fault is reported, because formatting faults is slow."""
 _MESSAGE: Final = 400
 _LISTED: Final = 1_200
-"""The most characters of a message that lists allowed values or keys."""
+"""The maximum number of characters of a message that lists allowed values or keys."""
 
 _HERE: Final = ("not", "if", "then", "else")
 _HERE_LISTS: Final = ("allOf", "anyOf", "oneOf")
@@ -58,7 +62,7 @@ _TAGS: Final = re.compile(
     r"|tr|tt|u|ul|var)(?=[\s/>])[^<>]{0,200}>",
     re.IGNORECASE,
 )
-"""Matches HTML's tags; other words in angle brackets are places to fill in, as ``<id>``."""
+"""Matches HTML's tags; other words in angle brackets are places to fill in, such as ``<id>``."""
 _LINKS: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,500}\)")
 
 
@@ -127,7 +131,7 @@ class Checker:
 
         Args:
             value: Plain data, as JSON has it.
-            most: The most faults.
+            most: The maximum number of faults.
         """
         import jsonschema_rs
 

@@ -161,8 +161,8 @@ def _terms(text: str) -> dict[str, float]:
 class Ranking:
     """An index of texts, made once and searched many times.
 
-    A word and its stem are two terms of half the weight each: another form of a word counts half. A
-    text whose name contains every search word counts half as much again.
+    A word and its stem are two terms, each of half the weight, so that another form of the word
+    counts half. A text whose name contains every search word counts half as much again.
 
     Args:
         texts: The weighted texts of each item; a name usually weighs more than a description.
@@ -203,19 +203,19 @@ class Ranking:
 
         Args:
             words: The search words.
-            limit: The most results.
+            limit: The maximum number of results.
         """
         return [number for number, _ in self.shares(words, limit)]
 
     def shares(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
-        """Like :meth:`find`, each with its score relative to a perfect match.
+        """Return the same as :meth:`find`, each with its score relative to a perfect match.
 
         A score of 1 means that all words occur where they weigh most; a word that no text has
         counts as the rarest.
 
         Args:
             words: The search words.
-            limit: The most results.
+            limit: The maximum number of results.
         """
         found = _terms(words)
         meant = {same: _SAME for word in found for same in _ALIKE.get(word, ())} | found

@@ -44,7 +44,7 @@ _MOST_SIBLINGS: Final = 3
 _SHARED: Final = 0.5
 _FEW_NAMES: Final = 12
 _MOST_NAMED: Final = 4
-"""The most reading actions of resources that a task names."""
+"""The maximum number of reading actions of resources that a task names."""
 
 
 def looks_only(name: str) -> bool:
@@ -67,7 +67,7 @@ def changes(name: str) -> bool:
 
 
 def resource_of(name: str, shared: Container[str] = ()) -> str:
-    """Return the first noun of an action's name, or that of its connection; for grouping.
+    """Return the first noun of an action's name, or of its connection's name, to group actions.
 
     Args:
         name: ``connection.method``, or the bare name of a function.

@@ -19,7 +19,7 @@ class Result(NamedTuple):
 
     Args:
         name: Such as ``FlowRun``.
-        record: Its type in full.
+        record: The type in full.
         text: The type of the result, with the name in place of the record.
         first: The first tool that returns the record.
     """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _EXPECTED = 400
-"""The most characters of an expected type in an error, unless key names need more."""
+"""The maximum number of characters of an expected type in an error, unless key names need more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +33,8 @@ class Parameter:
     """One parameter as a model reads it.
 
     Args:
-        name: Its name.
-        type_text: Its type in stub notation.
+        name: The name.
+        type_text: The type in stub notation.
         default_text: The default in stub notation; None for a required parameter.
         doc: The description from the docstring.
         notes: What follows ``doc`` where a prompt has room, such as the descriptions of the
@@ -209,7 +209,7 @@ class ArgumentValidator:
         """Return the pydantic model behind the validator.
 
         Raises:
-            ToolDefinitionError: When a parameter's type cannot be validated.
+            ToolDefinitionError: If a parameter's type cannot be validated.
         """
         if self._model is None:
             self._model = self._make_model()

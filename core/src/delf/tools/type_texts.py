@@ -51,8 +51,8 @@ class _Form(NamedTuple):
 
     Args:
         depth: The number of nested record levels.
-        names: The most keys of each record.
-        values: The most values of each ``Literal``.
+        names: The maximum number of keys of each record.
+        values: The maximum number of values of each ``Literal``.
     """
 
     depth: int
@@ -71,10 +71,10 @@ def shorten(text: str, limit: int, named: Named, names: int = 60, values: int = 
 
     Args:
         text: A type in stub notation.
-        limit: The most characters.
+        limit: The maximum number of characters.
         named: Tells which keys and values the task names.
-        names: The most keys of the outermost records.
-        values: The most values of each ``Literal``.
+        names: The maximum number of keys of the outermost records.
+        values: The maximum number of values of each ``Literal``.
     """
     if len(text) <= limit:
         return text

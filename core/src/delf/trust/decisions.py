@@ -174,7 +174,7 @@ def items_of(name: str, text: str) -> Mapping[str, str]:
     """Return the trust items of a file that delf wrote, equal to those of a later read.
 
     Args:
-        name: Its path in the folder.
+        name: The path in the folder.
         text: The content of the file.
     """
     return values_by_path(parse_toml(text)) if name == CONFIG_FILE else whole(text.encode())
@@ -191,7 +191,7 @@ def trusted(root: Path) -> Trusted | None:
     """Return the record of a folder; None if there is no record.
 
     Args:
-        root: Its real path.
+        root: The real path.
     """
     folder = store()
     return _read(_file(folder, root)) if _may_hold(folder, root) else None

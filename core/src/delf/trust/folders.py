@@ -22,7 +22,7 @@ CONFIG_FILE: Final = "delf.toml"
 ENV_FILE: Final = ".env"
 
 MOST_BYTES: Final = 256 * 1024
-"""The most bytes of a settings file."""
+"""The maximum number of bytes of a settings file."""
 
 _REPOSITORIES: Final = (".git", ".hg", ".jj", ".svn")
 _QUOTED: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
@@ -108,7 +108,7 @@ def read_file(path: Path, within: Path, most: int = MOST_BYTES) -> bytes | None:
     Args:
         path: The file.
         within: The folder, which no link may lead out of.
-        most: The most bytes of the file.
+        most: The maximum number of bytes of the file.
 
     Raises:
         ConfigurationError: If the file is too large, leads out of the folder, or cannot be read.

@@ -31,7 +31,7 @@ _LIBRARIES: Final = frozenset({"numpy", "pandas", "polars", "pyarrow", "duckdb",
 _MAX_TEXT: Final = 10_000
 _ROWS_AT_ONCE: Final = 10_000
 _TOO_LONG: Final = 10**4300
-"""The most digits of an integer that Python formats by default."""
+"""The maximum number of digits of an integer that Python formats by default."""
 _ONE_COLUMN: Final = "value"
 # numpy's letters for kinds of columns, and its names of numbers wider than a float.
 _DATES: Final = "Mm"

@@ -1,4 +1,4 @@
-"""Values as they cross between processes: JSON with tags for what JSON lacks.
+"""Encoding of values between processes: JSON, with tags for types that JSON does not have.
 
 A tagged value is ``{"$t": TAG, "v": …}``. The same file runs on the host and inside every
 sandbox, so it uses the standard library only. Nothing here is ever unpickled, and decoding
@@ -48,7 +48,9 @@ _MAX_SET = 4_000_000  # about 40,000 pairs: to write them in order takes a third
 _MAX_POWER = 6144  # of ten, as in IEEE 754's decimal128
 _FEW_LEVELS = 3
 MAX_VALUES = 5_000_000
-"""The most values in one frame from a guest; two bytes on the wire can take 70 in memory."""
+"""The maximum number of values in one frame from a guest; two bytes on the wire can take 70 in
+memory.
+"""
 MAX_DEPTH = 500
 """The deepest nesting that every receiver can decode."""
 _TOO_DEEP = "the value is nested too deeply or contains itself"
@@ -166,8 +168,8 @@ def check_size(value: Any, most: int, most_values: int | None = None) -> None:
 
     Args:
         value: Any value.
-        most: The most characters and bytes.
-        most_values: The most values; :data:`MAX_VALUES` when omitted.
+        most: The maximum number of characters and bytes.
+        most_values: The maximum number of values; :data:`MAX_VALUES` when omitted.
 
     Raises:
         TooLargeError: If a limit is exceeded.

@@ -1,4 +1,4 @@
-"""``task_printer``: prints tasks for programs, as ``Agent(verbose=True)`` does."""
+"""``task_printer``: prints tasks for programs, such as ``Agent(verbose=True)`` does."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _DOING: Final = {
 REPLAYING: Final = "replaying what was done"
 _WIDEST: Final = 50
 _LAST_LINES: Final = 8
-"""The most lines of output shown while a script runs."""
+"""The maximum number of lines of output shown while a script runs."""
 
 
 class Narrator:

@@ -22,12 +22,12 @@ class Schedule:
     """A task that runners do at set times, or for each new item that a reading call returns.
 
     Args:
-        name: Its name in the project.
+        name: The name in the project.
         cron: The times: minute, hour, day, month, weekday.
         task: The task, in plain words.
         zone: The time zone of the times; UTC when None.
-        each: The call whose new items start the task, as ``gmail.search(query="is:unread")``; the
-            times alone when None.
+        each: The call whose new items start the task, such as ``gmail.search(query="is:unread")``;
+            the times alone when None.
         id_field: The field that identifies an item; by default ``id``. Without that field the whole
             item identifies itself, so a changed item is a new one.
         queue: The queue for the tasks.
@@ -88,7 +88,7 @@ class Schedules(Protocol):
         """Keep a new schedule.
 
         Raises:
-            ConfigurationError: When its name is taken, or its times, zone or call are invalid.
+            ConfigurationError: If its name is taken, or its times, zone or call are invalid.
         """
         ...
 

@@ -16,7 +16,7 @@ _AROUND: Final = 8
 _WHOLE: Final = 40
 _CALLS_OF_A_LINE: Final = 3
 _PRINTED: Final = 20
-"""The most output lines shown for a script, from its end."""
+"""The maximum number of output lines shown for a script, from its end."""
 
 
 @dataclass(kw_only=True)
@@ -24,8 +24,8 @@ class ScriptRun:
     """A script and its execution.
 
     Args:
-        number: Its number in the task.
-        code: Its text.
+        number: The number in the task.
+        code: The text.
         calls: The calls by script line; 0 for calls whose line is unknown.
         printed: The output.
         status: The final status; None if the script has not ended.

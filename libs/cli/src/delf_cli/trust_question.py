@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from delf_engine.project.folder import Folder
 
 _MOST_NAMES: Final = 20
-"""The most file names in a question."""
+"""The maximum number of file names in a question."""
 _MOST: Final = 8
-"""The most lines of one kind in a question; `delf trust --show` has all."""
+"""The maximum number of lines of one kind in a question; `delf trust --show` has all."""
 QUESTION: Final = "Trust this folder? You are asked again when what these files say changes."
 
 

@@ -19,7 +19,7 @@ def serve(wire: socket.socket, function: str, most: int) -> None:
     Args:
         wire: The socket to the program.
         function: The function as ``module:name``.
-        most: The most bytes of the answer.
+        most: The maximum number of bytes of the answer.
     """
     with notes_of_call() as notes:
         answer = _answer(wire, function, most)

@@ -36,7 +36,7 @@ class Child:
 
     Args:
         template: The template that forked it.
-        pid: Its process id.
+        pid: The process id.
         wire: The socket to it.
     """
 

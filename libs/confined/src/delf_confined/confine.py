@@ -54,7 +54,7 @@ def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> 
         parent: The process with which it ends.
 
     Raises:
-        OSError: When the system refuses.
+        OSError: If the system refuses.
     """
     writable = [folder for folder in (limits["scratch"], *limits["writable"]) if folder]
     _end_with(parent)

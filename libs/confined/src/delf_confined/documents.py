@@ -63,12 +63,12 @@ def pdf_pages(source: str | IO[bytes], name: str, most: int | None = None) -> Pa
     """Read the text of a PDF page after page; a page that is a picture has none.
 
     Args:
-        source: Its path, or its content.
+        source: The path, or its content.
         name: The document, for messages.
-        most: The most pages; all when None.
+        most: The maximum number of pages; all when None.
 
     Raises:
-        ToolExecutionError: When the document cannot be read.
+        ToolExecutionError: If the document cannot be read.
     """
     from pypdf import PdfReader
     from pypdf.errors import DependencyError, PyPdfError
@@ -238,7 +238,7 @@ def docx_lines(path: str, name: str) -> Iterator[str]:
         name: The document, for messages.
 
     Raises:
-        ToolExecutionError: When the document cannot be read.
+        ToolExecutionError: If the document cannot be read.
     """
     if is_locked(path):
         raise ToolExecutionError(f"{name} has a password; save it without one")

@@ -79,7 +79,7 @@ def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
         writable: Folders in which files may be made, changed and removed, too.
 
     Raises:
-        OSError: When the kernel refuses.
+        OSError: If the kernel refuses.
     """
     handled, content = _handled()
     ruleset = _checked(_CREATE_RULESET, content, len(content), 0)

@@ -11,11 +11,11 @@ class Limits:
     """The resources of one call.
 
     Args:
-        seconds: The most seconds of the call.
-        memory: The most bytes of memory.
-        answer: The most bytes of its result.
+        seconds: The maximum number of seconds of the call.
+        memory: The maximum number of bytes of memory.
+        answer: The maximum number of bytes of its result.
         scratch: A writable folder, if any.
-        file_bytes: The most bytes of each file in that folder.
+        file_bytes: The maximum number of bytes of each file in that folder.
         writable: The user's folders in which the call may write, such as for a database.
         hint: A hint for people if the limits are exceeded.
     """

@@ -38,7 +38,7 @@ def usual_form(source: str | IO[bytes]) -> str | IO[bytes]:
     """Return a document in transitional form: usual names and namespaces.
 
     Args:
-        source: Its path, or its content.
+        source: The path, or its content.
 
     Raises:
         ToolExecutionError: If the document is too large to rewrite.

@@ -57,7 +57,7 @@ class Readers:
         Args:
             function: The function as ``module:name``; may be async.
             arguments: The keyword arguments, as plain data.
-            about: The work, for messages, as ``reading a.csv``.
+            about: The work, for messages, such as ``reading a.csv``.
             key: The caller; calls of one key share a fair part of the children.
             readable: Files that the child may read.
             limits: The limits of the call.

@@ -192,7 +192,7 @@ def install(*, threads: bool, writes: bool = True, locks: bool = False) -> None:
         locks: As for :func:`build`.
 
     Raises:
-        OSError: When the kernel refuses.
+        OSError: If the kernel refuses.
     """
     libc = system.libc()
     code = prepared(platform.machine(), threads=threads, writes=writes, locks=locks)

@@ -41,7 +41,7 @@ def decode(
 
     Args:
         data: The text.
-        encoding: Its encoding, if known.
+        encoding: The encoding, if known.
         about: The file, as notes call it.
         remedy: The end of the note of a guess: what to do if it is wrong.
 
@@ -69,7 +69,7 @@ def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bo
 
     Args:
         data: The text.
-        label: Its charset, if it was declared outside of it.
+        label: The charset, if it was declared outside of it.
         about: The text, as notes call it.
         is_markup: Whether it may declare a charset itself, as pages do.
     """

@@ -20,7 +20,7 @@ def receive(wire: socket.socket, most: int | None = None) -> bytes:
 
     Args:
         wire: The socket.
-        most: The most bytes; None for a trusted sender.
+        most: The maximum number of bytes; None for a trusted sender.
 
     Raises:
         EOFError: If the other side closed the connection.

@@ -17,7 +17,7 @@ def shortened(text: str, most: int = _MOST) -> str:
 
     Args:
         text: The library's message.
-        most: The most characters.
+        most: The maximum number of characters.
     """
     lines: list[str] = []
     for line in map(str.strip, text.splitlines()):

@@ -33,8 +33,8 @@ class GoogleConnection(Connection):
         settings: The fields of :class:`delf_google.settings.GoogleSettings`.
 
     Raises:
-        ConnectionConfigurationError: When a setting is invalid.
-        ConnectionFileNotFoundError: When a file of credentials does not exist.
+        ConnectionConfigurationError: If a setting is invalid.
+        ConnectionFileNotFoundError: If a file of credentials does not exist.
     """
 
     Settings: ClassVar[type[PluginSettings] | None] = GoogleSettings

@@ -37,7 +37,7 @@ class GoogleError(ToolExecutionError):
     Args:
         message: The request, and the service's message.
         status: The HTTP status.
-        reason: Google's word for it, as ``notFound``.
+        reason: Google's word for it, such as ``notFound``.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ class Request:
     Args:
         what: The purpose, for messages: ``read a message``.
         method: The HTTP method.
-        url: Its address, or its path from the service's root.
+        url: The address, or its path from the service's root.
         query: Parameters; a list is repeated, None is left out.
         body: The JSON body, if any.
         content: The raw body.
@@ -29,7 +29,7 @@ class Request:
         once: Whether the request must not be repeated after a lost answer, because the service
             would do it twice.
         harmless: Whether the request changes nothing although it is not a GET.
-        most: The most bytes of the response; None for the connection's limit.
+        most: The maximum number of bytes of the response; None for the connection's limit.
     """
 
     what: str
@@ -81,8 +81,8 @@ class Answer:
 
     Args:
         status: The HTTP status.
-        headers: Its headers.
-        content: Its body.
+        headers: The headers.
+        content: The body.
         in_doubt: Whether an earlier attempt, whose response was lost, may have taken effect.
         waited: Seconds waited for a quota.
     """

@@ -123,7 +123,7 @@ def retry_after(headers: Mapping[str, str], text: str) -> float | None:
 
     Args:
         headers: The headers of the answer, with lower-case or case-insensitive names.
-        text: Its answer.
+        text: The answer.
     """
     try:
         if given := headers.get("retry-after-ms"):
@@ -217,7 +217,7 @@ def unanswered(kinds: frozenset[str], details: str, endpoint: Endpoint, timeout:
 
     Args:
         kinds: The names of the exceptions' classes.
-        details: Their text, scrubbed.
+        details: The text, scrubbed.
         endpoint: The endpoint.
         timeout: The seconds that the call was given.
     """

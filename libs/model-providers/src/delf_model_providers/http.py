@@ -51,7 +51,7 @@ async def read(response: httpx.Response, most: int, *, cut: bool = False) -> byt
 
     Args:
         response: The answer.
-        most: The most bytes that it may have.
+        most: The maximum number of bytes that it may have.
         cut: Whether to truncate a longer body instead of raising.
 
     Raises:

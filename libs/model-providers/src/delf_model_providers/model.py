@@ -77,7 +77,7 @@ class EndpointModel(ABC):
         """Check for the required key, without a request.
 
         Raises:
-            EnvironmentKeyError: When the key is missing.
+            EnvironmentKeyError: If the key is missing.
         """
         self._endpoint.require_key()
 

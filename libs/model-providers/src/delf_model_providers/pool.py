@@ -64,7 +64,7 @@ class Pool:
 
         Args:
             address: The URL.
-            headers: Its headers.
+            headers: The headers.
             body: The JSON body.
 
         Raises:

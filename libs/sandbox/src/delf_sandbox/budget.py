@@ -108,7 +108,7 @@ class Budget:
 
         Args:
             length: The frame's size in bytes.
-            size: Its size in memory, in bytes.
+            size: The size in memory, in bytes.
         """
         self._bytes -= length
         self._calls += 1

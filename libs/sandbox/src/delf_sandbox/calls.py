@@ -13,7 +13,7 @@ from delf_sandbox.wire import WireError
 _log = logging.getLogger(__name__)
 
 MOST_SERVED: Final = 2_000
-"""The most concurrent calls.
+"""The maximum number of concurrent calls.
 
 Further calls are queued, but the guest's messages are still read: it may abandon calls, or end.
 """
@@ -26,7 +26,7 @@ class OpenCall:
 
     Args:
         request: The request.
-        size: Its size in memory, in bytes.
+        size: The size in memory, in bytes.
         script: The number of the script that makes it.
     """
 

@@ -59,7 +59,7 @@ class WireSession(asyncio.BufferedProtocol):
 
     Args:
         process: The guest's process.
-        frame_bytes: The most bytes of a frame in either direction.
+        frame_bytes: The maximum number of bytes of a frame in either direction.
     """
 
     def __init__(self, process: GuestProcess, frame_bytes: int) -> None:

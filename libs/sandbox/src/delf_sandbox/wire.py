@@ -180,7 +180,7 @@ def exec_frame(number: int, code: str, limit: int, start: ScriptStart | None = N
     Args:
         number: The script's number in the session.
         code: The script.
-        limit: The most bytes of the frame.
+        limit: The maximum number of bytes of the frame.
         start: The recorded clock and seed; the real ones when omitted.
     """
     given = None if start is None else [start.seed, list(start.clock), list(start.turns)]

@@ -153,7 +153,7 @@ def result_text(schema: Mapping[str, Any], extent: Extent = FULL, limit: int = F
     Args:
         schema: The schema of the result.
         extent: The parts of the schema to show.
-        limit: The most characters.
+        limit: The maximum number of characters.
     """
     return safe_text(Shapes(_Schema(schema), _VISITS, extent=extent), schema, "out", limit)
 

@@ -74,7 +74,7 @@ def with_decimals(
 
     Args:
         value: The value, which is not modified.
-        schema: Its schema.
+        schema: The schema.
         resolve: Resolves references.
         depth: The nesting depth.
     """

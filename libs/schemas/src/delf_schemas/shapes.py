@@ -35,10 +35,10 @@ class Extent(NamedTuple):
     """The parts of a schema that its type shows.
 
     Args:
-        properties: The most properties of an object, by depth.
-        literals: The most values of an enumeration.
-        literal_chars: The most characters of these values.
-        choices: The most alternatives.
+        properties: The maximum number of properties of an object, by depth.
+        literals: The maximum number of values of an enumeration.
+        literal_chars: The maximum number of characters of these values.
+        choices: The maximum number of alternatives.
     """
 
     properties: tuple[int, ...]
@@ -55,7 +55,7 @@ class Extent(NamedTuple):
 SHORT: Final = Extent((14, 8, 5, 4), 12, _MAX_LITERAL_CHARS, 5)
 FULL: Final = Extent((100, 80, 60, 60, 40, 40), 1_000, 20_000, 20)
 FULL_CHARS: Final = 6_000
-"""The most characters of one type in full; a longer type loses depth.
+"""The maximum number of characters of one type in full; a longer type loses depth.
 
 An enumeration counts as :data:`_COUNTED` at most: whoever shows the type leaves out values, and has
 to find those there that a task names.
@@ -85,7 +85,7 @@ class Shapes:
 
     Args:
         document: The document, for resolving references.
-        budget: The most schemas to visit; the rest becomes ``Any``.
+        budget: The maximum number of schemas to visit; the rest becomes ``Any``.
         dates: Whether results have dates where the schema says so, instead of text.
         extent: The parts of a schema to show.
     """
@@ -114,7 +114,7 @@ class Shapes:
         Args:
             schema: The schema.
             mode: ``in`` for parameters, ``out`` for results.
-            limit: The most characters.
+            limit: The maximum number of characters.
 
         Raises:
             DelfError: If a reference cannot be resolved.

@@ -25,9 +25,13 @@ RESULT: Final = "result"
 _MOST_OF_A_TEXT: Final = 2_900
 """Characters of a text in a block; Slack takes 3,000."""
 _MOST_OF_A_VALUE: Final = 600
-"""The most characters of a value in the message; a longer value becomes a file in the thread."""
+"""The maximum number of characters of a value in the message; a longer value becomes a file in the
+thread.
+"""
 _MOST_SECTIONS: Final = 44
-"""The most sections of a question; Slack takes 50 blocks, including the surrounding ones."""
+"""The maximum number of sections of a question; Slack takes 50 blocks, including the surrounding
+ones.
+"""
 _USUAL_SECTION: Final = 900
 """The usual size of a section in characters: Slack folds longer ones."""
 _MOST_FILES: Final = 20

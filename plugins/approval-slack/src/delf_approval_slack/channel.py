@@ -96,7 +96,7 @@ class _Found:
     Args:
         request: The request; for another process's task, from its event.
         waiting: The pending request, if it waits in this process.
-        record: Its record in the journal; None without a journal that processes share.
+        record: The record in the journal; None without a journal that processes share.
     """
 
     request: ApprovalRequest
@@ -149,7 +149,7 @@ class SlackChannel:
         """Ask, and wait for an approver's answer.
 
         Raises:
-            SlackUnavailableError: When nobody could be asked.
+            SlackUnavailableError: If nobody could be asked.
         """
         client = await self.open()
         waiting = _Waiting(request, asyncio.get_running_loop().create_future())

@@ -203,7 +203,7 @@ def fact_lines(
 
     Args:
         request: The request, or its event.
-        found: Its facts, as :func:`delf.protocols.facts.facts` returns them.
+        found: The facts, as :func:`delf.protocols.facts.facts` returns them.
         width: The columns.
         whole: Show every fact in full.
     """

@@ -335,7 +335,7 @@ class Chat(FixedAttributes):
         """Return the store of conversations.
 
         Raises:
-            OptionalDependencyError: When a plugin is missing that is needed to keep them.
+            OptionalDependencyError: If a plugin is missing that is needed to keep them.
             PluginError: If the journal keeps no conversations.
         """
         with self._lock:

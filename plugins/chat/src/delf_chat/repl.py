@@ -211,7 +211,7 @@ def run_chat(agent: Agent, **options: Any) -> None:
         options: Fields of :class:`Manner`.
 
     Raises:
-        AgentStateError: When called from inside an event loop.
+        AgentStateError: If called from inside an event loop.
     """
     if running_loop() is not None:
         raise AgentStateError(

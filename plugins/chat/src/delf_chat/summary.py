@@ -15,9 +15,9 @@ Ask = Callable[[str], Awaitable[str]]
 
 _MESSAGES: Final = 100
 _CHARACTERS: Final = 60_000
-"""The most characters of one request."""
+"""The maximum number of characters of one request."""
 _LONGEST: Final = 8_000
-"""The most characters of a summary, whatever the model writes."""
+"""The maximum number of characters of a summary, whatever the model writes."""
 
 
 class ConversationCompressionError(DelfError):
@@ -45,8 +45,8 @@ async def fold(store: ConversationStore, conversation: str, keep: int, ask: Ask)
         True if messages were summarised.
 
     Raises:
-        ConversationCompressionError: When the model answers with nothing.
-        DelfError: When the model or the store fails.
+        ConversationCompressionError: If the model answers with nothing.
+        DelfError: If the model or the store fails.
     """
     folded = False
     while True:

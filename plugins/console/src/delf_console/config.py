@@ -248,7 +248,7 @@ def _write(file: Path, text: str) -> None:
     """Replace a file atomically, without following a prepared link.
 
     Raises:
-        ConfigurationError: When the file cannot be written.
+        ConfigurationError: If the file cannot be written.
     """
     new: Path | None = None
     try:

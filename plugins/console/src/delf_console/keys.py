@@ -118,7 +118,7 @@ def _variables(ctx: click.Context, name: str) -> tuple[str, str]:
 
     Args:
         ctx: The command.
-        name: A provider, as ``openai``, or the variable of its key.
+        name: A provider, such as ``openai``, or the variable of its key.
     """
     providers = state_of(ctx).discover().providers
     provider = providers.named(name.replace("-", "_")) or providers.named(name)

@@ -158,7 +158,7 @@ class Checked:
     """The result of checking a plugin.
 
     Args:
-        name: Its name.
+        name: The name.
         version: The version of the distribution.
         brings: The names of its capabilities, by kind.
         ok: Whether the plugin has no problems.

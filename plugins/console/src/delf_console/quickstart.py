@@ -41,7 +41,7 @@ class _Found:
     """A model that could be used here.
 
     Args:
-        model: Its name.
+        model: The name.
         base_url: The server's address, if not the provider's default.
         why: The reason that it is offered.
     """

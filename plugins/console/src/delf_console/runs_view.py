@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from delf_engine.views.records import ToolCallTrace
 
 _PATHS_SHOWN: Final = 5
-"""The most paths shown for values with the same source."""
+"""The maximum number of paths shown for values with the same source."""
 _NOT_SHOWN: Final = ("task_id", "seq", "at", "prompt")
 """Event fields that are shown elsewhere, by the line itself or by ``runs show --prompts``."""
 

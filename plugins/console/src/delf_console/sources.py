@@ -37,7 +37,7 @@ class Package:
     Args:
         name: The distribution's name.
         path: The folder, or the wheel.
-        requires: Its requirements, as in ``Requires-Dist``.
+        requires: The requirements, as in ``Requires-Dist``.
         editable: Whether to install it in editable mode.
     """
 

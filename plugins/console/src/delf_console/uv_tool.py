@@ -34,7 +34,7 @@ def install(uv: str, path: Path, arguments: Sequence[str]) -> list[str]:
         arguments: The arguments for pip.
 
     Raises:
-        DelfError: When the receipt cannot be read.
+        DelfError: If the receipt cannot be read.
     """
     kept, options = _read(path)
     options = [option for option in options if _place_of(option) not in arguments]
@@ -52,7 +52,7 @@ def uninstall(uv: str, path: Path, packages: Sequence[str]) -> list[str] | None:
         packages: Names of distributions.
 
     Raises:
-        DelfError: When the receipt cannot be read.
+        DelfError: If the receipt cannot be read.
     """
     kept, options = _read(path)
     left = [each for each in kept if _name_of(each) not in packages]

@@ -41,7 +41,7 @@ class Template:
         files: The contents of the kind's own files.
         suffix: The suffix of its class name.
         factory: The factory, if it is a function instead of the class.
-        fields: Further fields of the spec, as ``name=value``.
+        fields: Further fields of the spec, such as ``name=value``.
         imports: Names of ``delf.specs`` that these fields need.
         libraries: The delf packages that the kind needs in addition to the core.
         packages: Requirements on other people's packages.

@@ -40,7 +40,7 @@ class Places:
         """Return a file in the service's form.
 
         Args:
-            given: Its id, address or path.
+            given: The id, address or path.
             follow: Whether to return the target of a shortcut.
 
         Raises:

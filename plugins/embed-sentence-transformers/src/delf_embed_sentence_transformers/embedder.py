@@ -108,7 +108,7 @@ class SentenceTransformersEmbedder:
     Args:
         model: A name on the Hugging Face hub, or the path of a folder.
         device: ``"cpu"``, ``"cuda"`` …; what sentence-transformers chooses when None.
-        batch_size: The most texts at once.
+        batch_size: The maximum number of texts at once.
         download: Whether a model that is not in the cache is fetched.
     """
 
@@ -141,7 +141,7 @@ class SentenceTransformersEmbedder:
 
     @property
     def batch_size(self) -> int:
-        """The most texts at once."""
+        """The maximum number of texts at once."""
         return self._batch_size
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:

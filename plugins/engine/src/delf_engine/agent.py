@@ -118,7 +118,7 @@ class Agent(FixedAttributes, Generic[T]):
 
     Raises:
         ConfigurationError: For an unknown or invalid option.
-        ModelConfigurationError: When no model is given.
+        ModelConfigurationError: If no model is given.
         ToolDefinitionError: For something in ``tools`` that is not a tool.
     """
 
@@ -247,7 +247,7 @@ class Agent(FixedAttributes, Generic[T]):
         """Set the journal by name, unless the configuration sets one.
 
         Raises:
-            AgentStateError: When the agent has started with another journal.
+            AgentStateError: If the agent has started with another journal.
         """
         if "journal" in self.config.model_fields_set:
             return
@@ -378,9 +378,9 @@ class Agent(FixedAttributes, Generic[T]):
                 conversation when omitted), ``strategy`` and ``llm`` (names).
 
         Raises:
-            ConfigurationError: When the agent cannot start, its model cannot be asked, its
+            ConfigurationError: If the agent cannot start, its model cannot be asked, its
                 conversation cannot be opened, or a file cannot be read.
-            AgentStateError: When called from the event loop that the agent works on.
+            AgentStateError: If called from the event loop that the agent works on.
         """
         UnknownKeywordError.check("run", given, RUN)
         request = self._requests.make(task, timeout, bounded=timeout is not None, **given)

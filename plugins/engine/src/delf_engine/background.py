@@ -42,7 +42,7 @@ async def past_end(runtime: Runtime, task_id: str, timeout: float | None) -> Res
 
 
 KEPT: Final = 1000
-"""The most finished tasks that an agent keeps for ``poll``."""
+"""The maximum number of finished tasks that an agent keeps for ``poll``."""
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from delf.protocols.people import LOCAL, name_of_holder
 from delf.records import dataclass
 
 _MAX_LINE: Final = 200
-"""The most characters of a line about a change."""
+"""The maximum number of characters of a line about a change."""
 _MOST_KEYS: Final = 12
-"""The most keys of a result to list."""
+"""The maximum number of keys of a result to list."""
 _MOST_CHANGES: Final = 20
-"""The most changes that a request shows and its journal entry stores."""
+"""The maximum number of changes that a request shows and its journal entry stores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class Change:
     """A call that changed something or may have.
 
     Args:
-        call_id: Its number in the task.
+        call_id: The number in the task.
         script: The script that made it; 0 for the strategy itself.
         action: The action.
         arguments: The arguments.
@@ -208,7 +208,7 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
     Args:
         events: The task's events until then.
         digest: The identity of the call in question.
-        call_id: Its number; its own earlier attempt is not among the changes.
+        call_id: The number; its own earlier attempt is not among the changes.
     """
     events = tuple(events)
     script, because, why = 0, None, None

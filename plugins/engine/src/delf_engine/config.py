@@ -314,7 +314,7 @@ class AgentConfig(FixedAttributes, BaseModel):
         """The model that writes scripts.
 
         Raises:
-            ModelConfigurationError: When none is configured.
+            ModelConfigurationError: If none is configured.
         """
         chosen = self.heavy_llm or self.llm
         if chosen is None:
@@ -374,7 +374,7 @@ class AgentConfig(FixedAttributes, BaseModel):
     def models(self) -> dict[str, LLMConfig]:
         """The models by their role: ``llm`` alone, or ``heavy``, ``light`` and ``vision``.
 
-        A fallback stands behind its model, as ``llm fallback 1``.
+        A fallback stands behind its model, such as ``llm fallback 1``.
         """
         roles = {"heavy": self.main_llm, "light": self.light_llm, "vision": self.vision_llm}
         if self.heavy_llm is None and self.vision_llm is None:

@@ -49,7 +49,7 @@ async def find_tasks(
 
     Args:
         journal: The journal with the tasks.
-        limit: The most tasks to return.
+        limit: The maximum number of tasks to return.
         waiting: Returns the tasks that wait for a person.
         conditions: The conditions for tasks.
     """
@@ -79,7 +79,7 @@ async def search_tasks(
     Args:
         journal: The journal with the tasks.
         wanted: The conditions.
-        limit: The most tasks to return.
+        limit: The maximum number of tasks to return.
         before: Only tasks older than the task with this id.
         waiting: Returns the tasks that wait for a person.
 

@@ -127,7 +127,7 @@ class TaskHost:
 
     @property
     def language(self) -> str:
-        """The Python that scripts run on, as ``Python 3.12``."""
+        """The Python that scripts run on, such as ``Python 3.12``."""
         return self.scripts.language
 
     @property

@@ -30,9 +30,9 @@ _REST_SECONDS: Final = 60.0
 _MODEL_SECONDS: Final = 30.0
 """The timeout in seconds of the model that proposes facts, while the caller waits."""
 _MOST_FACTS: Final = 5
-"""The most facts learned from one task; more would fill later prompts."""
+"""The maximum number of facts learned from one task; more would fill later prompts."""
 _MOST_LETTERS: Final = 500
-"""The most characters of a fact."""
+"""The maximum number of characters of a fact."""
 _MOST_SHOWN: Final = 6000
 """The most characters of task and answer that the model sees when it proposes facts."""
 

@@ -23,8 +23,8 @@ def call_task(call: str, arguments: Mapping[str, Any]) -> str:
     """Return the task, in the form of :class:`OneCall`, that makes a call.
 
     Args:
-        call: The action, as ``gmail.search``.
-        arguments: Its arguments, by name.
+        call: The action, such as ``gmail.search``.
+        arguments: The arguments, by name.
     """
     return json.dumps({"call": call, "arguments": dict(arguments)})
 
@@ -39,7 +39,7 @@ def read_call(text: str) -> tuple[str, dict[str, Any]]:
         The action and its arguments, by name.
 
     Raises:
-        ConfigurationError: When the text is no such call.
+        ConfigurationError: If the text is no such call.
     """
     try:
         node = ast.parse(text.strip(), mode="eval").body
@@ -67,7 +67,7 @@ class OneCall:
         """Make the call, or describe all tools if the task is :data:`LIST`.
 
         Raises:
-            ToolExecutionError: When the call failed.
+            ToolExecutionError: If the call failed.
         """
         if host.task == LIST:
             return json.dumps([_described(tool) for tool in host.tools])

@@ -26,7 +26,9 @@ from delf_engine.retention import OUTPUT_PREFIX
 
 _log = logging.getLogger(__name__)
 MOST_OF_CALLS: Final = 200 * 1024 * 1024
-"""The most bytes of files from one task's tools; files of scripts are limited by the sandbox."""
+"""The maximum number of bytes of files from one task's tools; files of scripts are limited by the
+sandbox.
+"""
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
 
 
@@ -53,7 +55,7 @@ class OutputFolder:
 
         Args:
             name: A relative name.
-            data: Its content.
+            data: The content.
 
         Returns:
             The absolute path.
@@ -198,7 +200,7 @@ class OutputFiles:
 
         Args:
             name: A relative name.
-            data: Its content.
+            data: The content.
         """
         self._of_calls += len(data)
         if self._of_calls > MOST_OF_CALLS:

@@ -62,9 +62,9 @@ class AgentParts:
 
     Args:
         agent_id: The agent's id.
-        config: Its configuration.
+        config: The configuration.
         context: The parts of its project or machine.
-        connections: Its tools.
+        connections: The tools.
         ledger: The costs, kept across restarts of the agent.
         pending: The pending approval requests.
         memory: The memory store, if given as an object.

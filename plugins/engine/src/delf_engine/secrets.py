@@ -29,7 +29,9 @@ _SHORTEST_OF_ENVIRON: Final = 8
 _LONG: Final = 16
 """The minimum length of a line of a key, and of a user name that is a token."""
 _MAX_PARTS: Final = 10_000
-"""The most items visited in one collection, as a private attribute may be a large cache."""
+"""The maximum number of items visited in one collection, as a private attribute may be a large
+cache.
+"""
 _SECRET_TYPES: Final = (SecretStr, SecretBytes, Secret)
 
 _NAMES: Final = (
@@ -79,8 +81,8 @@ def secrets_of_agent(
     """Yield all secrets given to an agent, except those of its project.
 
     Args:
-        config: Its configuration.
-        connections: Its tools.
+        config: The configuration.
+        connections: The tools.
         environ: The environment of the agent.
         keys: Names of variables with keys, as model plugins declare them.
     """

@@ -59,7 +59,7 @@ def call(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> 
     An interrupt (Ctrl-C) cancels the coroutine and waits until it has cleaned up.
 
     Raises:
-        AgentStateError: When called from the loop's own thread, which would wait forever.
+        AgentStateError: If called from the loop's own thread, which would wait forever.
     """
     if running_loop() is loop:
         coroutine.close()
@@ -173,7 +173,7 @@ class RuntimeHome:
         Errors of delf are raised without the frames of the event loop.
 
         Raises:
-            AgentStateError: When called from the runtime's own loop, which would never end.
+            AgentStateError: If called from the runtime's own loop, which would never end.
         """
         try:
             return call(self._do(work), self._bind(current=False))

@@ -57,9 +57,9 @@ class ChildOptions:
     Args:
         parent: The parent task.
         depth: The number of tasks above it.
-        config: Its configuration.
+        config: The configuration.
         clock: The parent's time.
-        tools: Its connections; the agent's when None.
+        tools: The connections; the agent's when None.
         worker: The name of its worker.
         ledger: The ledger with its budget; the agent's when None.
         check: Returns the fault of an answer, if any.
@@ -105,7 +105,7 @@ class TaskRequest:
         settle: The decision about interrupted calls.
         child: The options of a child task.
         ledger: The ledger with the owner's budget; only the agent's when None.
-        files: Its input files; the agent's when None.
+        files: The input files; the agent's when None.
         output: The declared type of its answer, if not text.
     """
 

@@ -66,7 +66,7 @@ class HandingIn(TypedDict, total=False):
 
     Args:
         queue: The queue from which a runner (``delf runner``) takes the task.
-        key: The owner, as ``customer-7``: a queue has limits for each key.
+        key: The owner, such as ``customer-7``: a queue has limits for each key.
         priority: The order in the queue; the lowest comes first, and 0 is the default.
         delay: Seconds before which no runner takes the task.
         retries: The maximum number of retries after an outage; the queue's when omitted.
@@ -206,7 +206,7 @@ class TaskRequests:
 
         Args:
             task_id: The task.
-            past: Its events.
+            past: The events.
             timeout: Seconds from now; the configuration's when None.
             seen: Fields of the request for this run.
         """

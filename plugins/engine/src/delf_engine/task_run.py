@@ -49,11 +49,11 @@ from delf_engine.waiting import Permit, TaskClock
 _log = logging.getLogger(__name__)
 _UNKNOWN: Final = Wording()
 _MOST_SEARCHED: Final = 20
-"""The most input files whose texts are searched for values."""
+"""The maximum number of input files whose texts are searched for values."""
 _MOST_OF_A_FILE: Final = 1_000_000
-"""The most bytes read of each file."""
+"""The maximum number of bytes read of each file."""
 _MOST_RESTARTS: Final = 5
-"""The most times that a script is repeated after its sandbox died."""
+"""The maximum number of times that a script is repeated after its sandbox died."""
 
 
 class Restarts:
@@ -89,8 +89,8 @@ class TaskRun:
         resources: The agent's resources.
         request: The request.
         permit: The task's permit to run.
-        tools: Its tools.
-        inputs: Its input files.
+        tools: The tools.
+        inputs: The input files.
         before: The run in the sandbox that died, whose remaining time continues.
     """
 

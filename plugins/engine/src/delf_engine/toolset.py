@@ -44,7 +44,9 @@ RESERVED: Final = frozenset(
 
 
 _MAX_NAME = 100
-"""The most characters of an unknown name in an error, because scripts choose that name."""
+"""The maximum number of characters of an unknown name in an error, because scripts choose that
+name.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +195,7 @@ class Toolset:
         """Return the shown and the omitted tools.
 
         Args:
-            budget: The most characters that tools may take up in the prompt.
+            budget: The maximum number of characters that tools may take up in the prompt.
         """
         shown = [bound.describe() for bound in self.shown]
         return ToolChoice(
@@ -208,7 +210,7 @@ class Toolset:
         """Return True if all tools fit completely in a number of characters.
 
         Args:
-            budget: The most characters.
+            budget: The maximum number of characters.
         """
         if self._size is None:
             own = [bound.describe() for bound in self.actions if not bound.built_in]

@@ -40,7 +40,7 @@ def given_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
         variables: Plain data, by name.
 
     Raises:
-        ConfigurationError: When a name is not valid in Python, a value is not plain data, or the
+        ConfigurationError: If a name is not valid in Python, a value is not plain data, or the
             values are too long.
     """
     size = 0

@@ -18,7 +18,7 @@ _UNITS: Final = ("seconds", "milliseconds", "microseconds", "nanoseconds")
 _DURATION: Final = 18
 _HEAD: Final = 8
 _MOST: Final = 1000
-"""The most fields of a table in the embedded schema that are examined."""
+"""The maximum number of fields of a table in the embedded schema that are examined."""
 
 # The numbers of the fields in the tables of Arrow's format.
 _HEADER, _FIELDS = 2, 1

@@ -25,11 +25,11 @@ from delf_files.reading import DOCUMENTS
 
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
 MAX_SHOWN: Final = 30
-"""The most files described in the prompt; further files are only named."""
+"""The maximum number of files described in the prompt; further files are only named."""
 MAX_SHAPES: Final = 10_000
-"""The most characters of all descriptions in the prompt."""
+"""The maximum number of characters of all descriptions in the prompt."""
 MAX_SHAPE: Final = 4_000
-"""The most characters of one description."""
+"""The maximum number of characters of one description."""
 _SECONDS: Final = 5.0
 _SHAPES: Final = (
     "What files.read(name) gives, with an example of each column; look again only for what is not "

@@ -46,7 +46,7 @@ async def query(
     Args:
         statement: The statement in DuckDB's dialect; files are tables by name.
         params: The values of ``?`` or ``$name``.
-        limit: The most rows to return.
+        limit: The maximum number of rows to return.
         header: The number of the row with column names, if not the first; for several tables by
             name.
         files: The task's files; only files named in the statement are opened.

@@ -50,7 +50,7 @@ def read_content(
         ending: The file's extension.
         kind: ``csv``, ``json``, ``jsonl``, ``text``, ``pdf``, ``docx`` or ``other``.
         encoding: The encoding given by the script, if any.
-        most: The most bytes.
+        most: The maximum number of bytes.
         header: The number of the row with column names in separated values.
 
     Returns:

@@ -48,22 +48,22 @@ _CHUNK: Final = 4 * 1024 * 1024
 _MOST_COUNTED: Final = 2 * 1024**3
 _ROWS: Final = 200
 _CELLS: Final = 150_000
-"""The most cells of a file's tables that are examined."""
+"""The maximum number of cells of a file's tables that are examined."""
 _ITEMS: Final = 20_000
-"""The most items of a JSON list that are examined."""
+"""The maximum number of items of a JSON list that are examined."""
 _PIECE: Final = 64 * 1024
 _PIECES: Final = 8
 """The number of samples of a long text after its beginning; the last one is its end."""
 _MOST_PARTS: Final = 20
 _LINES: Final = 8
 _SHORT: Final = 1_500
-"""The most characters of a text that is shown in full, if there is room."""
+"""The maximum number of characters of a text that is shown in full, if there is room."""
 _MEMBERS: Final = 3
 _MEMBER_LINES: Final = 3
 _TEXTS: Final = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".md", ".log")
 """Ends of the names in an archive whose first lines are shown."""
 _PAGES: Final = 3
-"""The most pages of a PDF that are examined."""
+"""The maximum number of pages of a PDF that are examined."""
 _LONGEST_LINE: Final = 120
 _TOTAL: Final = re.compile(
     r"(?:(?:grand |sub-?)?totals?|sums?|summe|gesamt\w*|insgesamt|totale?|totaux|suma|всего|итого)"
@@ -107,8 +107,8 @@ async def shape(
         kind: ``csv``, ``json``, ``jsonl``, ``parquet``, ``arrow``, ``text``, ``pdf``, ``docx`` or
             ``other``.
         factory: The factory of its format, if any.
-        most: The most bytes that ``files.read`` accepts.
-        room: The most characters.
+        most: The maximum number of bytes that ``files.read`` accepts.
+        room: The maximum number of characters.
     """
     size = _size(path)
     if factory is not None:

@@ -56,8 +56,8 @@ class SqliteFormat:
         Args:
             path: The absolute path on the host.
             part: The table's name; the first when None.
-            most: The most rows; None for all. With a limit, views are not read, because they may
-                run forever.
+            most: The maximum number of rows; None for all. With a limit, views are not read,
+                because they may run forever.
 
         Raises:
             ToolExecutionError: If the file cannot be read or does not have the table.

@@ -38,7 +38,7 @@ class Change:
         """Write the change in place.
 
         Returns:
-            Its size in bytes.
+            The size in bytes.
         """
         with replacing(self.place) as file:
             for part in self.parts:

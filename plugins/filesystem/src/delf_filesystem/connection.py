@@ -266,7 +266,7 @@ class Filesystem(Connection):
             context: The task.
 
         Returns:
-            Its size in bytes.
+            The size in bytes.
         """
         (change,) = self._approved("write_file", {"path": path, "content": content}, context)
         return change.write()

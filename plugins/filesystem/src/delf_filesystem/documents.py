@@ -31,12 +31,12 @@ async def as_markdown(readers: Readers, place: Place, content: bytes, key: str) 
     Args:
         readers: The readers.
         place: The document, whose suffix gives its type.
-        content: Its bytes.
+        content: The bytes.
         key: The task that asks.
 
     Raises:
         OptionalDependencyError: If markitdown is not installed.
-        ToolExecutionError: When the document cannot be read, or not within its limits.
+        ToolExecutionError: If the document cannot be read, or not within its limits.
     """
     if find_spec("markitdown") is None:
         raise OptionalDependencyError(
@@ -59,11 +59,11 @@ def convert(content: bytes, name: str, suffix: str) -> str:
 
     Args:
         content: The document.
-        name: Its path, for messages.
-        suffix: The kind of document, as ``.docx``.
+        name: The path, for messages.
+        suffix: The kind of document, such as ``.docx``.
 
     Raises:
-        ToolExecutionError: When the document cannot be read.
+        ToolExecutionError: If the document cannot be read.
     """
     from markitdown import MarkItDown, MarkItDownException, StreamInfo
 

@@ -193,7 +193,7 @@ def replacing(place: Place) -> Generator[BinaryIO]:
     The file that has the name keeps its permissions; folders that are missing are made.
 
     Raises:
-        ToolExecutionError: When the place is a folder, a link or no plain file.
+        ToolExecutionError: If the place is a folder, a link or no plain file.
     """
     *above, name = place.parts
     with (

@@ -15,7 +15,7 @@ from delf_gmail.html_text import text_of
 from delf_google.addresses import parse
 
 MOST_BYTES: Final = 36_700_160
-"""The most bytes that Gmail takes: files grow by a third on their way."""
+"""The maximum number of bytes that Gmail takes: files grow by a third on their way."""
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -44,7 +44,7 @@ def build(
     """Encode a message for the wire.
 
     Raises:
-        ToolRefusedError: When an address or a header is not valid, or it is too large.
+        ToolRefusedError: If an address or a header is not valid, or it is too large.
     """
     size = sum(len(item["data"]) for item in attachments) * 4 // 3
     if size > MOST_BYTES:  # before the work that it takes to find out exactly

@@ -16,9 +16,11 @@ T = TypeVar("T")
 
 _MESSAGE: Final = "seq, role, content, at, task_id, trust"
 _TITLE: Final = 200
-"""The most characters of the first message that become the title."""
+"""The maximum number of characters of the first message that become the title."""
 _PRUNED_AT_ONCE: Final = 20
-"""The most conversations removed in one transaction, so that others can write in between."""
+"""The maximum number of conversations removed in one transaction, so that others can write in
+between.
+"""
 REMEMBERED_SECONDS: Final = 86_400.0
 """The seconds for which a cleared conversation's position is kept, because a summary may be in
 progress.

@@ -97,7 +97,7 @@ def find_requests(
         now: The current time, for comparing heartbeats.
         start: Only requests whose id has this prefix, with or without ``req_``.
         waiting: Only pending requests.
-        limit: The most requests to return; the newest are kept.
+        limit: The maximum number of requests to return; the newest are kept.
     """
     running = f"AND t.state = '{TaskState.RUNNING}' " if waiting else ""
     rows = connection.execute(

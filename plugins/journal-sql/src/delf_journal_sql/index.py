@@ -24,7 +24,7 @@ _VERSION: Final = 2
 """The version of the index; raise it with every change, and older indexes are rebuilt."""
 _TABLES: Final = ("delf_index", "delf_index_tasks", "delf_index_uses", "delf_index_words")
 _LONGEST: Final = 20_000
-"""The most characters of a text that are indexed."""
+"""The maximum number of characters of a text that are indexed."""
 SEQ_BITS: Final = 24
 """The number of low bits of a key that hold the event's number."""
 _WORD: Final = re.compile(r"[^\W_]+")
@@ -168,7 +168,7 @@ def advance(connection: Connection, database: Database, limit: int) -> int:
     Args:
         connection: A connection in a write transaction.
         database: The database with its dialect.
-        limit: The most events to index.
+        limit: The maximum number of events to index.
     """
     if not is_there(connection):
         _make(connection, database)

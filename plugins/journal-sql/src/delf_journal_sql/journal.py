@@ -49,9 +49,9 @@ T = TypeVar("T")
 _READERS: Final = 4
 _ALL: Final = 2**31 - 1
 _PRUNED_AT_ONCE: Final = 50
-"""The most tasks removed in one transaction, so that others can write in between."""
+"""The maximum number of tasks removed in one transaction, so that others can write in between."""
 _INDEXED_AT_ONCE: Final = 200
-"""The most events indexed in one transaction."""
+"""The maximum number of events indexed in one transaction."""
 
 
 class SqlJournal:

@@ -30,7 +30,7 @@ _FIELDS: Final = {
 _EVENTS: Final = "(SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) AS events"
 TASK: Final = ", ".join(_EVENTS if c == "events" else f"t.{c}" for c in _FIELDS.values())
 _AT_ONCE: Final = 200
-"""The most tasks in one statement, because databases limit parameters."""
+"""The maximum number of tasks in one statement, because databases limit parameters."""
 
 
 def key_of(connection: Connection, task_id: str) -> int:
@@ -123,7 +123,7 @@ def find_tasks(
     Args:
         connection: A connection for reading.
         now: The current time, for comparing heartbeats.
-        limit: The most tasks to return.
+        limit: The maximum number of tasks to return.
         state: Only tasks in this state.
         text: Only tasks that contain this text, in any case.
         since: Only tasks that started at this time or later.
@@ -286,7 +286,7 @@ def to_prune(
         older_than: The minimum age in seconds since the end (or the start, without an end); by
             state, only tasks in one of the given states.
         keep: The number of newest tasks to keep in any case.
-        limit: The most ids to return.
+        limit: The maximum number of ids to return.
     """
     ages = older_than if isinstance(older_than, Mapping) else dict.fromkeys(AT_REST, older_than)
     chosen: list[str] = []
@@ -404,7 +404,7 @@ def forget_prompts(connection: Connection, before: float, limit: int) -> int:
     Args:
         connection: A connection in a write transaction.
         before: The Unix time before which calls were made.
-        limit: The most events to change.
+        limit: The maximum number of events to change.
     """
     rows = connection.execute(
         "SELECT pos, task, data, blobs FROM delf_events "

@@ -35,7 +35,7 @@ from delf_journal_sql.tasks import Tasks
 _log = logging.getLogger(__name__)
 
 _MOST: Final = 512
-"""The most operations in one transaction."""
+"""The maximum number of operations in one transaction."""
 _AGAIN_SECONDS: Final = 0.1
 _RETRY_FOR_SECONDS: Final = 15.0
 """The seconds for which a lost connection is retried."""

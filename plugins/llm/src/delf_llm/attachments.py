@@ -13,7 +13,7 @@ from delf.messages import FilePart, ImagePart, Part
 
 MAX_ITEMS: Final = 20
 MAX_BYTES: Final = 20 * 1024 * 1024
-"""The most bytes of attachments in one call."""
+"""The maximum number of bytes of attachments in one call."""
 
 IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BEGINNINGS: Final = {

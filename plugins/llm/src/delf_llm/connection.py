@@ -19,7 +19,7 @@ _SHOWN: Final = (
 )
 
 MAX_PROMPT: Final = 1_000_000
-"""The most characters of one prompt."""
+"""The maximum number of characters of one prompt."""
 
 
 class LLM(Connection):
@@ -49,7 +49,7 @@ class LLM(Connection):
         Raises:
             ToolException: For an empty or too long prompt, and for what is not a file.
             BudgetExceededError: Before anything is spent.
-            LLMExecutionError: When the model failed for good.
+            LLMExecutionError: If the model failed for good.
         """
         if not prompt.strip():
             raise ToolException("the prompt is empty")

@@ -133,7 +133,7 @@ async def serve_on(served: Served, http: str | None) -> None:
 
     Args:
         served: The tools.
-        http: The address, as ``[HOST:]PORT``; None for the standard input and output.
+        http: The address, such as ``[HOST:]PORT``; None for the standard input and output.
     """
     try:
         if http is None:

@@ -26,7 +26,7 @@ _REASON: Final = "reason"
 _OWN: Final = frozenset({_APPROVE, _HAPPENED, _RESULT, _REASON})
 _LONGEST: Final = 2000
 _ROOM: Final = 20_000
-"""The most characters of a message in a client's dialog."""
+"""The maximum number of characters of a message in a client's dialog."""
 _KINDS: Final[dict[type, str]] = {
     bool: "boolean",
     int: "integer",

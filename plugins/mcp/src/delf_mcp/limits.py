@@ -13,15 +13,15 @@ import httpx2
 from delf_mcp.repair import needs_repair, repaired
 
 MAX_MESSAGE: Final = 32_000_000
-"""The most bytes of one message."""
+"""The maximum number of bytes of one message."""
 MAX_RUBBISH: Final = 1000
-"""The most consecutive lines that are not messages."""
+"""The maximum number of consecutive lines that are not messages."""
 MAX_PAGES: Final = 1000
-"""The most pages of one list."""
+"""The maximum number of pages of one list."""
 MAX_ITEMS: Final = 10_000
-"""The most resources of one list."""
+"""The maximum number of resources of one list."""
 MAX_LIST: Final = 16_000_000
-"""The most characters of one list."""
+"""The maximum number of characters of one list."""
 MAX_TEXT: Final = 4000
 """Characters of an error."""
 _BLANK: Final = re.compile(rb"(?:\r\n|\n|\r(?!\n)){2}")
@@ -41,7 +41,7 @@ class _Counted(httpx2.AsyncByteStream):
 
     Args:
         stream: The body.
-        most: The most bytes.
+        most: The maximum number of bytes.
         refused: The reason to refuse the body, if any.
         whole: Whether the body is a single message instead of an event stream.
     """

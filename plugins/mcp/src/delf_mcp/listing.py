@@ -63,7 +63,7 @@ class Sieve:
     """Removes items that would invalidate a whole list.
 
     Args:
-        max_tools: The most tools to accept.
+        max_tools: The maximum number of tools to accept.
     """
 
     def __init__(self, max_tools: int) -> None:

@@ -53,7 +53,7 @@ async def running(
 
     Args:
         command: The program.
-        args: Its arguments.
+        args: The arguments.
         env: Variables in addition to PATH, HOME and similar ones.
         cwd: The working directory.
         ending: Called with the reason of its end, and the tail of its standard error.

@@ -16,7 +16,7 @@ from delf.terminal import visible
 INDENT: Final = "    "
 _LINE_ENDS: Final = re.compile("\r\n|\r|\n")
 _MOST: Final = 100_000
-"""The most characters of a question."""
+"""The maximum number of characters of a question."""
 
 
 class Unshowable(Exception):  # noqa: N818 - it ends a question, and is no fault of ours

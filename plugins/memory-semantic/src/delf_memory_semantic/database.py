@@ -35,9 +35,9 @@ BUSY_MS: Final = 10_000
 _MAKING: Final = 0x64656C66
 """The advisory lock for creating PostgreSQL's tables."""
 _AT_ONCE: Final = 10_000
-"""The most rows of one statement: SQLite takes 32,766 values."""
+"""The maximum number of rows of one statement: SQLite takes 32,766 values."""
 _MOST_WORDS: Final = 48
-"""The most words of a query that are used; the first words of a long task suffice."""
+"""The maximum number of words of a query that are used; the first words of a long task suffice."""
 
 _tables = sa.MetaData()
 _meta = sa.Table(
@@ -123,7 +123,7 @@ class StoredFact(Fact):
     """A fact as it is stored.
 
     Args:
-        id: Its number in the store.
+        id: The number in the store.
         source: The source: a task, a document, a person.
     """
 
@@ -156,7 +156,7 @@ class FactDatabase:
         """Connect, and make the tables where they are missing.
 
         Raises:
-            MemorySetupError: When the database cannot be used.
+            MemorySetupError: If the database cannot be used.
         """
         with self._begin():
             pass

@@ -19,7 +19,7 @@ class OldFact(NamedTuple):
 
     Args:
         namespace: The namespace.
-        content: Its text.
+        content: The text.
         saved_at: The Unix time of saving.
     """
 

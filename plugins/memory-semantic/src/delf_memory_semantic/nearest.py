@@ -85,7 +85,7 @@ class Nearest:
         Args:
             vector: The query's vector.
             model: The embedding model.
-            limit: The most facts to return.
+            limit: The maximum number of facts to return.
         """
         with self._turn:
             return dict(self._followed(len(vector), model).nearest(vector, limit))

@@ -123,7 +123,7 @@ class SemanticStore:
             saved_at: When each was saved first, as Unix time; now when None.
 
         Raises:
-            MemorySetupError: When they cannot be written.
+            MemorySetupError: If they cannot be written.
         """
         kept = [n for n, text in enumerate(facts) if text.strip()]
         texts = [facts[n] for n in kept]
@@ -147,7 +147,7 @@ class SemanticStore:
                 similarity must be nearly as high.
 
         Raises:
-            MemoryRetrievalError: When the database cannot be read.
+            MemoryRetrievalError: If the database cannot be read.
         """
         if not query.strip() or top_k < 1:
             return []
@@ -233,7 +233,7 @@ class SemanticStore:
         """Add missing vectors of the current model; return their number.
 
         Raises:
-            DelfError: When the embedder fails.
+            DelfError: If the embedder fails.
         """
         filled = 0
         while self._embedder is not None:

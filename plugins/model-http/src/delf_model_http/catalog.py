@@ -48,10 +48,10 @@ class Facts:
     """The facts about one model; empty outside of the catalogue.
 
     Args:
-        rates: Its prices.
+        rates: The prices.
         long_from: Input tokens above which the whole call has other prices.
         long_rates: Those prices.
-        longest: The most output tokens of an answer.
+        longest: The maximum number of output tokens of an answer.
         reasons: Whether it thinks before it answers.
         fixed: Whether it refuses a temperature and similar settings.
     """
@@ -83,8 +83,8 @@ def facts(dialect: str, model: str) -> Facts:
     """Return the facts about a model.
 
     Args:
-        dialect: Its provider.
-        model: Its name, without a provider in front.
+        dialect: The provider.
+        model: The name, without a provider in front.
     """
     known = _models().get(dialect, {}).get(model.removeprefix("models/"))
     if known is None:

@@ -89,14 +89,14 @@ class HttpEmbedder:
 
     @property
     def batch_size(self) -> int:
-        """The most texts at once."""
+        """The maximum number of texts at once."""
         return _BATCH
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:
         """Return a vector of length 1 for each text.
 
         Raises:
-            EnvironmentKeyError: When the key is missing.
+            EnvironmentKeyError: If the key is missing.
             LLMExecutionError: If the request failed after retries.
         """
         self._endpoint.require_key()

@@ -7,10 +7,12 @@ from typing import Final
 from delf_model_providers.failures import UnreadableError
 
 MAX_BYTES: Final = 8_000_000
-"""The most bytes of an event, above the length of any answer."""
+"""The maximum number of bytes of an event, above the length of any answer."""
 
 MAX_STREAM: Final = 32 * MAX_BYTES
-"""The most bytes of a stream, in which an event of a few characters takes some hundred bytes."""
+"""The maximum number of bytes of a stream, in which an event of a few characters takes some hundred
+bytes.
+"""
 
 _BOM: Final = b"\xef\xbb\xbf"
 

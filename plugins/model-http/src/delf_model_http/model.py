@@ -110,7 +110,7 @@ class HttpModel(EndpointModel):
         """Open a session, if the model has sessions.
 
         Raises:
-            DelfError: When none is available now.
+            DelfError: If none is available now.
         """
         name = self._live
         if name is None or self._search is not None:

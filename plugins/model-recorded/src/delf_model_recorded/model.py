@@ -33,11 +33,11 @@ class RecordedModel:
     gets the first unused answer whose request matches.
 
     Args:
-        config: Its model is ``recorded:PATH``.
+        config: The model is ``recorded:PATH``.
         context: Not needed: a recording has no key.
 
     Raises:
-        ModelConfigurationError: When the file is missing or malformed, naming the line.
+        ModelConfigurationError: If the file is missing or malformed, naming the line.
     """
 
     def __init__(self, config: LLMConfig, context: ModelContext | None = None) -> None:
@@ -71,7 +71,7 @@ class RecordedModel:
         """Return the recorded answer.
 
         Raises:
-            RecordingMismatch: When no unused entry matches; it says what differs.
+            RecordingMismatch: If no unused entry matches; it says what differs.
         """
         return self._take(request)
 
@@ -79,7 +79,7 @@ class RecordedModel:
         """Yield the recorded answer in a few pieces, then as a whole.
 
         Raises:
-            RecordingMismatch: When no unused entry matches; it says what differs.
+            RecordingMismatch: If no unused entry matches; it says what differs.
         """
         reply = self._take(request)
         size = max(1, -(-len(reply.text) // _DELTAS))

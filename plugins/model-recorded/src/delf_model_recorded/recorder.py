@@ -28,7 +28,7 @@ class RecordingModel:
         clean: Redacts recorded texts.
 
     Raises:
-        ModelConfigurationError: When the file cannot be written, before anything is asked.
+        ModelConfigurationError: If the file cannot be written, before anything is asked.
     """
 
     def __init__(

@@ -31,9 +31,9 @@ class Room(NamedTuple):
     """The maximal lengths of an entry's texts.
 
     Args:
-        argument: The most characters of an argument's type.
-        returns: The most characters of the result's type.
-        doc: The most characters of an argument's description.
+        argument: The maximum number of characters of an argument's type.
+        returns: The maximum number of characters of the result's type.
+        doc: The maximum number of characters of an argument's description.
         depth: The nesting depth to which limits are shown.
         has_notes: Whether the keys of records are described.
     """
@@ -64,10 +64,10 @@ class Argument(NamedTuple):
 
     Args:
         arg: The keyword.
-        name: Its name on the wire.
+        name: The name on the wire.
         place: A parameter's place, or ``body``.
-        type: Its type.
-        default: Its default, or None when it is required.
+        type: The type.
+        default: The default, or None when it is required.
         doc: A short line about it.
         notes: What follows ``doc``: further sentences, and the descriptions of its value's keys.
     """
@@ -178,7 +178,7 @@ def compile_operation(
         document: The specification.
         operation: The operation.
         shapes: Writes types.
-        room: The most characters of types and of texts.
+        room: The maximum number of characters of types and of texts.
     """
     spot, raw = operation.spot, operation.raw
     arguments = [_of_param(p, shapes, document, room) for p in operation.params]

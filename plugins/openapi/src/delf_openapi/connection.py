@@ -80,7 +80,7 @@ class APITool(Connection):
             ``DELF_<NAME>_<FIELD>``.
 
     Raises:
-        ConnectionConfigurationError: When a setting is invalid.
+        ConnectionConfigurationError: If a setting is invalid.
     """
 
     Settings: ClassVar[type[PluginSettings] | None] = OpenAPISettings

@@ -33,7 +33,7 @@ class Spot(NamedTuple):
     """The place of an operation in the specification.
 
     Args:
-        name: Its unique Python name.
+        name: The unique Python name.
         method: The upper-case HTTP method.
         path: The template.
         tokens: The pointer to it.
@@ -54,8 +54,8 @@ class Param:
     """One parameter.
 
     Args:
-        arg: Its keyword in scripts.
-        name: Its name on the wire.
+        arg: The keyword in scripts.
+        name: The name on the wire.
         place: The place in the request.
         required: Whether a call must give it.
         schema: The schema of the value.
@@ -86,8 +86,8 @@ class Operation:
         spot: The place of the operation.
         raw: The operation as it is written.
         item: The path item around it.
-        params: Its parameters, all of them.
-        body: Its body, if it takes one.
+        params: The parameters, all of them.
+        body: The body, if it takes one.
     """
 
     spot: Spot

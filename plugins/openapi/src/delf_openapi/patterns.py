@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 _MAX_CHARS: Final = 500
 _MAX_BYTES: Final = 1_000_000
-"""The most bytes of a compiled pattern."""
+"""The maximum number of bytes of a compiled pattern."""
 _OTHER_MEANING: Final = ("[[", "&&", "--", "~~")
 """Syntax that is literal in JavaScript but has a special meaning for this regex engine."""
 

@@ -105,7 +105,7 @@ def asks_for_key(name: str, doc: str) -> bool:
 
     Args:
         name: The parameter's name.
-        doc: Its description.
+        doc: The description.
     """
     return name.lower() in _KEY_NAMES and _KEY_DOC.match(doc) is not None
 

@@ -87,8 +87,8 @@ def read(uri: str, limit: int) -> Source:
     """Read a JSON or YAML document.
 
     Args:
-        uri: Its address.
-        limit: The most bytes.
+        uri: The address.
+        limit: The maximum number of bytes.
 
     Raises:
         SpecError: If the document is too large, not a mapping, or nested too deeply.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from delf_openapi.operations import Operation
 
 MOST_BYTES: Final = 2_000_000
-"""The most bytes of a response that is validated and typed."""
+"""The maximum number of bytes of a response that is validated and typed."""
 
 SECONDS: Final = 5.0
 _FAULTS: Final = 50

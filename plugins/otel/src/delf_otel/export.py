@@ -44,8 +44,8 @@ class Export:
 
     Args:
         service_name: ``service.name`` where ``OTEL_SERVICE_NAME`` says nothing.
-        endpoint: The collector's address, as ``http://localhost:4318``; that of the environment
-            when omitted.
+        endpoint: The collector's address, such as ``http://localhost:4318``; that of the
+            environment when omitted.
     """
 
     def __init__(self, service_name: str, endpoint: str | None) -> None:

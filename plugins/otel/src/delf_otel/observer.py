@@ -32,7 +32,7 @@ class OtelObserver:
         endpoint: The address of the collector, overriding the environment.
 
     Raises:
-        KeyAddressError: When a file of the project gives the endpoint, and the environment has
+        KeyAddressError: If a file of the project gives the endpoint, and the environment has
             headers, which may hold a key.
     """
 

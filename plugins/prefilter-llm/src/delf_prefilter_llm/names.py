@@ -40,7 +40,7 @@ async def answer(ask: Ask, question: str) -> str:
     """Return the model's answer.
 
     Raises:
-        PrefilterError: When the model fails.
+        PrefilterError: If the model fails.
     """
     try:
         return await ask(question)

@@ -31,7 +31,7 @@ class SearchPrefilter:
     """Rounds of ``SEARCH:`` and ``DONE:``. Implements :class:`delf.protocols.prefilter.Prefilter`.
 
     Args:
-        rounds: The most questions, after which all found actions are selected.
+        rounds: The maximum number of questions, after which all found actions are selected.
     """
 
     def __init__(self, rounds: int = _ROUNDS) -> None:

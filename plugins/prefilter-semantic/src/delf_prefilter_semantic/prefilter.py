@@ -39,7 +39,7 @@ class SemanticPrefilter:
 
     Args:
         context: The cache folder and the embedder.
-        limit: The most actions to select.
+        limit: The maximum number of actions to select.
         embedding_model: The embedder's name; the agent's own when None; ``"off"`` for words alone.
         wait_seconds: Seconds that a task waits for the vectors of a new catalog.
     """

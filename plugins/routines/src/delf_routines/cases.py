@@ -38,7 +38,7 @@ class Case:
 
     Args:
         inputs: The values that the routine was run with.
-        calls: Its calls, in the order of their begin.
+        calls: The calls, in the order of their begin.
         answer: The answer.
     """
 

@@ -45,7 +45,7 @@ def bounds(
 
     Args:
         script: The script; it is Python.
-        defaults: Its parameters, with their values in the task that it came from.
+        defaults: The parameters, with their values in the task that it came from.
         actions: The callable actions, by ``connection.method``.
     """
     if not defaults:

@@ -116,7 +116,7 @@ class UsedAction:
 
     Args:
         effect: The effect of a call.
-        parameters: Its parameters in order, as ``limit: int = 50``.
+        parameters: The parameters in order, such as ``limit: int = 50``.
         returns: The type of its result.
         schema: A digest of the arguments' JSON Schema; empty to skip the comparison.
         empty: Whether an empty result is normal. If it is not, an empty result makes all later

@@ -20,7 +20,7 @@ CASES = "cases"
 PROPOSED = "proposed"
 """The subfolder of repaired routines that nobody has accepted yet."""
 _MOST_OF_A_CASE = 100_000_000
-"""The most bytes of a recorded run, which has complete results."""
+"""The maximum number of bytes of a recorded run, which has complete results."""
 
 
 class RoutineStore:

@@ -25,7 +25,7 @@ _OPTIONS: Final = ("folder", "config", "flags", "connections", "tool_files", "ov
 
 
 class Agents:
-    """Creates agents on demand and caches the most recent ones.
+    """Creates agents on demand and caches the maximum number of recent ones.
 
     Args:
         state: The program's flags.

@@ -41,7 +41,7 @@ class Ticket:
 
     Args:
         task_id: The task.
-        queue: Its queue.
+        queue: The queue.
         key: The owner of the task.
         priority: The lowest comes first.
         rests: The number of times that the task was started and put back.
@@ -113,8 +113,8 @@ class DbosQueue:
         """Enqueue a task; idempotent.
 
         Raises:
-            ConfigurationError: When its priority is out of range.
-            ConnectionUnavailableError: When the database does not answer.
+            ConfigurationError: If its priority is out of range.
+            ConnectionUnavailableError: If the database does not answer.
         """
         await self._enqueue(Ticket.of(task), task.task_id, _delay(task))
 
@@ -154,8 +154,8 @@ class DbosQueue:
         """Register a queue's settings with DBOS.
 
         Args:
-            queue: Its name.
-            settings: Its limits.
+            queue: The name.
+            settings: The limits.
             concurrency: How many of its tasks each runner does at once.
         """
         at_once, by_key = settings.global_concurrency, settings.key_concurrency
@@ -283,7 +283,7 @@ class DbosQueue:
         """Call a function with DBOS's client in a thread.
 
         Raises:
-            ConnectionUnavailableError: When that fails.
+            ConnectionUnavailableError: If that fails.
         """
         return await asyncio.to_thread(self.call_here, work)
 
@@ -291,7 +291,7 @@ class DbosQueue:
         """Call a function with DBOS's client in this thread.
 
         Raises:
-            ConnectionUnavailableError: When that fails.
+            ConnectionUnavailableError: If that fails.
         """
         try:
             return work(self._connected())

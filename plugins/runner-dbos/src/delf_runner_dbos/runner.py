@@ -51,7 +51,7 @@ class RunnerOptions:
 
     Args:
         queues: The queues to serve, with their settings.
-        concurrency: The most concurrent tasks.
+        concurrency: The maximum number of concurrent tasks.
         lease: Seconds of silence after which another runner claims its tasks.
         grace: Seconds for running tasks to finish at shutdown.
         former: Folders that the project had before.
@@ -183,7 +183,7 @@ class Runner:
         """Run or resume a task.
 
         Returns:
-            Its state then; ``rests`` where it is begun again later, by this or another runner.
+            The state then; ``rests`` where it is begun again later, by this or another runner.
         """
         place = object()  # one that was handed on may be back before it is let go
         self._working[place] = workflow_id, ticket.workflows
@@ -343,7 +343,7 @@ class Runner:
             holder: The person for whom the tasks are done; None for the local user.
 
         Raises:
-            ConfigurationError: When the person was removed, or lost the right to run tasks.
+            ConfigurationError: If the person was removed, or lost the right to run tasks.
         """
         if holder is None:
             return

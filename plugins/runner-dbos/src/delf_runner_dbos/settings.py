@@ -90,7 +90,7 @@ class RunnerSettings(PluginSettings, QueueSettings):
             folder: The project's, which has a file of its own there.
 
         Raises:
-            ConfigurationError: When the data folder cannot be written.
+            ConfigurationError: If the data folder cannot be written.
         """
         if self.database is not None:
             return self.database.get_secret_value()

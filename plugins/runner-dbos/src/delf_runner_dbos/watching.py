@@ -14,9 +14,11 @@ from delf_cli.output import counted
 from delf_engine.one_call import LIST, call_task, read_call
 
 _MOST_SEEN: Final = 1_000
-"""The most digests of seen items; an item that returns after more than these counts as new."""
+"""The maximum number of digests of seen items; an item that returns after more than these counts as
+new.
+"""
 _MOST_NEW: Final = 100
-"""The most tasks started by one look; further items wait for the next look."""
+"""The maximum number of tasks started by one look; further items wait for the next look."""
 _LONGEST: Final = 40_000
 """Characters of an item that a task gets; longer texts in the item are cut."""
 _SHORT: Final = 1_000
@@ -42,11 +44,11 @@ async def items_of(agent: Agent, call: str) -> Sequence[Any]:
 
     Args:
         agent: Makes the call, with the strategy ``one-call``; it has nobody to ask.
-        call: The call, as ``gmail.search(query="is:unread")``.
+        call: The call, such as ``gmail.search(query="is:unread")``.
 
     Raises:
-        ConfigurationError: When the call does not only read, or returns no list.
-        DelfError: When the call failed.
+        ConfigurationError: If the call does not only read, or returns no list.
+        DelfError: If the call failed.
     """
     action, arguments = read_call(call)
     listed = await agent.arun(LIST)

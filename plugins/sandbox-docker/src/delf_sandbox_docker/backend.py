@@ -50,7 +50,7 @@ class DockerBackend:
         pool_size: The number of idle containers to keep started.
         cpu_limit: Processors of a container: ``0.5`` or ``"50%"``.
         pids_limit: Processes and threads of a container.
-        runtime: Another runtime of the engine, as ``runsc`` for gVisor.
+        runtime: Another runtime of the engine, such as ``runsc`` for gVisor.
         build_network: The network that pip uses for ``allowed_libs`` while the image is
             built: ``host``, ``none`` or a network's name; the engine's default when omitted.
     """
@@ -143,7 +143,7 @@ class DockerBackend:
         """Return the path below ``/workspace``, numbering duplicate names.
 
         Args:
-            path: Its absolute path on the host.
+            path: The absolute path on the host.
         """
         return self._inputs.visible_path(path)
 

@@ -41,9 +41,9 @@ class Confinement:
     """The confinement of all containers of a backend, besides a session's limits.
 
     Args:
-        cpu_limit: Processors, as ``0.5``.
+        cpu_limit: Processors, such as ``0.5``.
         pids_limit: Processes and threads.
-        runtime: Another runtime of the engine, as ``runsc``.
+        runtime: Another runtime of the engine, such as ``runsc``.
     """
 
     cpu_limit: float = 1.0
@@ -114,7 +114,7 @@ def create(
     """Make a container, not started yet. Blocks.
 
     Returns:
-        Its id.
+        The id.
     """
     labels = {LABEL: "session", LABEL_HOST: machine(), LABEL_OWNER: owner()}
     made: dict[str, Any] = engine.client().create_container(
@@ -147,7 +147,7 @@ class ContainerProcess:
 
     Args:
         engine: The engine.
-        container: Its id.
+        container: The id.
         stream: The standard streams; closing them ends the container.
         folder: The host's folder that belongs to it, removed with it.
         limits: The limits, for messages about its end.
@@ -255,8 +255,8 @@ class ContainerSession(WireSession):
     Docker multiplexes them.
 
     Args:
-        process: Its container.
-        frame_bytes: The most bytes of a frame, either way.
+        process: The container.
+        frame_bytes: The maximum number of bytes of a frame, either way.
         forget: Called when it is closed.
     """
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 8
-"""The most concurrent requests."""
+"""The maximum number of concurrent requests."""
 _SILENCE: Final = 2.0
 _SILENT_SECONDS: Final = 10.0
 _REMOVE_SECONDS = 15
@@ -244,7 +244,7 @@ def _knock(url: str) -> None:
     """Test a Unix socket, because the client would cache a failed connection.
 
     Raises:
-        OSError: When nobody answers, or not to this user.
+        OSError: If nobody answers, or not to this user.
     """
     if url.startswith("unix://"):
         with socket.socket(socket.AF_UNIX) as probe:

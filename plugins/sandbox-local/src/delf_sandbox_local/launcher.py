@@ -39,7 +39,7 @@ def die_with_parent(parent: int) -> None:
     """Let the kernel kill this process when its parent dies, or exit if it is already dead.
 
     Args:
-        parent: Its process id.
+        parent: The process id.
     """
     if sys.platform == "linux":
         system.libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -77,10 +77,10 @@ def confine(limits: dict[str, Any], readable: list[str], scratch: str, *, tasks:
         limits: The fields of :class:`delf.protocols.sandbox.Limits`.
         readable: Input files; the interpreter's own are added.
         scratch: The folder that it may write in.
-        tasks: The most processes and threads of its user; 0 to forbid threads.
+        tasks: The maximum number of processes and threads of its user; 0 to forbid threads.
 
     Raises:
-        OSError: When the system refuses.
+        OSError: If the system refuses.
     """
     _limit(limits, tasks)
     if landlock.version():

@@ -129,10 +129,10 @@ def mount_scratch(folder: str, size: int) -> None:
 
     Args:
         folder: Where.
-        size: The most bytes that it holds.
+        size: The maximum number of bytes that it holds.
 
     Raises:
-        OSError: When the system refuses.
+        OSError: If the system refuses.
     """
     libc = system.libc()
     options = f"size={size},nr_inodes={_MAX_FILES},mode=700,uid={os.geteuid()},gid={os.getegid()}"
@@ -158,7 +158,7 @@ def drop_capabilities() -> None:
     """Give up every privilege; call :func:`bound_capabilities` ahead.
 
     Raises:
-        OSError: When the system refuses.
+        OSError: If the system refuses.
     """
     if sys.platform != "linux":
         return

@@ -19,7 +19,7 @@ class LocalProcess:
 
     Args:
         pid: The process, leader of a group; a child of the template, not of ours.
-        scratch: Its working folder.
+        scratch: The working folder.
         limits: For words about how it ended.
         owns_scratch: Whether the folder is its alone, and removed with it.
     """

@@ -96,7 +96,7 @@ class MontyBackend:
         """Return the path below ``/workspace``, numbering duplicate names.
 
         Args:
-            path: Its absolute path on the host.
+            path: The absolute path on the host.
         """
         return self._inputs.visible_path(path)
 

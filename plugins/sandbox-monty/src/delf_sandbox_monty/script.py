@@ -29,7 +29,7 @@ class Prepared:
     """A script for Monty.
 
     Args:
-        code: Its text.
+        code: The text.
         lines: The line of the model's text that each of its lines comes from; empty where they
             are the same.
         taken: Names of tools that it uses for something else.

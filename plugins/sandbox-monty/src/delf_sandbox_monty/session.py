@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 SCRATCH = "/scratch"
 """The scripts' name of their own folder."""
 _MOST_AFTER_END = 500
-"""The most calls of tasks after their script's end."""
+"""The maximum number of calls of tasks after their script's end."""
 _LOOK_SECONDS = 0.25
 _VARIABLES = """{n: (type(v).__name__, len(v) if type(v).__name__ in
 ("list", "dict", "str", "tuple", "set", "bytes") else -1,

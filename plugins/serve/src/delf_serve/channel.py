@@ -40,7 +40,7 @@ _NOTE: Final = "notice"
 """The kind of journal note that records a sent notice."""
 _LONGEST: Final = 500
 _MOST_OF_A_FACT: Final = 20_000
-"""The most characters of a fact in a notice."""
+"""The maximum number of characters of a fact in a notice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

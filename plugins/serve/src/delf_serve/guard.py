@@ -67,7 +67,7 @@ _SHOWN: Final = frozenset({b"authorization", b"x-api-key"})
 _FORWARDED: Final = (b"x-forwarded-for", b"forwarded", b"x-real-ip")
 _HOST: Final = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
 _MOST_WRONG: Final = 30
-"""The most wrong keys of one client, and attempts with one wrong key, per minute."""
+"""The maximum number of wrong keys of one client, and attempts with one wrong key, per minute."""
 _MOST_COUNTED: Final = 10_000
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "

@@ -27,13 +27,13 @@ class Hooks:
     """The hooks of a server.
 
     Args:
-        hooks: Their settings, by name.
+        hooks: The settings, by name.
         keys: Finds the person whose tasks they start.
         tasks: Takes the tasks in.
         routines: The project's routines.
 
     Raises:
-        DelfError: When the schema of a hook cannot be used.
+        DelfError: If the schema of a hook cannot be used.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ def _value_at(pointer: str, message: Any) -> Any:
         message: The message.
 
     Raises:
-        ProblemError: When nothing is there.
+        ProblemError: If nothing is there.
     """
     found = message
     for part in pointer.split("/")[1:]:

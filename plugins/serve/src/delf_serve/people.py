@@ -24,7 +24,7 @@ from delf.protocols.shared_journal import SharedJournal
 
 _MOST_TRIES: Final = 5
 _MOST_ENTRIES: Final = 100
-"""The most entries kept in a person's history."""
+"""The maximum number of entries kept in a person's history."""
 
 Tell = Callable[[PersonChange], None]
 Make = Callable[[Person], Person]

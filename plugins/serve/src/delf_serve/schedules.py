@@ -43,7 +43,7 @@ class ProjectSchedules:
         """Keep a schedule, whose tasks are done for a person.
 
         Raises:
-            ProblemError: When its name is taken, or its times, zone or call are invalid.
+            ProblemError: If its name is taken, or its times, zone or call are invalid.
         """
         made = Schedule(**given.model_dump(), key=key.holder)
         with self._opened() as schedules:

@@ -28,7 +28,7 @@ _STALL_SECONDS: Final = 60.0
 """The seconds for which a client may not read its response."""
 _HEAD_BYTES: Final = 65_536
 _MOST_QUEUED: Final = 16
-"""The most pipelined requests of a client."""
+"""The maximum number of pipelined requests of a client."""
 _BUFFER_BYTES: Final = 32_768
 """The bytes buffered on a connection before response generation pauses."""
 _OWN_FILES: Final = 256
@@ -79,7 +79,7 @@ class Places:
     """Limits the number of connections; further ones are closed at once.
 
     Args:
-        most: The most connections.
+        most: The maximum number of connections.
     """
 
     def __init__(self, most: int) -> None:

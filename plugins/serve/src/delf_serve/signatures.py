@@ -56,7 +56,7 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
         body: The body as it was sent.
 
     Raises:
-        ProblemError: When the signature is missing or wrong, or the message too old.
+        ProblemError: If the signature is missing or wrong, or the message too old.
     """
     if "webhook-signature" in headers:
         name, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")

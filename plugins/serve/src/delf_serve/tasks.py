@@ -78,7 +78,7 @@ _RESUMES_SECONDS: Final = 600.0
 it may kill its process.
 """
 _MOST_OWNERS: Final = 10_000
-"""The most recent tasks of this process whose owners are cached."""
+"""The maximum number of recent tasks of this process whose owners are cached."""
 _OF: Final = "|"
 """The separator of a conversation's owner and name; submitted names never contain it."""
 

@@ -174,7 +174,7 @@ def rows_for(header: Sequence[Any], rows: Sequence[Any]) -> list[Sequence[Any]]:
     """Return rows to append below a header; dicts are put in its order.
 
     Raises:
-        ToolRefusedError: When a dict has a name that is not in the header.
+        ToolRefusedError: If a dict has a name that is not in the header.
     """
     if not any(isinstance(row, Mapping) for row in rows):
         return [_checked_row(row) for row in rows]

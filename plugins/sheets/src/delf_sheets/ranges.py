@@ -171,7 +171,7 @@ def growth(area: Area, height: int, width: int) -> list[dict[str, Any]]:
     """Return requests that enlarge a sheet, updating its planned size.
 
     Raises:
-        ToolRefusedError: When a sheet cannot be so large.
+        ToolRefusedError: If a sheet cannot be so large.
     """
     sheet, found = area.sheet, list[dict[str, Any]]()
     rows, columns = area.top + height, area.left + width

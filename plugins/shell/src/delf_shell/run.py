@@ -103,7 +103,7 @@ class Runner:
         folder: The working directory.
         environment: The environment variables.
         timeout: The timeout of all programs together.
-        max_output_bytes: The most bytes of output to keep.
+        max_output_bytes: The maximum number of bytes of output to keep.
         tell: Called with output as it arrives.
     """
 

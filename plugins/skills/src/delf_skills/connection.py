@@ -87,7 +87,7 @@ class Skills(Connection):
             file: The path of the file within the skill's folder, as the instructions name it.
 
         Raises:
-            ToolRefusedError: When there is no such skill or file.
+            ToolRefusedError: If there is no such skill or file.
         """
         if file == SKILL:
             found = await asyncio.to_thread(self._library.find, skill)
@@ -108,7 +108,7 @@ class Skills(Connection):
             file: The path of the file within the skill's folder.
 
         Raises:
-            ToolRefusedError: When there is no such skill or file.
+            ToolRefusedError: If there is no such skill or file.
         """
         content, _ = await asyncio.to_thread(self._library.read, skill, file)
         return content

@@ -20,7 +20,7 @@ from delf.trust.folders import read_file
 from delf_skills.project_files import AGENTS, SKILL, is_instruction
 
 MOST_BYTES: Final = 10_000_000
-"""The most bytes of a file of a skill."""
+"""The maximum number of bytes of a file of a skill."""
 _MOST_FILES: Final = 500
 _NAME: Final = re.compile(r"[\w.-]{1,64}")
 _MARK: Final = "---"
@@ -31,10 +31,10 @@ class Skill:
     """A skill.
 
     Args:
-        name: Its name, which is that of its folder.
+        name: The name, which is that of its folder.
         description: What it is for, and when to use it.
-        text: Its instructions.
-        folder: Its folder.
+        text: The instructions.
+        folder: The folder.
     """
 
     name: str
@@ -66,9 +66,9 @@ class Library:
         """Return a skill.
 
         Raises:
-            ToolRefusedError: When there is none of that name.
-            ConfigurationError: When its file is not as the format says.
-            FolderNotTrustedError: When its file is not trusted.
+            ToolRefusedError: If there is none of that name.
+            ConfigurationError: If its file is not as the format says.
+            FolderNotTrustedError: If its file is not trusted.
         """
         path = self._folder(name) / SKILL
         return skill_of(path, self._trusted(path))
@@ -87,8 +87,8 @@ class Library:
             file: The path within its folder.
 
         Raises:
-            ToolRefusedError: When there is no such file in the folder of the skill.
-            FolderNotTrustedError: When instructions are not trusted.
+            ToolRefusedError: If there is no such file in the folder of the skill.
+            FolderNotTrustedError: If instructions are not trusted.
         """
         folder = self._folder(name)
         path = Path(os.path.normpath(folder / file))
@@ -102,7 +102,7 @@ class Library:
         """Return the project's AGENTS.md; None without one.
 
         Raises:
-            FolderNotTrustedError: When it is not trusted.
+            FolderNotTrustedError: If it is not trusted.
         """
         if self._root is None or not (self._root / AGENTS).is_file():
             return None
@@ -136,7 +136,7 @@ def skill_of(path: Path, content: bytes) -> Skill:
 
     Args:
         path: The file ``SKILL.md``.
-        content: Its bytes.
+        content: The bytes.
 
     Raises:
         ConfigurationError: Naming the file and what is wrong.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FOLDS: Final = ("sqlite", "duckdb", "mssql")
 """Dialects whose names are certainly the same in any case."""
 _LONGEST: Final = 10_000
-"""The most characters of a statement that is examined, on the loop of the agent."""
+"""The maximum number of characters of a statement that is examined, on the loop of the agent."""
 _MOST_PARTS: Final = 3
 _OUTSIDE: Final[Trust] = "outside"
 

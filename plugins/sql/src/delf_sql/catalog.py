@@ -83,7 +83,7 @@ class Table:
 
     Args:
         relation: The table or view.
-        columns: Its columns.
+        columns: The columns.
         broken: The reason that the columns cannot be read, as for a view without its table.
     """
 

@@ -49,9 +49,9 @@ T = TypeVar("T")
 
 _MAKING: Final = Lock()
 _FOUND_TABLES: Final = 20
-"""The most tables returned by ``schema(search=…)``."""
+"""The maximum number of tables returned by ``schema(search=…)``."""
 _MOST_COUNTED: Final = 20
-"""The most sets of parameters for which affected rows are counted before approval."""
+"""The maximum number of sets of parameters for which affected rows are counted before approval."""
 _COUNT_SECONDS: Final = 10.0
 
 
@@ -77,7 +77,7 @@ class SQL(Connection):
         settings: The fields of ``SQLSettings``; those left out come from ``DELF_<NAME>_<FIELD>``.
 
     Raises:
-        ConnectionConfigurationError: When no database is named, or a setting is invalid.
+        ConnectionConfigurationError: If no database is named, or a setting is invalid.
     """
 
     Settings: ClassVar[type[PluginSettings] | None] = SQLSettings

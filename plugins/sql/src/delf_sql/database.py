@@ -44,7 +44,7 @@ class Database:
 
     Args:
         backend: The backend.
-        size: The most concurrent reads, and the most concurrent writes.
+        size: The maximum number of concurrent reads, and the maximum number of concurrent writes.
         timeout: Seconds for each statement.
     """
 

@@ -135,7 +135,7 @@ class PartialSchema:
 
     Args:
         dialect: The database's dialect.
-        budget: The most characters.
+        budget: The maximum number of characters.
         name: The connection's name.
         need: The sort key of columns.
     """

@@ -42,7 +42,7 @@ def collect(
 
     Args:
         fetch: Returns the next rows, at most as many as requested.
-        limit: The most rows to take.
+        limit: The maximum number of rows to take.
         max_bytes: The approximate limit in bytes.
 
     Raises:

@@ -61,7 +61,7 @@ class Opening(NamedTuple):
         max_bytes: The approximate most bytes of a result.
         functions: Additional functions that a reader may call, by name or pattern.
         attached: Attached files, each with schema name and URI.
-        temporary: The most bytes of temporary files in total, and of each.
+        temporary: The maximum number of bytes of temporary files in total, and of each.
         readable: Files that the process may read.
         writable: Files and folders that the process may write.
         library: The folder of ``delf_confined``.
@@ -85,7 +85,7 @@ class Work(NamedTuple):
 
     Args:
         runs: Statements with their values; a writer runs all or none.
-        limit: The most rows to return.
+        limit: The maximum number of rows to return.
         many: Whether one statement is run for all values, without returning rows.
     """
 

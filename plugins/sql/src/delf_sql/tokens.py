@@ -96,7 +96,7 @@ _OTHER_GAPS: Final = rf"(?:[ \t\n]|--[ \t][^\n]*(?:\n|\Z)|(?!/\*[!+]){_BLOCK})*"
 _LONGEST_SHOWN: Final = 30
 _BACK_FOR_A_TOKEN: Final = 5
 _BACK_FOR_ANY: Final = 20_000
-"""The most tokens that sqlglot may backtrack.
+"""The maximum number of tokens that sqlglot may backtrack.
 
 Honest statements need less than one for each token; nested type names need twice as many for each
 level.

@@ -98,9 +98,9 @@ def retry_messages(
     Args:
         code: The script.
         outcome: The failure.
-        printed: Its output, which the user will not see.
+        printed: The output, which the user will not see.
         fresh: Whether variables were lost.
-        done: Its write calls, in order.
+        done: The write calls, in order.
     """
     kind = outcome.kind if isinstance(outcome, Failed) else f"{outcome.limit} limit"
     lines = [f"The script failed: {kind}: {outcome.message}"]
@@ -147,7 +147,7 @@ def unfit_messages(code: str, text: str, problem: str) -> tuple[Message, Message
 
     Args:
         code: The script.
-        text: Its output, which the user will not see.
+        text: The output, which the user will not see.
         problem: The fault of the answer.
     """
     printed = f"It had printed (the user will not see this):\n{_cap(text)}\n" if text else ""

@@ -37,7 +37,7 @@ _SIGNS: Final = {
     "\ufeff": "",
 }
 _LONGEST: Final = 2**17
-"""The most characters of a script that is scanned character by character."""
+"""The maximum number of characters of a script that is scanned character by character."""
 
 
 def repaired(code: str) -> str:

@@ -44,7 +44,7 @@ from delf_strategy_codegen.prompt import (
 from delf_strategy_codegen.repair import repaired
 
 _LOOKS: Final = 8
-"""The most further passes of a task that has only read."""
+"""The maximum number of further passes of a task that has only read."""
 _HINT: Final = "delf runs show has the scripts and calls, as response.trace has in a program"
 _OF_KIND: Final[dict[str, type[DelfError]]] = {
     "ToolError": ToolExecutionError,
@@ -271,7 +271,8 @@ class _Passes:
     A task without changes gets more passes, because another read is cheap and harmless.
 
     Args:
-        most: The most passes of a task that has changed something; 0 forbids all passes.
+        most: The maximum number of passes of a task that has changed something; 0 forbids all
+            passes.
     """
 
     def __init__(self, most: int) -> None:

@@ -29,7 +29,7 @@ class Turn:
 
     Args:
         thoughts: The reasoning.
-        text: Its text.
+        text: The text.
         calls: The requested calls in order.
         ids: The provider's ids of the calls, if it supports calls.
         results: The results of the calls, in order.

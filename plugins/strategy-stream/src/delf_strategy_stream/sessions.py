@@ -13,7 +13,7 @@ from delf.protocols.model import ModelSession
 from delf.protocols.strategy import OnDelta, StrategyHost
 
 _SESSIONS: Final = 2
-"""The most sessions of a conversation, one after the other."""
+"""The maximum number of sessions of a conversation, one after the other."""
 
 
 class Turns:

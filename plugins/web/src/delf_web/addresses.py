@@ -64,7 +64,7 @@ class Guard:
 
         Raises:
             ToolRefusedError: If any address is not public.
-            ToolExecutionError: When the name is unknown.
+            ToolExecutionError: If the name is unknown.
         """
         try:
             found = await self._resolve(host, port)

@@ -60,9 +60,9 @@ def read(work: str, url: str, kind: str, charset: str | None, content: bytes) ->
     Args:
         work: The name of the work.
         url: The document's address.
-        kind: Its media type.
-        charset: Its encoding by the server, if declared.
-        content: Its bytes.
+        kind: The media type.
+        charset: The encoding by the server, if declared.
+        content: The bytes.
 
     Raises:
         ToolExecutionError: If the document cannot be read.

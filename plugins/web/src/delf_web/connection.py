@@ -86,7 +86,7 @@ class Web(Connection):
         """A page, feed, text or PDF as Markdown; of a page the main text.
 
         Args:
-            url: Its address.
+            url: The address.
             whole: Give all text of a page, with menus and the like.
             context: The task that asks.
         """

@@ -54,7 +54,7 @@ def stated_date(tree: Any, url: str) -> str | None:
 
     Args:
         tree: The page.
-        url: Its address, which states a date as ``/2026/01/31/title``.
+        url: The address, which states a date as ``/2026/01/31/title``.
     """
     for date in filter(None, _in_head(tree)):
         return date

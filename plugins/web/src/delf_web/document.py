@@ -16,9 +16,9 @@ class Document:
 
     Args:
         url: The final address after redirects.
-        kind: Its media type, as ``text/html``.
-        charset: Its encoding by the server, if declared.
-        content: Its bytes.
+        kind: The media type, such as ``text/html``.
+        charset: The encoding by the server, if declared.
+        content: The bytes.
     """
 
     url: str

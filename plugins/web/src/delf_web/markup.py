@@ -14,7 +14,7 @@ MAX_NODES: Final = 400_000
 MAX_ATTRIBUTES: Final = 1_000_000
 MAX_OF_A_TAG: Final = 256
 MAX_DEPTH: Final = 10_000
-"""The most open elements, without those whose end tag is often omitted."""
+"""The maximum number of open elements, without those whose end tag is often omitted."""
 
 _TAG: Final = re.compile(rb"<(?:!--|(/?)([a-zA-Z][^\s/>]*))")
 _ATTRIBUTE: Final = re.compile(
@@ -36,7 +36,7 @@ def check_markup(content: bytes, url: str) -> None:
 
     Args:
         content: The page.
-        url: Its address, for the message.
+        url: The address, for the message.
 
     Raises:
         ToolExecutionError: If the structure exceeds a limit; names the limit.

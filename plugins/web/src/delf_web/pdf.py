@@ -16,7 +16,7 @@ def read_pdf(document: Document) -> Text:
         document: The document.
 
     Raises:
-        ToolExecutionError: When the document cannot be read.
+        ToolExecutionError: If the document cannot be read.
     """
     found = pdf_pages(io.BytesIO(document.content), document.url)
     return Text(title=found.title, date=None, text="\n\n".join(filter(None, found.texts)))

@@ -21,7 +21,7 @@ class Readers:
 
     Args:
         seconds: How long one document may take.
-        most: The most bytes of a document.
+        most: The maximum number of bytes of a document.
     """
 
     def __init__(self, seconds: float, most: int) -> None:
@@ -41,7 +41,7 @@ class Readers:
             key: The task that asks.
 
         Raises:
-            OptionalDependencyError: When pypdf is not installed, and it is a PDF document.
+            OptionalDependencyError: If pypdf is not installed, and it is a PDF document.
             ToolExecutionError: If the document cannot be read within the limits.
         """
         if document.kind == _PDF and find_spec("pypdf") is None:

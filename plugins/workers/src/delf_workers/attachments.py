@@ -20,7 +20,7 @@ class ReadableFile:
     """A file that can be passed to a worker.
 
     Args:
-        name: Its own name, without folders.
+        name: The own name, without folders.
         size: Bytes.
         read: Returns the content; called in a thread.
         asks: The reason that reading needs approval; None if it does not.
@@ -73,7 +73,7 @@ def find(context: CallContext, paths: Sequence[str]) -> list[Attached]:
         paths: Names, or paths as ``papers/a.pdf``.
 
     Raises:
-        ToolRefusedError: When one is not there, or must not be read.
+        ToolRefusedError: If one is not there, or must not be read.
     """
     return [Attached(path, _find(context, path)) for path in dict.fromkeys(paths)]
 
@@ -129,7 +129,7 @@ def freeze(context: CallContext, worker: WorkerDefinition, files: Sequence[Attac
     """Read files before approval, so that the worker gets the approved content.
 
     Raises:
-        ToolRefusedError: When one is too large, or must not be read.
+        ToolRefusedError: If one is too large, or must not be read.
     """
     for item in files:
         context.read_file(item.path, worker.attachments.max_total_bytes, read=item.file.read)
@@ -141,7 +141,7 @@ def copy_to(folder: Path, files: Sequence[Attached], most: int, context: CallCon
     Args:
         folder: The target folder, created for the user only.
         files: The files.
-        most: The most bytes of all files together.
+        most: The maximum number of bytes of all files together.
         context: The call, which has read them before where a person was asked.
 
     Raises:

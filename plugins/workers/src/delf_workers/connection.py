@@ -194,7 +194,7 @@ class Workers(Connection):
         """Let a worker do a task, and wait for its answer.
 
         Args:
-            worker: Its name.
+            worker: The name.
             task: What to do, in plain words or as data; all that it knows of your task.
             attachments: Files that it may read: names of this task's files, or paths of a
                 connection's.
@@ -202,7 +202,7 @@ class Workers(Connection):
             context: The task that calls.
 
         Returns:
-            Its answer: text, or data where it declares a shape.
+            The answer: text, or data where it declares a shape.
         """
         found = await asyncio.to_thread(self._worker, worker)
         given = await asyncio.to_thread(files_of.find, context, attachments or ())
@@ -253,7 +253,7 @@ class Workers(Connection):
             context: The task that calls.
 
         Returns:
-            Its name.
+            The name.
         """
         text = await asyncio.to_thread(self._text_of, spec, context)
         await asyncio.to_thread(self.agent.registry.write, spec["name"], text)

@@ -38,7 +38,7 @@ _POLICY: Final = {
     "allowed_suffixes": "suffixes",
     "denied_suffixes": "denied_suffixes",
 }
-"""The keys of ``attachment_policy``, as ``attachments`` has them."""
+"""The keys of ``attachment_policy``, such as ``attachments`` has them."""
 _HIDDEN: Final = ("instructions", "front", "generated", "read")
 """Fields that are not keys of a file."""
 _GIVEN_BY_MAKER: Final = ("model", "server_side_tools", "sandbox", "limits")

@@ -25,7 +25,7 @@ class FrontMatter:
 
     Args:
         path: The file.
-        table: Its table.
+        table: The table.
         text: The text below the table.
         text_line: The first line of that text, from 1.
         lines: The line of each value by the keys that lead to it.
@@ -61,7 +61,7 @@ def content(path: Path) -> bytes:
     """Return the bytes of a file.
 
     Raises:
-        ConfigurationError: When it cannot be read, or is too large.
+        ConfigurationError: If it cannot be read, or is too large.
     """
     try:
         with path.open("rb") as file:

@@ -45,7 +45,7 @@ class Registry:
 
         Raises:
             FolderNotTrustedError: If the content is not trusted.
-            ConfigurationError: When it cannot be read.
+            ConfigurationError: If it cannot be read.
         """
         content = frontmatter.content(path)
         # The bytes that were checked are those that are used: the file may change meanwhile.
@@ -129,7 +129,7 @@ class Registry:
         """Write a generated worker atomically.
 
         Raises:
-            ConfigurationError: When there is a worker of that name, or it cannot be written.
+            ConfigurationError: If there is a worker of that name, or it cannot be written.
         """
         self.check_free(name)
         path = self._path(name)

@@ -182,7 +182,7 @@ def lineage(registry: Registry, worker: WorkerDefinition) -> list[WorkerDefiniti
     """Return a worker with its maker, the maker's maker, and so on.
 
     Raises:
-        ConfigurationError: When one is its own maker.
+        ConfigurationError: If one is its own maker.
     """
     line = [worker]
     while (maker := line[-1].maker) is not None:

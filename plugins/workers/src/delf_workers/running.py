@@ -33,7 +33,7 @@ def order(
     """Word a task that passes everything to a worker.
 
     Args:
-        worker: Its name.
+        worker: The name.
         task: The task; when omitted, the worker follows its instructions.
         inputs: Values by name.
         attachments: Names of the task's files.
@@ -94,7 +94,7 @@ async def arun_worker(
     """Run a worker's task.
 
     Args:
-        worker: Its name.
+        worker: The name.
         task: The task; when omitted, the worker follows its instructions.
         project: The folder of the project.
         inputs: Values for its inputs, by name.
@@ -102,10 +102,10 @@ async def arun_worker(
         timeout: Seconds.
         listeners: Called with each event of the worker and of workers it calls.
         message_callback: Called with the worker's name and each model call, once it is answered.
-        options: Parameters of :class:`delf.Agent`, as ``llm`` and ``on_confirm``.
+        options: Parameters of :class:`delf.Agent`, such as ``llm`` and ``on_confirm``.
 
     Returns:
-        Its response: the worker's own scripts, calls, tokens and messages are in ``trace`` and
+        The response: the worker's own scripts, calls, tokens and messages are in ``trace`` and
         ``events``. ``value`` is its answer as data, where it declares a shape.
 
     Raises:

@@ -16,7 +16,7 @@ class OwnFunction:
     Wrong arguments raise a ``TypeError`` that shows the usage.
 
     Args:
-        usage: The name and the arguments, as ``rerun(context, remaining)``.
+        usage: The name and the arguments, such as ``rerun(context, remaining)``.
         function: Called with the arguments; its parameters have the names that scripts use.
     """
 

@@ -20,9 +20,9 @@ from delf_sandbox.guest.nodes import LATER
 
 _ONCE_ONLY = (types.GeneratorType, map, filter, zip, reversed)
 _MOST_AFTER_END = 100
-"""The most calls that leftover tasks may make after the script's end."""
+"""The maximum number of calls that leftover tasks may make after the script's end."""
 _MOST_LOOKED_AT = 10_000
-"""The most parts of a script's value that are searched for actions."""
+"""The maximum number of parts of a script's value that are searched for actions."""
 SCRIPT_NAME = "<script "
 """The prefix of scripts' file names, as tracebacks show them."""
 

@@ -18,7 +18,7 @@ _loads = make_loads(Record)
 _READ_SIZE = 64 * 1024
 """The read size; above it the C library maps fresh pages for each buffer."""
 _MAX_PENDING = 1024 * 1024
-"""The most bytes queued for sending before the end of a turn."""
+"""The maximum number of bytes queued for sending before the end of a turn."""
 
 
 class WireLock:

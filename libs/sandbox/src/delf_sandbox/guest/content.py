@@ -88,7 +88,7 @@ def make_content(
         name: The file's name.
         content: Text, bytes, a dict, a list, a table of a data library, or a file in memory.
         row_files: Suffixes of files that the host can write from rows.
-        most: The most bytes, checked during conversion because records can expand.
+        most: The maximum number of bytes, checked during conversion because records can expand.
 
     Raises:
         TypeError: If the content cannot be written as such a file.

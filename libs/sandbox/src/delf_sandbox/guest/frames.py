@@ -44,7 +44,7 @@ def encode(frame: list[Any], limit: int) -> bytes:
 
     Args:
         frame: The name and the fields.
-        limit: The most bytes of the payload.
+        limit: The maximum number of bytes of the payload.
 
     Raises:
         UnsupportedValueError: If a field cannot be encoded.
@@ -73,7 +73,7 @@ def frame_around(head: bytes, value: bytes, limit: int) -> tuple[bytes, bytes, b
     Args:
         head: The encoded frame before that field, such as ``["return",7,``.
         value: The field in tagged JSON.
-        limit: The most bytes of the payload.
+        limit: The maximum number of bytes of the payload.
 
     Raises:
         FrameTooLargeError: If the frame exceeds the limit.
@@ -91,7 +91,7 @@ class FrameReader:
     """Splits a byte stream into payloads.
 
     Args:
-        limit: The most bytes of a payload.
+        limit: The maximum number of bytes of a payload.
     """
 
     def __init__(self, limit: int) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 _count_threads = _thread._count  # pyright: ignore[reportPrivateUsage]
 _TIMER = 0
 _MOST_NOTES = 10_000
-"""The most simultaneous events that are replayed exactly."""
+"""The maximum number of simultaneous events that are replayed exactly."""
 _MANY_CANCELLED = 100
 _DEEPEST = 30
 """The deepest nesting of blocking waits, each of which takes several stack frames."""

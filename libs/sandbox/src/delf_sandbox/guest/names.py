@@ -25,7 +25,7 @@ class Known:
 
     Args:
         tools: The methods of each connection by name; empty for a plain tool.
-        changing: The write actions among them, as ``mail.send``.
+        changing: The write actions among them, such as ``mail.send``.
         can_import: Returns True if a module may be imported.
         is_bound: Returns True if an earlier script left this name.
         is_async: Returns True if that name is an async function.
@@ -64,7 +64,7 @@ class ToolNames:
         self.seen = Seen(tree)
         self.known = known
         self.calls: dict[int, str] = {}
-        """The calls of tools, by action, as ``mail.send``."""
+        """The calls of tools, by action, such as ``mail.send``."""
         self.perhaps: set[int] = set()
         """Calls whose name may also refer to a function of the script."""
         self.taken: dict[str, str] = {}

@@ -16,7 +16,7 @@ from delf_sandbox.guest.scratch import Scratch
 
 _FLUSH_CHARS = 32 * 1024
 _PIECE_CHARS = 64 * 1024
-"""The most characters in one frame, so that other work of the host is not delayed."""
+"""The maximum number of characters in one frame, so that other work of the host is not delayed."""
 
 _FLUSH_SECONDS = 0.05
 _CHUNK = 1024 * 1024

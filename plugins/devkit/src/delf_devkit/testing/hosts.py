@@ -72,10 +72,10 @@ def install_plugin(
     Args:
         site: A folder that is, or will be, on ``sys.path``.
         name: The entry point's name; the distribution is ``delf-plugin-NAME``.
-        module: Its target; ``delf_NAME.plugin`` when omitted.
-        requires: Its requirements; this delf when omitted.
-        keywords: Its keywords.
-        version: Its version.
+        module: The target; ``delf_NAME.plugin`` when omitted.
+        requires: The requirements; this delf when omitted.
+        keywords: The keywords.
+        version: The version.
         summary: A line about it.
         exports: Names for ``from delf import NAME``, each with its ``module:attribute``.
 

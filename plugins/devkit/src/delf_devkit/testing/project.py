@@ -26,7 +26,7 @@ class Outcome:
     """The outcome of a command.
 
     Args:
-        exit_code: Its exit status.
+        exit_code: The exit status.
         stdout: The standard output.
         stderr: The standard error.
     """
@@ -75,8 +75,8 @@ class DelfProject:
         """Write a file with dedented content.
 
         Args:
-            name: Its path in the project, as ``delf.toml``.
-            text: Its content.
+            name: The path in the project, such as ``delf.toml``.
+            text: The content.
         """
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,8 +91,8 @@ class DelfProject:
         """Install a plugin for this project.
 
         Args:
-            name: Its name.
-            files: Its modules by path: ``{"delf_x/__init__.py": …, "delf_x/plugin.py": …}``.
+            name: The name.
+            files: The modules by path: ``{"delf_x/__init__.py": …, "delf_x/plugin.py": …}``.
             options: Arguments of :func:`delf.testing.install_plugin`.
         """
         for path, text in files.items():
@@ -128,8 +128,8 @@ class DelfProject:
         """Run ``delf`` in this process: quick, and for synchronous tests.
 
         Args:
-            arguments: Its arguments.
-            stdin: Its standard input, which is not a terminal.
+            arguments: The arguments.
+            stdin: The standard input, which is not a terminal.
             environ: Variables for this run.
         """
         from delf_cli.main import run_program
@@ -156,8 +156,8 @@ class DelfProject:
         """Run ``delf`` in a separate process.
 
         Args:
-            arguments: Its arguments.
-            stdin: Its standard input, which is not a terminal.
+            arguments: The arguments.
+            stdin: The standard input, which is not a terminal.
             timeout: Seconds.
             environ: Variables for this run.
         """

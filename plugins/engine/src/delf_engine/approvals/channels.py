@@ -28,7 +28,7 @@ from delf_engine.task import TaskRequest
 _log = logging.getLogger(__name__)
 
 _MOST_OF_A_FAILURE = 200
-"""The most characters of a channel's failure, shown in one line of the rejection."""
+"""The maximum number of characters of a channel's failure, shown in one line of the rejection."""
 
 _OPEN: Final = ("arguments", "defaults", "effects", "origins", "rule")
 """The fields of a request that a channel could mutate."""
@@ -39,7 +39,7 @@ class NamedChannel:
     """A channel with its name in events.
 
     Args:
-        name: Its name.
+        name: The name.
         channel: The channel.
         needs_presence: Whether the channel is skipped for tasks that nobody waits for.
     """

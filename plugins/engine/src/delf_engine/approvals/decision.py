@@ -41,7 +41,7 @@ class Answer:
     Args:
         decision: The decision.
         who: The person who gave it, or the way by which it was given.
-        note: Its position in the journal's inbox, if it came from there.
+        note: The position in the journal's inbox, if it came from there.
         source: The kind of answer.
         others: The people who approved the same before.
         asks_again: Whether another person has to approve the edited call.

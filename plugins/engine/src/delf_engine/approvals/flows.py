@@ -44,8 +44,8 @@ def reason_of(
     Args:
         origins: The origins in the task so far.
         bound: The action.
-        arguments: Its arguments, without secrets.
-        allowed: Flows that are no reason, as ``mail.read.sender -> mail.send.to``.
+        arguments: The arguments, without secrets.
+        allowed: Flows that are no reason, such as ``mail.read.sender -> mail.send.to``.
         line: The line of the script with the call, if known.
     """
     action = bound.action

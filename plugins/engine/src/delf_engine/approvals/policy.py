@@ -109,7 +109,7 @@ class TaskApprovals:
 
         Args:
             code: The script.
-            attempt: Its number.
+            attempt: The number.
             actions: The named actions that need approval.
             past: The request and the decision in the journal of a resumed task; they count
                 only for the same script with the same actions.

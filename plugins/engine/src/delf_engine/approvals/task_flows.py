@@ -54,7 +54,7 @@ class TaskFlows:
 
         Args:
             bound: The action.
-            arguments: Its validated arguments.
+            arguments: The validated arguments.
             learned: Rules from a person's approvals, in addition to the settings.
             line: The line of the script with the call, if known.
         """
@@ -72,7 +72,7 @@ class TaskFlows:
 
         Args:
             bound: The action.
-            arguments: Its validated arguments.
+            arguments: The validated arguments.
             learned: Reads the rules that a person's yes made, where they count.
             line: The line of the script with the call, if known.
         """

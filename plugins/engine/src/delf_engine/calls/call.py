@@ -15,9 +15,9 @@ class Call:
     """A valid call of a known action.
 
     Args:
-        number: Its number in the task.
+        number: The number in the task.
         bound: The action.
-        arguments: Its validated arguments; an edit changes them and the digest.
+        arguments: The validated arguments; an edit changes them and the digest.
         description: The script's ``desc=``.
         digest: The identity of the call.
         alone: Whether the script is blocked until the call is answered.

@@ -21,7 +21,7 @@ from delf_engine.task_run import TaskRun
 from delf_engine.waiting import to_its_end
 
 MOST_LEVELS: Final = 5
-"""The most levels of child tasks below a task."""
+"""The maximum number of levels of child tasks below a task."""
 _TOGETHER_SECONDS: Final = 0.05
 """Seconds without a new call after which concurrent calls count as one complete batch."""
 

@@ -26,7 +26,7 @@ from delf_engine.task_run import TaskRun
 from delf_engine.toolset import BoundAction
 
 _MOST_FROZEN: Final = 100 * 1024 * 1024
-"""The most bytes of a file that is kept in memory while a person is asked."""
+"""The maximum number of bytes of a file that is kept in memory while a person is asked."""
 
 
 class CallContexts:
@@ -34,7 +34,7 @@ class CallContexts:
 
     Args:
         run: The task.
-        children: Its child tasks.
+        children: The child tasks.
     """
 
     def __init__(self, run: TaskRun, children: ChildTasks) -> None:

@@ -17,7 +17,7 @@ class ToolThreads:
     """A thread pool with one queue of functions.
 
     Args:
-        most: The most concurrent functions.
+        most: The maximum number of concurrent functions.
     """
 
     def __init__(self, most: int) -> None:

@@ -82,7 +82,7 @@ class Claims:
             past_limit: Whether to claim a task that ended at its timeout or budget, too.
 
         Returns:
-            Its events.
+            The events.
 
         Raises:
             UnknownTaskError: If the journal does not have the task.

@@ -38,8 +38,8 @@ class InProcessJournal:
     Several agents may share it.
 
     Args:
-        max_tasks: The most finished tasks to keep; the oldest are dropped first. Running tasks are
-            always kept.
+        max_tasks: The maximum number of finished tasks to keep; the oldest are dropped first.
+            Running tasks are always kept.
         max_bytes: The approximate most bytes of finished tasks.
     """
 

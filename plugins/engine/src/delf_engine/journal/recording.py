@@ -19,7 +19,7 @@ class RecordedCall:
     """A call in the journal.
 
     Args:
-        call_id: Its number.
+        call_id: The number.
         action: The action.
         digest: SHA-256 over the action and the script's arguments.
         request: The request for approval, if one was made.
@@ -112,10 +112,10 @@ class RecordedScript:
 
     Args:
         attempt: The script's number; 0 for the strategy's own calls.
-        calls: Its calls in the order in which they came.
+        calls: The calls in the order in which they came.
         steps: The order of its calls: the negative number of a call that came, the number of a call
             that was answered.
-        clock: Its clock reads, in nanoseconds.
+        clock: The clock reads, in nanoseconds.
         turns: The turns of its event loop in which answers arrived.
         printed: The printed text.
         left_to_print: The number of printed characters not yet replayed.

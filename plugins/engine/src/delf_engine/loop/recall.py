@@ -45,7 +45,7 @@ async def _facts(run: TaskRun, memory: AgentMemory, seconds: float) -> list[str]
 
 
 _KEEP_SECONDS: Final = 15.0
-"""The most seconds for storing a turn, which delays the task's answer."""
+"""The maximum number of seconds for storing a turn, which delays the task's answer."""
 
 
 async def load_conversation(run: TaskRun) -> None:

@@ -18,7 +18,7 @@ from delf_engine.task_run import TaskRun
 
 _log = logging.getLogger(__name__)
 _MOST_SECONDS: Final = 60.0
-"""The most seconds for a selection; a slower one costs more time than it saves."""
+"""The maximum number of seconds for a selection; a slower one costs more time than it saves."""
 _ALL: Final = "all"
 _WORDS: Final = "words"
 

@@ -46,13 +46,13 @@ _PACKED_AT_ONCE: Final = 64 * 1024
 _SAFE_PROMPT: Final = SAFE | {"prompt"}
 """Event fields of a request that need no redaction, because its messages are already redacted."""
 _MOST_MORE: Final = 3
-"""The most continuations of an answer that reached its token limit."""
+"""The maximum number of continuations of an answer that reached its token limit."""
 _AWAY_SECONDS: Final = 60.0
 """Seconds for which a model that was not available is asked after its fallbacks."""
 _UNAVAILABLE: Final = frozenset({401, 402, 403, 404, 405, 407, 408, 409, 425, 429})
 """Statuses with which a provider does not serve the model to this caller, or not now."""
 _MOST_BREAKS: Final = 1
-"""The most repeats of a request whose answer broke off in another way."""
+"""The maximum number of repeats of a request whose answer broke off in another way."""
 
 
 @dataclass(slots=True, kw_only=True)

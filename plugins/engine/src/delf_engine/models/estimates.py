@@ -13,7 +13,7 @@ _TOKENS_PER_BYTE: Final = 1 / 3
 """Tokens for each byte of English text."""
 
 _IMAGE_TOKENS: Final = 1600
-"""The most tokens that the known providers count for one image of accepted size."""
+"""The maximum number of tokens that the known providers count for one image of accepted size."""
 
 _FILE_BYTES_PER_TOKEN: Final = 25
 """The bytes of a document for each token: a PDF page has about 50 kB and 2,000 tokens."""

@@ -247,7 +247,7 @@ class Ledger:
         """Count a model call.
 
         Args:
-            usage: Its tokens.
+            usage: The tokens.
             cost_usd: The cost; None if no price is known.
             task_id: The task that asked; empty for a call outside of tasks.
         """

@@ -31,7 +31,7 @@ class ConnectionEntry:
         trust: The unchecked value; checked when the connection is created.
         contents: The unchecked value; checked when the connection is created.
         where: The place of the configuration, for messages.
-        values: Its settings with their origins.
+        values: The settings with their origins.
         environ: The variables for references.
     """
 
@@ -118,7 +118,7 @@ def entries_of(
 
     Args:
         path: The file.
-        document: Its content.
+        document: The content.
         connections: The settings of each.
         environ: The variables for references.
 

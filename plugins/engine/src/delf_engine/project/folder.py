@@ -57,7 +57,7 @@ _WRITTEN: Final = frozenset({"tokens", "path", "cache_dir", "record", "output_di
 """Settings that name a file of data, or a file that delf writes."""
 _LONGEST_PATH: Final = 1000
 _MOST_BYTES: Final = 500_000_000
-"""The most total bytes of these files."""
+"""The maximum number of total bytes of these files."""
 _MOST_FILES: Final = 5000
 
 

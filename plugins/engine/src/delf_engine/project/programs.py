@@ -47,11 +47,11 @@ _LEFT_OUT: Final = frozenset(
 _INSTALLED: Final = frozenset({"node_modules", "site-packages", ".venv", "venv"})
 _ENVIRONMENT: Final = "pyvenv.cfg"
 _MOST_READ: Final = 1000
-"""The most files that are digested one by one."""
+"""The maximum number of files that are digested one by one."""
 _MOST_BYTES: Final = 20_000_000
-"""The most bytes read for digests."""
+"""The maximum number of bytes read for digests."""
 _MOST_SEEN: Final = 200_000
-"""The most files and folders visited."""
+"""The maximum number of files and folders visited."""
 REST: Final = "(the other files)"
 """The entry for all files that are too many or too large to digest at each start."""
 

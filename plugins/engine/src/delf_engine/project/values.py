@@ -1,6 +1,6 @@
 """Settings from several sources, merged key by key, each value with its origin.
 
-A value from ``delf.toml`` may refer to variables, as ``"${SHOP_URL}"`` or
+A value from ``delf.toml`` may refer to variables, such as ``"${SHOP_URL}"`` or
 ``"${SHOP_URL:-sqlite:///shop.db}"``; ``$$`` is a dollar sign. References are resolved on use, so
 that a section that a run does not need cannot stop it.
 """

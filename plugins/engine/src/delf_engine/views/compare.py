@@ -15,7 +15,7 @@ from delf_engine.views.trace import Trace
 Part = Literal["scripts", "calls", "answer"]
 PARTS: Final[tuple[Part, ...]] = ("scripts", "calls", "answer")
 _RESULT: Final = 200
-"""The most characters of a result to show."""
+"""The maximum number of characters of a result to show."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +23,8 @@ class Compared:
     """A task as lines of text, for a diff.
 
     Args:
-        figures: Its state, cost and duration, as JSON-ready data.
-        lines: Its scripts, its calls with arguments and results, and its answer.
+        figures: The state, cost and duration, as JSON-ready data.
+        lines: The scripts, its calls with arguments and results, and its answer.
     """
 
     figures: dict[str, Any]
@@ -35,8 +35,8 @@ def compared(task: TaskRecord, events: Sequence[Event]) -> Compared:
     """Return a task as lines of text, for a diff.
 
     Args:
-        task: Its record.
-        events: Its events.
+        task: The record.
+        events: The events.
     """
     trace = Trace(events)
     figures = {

@@ -17,7 +17,7 @@ from delf_engine.views.copies import PERSON, copied_events
 _LEVEL: Final = 6
 """The zlib compression level."""
 _MOST_BYTES: Final = 64 * 1024 * 1024
-"""The most bytes of a decompressed prompt; the rest is omitted."""
+"""The maximum number of bytes of a decompressed prompt; the rest is omitted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Prompt:
     """A model call with its complete prompt and its answer.
 
     Args:
-        number: Its number in the task, from 1.
+        number: The number in the task, from 1.
         model: The model.
         purpose: The purpose of the call.
         attempt: The pass through the loop.

@@ -15,7 +15,7 @@ class ToolCallTrace:
     """One call.
 
     Args:
-        call_id: Its number in the task, from 1.
+        call_id: The number in the task, from 1.
         name: ``connection.method``.
         description: The script's ``desc=``.
         arguments: The arguments.

@@ -10,7 +10,7 @@ from delf_engine.origins.fold import Origins
 from delf_engine.origins.origin import Wording
 
 _MOST_CALLS: Final = 200
-"""The most calls to search."""
+"""The maximum number of calls to search."""
 
 
 def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:

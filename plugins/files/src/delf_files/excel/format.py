@@ -50,7 +50,7 @@ class ExcelFormat:
         Args:
             path: The absolute path on the host.
             part: The sheet's name; the first when None.
-            most: The most rows; all when None.
+            most: The maximum number of rows; all when None.
 
         Raises:
             ToolExecutionError: If the workbook cannot be read or does not have the sheet.

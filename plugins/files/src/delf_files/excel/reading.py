@@ -26,7 +26,9 @@ from delf_files.forms import LOOKED_AT, form_of
 
 MAX_CELLS: Final = 2_000_000
 MAX_AREA: Final = 50_000_000
-"""The most cells of all rows, including empty ones, because a row is built before it is cut."""
+"""The maximum number of cells of all rows, including empty ones, because a row is built before it
+is cut.
+"""
 
 _LONGEST: Final = 300
 _BEGINNINGS: Final = {".xls": b"\xd0\xcf\x11\xe0"}

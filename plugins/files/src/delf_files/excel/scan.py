@@ -18,13 +18,13 @@ MAX_UNPACKED: Final = 256 * 1024 * 1024
 MAX_ROWS: Final = 1_048_576
 MAX_COLUMNS: Final = 16_384
 MAX_RAW_CELLS: Final = 8_000_000
-"""The most cells of a sheet, including empty ones, such as in coloured rows."""
+"""The maximum number of cells of a sheet, including empty ones, such as in coloured rows."""
 MAX_TEXTS: Final = 2_000_000
-"""The most distinct texts of all sheets, which are in memory together."""
+"""The maximum number of distinct texts of all sheets, which are in memory together."""
 MAX_TEXT: Final = 8 * 32_767
-"""The most characters of a cell's text; each may be written as ``_x000D_``."""
+"""The maximum number of characters of a cell's text; each may be written as ``_x000D_``."""
 MAX_ELEMENTS: Final = 500_000
-"""The most XML elements held at once: of a row, a text, or all styles."""
+"""The maximum number of XML elements held at once: of a row, a text, or all styles."""
 _PIECE: Final = 256 * 1024
 _CELL, _ROW, _TEXT, _FORMULA, _VALUE, _SIZE, _MERGED, _OTHER = range(8)
 _KINDS: Final = {

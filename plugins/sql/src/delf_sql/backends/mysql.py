@@ -127,7 +127,7 @@ class _Connection(_Base):
     """A PyMySQL connection with a limit on packet size.
 
     Args:
-        largest: The most bytes of a packet.
+        largest: The maximum number of bytes of a packet.
         options: Options of PyMySQL.
     """
 

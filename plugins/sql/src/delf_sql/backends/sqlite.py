@@ -71,7 +71,7 @@ ORDER BY t.key, k.id, k.seq
 """
 """Queries for keys; they take table names with schemas as JSON."""
 _AT_ONCE: Final = 100
-"""The most tables in one catalogue query."""
+"""The maximum number of tables in one catalogue query."""
 
 _HEADER: Final = 20
 _VERSIONS: Final = slice(18, 20)
