@@ -10,7 +10,7 @@ import pytest
 from delf.events import ApprovalRequested
 from delf.protocols.approval import ApprovalRequest
 from delf.protocols.facts import FactKind, as_edited, facts, facts_data, labels, plain_lines
-from delf.testing import request_for, sample_requests, unseen_facts
+from delf.testing import request_for, sample_questions, sample_requests, unseen_facts
 from delf.types import EFFECT_WORDS, Effect, can_be_undone, effect_words
 from delf_devkit.testing.requests import AFTERWARDS
 
@@ -45,6 +45,7 @@ OTHER = {
     "preview": "it pays",
     "outcome_unknown": True,
     "changed": True,
+    "is_question": True,
     "code": "pay()",
     "actions": ("bank.close",),
     "effects": {"bank.pay": "read"},
@@ -79,7 +80,8 @@ def test_request_fields_all_appear_in_the_shown_facts(field):
 
 
 def test_each_kind_of_fact_has_a_sample():
-    found = {fact.kind for request in sample_requests().values() for fact in facts(request)}
+    samples = [*sample_requests().values(), *sample_questions().values()]
+    found = {fact.kind for request in samples for fact in facts(request)}
     found |= {fact.kind for fact in facts(ASKED, AFTERWARDS.values())}
     assert found == set(FactKind)
 

@@ -49,7 +49,14 @@ if TYPE_CHECKING:
     )
     from delf.llm import LLMConfig
     from delf.packages.exported import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary, reportMissingModuleSource]
-    from delf.protocols.approval import AlreadyDone, ApprovalRequest, Approved, Edited, Rejected
+    from delf.protocols.approval import (
+        AlreadyDone,
+        Answered,
+        ApprovalRequest,
+        Approved,
+        Edited,
+        Rejected,
+    )
     from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
     from delf.tools.action import Action, action
     from delf.tools.connection import Connection
@@ -59,6 +66,7 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "Action": "delf.tools.action",
     "Allowed": "delf.protocols.connection",
+    "Answered": "delf.protocols.approval",
     "ApprovalRequest": "delf.protocols.approval",
     "Approved": "delf.protocols.approval",
     "NeedsApproval": "delf.protocols.connection",
@@ -82,6 +90,7 @@ __all__ = [
     "AgentStateError",
     "Allowed",
     "AlreadyDone",
+    "Answered",
     "ApprovalRejectedError",
     "ApprovalRequest",
     "Approved",

@@ -28,6 +28,8 @@ CallStatus = Literal["ok", "error", "refused", "rejected", "cancelled"]
 ScriptStatus = Literal["done", "failed", "rerun", "limit", "crashed", "cancelled"]
 ANSWER: Final = "answer"
 """The call with which a script gives the answer of a task that wants data."""
+ASK: Final = "ask"
+"""The call with which a script asks a person a question."""
 Cancellation = Literal["abandoned", "cut_off", "not_started"]
 """The reason a call was cancelled: abandoned by its script, a dead sandbox, or never started."""
 
@@ -35,7 +37,7 @@ Remember = Literal["no", "task", "until_revoked"]
 Covers = Literal["call", "action"]
 Fit = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """A function that validates arguments: returns them converted, or raises ``ToolRefusedError``."""
-DecisionKind = Literal["approved", "edited", "rejected", "expired", "already_done"]
+DecisionKind = Literal["approved", "edited", "rejected", "expired", "already_done", "answered"]
 DecisionSource = Literal[
     "person", "policy", "nobody", "timeout", "abandoned", "sandbox_died", "changed"
 ]
@@ -476,6 +478,8 @@ class ApprovalRequest:
             not recorded. ``Approved`` makes the call again, ``AlreadyDone`` states that it
             happened.
         changed: True if an earlier approval is void because the call would now have another effect.
+        is_question: True for a question of a script, whose ``arguments`` are those of ``ask``.
+            ``Answered`` gives the answer, ``Rejected`` declines.
         code: The script, if a script as a whole is to be approved.
         actions: The script's actions that need approval; an approval lets them pass while it runs.
         effects: The effect of each of these actions.
@@ -521,6 +525,7 @@ class ApprovalRequest:
     preview: str | None = None
     outcome_unknown: bool = False
     changed: bool = False
+    is_question: bool = False
     code: str | None = None
     actions: tuple[str, ...] = ()
     effects: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
@@ -546,6 +551,8 @@ class ApprovalRequest:
         """The request in one line."""
         if self.code is not None:
             return f"script({', '.join(self.actions)})"
+        if self.is_question:
+            return _one_line(self.arguments.get("question", ""))
         shown = ", ".join(f"{name}={_short(value)}" for name, value in self.arguments.items())
         call = f"{self.action}({shown})"
         return f"make it again? it was interrupted: {call}" if self.outcome_unknown else call
@@ -572,14 +579,14 @@ class ApprovalDecided(_Event):
     (the approval mode), ``nobody`` (no one could be asked), ``timeout``, ``abandoned`` (the script
     stopped waiting), ``sandbox_died``, or ``changed`` (the effect differs from the one shown).
 
-    ``arguments`` are the arguments of an edited call, and ``result`` is the result of a call
-    declared as already done. ``note`` is the position of the answer in the journal's inbox, if the
-    answer came from there. ``remember`` is how long later calls pass without approval, and
-    ``covers`` whether only calls with the same arguments do. A decision remembered
-    ``until_revoked`` holds for later tasks of ``key`` (None for the local user) in the folder
-    ``project``. ``via`` is the channel or address of the answer, and ``others`` are earlier
-    approvers if the rule requires two. ``person`` is the owner name of the deciding person; None
-    for the local user.
+    ``arguments`` are the arguments of an edited call, ``result`` is the result of a call declared
+    as already done, and ``answer`` is the answer to a question. ``note`` is the position of the
+    answer in the journal's inbox, if the answer came from there. ``remember`` is how long later
+    calls pass without approval, and ``covers`` whether only calls with the same arguments do. A
+    decision remembered ``until_revoked`` holds for later tasks of ``key`` (None for the local user)
+    in the folder ``project``. ``via`` is the channel or address of the answer, and ``others`` are
+    earlier approvers if the rule requires two. ``person`` is the owner name of the deciding person;
+    None for the local user.
     """
 
     request_id: str
@@ -591,6 +598,7 @@ class ApprovalDecided(_Event):
     reason: str | None = None
     arguments: Mapping[str, Any] | None = None
     result: Any = None
+    answer: Any = None
     note: int | None = None
     remember: Remember = "no"
     covers: Covers = "call"
@@ -980,6 +988,11 @@ def cost_of(events: Sequence[Event]) -> float | None:
     paid = [event for event in events if isinstance(event, (ModelReplied, ChildFinished))]
     costs = [e.cost_usd for e in paid if isinstance(e, ChildFinished) or e.purpose != "setup"]
     return None if None in costs else sum((cost or 0.0 for cost in costs), 0.0)
+
+
+def _one_line(text: object, limit: int = 300) -> str:
+    line = " ".join(str(text).split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
 
 
 def _short(value: Any, limit: int = 80) -> str:

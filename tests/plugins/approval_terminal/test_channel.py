@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from delf.errors import ToolRefusedError
-from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected
+from delf.protocols.approval import AlreadyDone, Answered, Approved, Edited, Rejected
+from delf.testing import question_for
 from delf_approval_terminal import TerminalChannel
 from delf_approval_terminal.channel import TURNS
 from support.terminal import ESCAPES
@@ -369,3 +370,51 @@ async def test_invalid_input_is_offered_again(person, request_for, monkeypatch, 
     await person.answers((PROMPT, "e\n"), ("done: ", "2\n"), ("done: ", "2\n"))
     await person.answers(("done: ", "\n"), (PROMPT, "a\n"))
     assert await asked == Edited(arguments={"to": "ada", "copies": [7]})
+
+
+# -- questions --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "typed", "answer"),
+    [
+        ({"options": ["Ann A", "Ann B"]}, "2", "Ann B"),
+        ({"options": ["Ann A", "Ann B"]}, "ann a", "Ann A"),
+        ({"options": ["2", "1"]}, "1", "1"),
+        ({"answer": "yes/no"}, "n", False),
+        ({"answer": "number"}, "12.5", 12.5),
+        ({}, "r", "r"),
+    ],
+)
+async def test_typed_line_answers_a_question(person, arguments, typed, answer):
+    asking = asyncio.ensure_future(person.channel().answer(question(**arguments)))
+    await person.sees("Which of these?")
+    await person.answers(("> ", f"{typed}\n"))
+    assert await asking == Answered(answer)
+    await person.sees(f"answered: {str(answer).lower() if answer is False else answer}")
+
+
+async def test_line_that_is_no_answer_is_asked_again(person):
+    asking = asyncio.ensure_future(person.channel().answer(question(options=["Ann", "Bob"])))
+    shown = await person.sees("1-2 choose · r answer nothing · v view all · ? help\n> ")
+    assert "option 1: Ann" in shown
+    for typed, told in (
+        ("3", "'3' does not answer the question: one of 'Ann', 'Bob'"),
+        ("?", "v "),
+    ):
+        person.types(f"{typed}\n")
+        await person.sees(told)
+        await person.sees("> ")
+    person.types("r\n")
+    await person.answers(("reason (may be empty): ", "neither\n"))
+    assert await asking == Rejected(reason="neither")
+
+
+async def test_ctrl_d_answers_nothing(person):
+    asking = asyncio.ensure_future(person.channel().answer(question()))
+    await person.answers(("Ctrl-D answer nothing\n", "\x04"))
+    assert await asking == Rejected()
+
+
+def question(**arguments):
+    return question_for(question="Which of these?", **arguments)

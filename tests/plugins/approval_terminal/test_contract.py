@@ -11,7 +11,7 @@ import termios
 
 import pytest
 
-from delf.protocols.approval import Approved
+from delf.protocols.approval import Answered, Approved
 from delf.testing import ApprovalContract, PluginContract, Shown
 from delf_approval_terminal import TerminalChannel
 from support.terminal import ESCAPES
@@ -29,6 +29,7 @@ KEYS = {
         (PROMPT, "a\n"),
     ],
     "remembers": [(PROMPT, "u\n")],
+    "answers": [(PROMPT, "bob\n")],
     "changes their mind": [
         (PROMPT, "a\n"),
         *[(PROMPT, "r\n"), ("empty): ", "not again\n")] * 2,
@@ -70,6 +71,17 @@ def _plain(data: bytes) -> str:
     return ESCAPES.sub("", data.decode("utf-8", "replace")).replace("\r\n", "\n")
 
 
+def _has_keys(request):
+    return request.arguments.get("options") or "answer" in request.arguments
+
+
+def _yes(request):
+    """The line with which a person says yes, or answers a question."""
+    if not request.is_question:
+        return "a\n"
+    return "y\n" if request.arguments.get("answer") == "yes/no" else "1\n"
+
+
 async def shown_on_terminal(request, monkeypatch):
     """All that a person sees of a request who looks at all of it, and then approves it."""
     with contextlib.ExitStack() as stack:
@@ -80,16 +92,24 @@ async def shown_on_terminal(request, monkeypatch):
             monkeypatch.setattr(sys, name, file)
         stack.callback(os.close, slave)
         stack.callback(os.close, master)
-        person = Person(master, [(PROMPT, "v\n"), *KEYS["approves"]])
+        person = Person(master, [(PROMPT, "v\n"), (PROMPT, _yes(request))])
+        if request.is_question and not _has_keys(request):
+            person = Person(master, [("answer nothing\n> ", "it is Bob\n")])
         # In a thread: a long text fills the terminal before the loop goes on.
         reading = asyncio.get_running_loop().run_in_executor(None, person.reads_all)
-        assert await TerminalChannel().decide(request) == Approved()
+        channel = TerminalChannel()
+        if request.is_question:
+            assert isinstance(await channel.answer(request), Answered)
+        else:
+            assert await channel.decide(request) == Approved()
         os.write(slave, END)
         await reading
         return _plain(person.data)
 
 
 class TestTerminal(ApprovalContract):
+    people = ApprovalContract.people | {"answers"}
+
     @pytest.fixture
     async def channel_to(self, monkeypatch):
         with contextlib.ExitStack() as stack:

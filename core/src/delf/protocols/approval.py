@@ -84,6 +84,18 @@ class AlreadyDone:
     reason: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer to a question of a script.
+
+    Args:
+        answer: The answer: a text, one of the options, a number, or True or False. A text that
+            says as much counts, too.
+    """
+
+    answer: str | bool | int | float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expired:
     """The request expired without an answer; counts as a rejection."""
@@ -108,7 +120,7 @@ class Decider:
     via: str = ""
 
 
-Decision = Approved | Edited | Rejected | AlreadyDone | Expired
+Decision = Approved | Edited | Rejected | AlreadyDone | Answered | Expired
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,6 +250,21 @@ class SupportsPresence(Protocol):
 
     def can_ask(self) -> bool:
         """Return True if a person could answer now, as far as is known without asking."""
+        ...
+
+
+@runtime_checkable
+class SupportsQuestions(Protocol):
+    """A channel that also passes on questions of scripts; other channels are not asked them."""
+
+    async def answer(self, request: ApprovalRequest) -> Decision | DecidedBy | None:
+        """Return the answer to a question, or None to leave the question to the next channel.
+
+        Args:
+            request: A request with ``is_question``;
+                :meth:`delf.protocols.questions.Question.of` returns its question. ``Answered``
+                is an answer, ``Rejected`` declines.
+        """
         ...
 
 

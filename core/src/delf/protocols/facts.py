@@ -20,6 +20,7 @@ from uuid import UUID
 
 from delf.events import ApprovalRequest, ApprovalVoted, Event, Label
 from delf.protocols.people import LOCAL
+from delf.protocols.questions import Question
 from delf.protocols.rules import ApprovalRule
 from delf.records import dataclass
 from delf.terminal import hidden_characters, visible
@@ -59,6 +60,7 @@ class FactKind(StrEnum):
     ACTION = "action"
     CODE = "code"
     ARGUMENT = "argument"
+    OPTION = "option"
     DEFAULT = "default"
     ORIGIN = "origin"
     FILE = "file"
@@ -112,8 +114,9 @@ def facts(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> Sequence[Fa
     found += [*_team(request, so_far), *_expiry(request)]
     order = {kind: place for place, kind in enumerate(FactKind)}
     # An origin stays behind its argument, and all arguments together.
-    place = {FactKind.DEFAULT: FactKind.ARGUMENT, FactKind.ORIGIN: FactKind.ARGUMENT}
-    return sorted(found, key=lambda fact: order[place.get(fact.kind, fact.kind)])
+    for kind in (FactKind.OPTION, FactKind.DEFAULT, FactKind.ORIGIN):
+        order[kind] = order[FactKind.ARGUMENT]
+    return sorted(found, key=lambda fact: order[fact.kind])
 
 
 def labels() -> Mapping[str, Label]:
@@ -203,10 +206,9 @@ def _dangers(request: ApprovalRequest) -> Iterator[Fact]:
         "danger" if strict else "caution" if request.effect != "read" else "information"
     )
     yield Fact(kind=FactKind.QUESTION, weight=weight, label="", text=_question(request))
-    yield Fact(
-        kind=FactKind.EFFECT, weight=weight, label="", text=visible(effect.text),
-        note=effect.mark,
-    )  # fmt: skip
+    question = Question.of(request)
+    text, mark = (effect.text, effect.mark) if question is None else (question.kind_text, "?")
+    yield Fact(kind=FactKind.EFFECT, weight=weight, label="", text=visible(text), note=mark)
     if request.outcome_unknown:
         yield Fact(
             kind=FactKind.OUTCOME_UNKNOWN,
@@ -258,6 +260,8 @@ def _question(request: ApprovalRequest) -> str:
     action = visible(request.action)
     if request.code is not None:
         return "May this script run?"
+    if (question := Question.of(request)) is not None:
+        return visible(question.text)
     if request.outcome_unknown:
         return f"{action} was interrupted. Make it again?"
     return f"May {action} be called?"
@@ -360,6 +364,9 @@ def _subject(request: ApprovalRequest) -> Iterator[Fact]:
     if request.code is not None:
         code = _LINE_ENDS.sub("\n", request.code)
         yield Fact(kind=FactKind.CODE, label="script", text=visible(code), note=_size(code))
+    if (question := Question.of(request)) is not None:
+        yield from _asked(request, question)
+        return
     for name, value in request.arguments.items():
         yield from _argument(name, value)
         yield from _origins(request, name)
@@ -375,6 +382,22 @@ def _subject(request: ApprovalRequest) -> Iterator[Fact]:
             text=visible(request.preview.rstrip("\n")),
             note=_size(request.preview),
         )
+
+
+def _asked(request: ApprovalRequest, question: Question) -> Iterator[Fact]:
+    """Yield the options of a question, and the sources of its words."""
+    yield from _hidden("the question", [question.text], about="question")
+    yield from _origins(request, "question")
+    yield from _hidden("the options", question.options, about="options")
+    for number, option in enumerate(question.options, 1):
+        yield Fact(
+            kind=FactKind.OPTION,
+            label=f"option {number}",
+            text=visible(option),
+            note=_size(option),
+            about="options",
+        )
+    yield from _origins(request, "options")
 
 
 def _argument(
@@ -476,9 +499,15 @@ def _expiry(request: ApprovalRequest) -> Iterator[Fact]:
         seconds = request.expires_after
         long = seconds >= 120
         after = f"{seconds / 60:g} minutes" if long else f"{seconds:g} seconds"
+        question, counts = Question.of(request), "it counts as rejected"
+        if question is not None:
+            default = question.default
+            counts = (
+                "the script fails" if default is None else f"the answer is {value_text(default)}"
+            )
         yield Fact(
             kind=FactKind.EXPIRY,
             label="expires",
-            text=f"without an answer within {after} it counts as rejected",
+            text=visible(f"without an answer within {after} {counts}"),
             required=False,
         )

@@ -76,6 +76,7 @@ def _decision(decided: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
         "remember": "no" if voted else decided.remember,
         "covers": "call" if voted else decided.covers,
         "arguments": to_jsonable_or_repr(arguments),
+        "answer": None if voted else decided.answer,
         "at": decided.at,
         "via": decided.via,
         "others": [] if voted else list(decided.others),

@@ -92,9 +92,10 @@ class Narrator:
                 elif self._screen.console is not None:
                     text = folded(event.code, self._scripts)
                     self._screen.line(f"  {text} (delf runs code {event.task_id[5:12]})", "dim")
-            case ev.ApprovalRequested() if self._waits and (self._asks or event.outcome_unknown):
-                name = event.request_id
-                say("approval needed", f"{event.action}; delf approvals show {name}")
+            case ev.ApprovalRequested() if self._waits and _asks(event, self._asks):
+                name, what = event.request_id, "an answer" if event.is_question else "approval"
+                about = event.message if event.is_question else event.action
+                say(f"{what} needed", f"{about}; delf approvals show {name}")
             case ev.ApprovalDecided() if event.note is not None:
                 self._screen.line(f"{event.decision} by {event.by}", "dim")
             case ev.Noted() if event.topic == "notification" and event.text:
@@ -122,6 +123,18 @@ class Narrator:
         text = story(event)
         if text:
             self._screen.line(text, "dim")
+
+
+def _asks(event: ev.ApprovalRequested, asks: bool) -> bool:
+    """Return True if a person is asked.
+
+    Args:
+        event: The request.
+        asks: Whether people are asked for approvals.
+    """
+    if event.is_question:
+        return not event.by_policy
+    return asks or event.outcome_unknown
 
 
 def is_news(text: str) -> bool:
@@ -206,7 +219,7 @@ class LiveStatus:
             case ev.CallFinished():
                 self._calls += 1
                 self._running.pop(event.call_id, None)
-            case ev.ApprovalRequested() if self._asks or event.outcome_unknown:
+            case ev.ApprovalRequested() if _asks(event, self._asks):
                 self._waiting.add(event.request_id)
                 self.stop()
             case ev.ApprovalDecided() if event.request_id in self._waiting:

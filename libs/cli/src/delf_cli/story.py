@@ -79,6 +79,8 @@ def _decided(event: ev.ApprovalDecided) -> str:
     """Format a decision: outcome, person and channel, or why the request became void."""
     if event.decision == "expired" and event.source in _VOID:
         return f"expired: {_VOID[event.source]}"
+    if event.answer is not None:
+        return f"answered by {_person(event)}: {cut(str(event.answer), 200)}"
     others = f"; {', '.join(event.others)} approved it before" if event.others else ""
     return f"{event.decision} by {_person(event)}{others}"
 

@@ -107,6 +107,8 @@ def approval_rows(approvals: Sequence[ApprovalTrace]) -> list[Row]:
 def _note_of(asked: ApprovalTrace) -> str:
     if asked.from_task is not None:
         return f"decided in {asked.from_task}"
+    if asked.answer is not None:
+        return str(asked.answer)
     return asked.reason or ("" if asked.edited is None else repr(dict(asked.edited)))
 
 

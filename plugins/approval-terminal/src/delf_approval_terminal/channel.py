@@ -6,18 +6,23 @@ import asyncio
 import json
 import os
 import signal
+from abc import ABC, abstractmethod
 from typing import Final
 
+from delf.errors import DelfError
 from delf.events import Remember
 from delf.protocols.approval import (
     NO_REASON,
     AlreadyDone,
+    Answered,
     ApprovalRequest,
     Approved,
     Decision,
     Edited,
     Rejected,
 )
+from delf.protocols.facts import value_text
+from delf.protocols.questions import Question
 from delf_approval_terminal.editor import Editor
 from delf_approval_terminal.lines import CtrlCError, Terminal
 from delf_approval_terminal.render import escape, help_text, request_text, style
@@ -31,7 +36,7 @@ TURNS: Final = Turns()
 
 
 class TerminalChannel:
-    """Implements :class:`delf.protocols.approval.ApprovalChannel`.
+    """Implements :class:`delf.protocols.approval.ApprovalChannel` and ``SupportsQuestions``.
 
     Requests are shown one after another. Waiting for an answer blocks no other task.
     """
@@ -43,12 +48,21 @@ class TerminalChannel:
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
         """Ask the person at the terminal; None where there is no terminal."""
+        return await self._asked(request, _Approval)
+
+    async def answer(self, request: ApprovalRequest) -> Decision | None:
+        """Ask the person at the terminal a question; None where there is no terminal."""
+        return await self._asked(request, _Question)
+
+    async def _asked(
+        self, request: ApprovalRequest, kind: type[_Approval | _Question]
+    ) -> Decision | None:
         async with TURNS.turn():
             with Terminal.standard() as terminal:
                 if terminal is None:
                     return None
                 try:
-                    decision = await _Question(terminal, request).ask()
+                    decision = await kind(terminal, request).ask()
                 except asyncio.CancelledError:
                     terminal.write(f"\n{style('no answer is needed any more', 'dim')}\n")
                     raise
@@ -56,14 +70,13 @@ class TerminalChannel:
                 return decision
 
 
-class _Question:
+class _Request(ABC):
     """One request on a terminal, until it is decided."""
 
     def __init__(self, terminal: Terminal, request: ApprovalRequest) -> None:
         self._terminal = terminal
         self._request = request
         self._editor = Editor(terminal, request)
-        self._is_call = request.code is None and not request.outcome_unknown
 
     async def ask(self) -> Decision:
         """Return the person's decision. Ctrl-C rejects; a second Ctrl-C interrupts the program."""
@@ -87,6 +100,56 @@ class _Question:
         answer = await self._terminal.ask(_PROMPT)
         return await self._take("r" if answer is None else answer, ended=answer is None)
 
+    @abstractmethod
+    async def _take(self, answer: str, *, ended: bool) -> Decision | None:
+        """Return the decision for an answer; None to ask again."""
+
+    async def _reject(self, *, ended: bool) -> Rejected:
+        reason = None if ended else await self._terminal.ask("reason (may be empty): ")
+        return Rejected(reason=reason or NO_REASON)
+
+    def _show(self, *, whole: bool = False) -> None:
+        text = request_text(
+            self._request,
+            self._editor.arguments,
+            width=self._terminal.width,
+            edited=self._editor.edited,
+            waiting=TURNS.waiting,
+            whole=whole,
+        )
+        self._terminal.write(f"\n{text}")
+
+
+class _Question(_Request):
+    """A script's question on a terminal, until it is answered."""
+
+    async def _take(self, answer: str, *, ended: bool) -> Decision | None:
+        """Return the answer; None to ask again."""
+        question = Question.of(self._request)
+        assert question is not None  # noqa: S101 - only questions come here
+        is_free = not question.choices and question.answer == "text"
+        if ended or (not is_free and answer.lower() in ("r", "reject")):
+            return await self._reject(ended=ended)
+        if not is_free and answer in ("v", "view"):
+            return self._show(whole=True)
+        if answer in ("", "?"):
+            return self._terminal.say(help_text(self._request))
+        number = int(answer) if answer.isdecimal() and answer.isascii() else 0
+        if answer not in question.options and 0 < number <= len(question.options):
+            return Answered(question.options[number - 1])
+        try:
+            return Answered(question.read(answer))
+        except DelfError as error:
+            return self._terminal.complain(f"{error.message}: {error.hint}")
+
+
+class _Approval(_Request):
+    """A request for approval on a terminal, until it is decided."""
+
+    def __init__(self, terminal: Terminal, request: ApprovalRequest) -> None:
+        super().__init__(terminal, request)
+        self._is_call = request.code is None and not request.outcome_unknown
+
     async def _take(self, answer: str, *, ended: bool) -> Decision | None:
         """Return the decision for an answer; None to ask again."""
         edited = self._editor.edited
@@ -104,8 +167,7 @@ class _Question:
             case "a" | "y" | "yes" | "approve":
                 return Edited(arguments=self._editor.arguments) if edited else Approved()
             case "r" | "n" | "no" | "reject":
-                reason = None if ended else await self._terminal.ask("reason (may be empty): ")
-                return Rejected(reason=reason or NO_REASON)
+                return await self._reject(ended=ended)
             case "h" | "happened" if self._request.outcome_unknown:
                 return await self._ask_result()
             case "e" | "edit" if self._is_call:
@@ -126,17 +188,6 @@ class _Question:
             return self._show()
         return Approved(remember=remember, covers="action")
 
-    def _show(self, *, whole: bool = False) -> None:
-        text = request_text(
-            self._request,
-            self._editor.arguments,
-            width=self._terminal.width,
-            edited=self._editor.edited,
-            waiting=TURNS.waiting,
-            whole=whole,
-        )
-        self._terminal.write(f"\n{text}")
-
     async def _ask_result(self) -> AlreadyDone | None:
         """Ask for the result of a call that did happen; None at Ctrl-D, to ask on."""
         while (typed := await self._terminal.ask(_RESULT)) is not None:
@@ -156,6 +207,8 @@ def _outcome(decision: Decision) -> str:
             return style(f"approved, and {what} {when}", "green")
         case Approved():
             return style("approved", "green")
+        case Answered(answer=answer):
+            return style(f"answered: {escape(value_text(answer))}", "green")
         case AlreadyDone():
             return style("it did happen; it is not made again", "green")
         case Edited():

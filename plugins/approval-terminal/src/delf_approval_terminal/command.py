@@ -10,7 +10,15 @@ from typing import Any, Final
 import click
 
 from delf.events import ApprovalVoted, Remember
-from delf.protocols.approval import NO_REASON, AlreadyDone, Approved, Decider, Edited, Rejected
+from delf.protocols.approval import (
+    NO_REASON,
+    AlreadyDone,
+    Answered,
+    Approved,
+    Decider,
+    Edited,
+    Rejected,
+)
 from delf_approval_terminal import listing
 from delf_cli import answering
 from delf_cli.as_json import as_json_option
@@ -50,7 +58,7 @@ request_argument = click.argument("request_id", metavar="ID", shell_complete=_re
     "2 usage or configuration.",
 )
 def approvals() -> None:
-    """Look at calls that wait for approval in any process, and decide about them.
+    """Look at calls and questions that wait for a person in any process, and decide about them.
 
     You may shorten an ID if it stays unique. A decision needs at least six characters of it. At
     a terminal, a decision shows the request and asks you once more. The first answer counts, from
@@ -62,6 +70,7 @@ def approvals() -> None:
     delf approvals reject 3f9a2b1 --reason "wrong customer"
     delf approvals edit 3f9a2b1 amount=20
     delf approvals settle 3f9a2b1 --result '"paid"'
+    delf approvals answer 3f9a2b1 "Ann Smith"
     delf approvals remembered --revoke 3f9a2b1
     """  # noqa: D301 - click's mark for lines that stay as they are
 
@@ -144,6 +153,20 @@ def approve(
 def reject(ctx: click.Context, request_id: str, reason: str, as_json: bool) -> None:
     """Reject a call, or a script."""
     _answer(ctx, request_id, lambda _: Rejected(reason=reason), as_json=as_json)
+
+
+@approvals.command("answer")
+@request_argument
+@click.argument("answer", metavar="ANSWER")
+@as_json_option
+@click.pass_context
+def answer_command(ctx: click.Context, request_id: str, answer: str, as_json: bool) -> None:
+    """Answer a question of a script.
+
+    ANSWER is a text, one of the options, yes or no, or a number, as the question asks. To answer
+    nothing, reject the question with a reason.
+    """
+    _answer(ctx, request_id, lambda _: Answered(answer), as_json=as_json)
 
 
 @approvals.command("settle", short_help="Say that an interrupted call did happen.")

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 
 from delf.protocols.approval import RememberedDecision
-from delf.protocols.facts import FactKind, as_edited, facts
+from delf.protocols.facts import FactKind, as_edited, facts, value_text
 from delf.protocols.journal import RequestRecord
 from delf_approval_terminal.render import fact_lines
 from delf_cli.answering import state_of_request
@@ -26,13 +26,21 @@ _NOT_WRAPPED: Final = 1_000_000
 """Columns where the output is not a terminal."""
 _IN_THE_LINE: Final = (FactKind.QUESTION, FactKind.EFFECT, FactKind.ACTION)
 """Facts that are part of the list's line."""
-_COLOURS: Final = {"waiting": "yellow", "approved": "green", "edited": "green", "rejected": "red"}
+_COLOURS: Final = {
+    "waiting": "yellow",
+    "approved": "green",
+    "edited": "green",
+    "answered": "green",
+    "rejected": "red",
+}
 
 
 def line(record: RequestRecord, edited: Mapping[str, Any] | None = None) -> str:
     """Summarise a request in one line, with edited arguments."""
     asked = record.requested
     arguments = {**asked.arguments, **(edited or {})}
+    if asked.is_question:
+        return one_line(f"{asked.worker}: {asked.message}" if asked.worker else asked.message)
     if asked.code is not None:
         return one_line(f"script with {', '.join(asked.actions)}")
     shown = ", ".join(f"{name}={_short(value)}" for name, value in arguments.items())
@@ -49,7 +57,7 @@ def table(records: Sequence[RequestRecord]) -> list[str]:
         (
             name,
             _age(record.requested.at),
-            record.requested.effect,
+            "question" if record.requested.is_question else record.requested.effect,
             _marks(record),
             *folder,
             line(record),
@@ -108,7 +116,8 @@ def show(record: RequestRecord) -> None:
     )
     click.echo(wrapped(f"task {asked.task_id}: {one_line(record.task.task)}"))
     if decided is not None:
-        why = f": {one_line(decided.reason)}" if decided.reason else ""
+        said = decided.reason if decided.answer is None else value_text(decided.answer)
+        why = f": {one_line(said)}" if said else ""
         click.echo(wrapped(f"{decided.decision} by {one_line(decided.by)}{why}"))
     click.echo("")
     for piece in facts_of(record):

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from delf.protocols.approval import ApprovalRequest
 from delf.protocols.facts import Fact, FactKind, as_edited, facts
+from delf.protocols.questions import Question
 from delf.records import dataclass
 from delf.terminal import visible
 from delf.types import can_be_undone
@@ -37,6 +38,16 @@ h  it did happen: do not make it again; the script gets the result that you type
 r  give it up; the script and the model get your reason
 v  show every argument in full
 Ctrl-C rejects, too; a second Ctrl-C stops the task"""
+
+CHOICE_HELP: Final = """\
+type one of the answers, or the number of an option
+r  answer nothing; the script and the model get your reason
+v  show everything in full
+Ctrl-C answers nothing, too; a second Ctrl-C stops the task"""
+
+TEXT_HELP: Final = """\
+type your answer in one line; the script gets it as it is
+Ctrl-D or Ctrl-C answers nothing; a second Ctrl-C stops the task"""
 
 _MOST_LINES: Final = 12
 _MOST_CHARACTERS: Final = 1000
@@ -189,6 +200,8 @@ def request_text(
     title = f"{_line(question.text)} · {effect.note} {_line(effect.text)}{more}"
     lines = [f"{style('┌', mark)} {style(piece, mark)}" for piece in fold(title, width - 2)]
     bar, room = style("│", mark), width - 3
+    asked = Question.of(request)
+    whole = whole or (asked is not None and _is_free(asked))
     body, unseen = fact_lines(request, found, room, whole=whole)
     lines += [f"{bar} {line}" for line in (*body, *(["(edited by you)"] if edited else []))]
     menu = _menu(request, edited=edited, unseen=unseen)
@@ -220,7 +233,8 @@ def fact_lines(
         unseen = sum(len(fact.label) + len(fact.text) for fact in left)
         values = sum(fact.kind is not FactKind.ORIGIN for fact in left)
         parts.append(Part([f"… {values} more arguments; v shows them"], unseen))
-    if request.code is None and not any(fact.about for fact in found):
+    is_call = request.code is None and not request.is_question
+    if is_call and not any(fact.about for fact in found):
         parts.append(Part(["(no arguments)"]))
     lines = [
         piece
@@ -290,6 +304,8 @@ def _closed(lines: Iterator[str], mark: str) -> list[str]:
 def _menu(request: ApprovalRequest, *, edited: bool, unseen: int) -> str:
     """Return the keys with their labels; an approval of a truncated card is labelled so."""
     note = f", {unseen:,} character{'s' * (unseen != 1)} unseen" if unseen else ""
+    if (question := Question.of(request)) is not None:
+        return f"{_answers(question)}{note}{'' if _is_free(question) else _MORE}"
     if request.code is not None:
         return f"a approve{note} · r reject · v view all · ? help"
     if request.outcome_unknown:
@@ -298,6 +314,26 @@ def _menu(request: ApprovalRequest, *, edited: bool, unseen: int) -> str:
         return f"a approve as edited{note} · r reject · e edit · v view all · ? help"
     alike = f"A every {escape(request.action)} in this task"
     return f"a approve{note} · r reject · e edit · {alike} · v view all · ? help"
+
+
+_MORE: Final = " · r answer nothing · v view all · ? help"
+
+
+def _is_free(question: Question) -> bool:
+    """Return whether each line that a person types is an answer."""
+    return not question.choices and question.answer == "text"
+
+
+def _answers(question: Question) -> str:
+    if question.options:
+        return "1 choose" if len(question.options) == 1 else f"1-{len(question.options)} choose"
+    match question.answer:
+        case "yes/no":
+            return "y yes · n no"
+        case "number":
+            return "type a number"
+        case _:
+            return "type your answer · Ctrl-D answer nothing"
 
 
 def _keys(menu: str, width: int) -> Iterator[str]:
@@ -314,6 +350,8 @@ def _keys(menu: str, width: int) -> Iterator[str]:
 
 def help_text(request: ApprovalRequest) -> str:
     """Return the meaning of each answer to a request."""
+    if (question := Question.of(request)) is not None:
+        return TEXT_HELP if _is_free(question) else CHOICE_HELP
     if request.code is not None:
         return SCRIPT_HELP
     return UNKNOWN_HELP if request.outcome_unknown else HELP

@@ -35,7 +35,14 @@ from delf.errors import (
     check_one_of,
 )
 from delf.events import StoppedBy, end_event
-from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected, RememberedDecision
+from delf.protocols.approval import (
+    AlreadyDone,
+    Answered,
+    Approved,
+    Edited,
+    Rejected,
+    RememberedDecision,
+)
 from delf.protocols.journal import Journal
 from delf.protocols.memory import SupportsStore
 from delf.protocols.services import Service
@@ -109,6 +116,8 @@ class Agent(FixedAttributes, Generic[T]):
         strategy: A strategy object, or the name of a strategy.
         on_confirm: Called for calls that need approval; returns True, False, or None to leave it to
             the next channel. Plain or async.
+        on_ask: Called for questions of scripts; returns the answer, or None to leave the question
+            to the next channel. Plain or async.
         output: The type of the answers, if not text: a pydantic model, a dataclass, a TypedDict, or
             a JSON Schema. ``response.value`` is the object.
         host: The plugins; all installed ones when omitted.
@@ -123,7 +132,9 @@ class Agent(FixedAttributes, Generic[T]):
     """
 
     _another = "make another agent with {name}=…, as Agent(agent.config, {name}=…) does"
-    _options = frozenset((*AgentOptions.__annotations__, "strategy", "on_confirm", "output"))
+    _options = frozenset(
+        (*AgentOptions.__annotations__, "strategy", "on_confirm", "on_ask", "output")
+    )
 
     def __init__(
         self,
@@ -134,6 +145,7 @@ class Agent(FixedAttributes, Generic[T]):
         memory: MemoryStore | SupportsStore | str | None = None,
         strategy: str | Strategy | None = None,
         on_confirm: Callable[[Any], Any] | None = None,
+        on_ask: Callable[[Any], Any] | None = None,
         output: type[T] | Mapping[str, Any] | None = None,
         host: PluginHost | None = None,
         project: AnyProject | None = None,
@@ -152,10 +164,11 @@ class Agent(FixedAttributes, Generic[T]):
         merged = merged_config(written, config, {**options, **names})
         self._config = with_strategy(merged, host)
         _ = self.config.main_llm
-        if on_confirm is not None and not callable(on_confirm):
-            raise AgentConfirmationError(
-                f"on_confirm is a {type(on_confirm).__name__}", hint="give a function"
-            )
+        for given, called in (("on_confirm", on_confirm), ("on_ask", on_ask)):
+            if called is not None and not callable(called):
+                raise AgentConfirmationError(
+                    f"{given} is a {type(called).__name__}", hint="give a function"
+                )
         self.agent_id = f"agent_{secrets.token_hex(6)}"
         self.memory = None if isinstance(memory, str) else memory
         self.tools = as_connections(tools or ())
@@ -164,7 +177,7 @@ class Agent(FixedAttributes, Generic[T]):
         self._requests = TaskRequests(lambda: self.config, chat, output)
         self._context: AgentContext | None = None
         self._chats: list[AgentChat] = []
-        self._on_confirm = on_confirm
+        self._on_confirm, self._on_ask = on_confirm, on_ask
         self._host = host
         self._project = project
         self._ledger = Ledger(self.config.budget_usd, allow_unpriced=self.config.allow_unpriced)
@@ -730,7 +743,7 @@ class Agent(FixedAttributes, Generic[T]):
     # -- approvals -----------------------------------------------------------------------
 
     def get_pending_approvals(self) -> list[dict[str, Any]]:
-        """Return the pending requests for approval, oldest first; thread-safe.
+        """Return the pending requests and questions, oldest first; thread-safe.
 
         After the first call of this method, requests wait for the program if no channel can ask.
         """
@@ -779,6 +792,19 @@ class Agent(FixedAttributes, Generic[T]):
         Raises ``DelfError`` for any other request, which then stays pending.
         """
         return self._pending.decide(request_id, AlreadyDone(result=result, reason=note))
+
+    def answer(self, request_id: str, answer: str | bool | float) -> bool:
+        """Answer a question of a script; an answer that does not fit leaves the question pending.
+
+        Args:
+            request_id: The id from :meth:`get_pending_approvals`.
+            answer: The answer, or a text that says as much.
+
+        Raises:
+            UnknownRequestError: If the question is not pending.
+            DelfError: If it does not answer the question, or the request is no question.
+        """
+        return self._pending.decide(request_id, Answered(answer))
 
     def get_remembered_approvals(self) -> list[RememberedDecision]:
         """Return the approvals that hold until they are revoked."""
@@ -896,6 +922,7 @@ class Agent(FixedAttributes, Generic[T]):
             memory=self.memory.store if isinstance(self.memory, SupportsStore) else self.memory,
             strategy=self._strategy,
             on_confirm=self._on_confirm,
+            on_ask=self._on_ask,
             close=self._close_chats,
         )
         return Runtime(await Resources.open(parts))

@@ -241,8 +241,8 @@ SHAPED: Final = "shaped_by"
 def shapers_of(events: Iterable[ev.Event]) -> list[str]:
     """Return the people whose decisions influenced what a task does next, in order.
 
-    A person influences a task by editing a call, declaring the result of an interrupted call, or
-    rejecting a call with a reason that the script and the model read.
+    A person influences a task by editing a call, declaring the result of an interrupted call,
+    answering a question, or rejecting a call with a reason that the script and the model read.
 
     Args:
         events: The task's events.
@@ -252,7 +252,7 @@ def shapers_of(events: Iterable[ev.Event]) -> list[str]:
         if not isinstance(event, ev.ApprovalDecided) or event.source != "person":
             continue
         is_reason = event.decision == "rejected" and event.reason not in (None, "", NO_REASON)
-        if event.decision in ("edited", "already_done") or is_reason:
+        if event.decision in ("edited", "already_done", "answered") or is_reason:
             found[LOCAL if event.person is None else name_of_holder(event.person)] = None
     return list(found)
 

@@ -47,7 +47,7 @@ LLM_FIELDS: Final = ("llm", "light_llm", "heavy_llm", "vision_llm")
 
 _AGENT: Final = "Agent"
 """The source of values that a program gives, in messages."""
-_PROGRAM: Final = ("tools", "on_confirm", "output", "host", "project")
+_PROGRAM: Final = ("tools", "on_confirm", "on_ask", "output", "host", "project")
 """The keywords of ``Agent`` that are no settings, because only a program can give them."""
 
 LLM_KEYS: Final = tuple(inspect.signature(LLMConfig).parameters)

@@ -31,10 +31,11 @@ from delf.records import dataclass
 from delf.specs import ApprovalSpec, MemorySpec, Spec, StrategySpec
 from delf_engine.agent_context import AgentContext
 from delf_engine.agent_tools import AgentTools
-from delf_engine.approvals.channels import CallbackChannel, NamedChannel
+from delf_engine.approvals.channels import CallbackChannel, NamedChannel, QuestionCallback
 from delf_engine.approvals.inbox import Inbox, open_journal
 from delf_engine.approvals.pending import PendingRequests
 from delf_engine.approvals.shared import Approvals
+from delf_engine.asking_people import AskTool
 from delf_engine.config import AgentConfig
 from delf_engine.embedders import Embedders
 from delf_engine.formats import Formats
@@ -70,6 +71,7 @@ class AgentParts:
         memory: The memory store, if given as an object.
         strategy: The strategy, if given as an object.
         on_confirm: The first approval callback.
+        on_ask: The first callback for questions of scripts.
         close: Closes objects made for the agent, such as its chats.
     """
 
@@ -82,6 +84,7 @@ class AgentParts:
     memory: MemoryStore | None = None
     strategy: Strategy | None = None
     on_confirm: Callable[[Any], Any] | None = None
+    on_ask: Callable[[Any], Any] | None = None
     close: Close | None = None
     _strategies: dict[str, Strategy] = field(default_factory=dict[str, Strategy])
 
@@ -362,7 +365,7 @@ async def _tools_of(
     """Return tools including the built-in ones, and the set-up state of their connections."""
     tools = await load_toolset(connections)
     readers = readers_of(files.inputs, around.host, files.formats)
-    return AgentTools(await tools.with_builtins(readers), connections)
+    return AgentTools(await tools.with_builtins([*readers, AskTool()]), connections)
 
 
 def _approvals_of(agent: AgentParts, journal: Journal) -> Approvals:
@@ -381,6 +384,9 @@ def _channels_of(agent: AgentParts) -> list[NamedChannel]:
     if agent.on_confirm is not None:
         asks = CallbackChannel(agent.on_confirm)
         channels.append(NamedChannel("on_confirm", asks, needs_presence=False))
+    if agent.on_ask is not None:
+        answers = QuestionCallback(agent.on_ask)
+        channels.append(NamedChannel("on_ask", answers, needs_presence=False))
     host = agent.context.host
     installed = {spec.name for spec in host.specs(ApprovalSpec)}
     chosen = "approvals" in agent.config.model_fields_set

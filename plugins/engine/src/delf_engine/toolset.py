@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
-from delf.events import ANSWER
+from delf.events import ANSWER, ASK
 from delf.plugins.factories import check_made
 from delf.protocols.connection import (
     ConnectionLike,
@@ -39,7 +39,7 @@ from delf_engine.secrets import without_secrets
 
 RESERVED: Final = frozenset(
     {"rerun", "add_to_output_files", "asyncio", "files", "llm", "ToolError", "ToolException"}
-    | {"ToolArgumentError", "ToolNotAllowed", "ApprovalRejected", "main", "find_tools", ANSWER}
+    | {"ToolArgumentError", "ToolNotAllowed", "ApprovalRejected", "main", "find_tools", ANSWER, ASK}
 )
 
 
@@ -147,13 +147,15 @@ def _any_object() -> dict[str, Any]:
 class Toolset:
     """The callable actions, and the actions that the model is shown.
 
-    Allowed actions that are not shown can still be called and found. Forbidden actions are known
+    Allowed actions that are not shown can still be called and found; ``ask`` is shown only in tasks
+    whose questions somebody can answer. Forbidden actions are known
     only to give a clear refusal.
 
     Args:
         allowed: Allowed actions by connection and method (``""`` for a function).
         hidden: Names of actions that exist and are not allowed.
         shown: Names of the shown actions, besides built-in ones; None for all.
+        asks: Whether ``ask`` is shown.
     """
 
     def __init__(
@@ -161,10 +163,13 @@ class Toolset:
         allowed: Mapping[tuple[str, str], BoundAction],
         hidden: frozenset[str],
         shown: frozenset[str] | None = None,
+        *,
+        asks: bool = False,
     ) -> None:
         self._allowed = dict(allowed)
         self._hidden = hidden
         self._shown = shown
+        self._asks = asks
         self._catalog: Catalog | None = None
         self._size: int | None = None
         self.own_count = sum(not bound.built_in for bound in self._allowed.values())
@@ -200,7 +205,7 @@ class Toolset:
         shown = [bound.describe() for bound in self.shown]
         return ToolChoice(
             shown=shown,
-            left_out=len(self) - len(shown),
+            left_out=self.own_count - sum(not tool.built_in for tool in shown),
             catalog=self.catalog(),
             describe=self._describe,
             budget=budget,
@@ -223,6 +228,8 @@ class Toolset:
         return self._allowed[key].describe()
 
     def _is_shown(self, bound: BoundAction) -> bool:
+        if bound.name == ASK:
+            return self._asks
         return self._shown is None or bound.built_in or bound.name in self._shown
 
     @property
@@ -277,11 +284,19 @@ class Toolset:
         """Return a copy that shows these actions and the built-in ones."""
         return self._with(self._allowed, names)
 
+    def showing_questions(self) -> Toolset:
+        """Return a copy that shows ``ask``."""
+        return self._with(self._allowed, self._shown, asks=True)
+
     def _with(
-        self, allowed: Mapping[tuple[str, str], BoundAction], shown: frozenset[str] | None
+        self,
+        allowed: Mapping[tuple[str, str], BoundAction],
+        shown: frozenset[str] | None,
+        *,
+        asks: bool = False,
     ) -> Toolset:
         """Return a copy with other shown or built-in actions."""
-        made = Toolset(allowed, self._hidden, shown)
+        made = Toolset(allowed, self._hidden, shown, asks=asks or self._asks)
         made._catalog = self._catalog  # it is long in the making where there are many
         made._size = self._size
         return made
@@ -299,7 +314,7 @@ class Toolset:
     def with_builtins_of(self, other: Toolset) -> Toolset:
         """Return a copy with the built-in connections of another set."""
         own = {key: bound for key, bound in other._allowed.items() if bound.built_in}
-        return Toolset({**self._allowed, **own}, self._hidden, self._shown)
+        return Toolset({**self._allowed, **own}, self._hidden, self._shown, asks=other._asks)
 
     async def with_reloaded(self, connection: ConnectionLike) -> Toolset:
         """Return a copy with the reloaded actions of one connection, in the same position.
@@ -318,7 +333,8 @@ class Toolset:
         allowed.update(fresh)
         prefix = f"{connection.name}."
         kept = {name for name in self._hidden if not name.startswith(prefix)}
-        return Toolset(allowed, frozenset(kept - {connection.name} | hidden), self._shown)
+        hidden = frozenset(kept - {connection.name} | hidden)
+        return Toolset(allowed, hidden, self._shown, asks=self._asks)
 
     def names_for_sandbox(self) -> tuple[ToolNames, ...]:
         """Return the names available to scripts."""

@@ -29,6 +29,7 @@ DOES = {
     "rejects": "not today",
     "edits": lambda request: Edited(arguments={**request.arguments, "amount": 7}),
     "remembers": Approved(remember="until_revoked"),
+    "answers": "Bob",
     "is away": None,
     "is silent": never,
     "cannot be reached": refuses,
@@ -37,6 +38,7 @@ DOES = {
 
 class Suite(ApprovalContract):
     seconds = 0.5
+    people = ApprovalContract.people | {"answers"}
     kind = ScriptedApprovals
     does = DOES
 
@@ -61,6 +63,16 @@ breaks = planting(Suite)
 
 class TestGood(Suite):
     pass
+
+
+class TestAnswersOnlyWhatIsUntested(Suite):
+    breaks = ("test_channel_that_takes_questions_says_so",)
+    people = ApprovalContract.people
+
+
+class TestAnswersAnotherOption(Suite):
+    breaks = ("test_answer_is_the_persons_answer",)
+    does = {**DOES, "answers": "Ann"}
 
 
 class TestAlwaysRemembers(Suite):
@@ -212,6 +224,14 @@ class TestShowsNoRule(Shows):
 
     def text(self, request):
         return "\n".join(plain_lines(f for f in facts(request) if f.kind is not FactKind.RULE))
+
+
+class TestShowsOneOption(Shows):
+    breaks = ("test_question_carries_every_fact_before_an_answer",)
+    says = "option 2"
+
+    def text(self, request):
+        return "\n".join(plain_lines(f for f in facts(request) if f.label != "option 2"))
 
 
 class TestNeverOffersAYes(Suite):

@@ -323,3 +323,31 @@ async def test_request_is_closed_when_the_action_needs_no_approval_any_more(benc
     after = await bench.journal.read(events[0].task_id)
     voided = [e for e in after if isinstance(e, ev.ApprovalDecided) and e.source == "changed"]
     assert [e.request_id for e in voided] == [events[begin - 1].request_id]
+
+
+@pytest.mark.parametrize("asks_now", [True, False], ids=["a person", "nobody"])
+async def test_question_is_answered_once_wherever_its_process_dies(
+    bench: Bench, asks_now: bool
+) -> None:
+    bench.model.writes("print(await ask('Who?', ['Ann', 'Bob'], default='Ann'), await look(1))")
+    answers: list[ev.ApprovalRequest] = []
+
+    def answer(request: ev.ApprovalRequest) -> str:
+        answers.append(request)
+        return "Bob"
+
+    async with bench.agent(World(), on_ask=answer) as first:
+        events = await recorded(bench, first)
+    begun = next(i for i, e in enumerate(events) if isinstance(e, ev.ApprovalRequested))
+    options = {"on_ask": answer} if asks_now else {}
+    for end in range(begun, len(events)):
+        answers.clear()
+        await bench.journal.ended_after(events[:end])
+        async with bench.agent(World(), **options) as second:
+            response = (await second.aresume(events[0].task_id)).raise_for_status()
+        is_answered = any(isinstance(event, ev.ApprovalDecided) for event in events[:end])
+        assert response.text == ("Bob 10" if is_answered or asks_now else "Ann 10")
+        assert len(answers) == (asks_now and not is_answered)
+        requests = [e for e in response.events if isinstance(e, ev.ApprovalRequested)]
+        (asked,) = [request for request in requests if request.is_question]
+        assert (asked.request_id == events[begun].request_id) == (end > begun)

@@ -18,7 +18,7 @@ from delf.errors import (
 def agent_with(delf_host, scripted_model):
     def make(error, **options):
         @tool(effect="read", confirm=False)
-        async def ask() -> str:
+        async def bid() -> str:
             """Ask a service."""
             raise error
 
@@ -27,7 +27,7 @@ def agent_with(delf_host, scripted_model):
             """Pay."""
             return "paid"
 
-        return Agent(tools=[ask, pay], llm="scripted", host=delf_host, retry_count=2, **options)
+        return Agent(tools=[bid, pay], llm="scripted", host=delf_host, retry_count=2, **options)
 
     return make
 
@@ -46,7 +46,7 @@ OTHERS = [
 
 @pytest.mark.parametrize("error", FINAL, ids=lambda e: type(e).__name__)
 async def test_final_failure_ends_the_task(agent_with, scripted_model, error):
-    scripted_model.writes("print('before')\nawait ask()")
+    scripted_model.writes("print('before')\nawait bid()")
     async with agent_with(error) as agent:
         response = await agent.arun("x")
     assert not response.status
@@ -56,24 +56,24 @@ async def test_final_failure_ends_the_task(agent_with, scripted_model, error):
 
 
 async def test_refusal_that_stays_is_the_answer_at_once(agent_with, scripted_model):
-    scripted_model.writes("print('before')\nawait ask()")
+    scripted_model.writes("print('before')\nawait bid()")
     async with agent_with(ToolException("not for you", can_retry=False)) as agent:
         response = await agent.arun("x")
-    assert response.text == "before\nask was refused: not for you"
+    assert response.text == "before\nbid was refused: not for you"
     assert len(scripted_model.requests) == 1
 
 
 async def test_refusal_is_the_answer_when_no_retry_is_left(agent_with, scripted_model):
-    scripted_model.writes("await ask()", "print('Hm.')\nawait ask()", "await ask()\nprint('Sold!')")
+    scripted_model.writes("await bid()", "print('Hm.')\nawait bid()", "await bid()\nprint('Sold!')")
     async with agent_with(ToolException("sold out")) as agent:
         response = await agent.arun("x")
-    assert (response.text, response.state) == ("ask was refused: sold out", "done")
+    assert (response.text, response.state) == ("bid was refused: sold out", "done")
     assert len(scripted_model.requests) == 3
 
 
 @pytest.mark.parametrize("error", OTHERS, ids=lambda e: type(e).__name__)
 async def test_other_errors_go_back_to_the_model(agent_with, scripted_model, error):
-    scripted_model.writes("await ask()", "print('mended')")
+    scripted_model.writes("await bid()", "print('mended')")
     async with agent_with(error) as agent:
         response = await agent.arun("x")
     assert (response.text, len(scripted_model.requests)) == ("mended", 2)
@@ -81,7 +81,7 @@ async def test_other_errors_go_back_to_the_model(agent_with, scripted_model, err
 
 async def test_script_may_catch_it_and_go_on_or_fail_otherwise(agent_with, scripted_model):
     scripted_model.writes(
-        "try:\n    await ask()\nexcept ToolError:\n    pass\n1 / 0", "print('mended')"
+        "try:\n    await bid()\nexcept ToolError:\n    pass\n1 / 0", "print('mended')"
     )
     async with agent_with(FINAL[0]) as agent:
         response = await agent.arun("x")
@@ -92,7 +92,7 @@ async def test_failure_that_only_reads_like_a_tool_s_goes_back_to_the_model(
     agent_with, scripted_model
 ):
     scripted_model.writes(
-        "try:\n    await ask()\nexcept ToolError:\n    pass\n"
+        "try:\n    await bid()\nexcept ToolError:\n    pass\n"
         "raise ValueError('broken down by month')",
         "print('mended')",
     )
@@ -104,8 +104,8 @@ async def test_failure_that_only_reads_like_a_tool_s_goes_back_to_the_model(
 @pytest.mark.parametrize(
     "script",
     [
-        "try:\n    await ask()\nexcept ToolError as error:\n    raise ValueError('no') from error",
-        "import asyncio\nasync with asyncio.TaskGroup() as group:\n    group.create_task(ask())",
+        "try:\n    await bid()\nexcept ToolError as error:\n    raise ValueError('no') from error",
+        "import asyncio\nasync with asyncio.TaskGroup() as group:\n    group.create_task(bid())",
     ],
     ids=["raised from it", "in a group"],
 )
@@ -119,7 +119,7 @@ async def test_failure_that_a_tool_s_is_behind_ends_the_task(agent_with, scripte
 
 
 async def test_reason_of_the_failed_task_is_what_the_tool_raised_last(agent_with, scripted_model):
-    scripted_model.writes(*["await ask()"] * 3)
+    scripted_model.writes(*["await bid()"] * 3)
     raised = ValueError("bad")
     async with agent_with(raised) as agent:
         response = await agent.arun("x")

@@ -42,7 +42,13 @@ if TYPE_CHECKING:
     from delf_devkit.testing.hosts import TestHost, install_plugin
     from delf_devkit.testing.models import ScriptedModel, script
     from delf_devkit.testing.project import DelfProject, Outcome
-    from delf_devkit.testing.requests import request_for, sample_requests, unseen_facts
+    from delf_devkit.testing.requests import (
+        question_for,
+        request_for,
+        sample_questions,
+        sample_requests,
+        unseen_facts,
+    )
     from delf_devkit.testing.scripts import RecordingScriptHost
     from delf_devkit.testing.tasks import ScriptedTask
 
@@ -73,6 +79,8 @@ _HOMES: Final = {
     "every_event": "events",
     "install_plugin": "hosts",
     "request_for": "requests",
+    "question_for": "requests",
+    "sample_questions": "requests",
     "sample_requests": "requests",
     "script": "models",
     "unseen_facts": "requests",
@@ -104,7 +112,9 @@ __all__ = [
     "TestHost",
     "every_event",
     "install_plugin",
+    "question_for",
     "request_for",
+    "sample_questions",
     "sample_requests",
     "script",
     "unseen_facts",

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from delf.protocols.approval import (
     AlreadyDone,
+    Answered,
     ApprovalRequest,
     Approved,
     Decision,
@@ -20,7 +21,10 @@ from delf.protocols.approval import (
 from delf.specs import ApprovalSpec
 
 PlainAnswer = Decision | bool | str | Mapping[str, Any] | None
-"""A decision, True, False, a reason to reject, other arguments, or None for the next channel."""
+"""A decision, True, False, a reason to reject, other arguments, or None for the next channel.
+
+To a question, a text, True or False is the answer.
+"""
 
 Answer = PlainAnswer | Callable[[ApprovalRequest], Any]
 """An answer, or a plain or async function from the request to an answer."""
@@ -74,21 +78,29 @@ class ScriptedApprovals:
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
         """Return the next decision."""
+        return _decision(await self._next(request))
+
+    async def __call__(self, request: ApprovalRequest) -> Decision | None:
+        """Decide a request or answer a question, for use as ``on_confirm`` and ``on_ask``."""
+        return await (self.answer if request.is_question else self.decide)(request)
+
+    async def answer(self, request: ApprovalRequest) -> Decision | None:
+        """Return the next decision about a question: a text, True or False is an answer."""
+        given = await self._next(request)
+        return Answered(given) if isinstance(given, (str, bool)) else _decision(given)
+
+    async def _next(self, request: ApprovalRequest) -> Any:
+        """Record a request, and return what the test has queued for it."""
         self.requests.append(request)
         answer: Any = self.decisions.popleft() if self.decisions else self.default
         if callable(answer):
             answer = answer(request)
-            answer = await answer if inspect.isawaitable(answer) else answer
-        return _decision(answer)
-
-    async def __call__(self, request: ApprovalRequest) -> Decision | None:
-        """Decide a request, for use as ``on_confirm``."""
-        return await self.decide(request)
+        return await answer if inspect.isawaitable(answer) else answer
 
 
 def _decision(answer: object) -> Decision | None:
     match answer:
-        case None | Approved() | Edited() | Rejected() | AlreadyDone() | Expired():
+        case None | Approved() | Edited() | Rejected() | AlreadyDone() | Answered() | Expired():
             return answer
         case True:
             return Approved()

@@ -36,6 +36,42 @@ def request_for(action: str = "bank.pay", **arguments: Any) -> ApprovalRequest:
     )
 
 
+def question_for(**arguments: Any) -> ApprovalRequest:
+    """Make a question like the gate does.
+
+    Args:
+        arguments: The arguments of ``ask``, in place of a question with two options.
+    """
+    asked = arguments or {"question": "Who is it?", "options": ["Ann", "Bob"]}
+    return replace(
+        request_for("ask", **asked),
+        permission="ask",
+        effect="read",
+        description=None,
+        is_question=True,
+    )
+
+
+def sample_questions() -> dict[str, ApprovalRequest]:
+    """Return named sample questions, of each kind and with texts that are hard to display."""
+    others = {
+        "kind": "result",
+        "trust": "outside",
+        "text": "from mail.read (call 7); others wrote it",
+    }
+    asked = question_for()
+    return {
+        "a choice": replace(asked, origins={"options[1]": {**others, "action": "mail.read"}}),
+        "yes or no": question_for(question="Shall it be sent today?", answer="yes/no"),
+        "a number": replace(question_for(question="How many?", answer="number"), line=4242),
+        "a text": replace(question_for(question="What is the subject?"), expires_after=2580.0),
+        "odd words": question_for(question="a\x1b[2J\u202eb?", options=["<b>&amp;*_`", _LONG]),
+        "sixty options": question_for(
+            question="Which street?", options=[f"street {n * 7919} end" for n in range(60)]
+        ),
+    }
+
+
 def sample_requests() -> dict[str, ApprovalRequest]:
     """Return named sample requests with every kind of fact, and with data that is hard to display.
 

@@ -23,6 +23,10 @@ _TO_DO: Final = (
     "run it on a terminal, let it wait for `delf approvals` (--wait-approvals), allow it "
     "(--approve all); a program gives on_confirm=… or wait_approvals=True"
 )
+UNANSWERABLE: Final = (
+    "nobody can answer it; run the task on a terminal, let it wait for `delf approvals` "
+    "(--wait-approvals), give on_ask=… in a program, or give the question a default"
+)
 NOBODY: Final = f"{_UNASKED}; {_TO_DO}"
 
 
@@ -104,6 +108,8 @@ class Asking:
             details = f" ({'; '.join(self._failures)})" if self._failures else ""
             raise self._undecided(f"nobody could be asked about it{details}")
         why = f"{_UNASKED} ({'; '.join(self._failures)}); {_TO_DO}" if self._failures else NOBODY
+        if self._request.is_question:
+            why = "; ".join([*self._failures, UNANSWERABLE])
         return Answer.given(Rejected(reason=why), "nobody", "nobody")
 
     async def _ask_channels(self, *, again: bool) -> Answer | None:
@@ -112,8 +118,11 @@ class Asking:
             await self._shared.inbox.take_earlier(self._request.task_id)
             if self._shared.pending.find(self._request.request_id) is None:
                 return None  # it was answered meanwhile
+        channels = self._shared.channels
+        if self._request.is_question:
+            channels = self._shared.question_channels(self._task)
         return await ask_channels(
-            self._shared.channels,
+            channels,
             self._request,
             self._task,
             self._redactor,
@@ -124,8 +133,7 @@ class Asking:
     @property
     def _may_wait(self) -> bool:
         """True if a person may answer in another way than through a channel."""
-        shared = self._shared
-        return self._task.wait_approvals or shared.config.wait_approvals or shared.pending.watched
+        return self._shared.may_wait(self._task, is_question=self._request.is_question)
 
     def _undecided(self, why: str) -> UndecidedCallError:
         return UndecidedCallError(

@@ -1,4 +1,4 @@
-"""A case for the judges: a call that needs approval or a whole script, and its ruling so far."""
+"""A case for the judges: a call that needs approval, a script or a question, and its ruling."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import Any
 
-from delf.events import ApprovalDecided, ApprovalRequested
+from delf.events import ASK, ApprovalDecided, ApprovalRequested
 from delf.protocols.approval import ApprovalRequest, RememberedDecision
 from delf.protocols.connection import Allowed, NeedsApproval
 from delf.protocols.rules import ApprovalRule
@@ -46,6 +46,11 @@ class Case:
     def request(self) -> ApprovalRequest:
         """The request as shown now; created lazily, because many cases are decided without one."""
         return self.make_request()
+
+    @property
+    def is_question(self) -> bool:
+        """True for a question of a script, which only a person answers."""
+        return self.call is not None and self.call.bound.name == ASK
 
     @property
     def arguments(self) -> Mapping[str, Any] | None:

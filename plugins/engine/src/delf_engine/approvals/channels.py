@@ -12,6 +12,7 @@ from typing import Any, Final
 from delf.errors import DelfError
 from delf.machine.threads import in_own_thread
 from delf.protocols.approval import (
+    Answered,
     ApprovalChannel,
     ApprovalRequest,
     Approved,
@@ -19,6 +20,8 @@ from delf.protocols.approval import (
     Decider,
     Decision,
     Rejected,
+    SupportsPresence,
+    SupportsQuestions,
 )
 from delf.records import dataclass
 from delf_engine.approvals.decision import Answer, check_fits, copy_of, well_formed
@@ -47,6 +50,11 @@ class NamedChannel:
     name: str
     channel: ApprovalChannel
     needs_presence: bool = True
+
+    @property
+    def can_ask(self) -> bool:
+        """True if a person could answer now, as far as the channel knows."""
+        return self.channel.can_ask() if isinstance(self.channel, SupportsPresence) else True
 
 
 async def ask_channels(
@@ -100,7 +108,13 @@ async def _ask_channel(
     A skipped channel can only lead to a rejection.
     """
     try:
-        answer = await named.channel.decide(request)
+        channel = named.channel
+        if not request.is_question:
+            answer = await channel.decide(request)
+        elif isinstance(channel, SupportsQuestions):
+            answer = await channel.answer(request)
+        else:
+            answer = None
         if isinstance(answer, DecidedBy):
             return replace(answer, decision=_fitting(request, well_formed(answer.decision)))
         return None if answer is None else _fitting(request, well_formed(answer))
@@ -123,28 +137,33 @@ def _fitting(request: ApprovalRequest, decision: Decision) -> Decision:
     return decision
 
 
-class CallbackChannel:
-    """``on_confirm`` as a channel.
+class _Callback:
+    """A program's function that gets requests.
 
     Args:
-        callback: Plain or async; gets the request and returns True, False, None (leave it to the
-            next channel) or a decision. A plain function runs in its own thread, one question at a
-            time, because it may read from a terminal.
+        callback: Plain or async. A plain function runs in its own thread, one request at a time,
+            because it may read from a terminal.
     """
 
     def __init__(self, callback: Callable[[ApprovalRequest], Any]) -> None:
         self._callback = callback
         self._turn = asyncio.Lock()
 
-    async def decide(self, request: ApprovalRequest) -> Decision | None:
-        """Ask the callback."""
+    async def _result(self, request: ApprovalRequest) -> Any:
+        """Call the function with a request."""
         if inspect.iscoroutinefunction(self._callback):
-            answer = await self._callback(request)
-        else:
-            async with self._turn:
-                answer = await in_own_thread(lambda: self._callback(request), "delf-approval")
-            if inspect.isawaitable(answer):
-                answer = await answer
+            return await self._callback(request)
+        async with self._turn:
+            answer = await in_own_thread(lambda: self._callback(request), "delf-approval")
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+class CallbackChannel(_Callback):
+    """``on_confirm`` as a channel: a function that returns True, False, None or a decision."""
+
+    async def decide(self, request: ApprovalRequest) -> Decision | None:
+        """Ask the callback; None leaves the request to the next channel."""
+        answer = await self._result(request)
         match answer:
             case None:
                 return None
@@ -154,6 +173,20 @@ class CallbackChannel:
                 return Rejected()
             case _:
                 return _decision_in(answer)
+
+
+class QuestionCallback(_Callback):
+    """``on_ask`` as a channel: a function that returns an answer, None or a decision."""
+
+    async def decide(self, request: ApprovalRequest) -> None:
+        """Leave requests for approval to the other channels."""
+
+    async def answer(self, request: ApprovalRequest) -> Decision | None:
+        """Ask the callback; None leaves the question to the next channel."""
+        answer = await self._result(request)
+        if answer is None or isinstance(answer, (Answered, Rejected)):
+            return answer
+        return Answered(answer)
 
 
 def _decision_in(answer: object) -> Decision:

@@ -12,6 +12,7 @@ from delf.events import ApprovalDecided, Covers, DecisionSource, Remember
 from delf.protocols.approval import (
     NO_REASON,
     AlreadyDone,
+    Answered,
     ApprovalRequest,
     Approved,
     Decider,
@@ -20,6 +21,7 @@ from delf.protocols.approval import (
     Expired,
     Rejected,
 )
+from delf.protocols.questions import Question
 from delf.protocols.rules import ApprovalRule
 from delf.records import dataclass
 from delf_engine.redact import put_back
@@ -30,7 +32,10 @@ _KINDS: Final[Mapping[str, type[Decision]]] = {
     "edited": Edited,
     "rejected": Rejected,
     "already_done": AlreadyDone,
+    "answered": Answered,
 }
+_ANSWERS: Final = (str, int, float)
+"""The types of answers to questions; a bool is an int."""
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
@@ -119,6 +124,8 @@ def decision_of(data: Mapping[str, Any]) -> Decision | None:
             return Edited(arguments=cast("Mapping[str, Any]", data["arguments"]))
         case "rejected" | "expired" as kind:
             return Rejected(reason=reason or kind)
+        case "answered" if isinstance(data.get("answer"), _ANSWERS):
+            return Answered(data["answer"])
         case "already_done":
             return AlreadyDone(result=data.get("result"), reason=reason)
         case _:
@@ -142,6 +149,8 @@ def well_formed(answer: object) -> Decision:
         case Approved() if decision_of(decision_data(answer)) == answer:
             return answer
         case Edited(arguments=arguments) if _are_named(arguments):
+            return answer
+        case Answered(answer=given) if isinstance(given, _ANSWERS):  # pyright: ignore[reportUnnecessaryIsInstance] - a channel's own
             return answer
         case Rejected(reason=reason):
             return Rejected(reason=str(reason or NO_REASON))
@@ -201,9 +210,23 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
     """Check that a request accepts a kind of answer.
 
     Raises:
-        DelfError: If a script or an interrupted call is edited, a new call is settled, or a script
-            is to be remembered for any arguments.
+        DelfError: If a script or an interrupted call is edited, a new call is settled, a script is
+            to be remembered for any arguments, or a question gets no answer that fits.
     """
+    question = Question.of(request)
+    if question is not None:
+        if isinstance(decision, Answered):
+            question.read(decision.answer)
+        elif not isinstance(decision, (Rejected, Expired)):
+            kind = decision_data(decision)["decision"]
+            raise DelfError(
+                f"a question is not {kind}", hint="answer the question, or reject it to decline"
+            )
+        return
+    if isinstance(decision, Answered):
+        raise DelfError(
+            "the request asks for approval and is no question", hint="approve it, or reject it"
+        )
     if isinstance(decision, Edited) and request.code is not None:
         raise DelfError("a script cannot be edited", hint=SCRIPT_HINT)
     if isinstance(decision, Edited) and request.outcome_unknown:

@@ -9,8 +9,15 @@ from dataclasses import replace
 from typing import Final
 
 from delf.events import ApprovalDecided, ApprovalRequested, content_of
-from delf.protocols.approval import ApprovalRequest, Approved, Decision, Rejected
-from delf_engine.approvals.asking import Asking
+from delf.protocols.approval import (
+    Answered,
+    ApprovalRequest,
+    Approved,
+    Decision,
+    Rejected,
+)
+from delf.protocols.questions import Question
+from delf_engine.approvals.asking import UNANSWERABLE, Asking
 from delf_engine.approvals.case import Case, Ruling
 from delf_engine.approvals.decision import Answer, asks_again, unanswered, with_secrets
 from delf_engine.approvals.remembered import RememberedDecisions, is_refusal
@@ -58,7 +65,9 @@ class PeopleJudge:
         if so_far.answer is not None and not so_far.has_request:
             return so_far
         request, answer = self._request_of(case, so_far), so_far.answer
-        if answer is None and self._shared.is_strict:
+        if case.is_question and not self._shared.can_answer(self._task):
+            answer = Answer.given(Rejected(reason=UNANSWERABLE), "nobody", "nobody")
+        elif answer is None and self._shared.is_strict and not case.is_question:
             answer = Answer.given(_STRICT, "policy", "mode strict")
         if answer is not None:
             return replace(so_far, answer=await self._journalled(case, request, answer))
@@ -134,7 +143,13 @@ class PeopleJudge:
 
     def _as_it_counts(self, request: ApprovalRequest, answered: Answer) -> Decision:
         """Return a decision without the parts that its request or person does not allow."""
-        decision = answered.decision
+        decision, question = answered.decision, Question.of(request)
+        if question is not None:
+            is_unanswered = answered.source in ("nobody", "timeout")
+            if is_unanswered and question.default is not None:
+                decision = Answered(question.default)
+            if isinstance(decision, Answered):
+                return Answered(question.read(decision.answer))
         if not isinstance(decision, Approved) or decision.remember == "no":
             return decision
         if request.outcome_unknown or request.rule:

@@ -14,7 +14,6 @@ from delf.protocols.approval import (
     Approved,
     Rejected,
     RememberedDecision,
-    SupportsPresence,
 )
 from delf.protocols.connection import Allowed, NeedsApproval
 from delf.protocols.facts import root_of
@@ -22,7 +21,6 @@ from delf.protocols.people import folded, name_of_holder
 from delf.protocols.rules import ApprovalRule
 from delf.tools.action import strictest
 from delf_engine.approvals.case import Case, Judge, Ruling
-from delf_engine.approvals.channels import NamedChannel
 from delf_engine.approvals.decision import (
     Answer,
     asks_again,
@@ -40,7 +38,7 @@ from delf_engine.approvals.judges import (
     RuleJudge,
 )
 from delf_engine.approvals.people import PeopleJudge
-from delf_engine.approvals.remembered import RememberedDecisions, call_key
+from delf_engine.approvals.remembered import RememberedDecisions, answer_before, call_key
 from delf_engine.approvals.shared import Approvals
 from delf_engine.approvals.task_flows import TaskFlows
 from delf_engine.calls.call import Call
@@ -190,7 +188,7 @@ class TaskApprovals:
         if (earlier := self._earlier(case)) is not None:
             return earlier
         ruling = Ruling()
-        for judge in self.judges:
+        for judge in self.judges[-1:] if case.is_question else self.judges:
             ruling = await judge(case, ruling)
         if ruling.remembered is not None:
             await self._note_remembered(case, ruling.remembered)
@@ -203,6 +201,10 @@ class TaskApprovals:
             decision = with_secrets(recorded(decided), case.request, case.arguments)
             again = case.asked is not None and asks_again(case.asked, decision)
             return replace(Answer.given(decision, decided.source, decided.by), asks_again=again)
+        if case.is_question and case.asked is None:
+            before = answer_before(self._log.events, case.request)
+            if before is not None:
+                return Answer.given(recorded(before), "policy", before.by)
         refused = self._decisions.refused.get(case.key)
         if refused is None or case.outcome_unknown:
             return None
@@ -243,6 +245,8 @@ class TaskApprovals:
         assert call is not None  # noqa: S101 - a question about a call
         if (asked.digest, asked.shown_digest, asked.files_digest) != (call.digest, *_shown(case)):
             return "what is to be done has changed since it was shown"
+        if case.is_question:
+            return None
         if ApprovalRule.of(asked.rule) != self._shared.rule_of(call.bound.name):
             return "the team's rule has changed since it was shown"
         if asked.effect != call.bound.action.effect:
@@ -258,6 +262,11 @@ class TaskApprovals:
     async def _void(self, asked: ApprovalRequested, reason: str) -> None:
         answer = Answer.given(Rejected(reason=reason), "changed")
         await self._log.record(ApprovalDecided, request_id=asked.request_id, **answer.data())
+
+    @property
+    def can_answer(self) -> bool:
+        """True if somebody may answer the task's questions, as far as is known."""
+        return self._shared.can_answer(self._task)
 
     def check_answerable(self, tools: Iterable[BoundAction]) -> None:
         """Check that a person can be asked if the task must ask.
@@ -276,7 +285,7 @@ class TaskApprovals:
             return
         is_pre_approved = self._mode.is_pre_approved
         asking = [bound.name for bound in tools if bound.asks and not is_pre_approved(bound)]
-        if not asking or any(_can_ask(named) for named in self._shared.channels):
+        if not asking or any(named.can_ask for named in self._shared.channels):
             return
         listed = ", ".join(asking[:5]) + (f" and {len(asking) - 5} more" if asking[5:] else "")
         raise AgentConfirmationError(
@@ -311,7 +320,8 @@ class TaskApprovals:
             files={safe(name): size for name, size in _sizes(call, verdict).items()},
             outcome_unknown=case.outcome_unknown,
             changed=case.changed,
-            fit=bound.action.validate,
+            is_question=case.is_question,
+            fit=None if case.is_question else bound.action.validate,
             line=call.line,
             origins=copy_of(self._sources(call)),
         )
@@ -356,11 +366,6 @@ def _sizes(call: Call, verdict: NeedsApproval | Allowed | None) -> dict[str, int
     """Return the sizes of the files that a call reads, and of the data to be sent."""
     sizes = {name: len(data) for name, data in call.files.items()}
     return sizes | ({} if verdict is None else dict(verdict.files))
-
-
-def _can_ask(named: NamedChannel) -> bool:
-    channel = named.channel
-    return channel.can_ask() if isinstance(channel, SupportsPresence) else True
 
 
 def _question_about(request: ApprovalRequest, past: Question) -> Question:

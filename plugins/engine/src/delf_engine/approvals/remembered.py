@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from delf.errors import DelfError
@@ -116,6 +116,23 @@ def refused_calls(past: Sequence[Event]) -> dict[CallKey, str]:
     }
 
 
+def answer_before(events: Iterable[Event], question: ApprovalRequest) -> ApprovalDecided | None:
+    """Return a person's answer to the same question of an earlier script of the task, if any.
+
+    A script that takes the place of a failed script asks nothing that the person has answered.
+
+    Args:
+        events: The task's events.
+        question: The question now.
+    """
+    found: ApprovalDecided | None = None
+    for asked, decided in _decided(events):
+        is_same = asked.is_question and call_key(asked) == call_key(question)
+        if is_same and decided.decision == "answered" and decided.source == "person":
+            found = decided if asked.script < question.script else None
+    return found
+
+
 def is_refusal(source: DecisionSource, request: ApprovalRequest) -> bool:
     """Return whether a person rejected a new call; such a refusal holds for the whole task."""
     return source == "person" and not request.outcome_unknown
@@ -126,7 +143,7 @@ def call_key(request: ApprovalRequest) -> CallKey:
     return request.digest, request.action_digest, request.worker
 
 
-def _decided(past: Sequence[Event]) -> Iterator[tuple[ApprovalRequested, ApprovalDecided]]:
+def _decided(past: Iterable[Event]) -> Iterator[tuple[ApprovalRequested, ApprovalDecided]]:
     """Yield the requests of a task that were decided, with the decisions."""
     asked: dict[str, ApprovalRequested] = {}
     for event in past:

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from fnmatch import fnmatchcase
 
+from delf.protocols.approval import SupportsQuestions
 from delf.protocols.journal import Journal
 from delf.protocols.rules import ApprovalRule
 from delf.records import dataclass
-from delf_engine.approvals.channels import NamedChannel
+from delf_engine.approvals.channels import NamedChannel, QuestionCallback
 from delf_engine.approvals.inbox import Inbox
 from delf_engine.approvals.pending import PendingRequests
 from delf_engine.config import ARROW, AgentConfig
+from delf_engine.task import TaskRequest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +54,33 @@ class Approvals:
     def must_ask(self) -> bool:
         """True if a task that could ask nobody must not begin, because the user chose the mode."""
         return "approval_mode" in self.config.model_fields_set
+
+    def may_wait(self, task: TaskRequest, *, is_question: bool = False) -> bool:
+        """Return whether a person may decide in another way than through a channel."""
+        if is_question and self.config.approval_mode != "interactive":
+            return False
+        return task.wait_approvals or self.config.wait_approvals or self.pending.watched
+
+    def question_channels(self, task: TaskRequest) -> Sequence[NamedChannel]:
+        """Return the channels that pass on a task's questions.
+
+        A mode that asks nobody for approval has no person for questions either, except for the
+        program's own function.
+        """
+        is_open = self.config.approval_mode == "interactive"
+        return [
+            named
+            for named in self.channels
+            if isinstance(named.channel, SupportsQuestions)
+            and (is_open or isinstance(named.channel, QuestionCallback))
+            and (task.interactive or not named.needs_presence)
+        ]
+
+    def can_answer(self, task: TaskRequest) -> bool:
+        """Return whether somebody may answer a task's questions, as far as is known."""
+        if self.may_wait(task, is_question=True):
+            return True
+        return any(named.can_ask for named in self.question_channels(task))
 
     def rule_of(self, action: str) -> ApprovalRule | None:
         """Return the team's rule for an action.

@@ -20,8 +20,15 @@ from delf.errors import (
     ToolRefusedError,
     UnrecordedCallError,
 )
-from delf.events import ANSWER, CallFinished
-from delf.protocols.approval import AlreadyDone, Approved, Edited, Expired, Rejected
+from delf.events import ANSWER, ASK, CallFinished
+from delf.protocols.approval import (
+    AlreadyDone,
+    Answered,
+    Approved,
+    Edited,
+    Expired,
+    Rejected,
+)
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.protocols.sandbox import (
     REJECTED,
@@ -260,6 +267,8 @@ class Gate:
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
             return await self._turn_down(call, _refused(call, verdict.message))
+        if call.bound.name == ASK:
+            return await self._question(call, past)
         needs_nobody = not call.bound.asks and isinstance(verdict, Allowed)
         if needs_nobody and not await self._approvals.requires_review(call):
             if past is not None:
@@ -271,10 +280,20 @@ class Gate:
             return await self._turn_down(call, _refused(call, answer.message))
         if isinstance(answer.decision, Approved):
             return await self._make(call)
-        # Nobody to ask, nobody who answers, or a bare no is the same for every script.
-        is_final = isinstance(answer.decision, Expired) or answer.decision == Rejected()
-        can_retry = answer.source != "nobody" and not is_final
-        return await self._reject(call, why_not(answer.decision), can_retry=can_retry)
+        return await self._reject(call, why_not(answer.decision), can_retry=_can_retry(answer))
+
+    async def _question(self, call: Call, past: RecordedCall | None) -> CallAnswer:
+        """Ask a person a script's question, whose answer is the result of the call."""
+        try:
+            answer = await self._approvals.decide(call, past=past)
+        except asyncio.CancelledError:
+            await self._records.cancel(call, "cancelled before it was answered")
+            raise
+        if isinstance(answer.decision, Answered):
+            await self._records.begin(call)
+            return await self._taken_as_made(call, answer.decision.answer)
+        why = f"the question has no answer: {why_not(answer.decision)}"
+        return await self._reject(call, why, can_retry=_can_retry(answer))
 
     async def _verdict(self, call: Call) -> Verdict:
         """Return the combined verdict of the script's guard and the connection."""
@@ -525,6 +544,13 @@ class Gate:
             call, "rejected", error=message, raised=kind, digest=call.digest, can_retry=can_retry
         )
         return Raised(kind, message, can_retry=can_retry)
+
+
+def _can_retry(answer: Answer) -> bool:
+    """Return whether another script could succeed after a call was not approved."""
+    # Nobody to ask, nobody who answers, or a bare no is the same for every script.
+    is_final = isinstance(answer.decision, Expired) or answer.decision == Rejected()
+    return answer.source != "nobody" and not is_final
 
 
 def _seen(call: Call) -> ScriptCall:

@@ -160,6 +160,8 @@ class TaskPipeline:
         if run.request.output is not None:
             answer = AnswerTool(run.request.output)
             run.tools = await run.tools.with_builtins([answer])
+        if run.approvals.can_answer:
+            run.tools = run.tools.showing_questions()
         if not run.replay.resumed:
             run.models.ledger.check()
             run.approvals.check_answerable(run.tools)

@@ -36,7 +36,7 @@ def waiting_for(events: Sequence[Event]) -> str | None:
             case ModelReplied() | ModelFailed():
                 model = None
             case ApprovalRequested():
-                questions[event.request_id] = event.action
+                questions[event.request_id] = "" if event.is_question else event.action
             case ApprovalDecided():
                 questions.pop(event.request_id, None)
             case CallStarted():
@@ -46,7 +46,8 @@ def waiting_for(events: Sequence[Event]) -> str | None:
             case _:
                 pass
     if questions:
-        return f"a decision about {_some(questions.values())}"
+        asked = [*filter(None, questions.values())]
+        return f"a decision about {_some(asked)}" if asked else "an answer to a question"
     if calls:
         return f"an answer of {_some(calls.values())}"
     return None if model is None else f"an answer of the model {model}"

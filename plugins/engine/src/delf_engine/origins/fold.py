@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any, Final
 
 from delf.events import (
+    ASK,
     CallFinished,
     CallStarted,
     Event,
@@ -73,6 +74,8 @@ class Origins:
         kept: dict[str, set[str]] | None = None,
     ) -> None:
         self._words = [task]
+        self._answers: set[str] = set()
+        """The answers to questions, each the user's own word as a whole."""
         self._before: Callable[[], Iterable[tuple[Trust, str, str]]] | None = before
         self._wording_of = wording_of
         self._has_files = files is not None
@@ -96,7 +99,11 @@ class Origins:
         self._searched = 0
         """The searchable texts among those read; created lazily."""
         self.planned = Planned(
-            self._calls, wording_of, self._scripts.stated, self._is_named_by_others
+            self._calls,
+            wording_of,
+            self._scripts.stated,
+            self._is_named_by_others,
+            self.is_answer,
         )
         self.outlines = 0
         """The model's answers from which the outline was built."""
@@ -218,8 +225,19 @@ class Origins:
         if kept and any(same_text(text) in kept for _, _, text in authored(call.result)):
             call.wording = replace(call.wording, trust="outside")
         self._read_calls.append(call)
+        if event.action == ASK and event.status == "ok":
+            self._take_answer(call)
         if call.wording.trust != "own":
             self._read.append((event.call_id, event.action))
+
+    def _take_answer(self, call: ReadCall) -> None:
+        """Record a person's answer as the user's own words.
+
+        Others may have written a chosen option, so no part of the option becomes the user's word.
+        """
+        self._answers.add(same_text(str(call.result)))
+        if isinstance(call.result, str) and not call.arguments.get("options"):
+            self._words.append(call.result)
 
     def followed(self) -> Sequence[str]:
         """Return the texts that the user's words order to follow, for authors named by the user."""
@@ -317,7 +335,11 @@ class Origins:
 
     def is_stated(self, text: str) -> bool:
         """Return whether a value occurs in the user's words."""
-        return any(mentions(words, text) for words in self._words)
+        return self.is_answer(text) or any(mentions(words, text) for words in self._words)
+
+    def is_answer(self, text: str) -> bool:
+        """Return whether a value is the whole answer of a person to a question."""
+        return same_text(text) in self._answers
 
     def _is_named_by_others(self, text: str) -> bool:
         """Return whether others' words mention a value, within a longer text."""

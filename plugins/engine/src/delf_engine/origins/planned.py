@@ -35,6 +35,8 @@ class Planned:
         wording_of: Returns the known facts about an action's results.
         stated: Returns an action's calls that clean scripts write with constants only.
         is_named: Returns whether others' words mention a value.
+        is_answer: Returns whether a person gave a value as the answer to a question, which fits
+            wherever the plan states no other value.
     """
 
     def __init__(
@@ -43,11 +45,13 @@ class Planned:
         wording_of: Callable[[str], Wording],
         stated: Callable[[str], Iterable[ast.Call]],
         is_named: Callable[[str], bool],
+        is_answer: Callable[[str], bool],
     ) -> None:
         self._calls = calls
         self._wording_of = wording_of
         self._stated = stated
         self._is_named = is_named
+        self._is_answer = is_answer
         self.outline = Outline()
         """The calls of the outline; empty until a model was asked."""
         self._made: dict[tuple[str, ...], list[ReadCall]] = defaultdict(list)
@@ -189,7 +193,8 @@ class Planned:
                 field = PlannedField.of(node)
                 for inner, text in whole(value, path):
                     place = names_in(inner.removeprefix(path))
-                    if not (is_free(inner, text) or (field and self._holds(field, text, place))):
+                    is_given = is_free(inner, text) or self._is_answer(text)
+                    if not (is_given or (field and self._holds(field, text, place))):
                         yield inner
 
     def _fits(self, node: ast.expr, value: Any, path: str, is_free: IsFree) -> bool:

@@ -57,11 +57,13 @@ class ApprovalTrace:
         request_id: The request.
         call_id: The number of the call; 0 for a whole script.
         action: The action.
-        decision: ``waiting``, ``approved``, ``edited``, ``rejected``, ``expired`` or
-            ``already_done``; ``remembered`` if an earlier approval covered the call.
+        decision: ``waiting``, ``approved``, ``edited``, ``rejected``, ``expired``,
+            ``already_done`` or ``answered``; ``remembered`` if an earlier approval covered the
+            call.
         by: The person who decided.
         reason: The person's note.
         edited: The arguments that replaced the requested ones.
+        answer: The answer to a question.
         from_task: For a remembered decision, the task in which it was made.
     """
 
@@ -72,6 +74,7 @@ class ApprovalTrace:
     by: str = ""
     reason: str | None = None
     edited: Mapping[str, Any] | None = None
+    answer: Any = None
     from_task: str | None = None
 
 

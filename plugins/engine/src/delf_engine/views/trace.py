@@ -161,7 +161,7 @@ class Trace:
                 asked = self._asked.get(event.request_id)
                 if asked is not None:
                     asked.decision, asked.by, asked.reason = event.decision, event.by, event.reason
-                    asked.edited = event.arguments
+                    asked.edited, asked.answer = event.arguments, event.answer
                     if event.arguments is not None:
                         self._origins.pop(asked.call_id, None)
             case ev.ApprovalRemembered():

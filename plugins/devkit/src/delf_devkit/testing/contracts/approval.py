@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 import pytest
 
 from delf.protocols.approval import (
+    Answered,
     ApprovalChannel,
     ApprovalRequest,
     Approved,
@@ -18,15 +19,23 @@ from delf.protocols.approval import (
     Expired,
     Rejected,
     SupportsPresence,
+    SupportsQuestions,
 )
 from delf_devkit.testing.contracts.base import Contract, missing, needs
-from delf_devkit.testing.requests import request_for, sample_requests, unseen_facts
+from delf_devkit.testing.requests import (
+    question_for,
+    request_for,
+    sample_questions,
+    sample_requests,
+    unseen_facts,
+)
 
 Person = Literal[
     "approves",
     "rejects",
     "edits",
     "remembers",
+    "answers",
     "changes their mind",
     "is away",
     "is silent",
@@ -56,7 +65,7 @@ class Shown:
 
     Args:
         text: Everything a person can read before an answer, with folded and attached parts.
-        offers_yes: Whether the person could approve the request there.
+        offers_yes: Whether the person could approve the request, or answer the question, there.
     """
 
     text: str
@@ -80,8 +89,11 @@ class ApprovalContract(Contract):
     supported ones. A person who ``edits`` changes ``amount`` to 7. Every channel is also tested
     with a person who ``cannot be reached``, which must not count as approval.
 
+    A channel that passes on questions has ``answers`` among its ``people``, too: this person
+    answers ``Bob`` to a question with the options ``Ann`` and ``Bob``.
+
     A channel that supports ``approves`` needs a fixture ``shown_to``, too: an async function that
-    sends a request and returns what a person sees as :class:`Shown`.
+    sends a request, or a question, and returns what a person sees as :class:`Shown`.
     """
 
     people: ClassVar[frozenset[str]] = frozenset(
@@ -119,6 +131,32 @@ class ApprovalContract(Contract):
                 "delf.protocols.facts.facts(request), or offer no yes"
             )
             assert shown.offers_yes or name != "a plain request", "it never offers a yes"
+
+    @needs("people:answers")
+    async def test_question_carries_every_fact_before_an_answer(
+        self, shown_to: Callable[[ApprovalRequest], Awaitable[Shown]]
+    ) -> None:
+        for name, question in sample_questions().items():
+            shown = await self.within(shown_to(question), self.seconds)
+            unseen = [fact.heading for fact in unseen_facts(question, shown.text) if fact.required]
+            assert not (shown.offers_yes and unseen), (
+                f"{name}: an answer is offered, and {', '.join(unseen)} did not arrive"
+            )
+            assert shown.offers_yes or name != "a choice", "it never offers an answer"
+
+    @needs("people:answers")
+    async def test_answer_is_the_persons_answer(self, channel_to: Callable[..., Any]) -> None:
+        channel = channel_to("answers")
+        asked = await asyncio.gather(*(channel.answer(question_for()) for _ in range(2)))
+        assert [_decision(answer) for answer in asked] == [Answered("Bob")] * 2
+
+    async def test_channel_that_takes_questions_says_so(
+        self, channel_to: Callable[[Person], ApprovalChannel]
+    ) -> None:
+        takes = isinstance(channel_to("cannot be reached"), SupportsQuestions)
+        assert takes == ("answers" in self.people), (
+            "a channel with `answer` has 'answers' among its `people`, and no other channel has"
+        )
 
     @needs("people:approves")
     async def test_yes_is_a_yes(self, channel_to: Callable[..., Any]) -> None:

@@ -1,0 +1,153 @@
+"""Questions that a script asks a person, and the reading of their answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Self, cast, get_args
+
+from delf.errors import DelfError, ToolRefusedError
+from delf.events import ApprovalRequest
+from delf.records import dataclass
+
+AnswerKind = Literal["text", "yes/no", "number"]
+"""What a person answers where a question has no options."""
+_YES_NO: Final[Mapping[str, bool]] = {
+    **dict.fromkeys(("yes", "y", "true"), True),
+    **dict.fromkeys(("no", "n", "false"), False),
+}
+_MOST_OPTIONS: Final = 100
+_MOST_NAMED: Final = 10
+_LONGEST: Final = 100_000
+"""The most characters of an answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question of a script: the arguments of ``ask``.
+
+    Args:
+        text: The question.
+        options: The answers to choose from; empty if the person answers freely.
+        answer: The kind of a free answer.
+        default: The answer if nobody can be asked or nobody answers in time; None for an error.
+    """
+
+    text: str
+    options: tuple[str, ...] = ()
+    answer: AnswerKind = "text"
+    default: Any = None
+
+    @classmethod
+    def of(cls, request: ApprovalRequest) -> Self | None:
+        """Return the question of a request; None if the request asks for approval."""
+        return cls.of_arguments(request.arguments) if request.is_question else None
+
+    @classmethod
+    def of_arguments(cls, arguments: Mapping[str, Any]) -> Self:
+        """Return the question of a call of ``ask``."""
+        return cls(
+            text=str(arguments.get("question", "")),
+            options=tuple(map(str, arguments.get("options") or ())),
+            answer=arguments.get("answer", "text"),
+            default=arguments.get("default"),
+        )
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """All possible answers as texts; empty for a free text and a number."""
+        return self.options or (("yes", "no") if self.answer == "yes/no" else ())
+
+    @property
+    def kind_text(self) -> str:
+        """The kind of answer in words, such as ``one of 3 options``."""
+        if self.options:
+            return f"one of {len(self.options)} options"
+        return {"yes/no": "yes or no", "number": "a number"}.get(self.answer, "a text")
+
+    def check(self) -> None:
+        """Check that the question can be answered.
+
+        Raises:
+            ToolRefusedError: If the text is empty, the options are unusable, or the default is no
+                answer to the question.
+        """
+        if not self.text.strip():
+            raise ToolRefusedError("the question is empty")
+        if self.answer not in get_args(AnswerKind):
+            kinds = ", ".join(map(repr, get_args(AnswerKind)))
+            raise ToolRefusedError(f"answer is {self.answer!r}; one of {kinds}")
+        if self.options and self.answer != "text":
+            raise ToolRefusedError(f"with options there is no answer={self.answer!r}")
+        if len(self.options) > _MOST_OPTIONS:
+            raise ToolRefusedError(
+                f"{len(self.options):,} options are more than a person reads; at most "
+                f"{_MOST_OPTIONS}"
+            )
+        if len({_same(option) for option in self.options}) < len(self.options):
+            raise ToolRefusedError("two options are the same: add what tells them apart")
+        if not all(map(str.strip, self.options)):
+            raise ToolRefusedError("an option is empty")
+        if self.default is not None:
+            try:
+                self.read(self.default)
+            except DelfError as error:
+                raise ToolRefusedError(f"default cannot be the answer: {error.message}") from None
+
+    def read(self, given: object) -> str | bool | int | float:
+        """Convert an answer, which a channel may give as text, to the value for the script.
+
+        Raises:
+            DelfError: If it does not answer the question.
+        """
+        if self.options:
+            return self._option(given)
+        match self.answer:
+            case "yes/no":
+                found = given if isinstance(given, bool) else _YES_NO.get(_same(given))
+                if found is None:
+                    raise _unfit(given, "answer yes or no")
+                return found
+            case "number":
+                return _number(given)
+            case _:
+                if not isinstance(given, str) or not given.strip():
+                    raise _unfit(given, "answer with a text")
+                if len(given) > _LONGEST:
+                    raise DelfError(f"the answer has more than {_LONGEST:,} characters")
+                return given
+
+    def _option(self, given: object) -> str:
+        if given in self.options:
+            return cast("str", given)
+        found = [option for option in self.options if _same(option) == _same(given)]
+        if len(found) == 1:
+            return found[0]
+        more = len(self.options) - _MOST_NAMED
+        named = ", ".join(map(repr, self.options[:_MOST_NAMED]))
+        raise _unfit(given, f"one of {named}" + (f" and {more} more" if more > 0 else ""))
+
+
+def _same(text: object) -> str:
+    """Return a text in the form in which answers are compared."""
+    return " ".join(text.split()).casefold() if isinstance(text, str) else ""
+
+
+def _number(given: object) -> int | float:
+    if isinstance(given, (int, float)) and not isinstance(given, bool) and math.isfinite(given):
+        return given
+    text = given.strip() if isinstance(given, str) else ""
+    for kind in (int, float):
+        try:
+            found = kind(text)
+        except ValueError:
+            continue
+        if math.isfinite(found):
+            return found
+    raise _unfit(given, "answer with a number, as 12 or 12.5")
+
+
+def _unfit(given: object, hint: str) -> DelfError:
+    shown = repr(given)
+    shown = shown if len(shown) <= 100 else f"{shown[:100]}…"
+    return DelfError(f"{shown} does not answer the question", hint=hint)

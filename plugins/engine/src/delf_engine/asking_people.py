@@ -1,0 +1,111 @@
+"""``ask``: the built-in call with which a script asks a person a question.
+
+The gate never makes this call: the person's answer is its result, like the result of a call that a
+person declares as already done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+from delf.errors import ToolRefusedError
+from delf.events import ASK
+from delf.protocols.questions import Question
+from delf.tools.action import Action
+from delf.tools.signature import Parameter
+from delf.types import Permission
+
+_SUMMARY: Final = (
+    "Asks the user and waits. Ask rather than guess or give up where the task leaves open what "
+    "only its user can tell; no permission, and nothing that a tool can tell."
+)
+_PARAMETERS: Final = (
+    Parameter(name="question", type_text="str"),
+    Parameter(name="options", type_text="list[str]", default_text="[]"),
+    Parameter(name="answer", type_text='"text" | "yes/no" | "number"', default_text='"text"'),
+    Parameter(name="default", default_text="None"),
+)
+_TYPES: Final = (str, int, float, bool)
+
+
+def _schema() -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {
+            "question": {"type": "string"},
+            "options": {"type": "array", "items": {"type": "string"}},
+            "answer": {"enum": ["text", "yes/no", "number"]},
+            "default": {"description": "The answer if nobody answers."},
+        },
+        "required": ["question"],
+        "additionalProperties": False,
+    }
+
+
+def _validated(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Check the arguments of a question.
+
+    Raises:
+        ToolRefusedError: If they are no question that a person can answer.
+    """
+    known = [parameter.name for parameter in _PARAMETERS]
+    unknown = [name for name in named if name not in known]
+    if unknown or "question" not in named:
+        problem = f"no parameter {unknown[0]!r}" if unknown else "needs a question"
+        raise ToolRefusedError(f"{ASK} {problem}; {ASK}{_ACTION.signature}")
+    found = {name: value for name, value in named.items() if value is not None}
+    if not isinstance(found.get("question"), str):
+        raise ToolRefusedError(f"the question of {ASK} is a text")
+    options = found.get("options", ())
+    if not isinstance(options, (list, tuple)):
+        raise ToolRefusedError(f"options of {ASK} is a list of texts")
+    texts = [*map(_option, cast("Sequence[object]", options))]
+    if not isinstance(found.get("default"), (*_TYPES, type(None))):
+        raise ToolRefusedError(f"default of {ASK} is one answer: a text, a number or a bool")
+    found = {**found, "options": texts} if texts else {**found}
+    if not texts:
+        found.pop("options", None)
+    Question.of_arguments(found).check()
+    return found
+
+
+def _option(given: object) -> str:
+    if type(given) in _TYPES:
+        return str(given)
+    raise ToolRefusedError(
+        f"an option of {ASK} is a {type(given).__name__}: give what tells it apart as a text, and "
+        "look the answer up"
+    )
+
+
+async def _unasked(**_: Any) -> None:
+    raise ToolRefusedError("a question is answered by a person and never called")
+
+
+_ACTION: Final = Action(
+    name=ASK,
+    permission=ASK,
+    effect="read",
+    summary=_SUMMARY,
+    parameters=_PARAMETERS,
+    returns="str | bool | int | float",
+    validate=_validated,
+    call=_unasked,
+    schema=_schema,
+    trust="own",
+)
+
+
+class AskTool:
+    """The connection with the call ``ask``; a function with one action."""
+
+    is_function = True
+    name = ASK
+    summary = "Questions for the user."
+    allow: Permission = None
+    confirm: Permission = False
+
+    async def actions(self) -> tuple[Action, ...]:
+        """Return the only action."""
+        return (_ACTION,)
