@@ -39,6 +39,7 @@ ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf approvals reject": ("req_1",),
     "delf approvals remembered": ("--revoke", "dec_1"),
     "delf approvals settle": ("req_1",),
+    "delf approvals answer": ("req_1", "Ann"),
     "delf approvals show": ("req_1",),
     "delf chat": ("--llm", "gpt-4o"),
     "delf chat delete": ("x",),

@@ -156,7 +156,7 @@ OF_TASKS = {
 }
 OF_APPROVALS = {
     f"delf approvals {name}"
-    for name in ("list", "show", "approve", "reject", "edit", "settle", "remembered")
+    for name in ("list", "show", "approve", "reject", "edit", "settle", "answer", "remembered")
 }
 SCHEDULE = ("add", "history", "list", "pause", "remove", "resume", "test")
 OF_THE_REST = {
@@ -299,22 +299,25 @@ def test_json_of_a_task_that_fails_has_the_same_fields(here):
 
 
 def test_json_of_approvals(here):
-    calls = "await asyncio.gather(desk.close(1), desk.send('ada'), desk.send('bob'))"
+    asks = "ask('Who?', ['Ann', 'Bob'])"
+    calls = f"await asyncio.gather(desk.close(1), desk.send('ada'), desk.send('bob'), {asks})"
     with running(here, f"try:\n    {calls}\nexcept ApprovalRejected:\n    pass") as run:
-        names = [run.request() for _ in range(3)]
+        names = [run.request() for _ in range(4)]
         listed = written(here, "approvals", "list", "--json")
         for item in listed:
             check_object(item, REQUEST)
         by_action = {str(item["arguments"]): item["request_id"] for item in listed}
         assert sorted(by_action.values()) == sorted(names)
         close = by_action["{'number': 1}"]
-        ada, bob = (name for name in names if name != close)
+        (question,) = (item["request_id"] for item in listed if item["is_question"])
+        ada, bob = (name for name in names if name not in (close, question))
         decided = {
             "approve": written(
                 here, "approvals", "approve", close, "--remember", "until-revoked", "--json"
             ),
             "edit": written(here, "approvals", "edit", ada, "to=eve", "--json"),
             "reject": written(here, "approvals", "reject", bob, "--json"),
+            "answer": written(here, "approvals", "answer", question, "bob", "--json"),
         }
         for command, data in decided.items():
             checked(f"delf approvals {command}", [data])

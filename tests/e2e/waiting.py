@@ -51,7 +51,9 @@ class Run:
         """The id of the next request, once it waits."""
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            if found := re.match(r"approval needed: .*delf approvals show (req_\w+)", line):
+            if found := re.match(
+                r"(?:approval|answer) needed: .*delf approvals show (req_\w+)", line
+            ):
                 return found[1]
         raise AssertionError("nothing was asked")
 

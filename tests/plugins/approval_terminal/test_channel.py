@@ -398,12 +398,12 @@ async def test_line_that_is_no_answer_is_asked_again(person):
     asking = asyncio.ensure_future(person.channel().answer(question(options=["Ann", "Bob"])))
     shown = await person.sees("1-2 choose · r answer nothing · v view all · ? help\n> ")
     assert "option 1: Ann" in shown
-    for typed, told in (
+    for typed, reply in (
         ("3", "'3' does not answer the question: one of 'Ann', 'Bob'"),
         ("?", "v "),
     ):
         person.types(f"{typed}\n")
-        await person.sees(told)
+        await person.sees(reply)
         await person.sees("> ")
     person.types("r\n")
     await person.answers(("reason (may be empty): ", "neither\n"))

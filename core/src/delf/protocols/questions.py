@@ -11,7 +11,7 @@ from delf.events import ApprovalRequest
 from delf.records import dataclass
 
 AnswerKind = Literal["text", "yes/no", "number"]
-"""What a person answers where a question has no options."""
+"""The kinds of answers to a question without options."""
 _YES_NO: Final[Mapping[str, bool]] = {
     **dict.fromkeys(("yes", "y", "true"), True),
     **dict.fromkeys(("no", "n", "false"), False),

@@ -93,7 +93,7 @@ class Narrator:
                     text = folded(event.code, self._scripts)
                     self._screen.line(f"  {text} (delf runs code {event.task_id[5:12]})", "dim")
             case ev.ApprovalRequested() if self._waits and _asks(event, self._asks):
-                name, what = event.request_id, "an answer" if event.is_question else "approval"
+                name, what = event.request_id, "answer" if event.is_question else "approval"
                 about = event.message if event.is_question else event.action
                 say(f"{what} needed", f"{about}; delf approvals show {name}")
             case ev.ApprovalDecided() if event.note is not None:

@@ -116,8 +116,8 @@ def show(record: RequestRecord) -> None:
     )
     click.echo(wrapped(f"task {asked.task_id}: {one_line(record.task.task)}"))
     if decided is not None:
-        said = decided.reason if decided.answer is None else value_text(decided.answer)
-        why = f": {one_line(said)}" if said else ""
+        note = decided.reason if decided.answer is None else value_text(decided.answer)
+        why = f": {one_line(note)}" if note else ""
         click.echo(wrapped(f"{decided.decision} by {one_line(decided.by)}{why}"))
     click.echo("")
     for piece in facts_of(record):

@@ -199,7 +199,7 @@ async def test_channel_for_approvals_alone_is_not_asked(bench):
 # -- the prompt --------------------------------------------------------------------------------
 
 
-async def test_model_is_told_to_ask_only_where_somebody_answers(bench):
+async def test_prompt_shows_ask_only_where_somebody_answers(bench):
     await bench.run("print(1)")
     silent = bench.prompt
     bench.model.requests.clear()
