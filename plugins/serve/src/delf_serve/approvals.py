@@ -94,6 +94,10 @@ class Approvals:
         """Return a request with everything needed to answer it."""
         return _request(await self._find(text, key), key)
 
+    async def record(self, request_id: str, key: Key) -> RequestRecord:
+        """Return a visible request by its full id."""
+        return await self._find(request_id, key, whole=True)
+
     async def decide(
         self, request_id: str, given: DecisionRequest, key: Key, via: str
     ) -> DecidedView:

@@ -46,6 +46,8 @@ _HOOKS: Final = "/hooks/"
 """Hooks are open to whoever knows their secret."""
 _FOLDER: Final = "/page/"
 _LOGIN_BYTES: Final = 4096
+_WITH_FILES: Final = ("/files", "/v1/", "/ag-ui", "/a2a")
+"""Paths whose bodies are files, or messages with files in them."""
 _ONCE: Final = frozenset(
     {
         b"host",
@@ -202,8 +204,10 @@ class Guard:
     ) -> None:
         """Refuse a body that is too large by its headers, or unexpected."""
         settings = self._settings
-        most = {"/files": settings.file_bytes, "/login": _LOGIN_BYTES}.get(path)
-        scope["delf.most"] = most = most or settings.body_bytes
+        most = {"/login": _LOGIN_BYTES}.get(path, settings.body_bytes)
+        if path.startswith(_WITH_FILES):
+            most = settings.file_bytes
+        scope["delf.most"] = most
         length = headers.get(b"content-length", b"0")
         if not length.isdigit():
             raise ProblemError(400, "content-length is not a number")

@@ -79,6 +79,11 @@ it may kill its process.
 """
 _MOST_OWNERS: Final = 10_000
 """The maximum number of recent tasks of this process whose owners are cached."""
+TURN: Final = "turn-"
+"""The beginning of the names of conversations whose messages a client keeps itself."""
+_FEW: Final = 50
+_SOUGHT: Final = 200
+"""The most characters of a task's words that a search for the task compares."""
 _OF: Final = "|"
 """The separator of a conversation's owner and name; submitted names never contain it."""
 
@@ -490,6 +495,19 @@ class Tasks:
         waiting = await self.waiting()
         views = [task_view(record, waiting, key) for record in found[:limit]]
         return views, _cursor(found[limit - 1]) if len(found) > limit else None
+
+    async def newest(self, words: str, key: Key, since: float | None = None) -> str | None:
+        """Return the id of a person's own newest task with these words, or None.
+
+        Args:
+            words: The task's whole words.
+            key: The person.
+            since: Only tasks that began after this Unix time.
+        """
+        keys = None if key.holder is None else frozenset({key.holder})
+        text = words[:_SOUGHT]
+        found = await find_tasks(self.journal, _FEW, text=text, since=since, keys=keys)
+        return next((one.task_id for one in found if one.task == words), None)
 
     async def record(self, text: str, key: Key) -> TaskRecord:
         """Return a visible task by its id or a prefix.

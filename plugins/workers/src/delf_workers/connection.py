@@ -111,6 +111,10 @@ class Workers(Connection):
             return None
         return await asyncio.to_thread(self._listed)
 
+    def callable_workers(self) -> list[str]:
+        """Return the names of the workers that may be called; reads files."""
+        return [name for name in self.registry.files() if self._may_call(name)]
+
     def _listed(self) -> str:
         lines: list[str] = []
         for name in self.registry.files():
@@ -132,7 +136,7 @@ class Workers(Connection):
 
     def _worker(self, name: str) -> WorkerDefinition:
         if not self._may_call(name):
-            allowed = [known for known in self.registry.files() if self._may_call(known)]
+            allowed = self.callable_workers()
             raise ToolRefusedError(
                 f"worker {name[:80]!r} may not be called here. "
                 f"Workers: {', '.join(allowed) or 'none'}"

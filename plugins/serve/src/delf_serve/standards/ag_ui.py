@@ -1,0 +1,241 @@
+"""AG-UI, version 1.0: the events of a task for front ends.
+
+The format is that of https://docs.ag-ui.com. A run is a task. A request that waits for a person ends
+the run with an interrupt, and the next run resumes the task with the decision.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from pydantic import ConfigDict
+from pydantic.alias_generators import to_camel
+from starlette.responses import Response
+
+from delf.events import (
+    ApprovalRequested,
+    CallFinished,
+    CallStarted,
+    Event,
+    StepFinished,
+    StepStarted,
+)
+from delf.protocols.facts import facts_data
+from delf.types import TaskState
+from delf.values.encoding import to_jsonable
+from delf_serve.call import Call
+from delf_serve.event_stream import EventStreamResponse
+from delf_serve.operation import Operations
+from delf_serve.problems import ProblemError
+from delf_serve.standards.openai_chat import ClientBody, answer_text, frame
+from delf_serve.standards.turns import (
+    OWN_MODEL,
+    Outcome,
+    Turn,
+    begin,
+    decide,
+    decision,
+    replied,
+    watch,
+)
+from delf_serve.streams import BEAT
+
+AG_UI: Final = Operations()
+"""The operation of the protocol."""
+VERSION: Final = "1.0"
+_LONGEST: Final = 20_000
+"""The most characters of a call's result; the page has the whole."""
+_DECISION: Final = {
+    "type": "object",
+    "properties": {"approve": {"type": "boolean"}, "reason": {"type": "string"}},
+    "required": ["approve"],
+}
+"""The JSON Schema of the answer to an interrupt."""
+
+
+class CamelBody(ClientBody):
+    """A body whose fields are named in camelCase."""
+
+    model_config = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=True)
+
+
+class Message(CamelBody):
+    """A message of the thread."""
+
+    role: str
+    content: str | list[dict[str, Any]] | None = None
+
+
+class Resume(CamelBody):
+    """The answer to an interrupt."""
+
+    interrupt_id: str
+    status: Literal["resolved", "cancelled"]
+    payload: dict[str, Any] | None = None
+
+
+class RunInput(CamelBody):
+    """The input of a run."""
+
+    thread_id: str
+    run_id: str
+    messages: list[Message]
+    resume: list[Resume] | None = None
+    forwarded_props: dict[str, Any] | None = None
+
+
+@AG_UI.add("POST", "/ag-ui", "run")
+async def run_agent(call: Call, body: RunInput) -> Response:
+    """Do the task of the last message as a run, whose events are streamed."""
+    task_id, after = await _task(call, body)
+    return EventStreamResponse(call, _run(call, body, task_id, after))
+
+
+async def _task(call: Call, body: RunInput) -> tuple[str, int]:
+    """Begin the turn of a run; return the task and the last event that the client knows."""
+    if body.resume:
+        return await _resumed(call, body.resume)
+    turn = Turn(model=str((body.forwarded_props or {}).get("model", OWN_MODEL)))
+    for message in body.messages:
+        if message.role in ("user", "assistant", "system", "developer"):
+            turn.say(message.role, _text(message.content))
+    last = body.messages[-1:]
+    for part in last[0].content or () if last else ():
+        if isinstance(part, Mapping):
+            _attach(turn, part)
+    return await replied(call, turn) or await begin(call, turn), 0
+
+
+async def _resumed(call: Call, answers: Sequence[Resume]) -> tuple[str, int]:
+    """Decide the requests that a run answers; a cancelled interrupt is a no."""
+    task_id, after = "", 0
+    for answer in answers:
+        payload = answer.payload or {}
+        is_yes = answer.status == "resolved" and payload.get("approve") is True
+        reason = payload.get("reason")
+        record = await call.service.approvals.record(answer.interrupt_id, call.key)
+        after = max(after, record.requested.seq)
+        given = decision(approve=is_yes, reason=None if reason is None else str(reason))
+        task_id = await decide(call, answer.interrupt_id, given)
+    return task_id, after
+
+
+def _text(content: str | list[dict[str, Any]] | None) -> str:
+    if isinstance(content, list):
+        return "\n".join(
+            str(part.get("text", "")) for part in content if part.get("type") == "text"
+        )
+    return content or ""
+
+
+def _attach(turn: Turn, part: Mapping[str, Any]) -> None:
+    match part:
+        case {"type": "text"}:
+            return
+        case {"source": {"type": "data", "value": str(data), **source}}:
+            kind = str(source.get("mimeType", "")).partition(";")[0]
+            turn.attach(f"data:{kind};base64,{data}", (part.get("metadata") or {}).get("filename"))
+        case {"source": {"type": "file", "value": str(file_id)}}:
+            turn.files.append(file_id)
+        case _:
+            raise ProblemError(
+                422, f"a part of type {str(part.get('type'))[:40]!r} needs its data as its source"
+            )
+
+
+async def _run(call: Call, body: RunInput, task_id: str, after: int) -> AsyncGenerator[bytes]:
+    where = {"threadId": body.thread_id, "runId": body.run_id}
+    metadata = {"delf": {"taskId": task_id}}
+    yield _event("RUN_STARTED", **where, protocolVersion=VERSION, metadata=metadata)
+    steps: list[str] = []
+    async for item in watch(call, task_id, after=after):
+        match item:
+            case Outcome():
+                for step in reversed(steps):
+                    yield _event("STEP_FINISHED", stepName=step)
+                for made in _end(call, item, where):
+                    yield made
+            case StepStarted(step=step):
+                steps.append(step)
+                yield _event("STEP_STARTED", stepName=step)
+            case StepFinished(step=step) if step in steps:
+                steps.remove(step)
+                yield _event("STEP_FINISHED", stepName=step)
+            case None:
+                yield BEAT
+            case _:
+                for made in _call_events(item):
+                    yield made
+
+
+def _call_events(event: Event) -> Iterator[bytes]:
+    match event:
+        case CallStarted():
+            name = _call_name(event)
+            arguments = json.dumps(to_jsonable(event.arguments), ensure_ascii=False)
+            yield _event("TOOL_CALL_START", toolCallId=name, toolCallName=event.action)
+            yield _event("TOOL_CALL_ARGS", toolCallId=name, delta=arguments)
+            yield _event("TOOL_CALL_END", toolCallId=name)
+        case CallFinished(digest=None):
+            name = _call_name(event)
+            result = json.dumps(to_jsonable(event.result), ensure_ascii=False)[:_LONGEST]
+            yield _event(
+                "TOOL_CALL_RESULT",
+                messageId=f"{name}_result",
+                toolCallId=name,
+                content=event.error or result,
+                role="tool",
+            )
+        case _:
+            return
+
+
+def _call_name(event: CallStarted | CallFinished) -> str:
+    return f"{event.task_id}_{event.call_id}"
+
+
+def _end(call: Call, found: Outcome, where: Mapping[str, str]) -> Iterator[bytes]:
+    """Yield the answer as a message, and the end of the run."""
+    detail, used = found.detail, found.usage
+    usage = [
+        {
+            "inputTokens": used.input_tokens,
+            "outputTokens": used.output_tokens,
+            "cachedInputTokens": used.cached_tokens,
+            "reasoningTokens": used.reasoning_tokens,
+            "totalTokens": used.total_tokens,
+        }
+    ]
+    if found.question is not None:
+        asked = found.question.record.requested
+        outcome = {"type": "interrupt", "interrupts": [_interrupt(found, asked)]}
+        yield _event("RUN_FINISHED", **where, outcome=outcome, usage=usage)
+        return
+    if detail.is_terminal and detail.state not in (TaskState.DONE, TaskState.STOPPED):
+        yield _event("RUN_ERROR", message=detail.error or "the task failed", usage=usage)
+        return
+    message = f"{detail.task_id}_answer"
+    text = answer_text(call, found)
+    if text:
+        yield _event("TEXT_MESSAGE_START", messageId=message, role="assistant")
+        yield _event("TEXT_MESSAGE_CONTENT", messageId=message, delta=text)
+        yield _event("TEXT_MESSAGE_END", messageId=message)
+    kind = "cancelled" if detail.state is TaskState.STOPPED else "success"
+    yield _event("RUN_FINISHED", **where, outcome={"type": kind}, usage=usage)
+
+
+def _interrupt(found: Outcome, asked: ApprovalRequested) -> dict[str, Any]:
+    assert found.question is not None  # noqa: S101 - the caller has one
+    return {
+        "id": asked.request_id,
+        "reason": "approval_required",
+        "message": found.question.text,
+        "responseSchema": _DECISION,
+        "metadata": {"delf": {"action": asked.action, "facts": facts_data(asked)}},
+    }
+
+
+def _event(kind: str, **data: Any) -> bytes:
+    return frame({"type": kind, **data})

@@ -1,0 +1,282 @@
+"""OpenAI's responses: an agent or a worker is a model, and delf keeps the conversation.
+
+The format is that of https://platform.openai.com/docs/api-reference/responses. A question of a task
+is a message with a link, and an ``mcp_approval_request``, which clients of MCP tools answer with an
+``mcp_approval_response``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, Final
+
+from pydantic import Field
+from starlette.responses import Response
+
+from delf.events import CallFinished, CallStarted
+from delf.types import TaskState
+from delf.values.encoding import to_jsonable
+from delf_cli.story import story
+from delf_serve.call import Call
+from delf_serve.event_stream import EventStreamResponse
+from delf_serve.operation import Operations
+from delf_serve.problems import ProblemError
+from delf_serve.standards.openai_chat import (
+    ClientBody,
+    answer_text,
+    delf_of,
+    frame,
+    is_retry,
+    schema_of,
+    shown_json,
+)
+from delf_serve.standards.turns import (
+    WAIT_SECONDS,
+    Outcome,
+    Turn,
+    begin,
+    decide,
+    decision,
+    decision_in,
+    is_continue,
+    outcome,
+    replied,
+    watch,
+)
+from delf_serve.streams import BEAT
+
+RESPONSES: Final = Operations()
+"""The operations of the API."""
+_PREFIX: Final = "resp_"
+_TASK: Final = "task_"
+
+
+class ResponseBody(ClientBody):
+    """A request for a response."""
+
+    model: str = "delf"
+    input: str | list[dict[str, Any]] = Field(min_length=1)
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    stream: bool = False
+    background: bool = False
+    text: dict[str, Any] | None = None
+
+
+@RESPONSES.add("POST", "/v1/responses", "run")
+async def create_response(call: Call, body: ResponseBody) -> Response:
+    """Do the task of the input, and return the answer or a question as a response."""
+    task_id = await _task(call, body)
+    if body.stream:
+        return EventStreamResponse(call, _events(call, body, task_id))
+    found = await outcome(call, task_id, 0 if body.background else WAIT_SECONDS)
+    return shown_json(_response(call, body, found))
+
+
+@RESPONSES.add("GET", "/v1/responses/{response_id}", "read", any_query=True)
+async def get_response(call: Call) -> Response:
+    """Return the response of a task as it is now."""
+    task_id, _ = _task_of(call.part("response_id"))
+    return shown_json(_response(call, None, await outcome(call, task_id, 0)))
+
+
+@RESPONSES.add("POST", "/v1/responses/{response_id}/cancel", "run")
+async def cancel_response(call: Call) -> Response:
+    """Stop the task of a response."""
+    task_id, _ = _task_of(call.part("response_id"))
+    await call.service.tasks.cancel(task_id, call.key, call.via)
+    return shown_json(_response(call, None, await outcome(call, task_id, 0)))
+
+
+async def _task(call: Call, body: ResponseBody) -> str:
+    """Begin the turn of a request: a decision, a reply, or a new task; return the task's id."""
+    items = (
+        body.input if isinstance(body.input, list) else [{"role": "user", "content": body.input}]
+    )
+    last = items[-1]
+    if last.get("type") == "mcp_approval_response":
+        reason = last.get("reason")
+        given = decision(
+            approve=last.get("approve") is True, reason=None if reason is None else str(reason)
+        )
+        return await decide(call, str(last.get("approval_request_id")), given)
+    turn = _turn(body, items)
+    if body.previous_response_id is not None:
+        before, decided = _task_of(body.previous_response_id)
+        detail = await call.service.tasks.detail(before, call.key)
+        turn.conversation = detail.conversation_id
+        given = decision_in(turn.words)
+        if given is not None and detail.state is TaskState.WAITING:
+            # The same number of decisions: the first request is the one that was shown.
+            if decided == len(detail.decisions):
+                await decide(call, detail.approvals[0], given)
+            return before
+        if is_continue(turn.words):
+            return before
+    return await replied(call, turn) or await begin(call, turn, is_retry=is_retry(call))
+
+
+def _task_of(response_id: str) -> tuple[str, int]:
+    """Return the task of a response, and how many decisions it had."""
+    name, _, decided = response_id.removeprefix(_PREFIX).partition("_")
+    if not response_id.startswith(_PREFIX) or not decided.isdecimal() or len(decided) > 9:
+        raise ProblemError(404, f"no response {response_id[:60]!r} is known")
+    return f"{_TASK}{name}", int(decided)
+
+
+def _turn(body: ResponseBody, items: Sequence[Mapping[str, Any]]) -> Turn:
+    turn = Turn(model=body.model, output=schema_of((body.text or {}).get("format")))
+    if body.instructions:
+        turn.say("system", body.instructions)
+    for item in items:
+        if item.get("type", "message") != "message":
+            continue  # a reasoning, or a question that was answered
+        content = item.get("content")
+        parts: Sequence[Any] = [content] if isinstance(content, str) else content or []
+        texts = [part if isinstance(part, str) else part.get("text") for part in parts]
+        turn.say(str(item.get("role")), "\n".join(text for text in texts if text))
+        if item is items[-1]:
+            for part in parts:
+                if not isinstance(part, str):
+                    _attach(turn, part)
+    return turn
+
+
+def _attach(turn: Turn, part: Mapping[str, Any]) -> None:
+    match part:
+        case {"type": "input_text" | "output_text" | "text"}:
+            return
+        case {"type": "input_file" | "input_image", "file_id": str(file_id)}:
+            turn.files.append(file_id)
+        case {"type": "input_image", "image_url": str(url)}:
+            turn.attach(url)
+        case {"type": "input_file", "file_data": str(url), **more}:
+            turn.attach(url, more.get("filename"))
+        case _:
+            raise ProblemError(422, f"a part of type {str(part.get('type'))[:40]!r} cannot be used")
+
+
+def _response(call: Call, body: ResponseBody | None, found: Outcome) -> dict[str, Any]:
+    detail, used = found.detail, found.usage
+    is_over = detail.is_terminal or found.question is not None
+    status = "completed" if is_over else "in_progress"
+    error = None
+    if detail.state is TaskState.STOPPED:
+        status = "cancelled"
+    elif detail.is_terminal and detail.state is not TaskState.DONE:
+        status, error = "failed", {"code": "server_error", "message": detail.error or ""}
+    return {
+        **_head(body, detail.task_id, len(detail.decisions)),
+        "created_at": int(detail.started_at),
+        "status": status,
+        "error": error,
+        "output": _items(call, found) if is_over else [],
+        "usage": {
+            "input_tokens": used.input_tokens,
+            "input_tokens_details": {"cached_tokens": used.cached_tokens},
+            "output_tokens": used.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": used.reasoning_tokens},
+            "total_tokens": used.total_tokens,
+        },
+        "delf": delf_of(found),
+    }
+
+
+def _head(body: ResponseBody | None, task_id: str, decided: int) -> dict[str, Any]:
+    return {
+        "id": f"{_PREFIX}{task_id.removeprefix(_TASK)}_{decided}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "model": "delf" if body is None else body.model,
+        "previous_response_id": None if body is None else body.previous_response_id,
+        "instructions": None,
+        "metadata": {},
+        "output": [],
+        "parallel_tool_calls": False,
+        "tool_choice": "auto",
+        "tools": [],
+        "text": {"format": {"type": "text"}},
+    }
+
+
+def _items(call: Call, found: Outcome) -> list[dict[str, Any]]:
+    text: dict[str, Any] = {
+        "type": "output_text",
+        "text": answer_text(call, found),
+        "annotations": [],
+    }
+    items: list[dict[str, Any]] = [
+        {
+            "id": f"msg_{found.detail.task_id}",
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "content": [text],
+        }
+    ]
+    if found.question is not None:
+        asked = found.question.record.requested
+        items.append(
+            {
+                "id": asked.request_id,
+                "type": "mcp_approval_request",
+                "server_label": "delf",
+                "name": asked.action,
+                "arguments": json.dumps(to_jsonable(asked.arguments), ensure_ascii=False),
+            }
+        )
+    return items
+
+
+async def _events(call: Call, body: ResponseBody, task_id: str) -> AsyncGenerator[bytes]:
+    """Yield a response as events: the calls of scripts as a summary of reasoning, then the rest."""
+    number = 0
+
+    def event(kind: str, **data: Any) -> bytes:
+        nonlocal number
+        number += 1
+        return frame({"type": kind, "sequence_number": number - 1, **data}, kind)
+
+    begun = {**_head(body, task_id, 0), "status": "in_progress"}
+    yield event("response.created", response=begun)
+    yield event("response.in_progress", response=begun)
+    thought = {"item_id": f"rs_{task_id}", "output_index": 0, "summary_index": 0}
+    async for item in watch(call, task_id):
+        match item:
+            case Outcome():
+                response = _response(call, body, item)
+                for place, made in enumerate(response["output"]):
+                    for frames in _item_events(event, place, made):
+                        yield frames
+                kind = {"failed": "failed", "in_progress": "incomplete"}.get(response["status"])
+                yield event(f"response.{kind or 'completed'}", response=response)
+            case CallStarted() | CallFinished():
+                text = f"{story(item)}\n"
+                yield event("response.reasoning_summary_text.delta", **thought, delta=text)
+            case None:
+                yield BEAT
+            case _:
+                pass
+
+
+def _item_events(event: Any, place: int, item: Mapping[str, Any]) -> list[bytes]:
+    """Return the events of a finished item of the output."""
+    where = {"output_index": place}
+    if item["type"] != "message":
+        return [
+            event("response.output_item.added", **where, item=item),
+            event("response.output_item.done", **where, item=item),
+        ]
+    (part,) = item["content"]
+    inside = {**where, "item_id": item["id"], "content_index": 0}
+    begun: dict[str, Any] = {**item, "status": "in_progress", "content": []}
+    return [
+        event("response.output_item.added", **where, item=begun),
+        event("response.content_part.added", **inside, part={**part, "text": ""}),
+        event("response.output_text.delta", **inside, delta=part["text"], logprobs=[]),
+        event("response.output_text.done", **inside, text=part["text"], logprobs=[]),
+        event("response.content_part.done", **inside, part=part),
+        event("response.output_item.done", **where, item=item),
+    ]

@@ -1,0 +1,383 @@
+"""Turns of a client of another standard: its messages become a task, its decision an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import re
+import secrets
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, runtime_checkable
+from urllib.parse import quote
+
+from pydantic import ValidationError
+
+from delf.events import Event
+from delf.messages import Usage
+from delf.protocols.conversation import ChatMessage
+from delf.protocols.facts import facts, plain_lines
+from delf.protocols.journal import RequestRecord
+from delf.terminal import visible
+from delf.types import TaskState
+from delf_engine.views.trace import Trace
+from delf_serve import schemas as s
+from delf_serve.call import Call
+from delf_serve.problems import ProblemError
+from delf_serve.streams import BEAT_SECONDS
+from delf_serve.tasks import TURN, kept_name
+
+OWN_MODEL: Final = "delf"
+"""The name under which clients find the agent itself."""
+WAIT_SECONDS: Final = 540.0
+"""The longest wait for a task: clients of OpenAI's API give up after 600 seconds."""
+_RETRIED_SECONDS: Final = 900.0
+"""The period in seconds in which a repeated request means the same task."""
+_DECISION: Final = re.compile(r"\s*(approve|reject)\s*(?::\s*(.*))?", re.IGNORECASE | re.DOTALL)
+_DATA: Final = re.compile(r"data:(?P<kind>[\w./+-]*)(?:;[\w=.-]+)*;base64,(?P<data>.*)", re.DOTALL)
+_SUFFIXES: Final = {"image/png": ".png", "image/jpeg": ".jpg", "application/pdf": ".pdf"}
+
+
+@runtime_checkable
+class OffersWorkers(Protocol):
+    """A connection whose workers can be given whole tasks."""
+
+    def callable_workers(self) -> Sequence[str]:
+        """Return the names of the workers that may be called; reads files."""
+        ...
+
+
+@dataclass(kw_only=True)
+class Turn:
+    """The messages of a client, read for delf.
+
+    Args:
+        model: The name of the model that the client chose.
+        words: The user's newest message.
+        history: The earlier messages, the oldest first.
+        instructions: The texts of system and developer messages.
+        files: The attached files as names and contents, and ids of uploaded files.
+        output: The JSON Schema of the answer, if the client asks for data.
+        conversation: The conversation to continue, if delf keeps it.
+    """
+
+    model: str = OWN_MODEL
+    words: str = ""
+    history: list[ChatMessage] = field(default_factory=list[ChatMessage])
+    instructions: list[str] = field(default_factory=list[str])
+    files: list[tuple[str, bytes] | str] = field(default_factory=list[tuple[str, bytes] | str])
+    output: dict[str, Any] | None = None
+    conversation: str | None = None
+
+    def say(self, role: str, text: str) -> None:
+        """Add a message; the words so far become history."""
+        if role in ("system", "developer"):
+            self.instructions.append(text)
+        elif role == "user":
+            if self.words:
+                self.history.append(ChatMessage(role="user", content=self.words, at=time.time()))
+            self.words = text
+        elif text:
+            if self.words:
+                self.history.append(ChatMessage(role="user", content=self.words, at=time.time()))
+                self.words = ""
+            # A client's copy of an answer does not say what the task had read.
+            self.history.append(ChatMessage(role="assistant", content=text, at=time.time()))
+
+    def attach(self, url: str, name: str | None = None) -> None:
+        """Attach a file that came as a data URL.
+
+        Raises:
+            ProblemError: For another address, which the server does not open, or for broken data.
+        """
+        found = _DATA.fullmatch(url)
+        if found is None:
+            raise ProblemError(
+                422, "files come as data URLs; the server opens no address", "data:…;base64,…"
+            )
+        try:
+            content = base64.b64decode(found["data"], validate=True)
+        except binascii.Error:
+            raise ProblemError(422, "the data of a file are not base64") from None
+        name = name or f"file{len(self.files) + 1}{_SUFFIXES.get(found['kind'], '')}"
+        self.files.append((name, content))
+
+    def task_of(self, words: str) -> str:
+        """Return the task for a message of the user, after the client's instructions."""
+        kind, _, name = self.model.partition("/")
+        task = "\n\n".join([*self.instructions, words])
+        return f"{name}: {task}" if kind == "worker" else task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A request of a task that waits for a person.
+
+    Args:
+        record: The request.
+        text: All that a person has to know, with the ways to answer.
+    """
+
+    record: RequestRecord
+    text: str
+
+    @property
+    def request_id(self) -> str:
+        """The id of the request."""
+        return self.record.requested.request_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """The state of a task after a turn.
+
+    Args:
+        detail: The task.
+        usage: The tokens of its model calls so far.
+        question: The first request that waits for a person, if any.
+    """
+
+    detail: s.TaskDetail
+    usage: Usage
+    question: Question | None = None
+
+    def text(self, call: Call) -> str:
+        """Return the answer, the questions or the failure as text for a person."""
+        detail = self.detail
+        if self.question is not None:
+            return self.question.text
+        page = page_link(call, f"/#/{detail.task_id}")
+        if not detail.is_terminal:
+            return f"The task still runs. Reply `continue`, or watch it: {page}"
+        if detail.state is not TaskState.DONE:
+            why = detail.error or f"The task was {detail.state}."
+            return f"{detail.output_so_far}\n\n{why}\n{page}".strip()
+        place = page_link(call, f"/tasks/{detail.task_id}/files/")
+        files = [f"[{file.name}]({place}{quote(file.name)})" for file in detail.files]
+        return "\n\n".join([detail.result or "", *files]).strip()
+
+
+def page_link(call: Call, path: str) -> str:
+    """Return the whole address of a path, by the name under which the client knows the server."""
+    return f"{call.service.settings.public_url or str(call.http.base_url).rstrip('/')}{path}"
+
+
+async def models_of(call: Call) -> list[str]:
+    """Return the names that a client may choose: the agent, its models, and its workers."""
+    names = [OWN_MODEL, *(f"{OWN_MODEL}/{name}" for name in call.service.settings.models)]
+    for connection in call.service.agent.tools:
+        if isinstance(connection, OffersWorkers):
+            workers = await asyncio.to_thread(connection.callable_workers)
+            names += [f"worker/{name}" for name in workers]
+    return names
+
+
+async def begin(call: Call, turn: Turn, *, is_retry: bool = False) -> str:
+    """Hand in the task of a turn, and return its id.
+
+    Args:
+        call: The request.
+        turn: The client's messages.
+        is_retry: Whether the client sends the request again, because no answer reached it. The
+            task that the first request began is returned then.
+
+    Raises:
+        ProblemError: If the model is unknown or the turn has no words of a user.
+    """
+    if not turn.words.strip():
+        raise ProblemError(422, "the last message has to be the user's, with text")
+    names = await models_of(call)
+    if turn.model not in names:
+        shown = ", ".join(names[:20])
+        raise ProblemError(404, f"no model {turn.model[:60]!r} is here: {shown}", param="model")
+    kind, _, name = turn.model.partition("/")
+    words, strategy = turn.task_of(turn.words), "worker" if kind == "worker" else None
+    if is_retry:
+        known = await call.service.tasks.newest(words, call.key, time.time() - _RETRIED_SECONDS)
+        if known is not None:
+            return known
+    order = _order(
+        task=words,
+        llm=name if kind == OWN_MODEL and name else None,
+        output=turn.output,
+        conversation_id=await _conversation(call, turn),
+        files=[{"id": file_id} for file_id in await _stored(call, turn)],
+    )
+    given = await call.service.tasks.submit(order, call.key, strategy=strategy, client=call.client)
+    return given.task_id
+
+
+def _order(**given: Any) -> s.RunRequest:
+    try:
+        return s.RunRequest.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise ProblemError(422, f"{where}: {first['msg']}") from None
+
+
+async def _conversation(call: Call, turn: Turn) -> str | None:
+    """Return the conversation of a turn; messages that the client keeps are stored for it."""
+    if turn.conversation is not None or not turn.history:
+        return turn.conversation
+    chat: Any = call.service.agent.chat
+    if chat is None:
+        raise ProblemError(409, "the agent keeps no conversations, and messages came before")
+    name = f"{TURN}{secrets.token_hex(8)}"
+    await chat.store().append(kept_name(name, call.key), turn.history)
+    return name
+
+
+async def _stored(call: Call, turn: Turn) -> list[str]:
+    """Store the attached files as uploads, and return their ids."""
+
+    async def whole(content: bytes) -> AsyncIterator[bytes]:
+        yield content
+
+    ids: list[str] = []
+    for file in turn.files:
+        if isinstance(file, str):
+            ids.append(file)
+        else:
+            name, content = file
+            ids.append((await call.service.uploads.store(call.key, name, whole(content))).id)
+    return ids
+
+
+async def outcome(call: Call, task_id: str, seconds: float = WAIT_SECONDS) -> Outcome:
+    """Wait until a task is over or asks a person, up to a timeout in seconds."""
+    service = call.service
+    with service.sessions.seat(call.key, call.cookie):
+        await service.tasks.wait(task_id, seconds)
+    detail = await service.tasks.detail(task_id, call.key)
+    events = await service.tasks.journal.read(detail.task_id)
+    usage = await asyncio.to_thread(lambda: Trace(events).usage)
+    question: Question | None = None
+    if detail.state is TaskState.WAITING:
+        records = (await service.tasks.waiting()).get(detail.task_id, ())
+        # One at a time: a reply has to mean the request that the person read.
+        for record in records[:1]:
+            question = Question(record=record, text=_question_text(call, record))
+    return Outcome(detail=detail, usage=usage, question=question)
+
+
+async def watch(
+    call: Call, task_id: str, seconds: float = WAIT_SECONDS, *, after: int = 0
+) -> AsyncGenerator[Event | Outcome | None]:
+    """Yield the events of a task until it is over or asks a person, and its outcome at the end.
+
+    None is a beat: nothing happened for some seconds.
+
+    Args:
+        call: The request.
+        task_id: The task.
+        seconds: The timeout.
+        after: The number of the last event that the client has.
+    """
+    journal = call.service.tasks.journal
+    live, coming, last = journal.subscribe(task_id), None, after
+    resting = asyncio.ensure_future(outcome(call, task_id, seconds))
+    try:
+        while True:
+            is_over = resting.done()
+            for event in await journal.read(task_id, last):
+                last = event.seq
+                yield event
+            if is_over:
+                yield await resting
+                return
+            coming = coming or asyncio.ensure_future(anext(live, None))
+            await asyncio.wait(
+                {resting, coming}, timeout=BEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not coming.done():
+                yield None
+            elif coming.result() is None:
+                await asyncio.wait({resting})  # the journal was closed
+            else:
+                coming = None  # it only says that there is something to read
+    finally:
+        for work in (resting, coming):
+            if work is not None:
+                work.cancel()
+
+
+def _question_text(call: Call, record: RequestRecord) -> str:
+    lines = "\n".join(plain_lines(facts(record.requested)))
+    url = page_link(call, f"/#/{record.task.task_id}/{record.requested.request_id}")
+    return (
+        f"{visible(record.requested.message)}\n\n{lines}\n\n"
+        f"Decide on the page: {url}\n"
+        "Or reply `approve`, or `reject: REASON`. Reply `continue` once it is decided."
+    )
+
+
+def decision_in(text: str) -> s.DecisionRequest | None:
+    """Return the decision that a message is, and None for any other message."""
+    found = _DECISION.fullmatch(text)
+    if found is None:
+        return None
+    is_yes, reason = found[1].lower() == "approve", (found[2] or "").strip() or None
+    if is_yes and reason is not None:
+        return None  # a yes with a condition is no plain yes
+    return decision(approve=is_yes, reason=reason)
+
+
+def decision(*, approve: bool, reason: str | None = None) -> s.DecisionRequest:
+    """Make a decision about one call."""
+    if approve:
+        return s.DecisionRequest(s.Approval(decision="approve", reason=reason))
+    return s.DecisionRequest(s.Rejection(decision="reject", reason=reason))
+
+
+async def decide(call: Call, request_id: str, given: s.DecisionRequest) -> str:
+    """Answer a request of a task as its person; return the task's id.
+
+    Raises:
+        ProblemError: If the person may not decide, or the request is unknown.
+    """
+    if "decide" not in call.key.rights:
+        raise ProblemError(403, "this key has no right to decide")
+    record = await call.service.approvals.record(request_id, call.key)
+    if record.waits:
+        await call.service.approvals.decide(request_id, given, call.key, call.via)
+    return record.task.task_id
+
+
+async def replied(call: Call, turn: Turn) -> str | None:
+    """Return the task whose question a turn answers, and None for a turn with a new task.
+
+    A client that keeps its messages itself sends the words of the task again, and after them the
+    question. A task is found by its owner and its words, and a request by its id in the question:
+    a stranger's text in an answer may look like a question, but it names no waiting request.
+
+    Raises:
+        ProblemError: If the person may not decide.
+    """
+    given, said = decision_in(turn.words), [m for m in turn.history if m.role == "user"]
+    if not turn.history or (given is None and not is_continue(turn.words)):
+        return None
+    words = next((m.content for m in reversed(said) if not _is_reply(m.content)), None)
+    task_id = None
+    if words is not None:
+        task_id = await call.service.tasks.newest(turn.task_of(words), call.key)
+    if task_id is None:
+        return None
+    if given is not None:
+        shown = turn.history[-1].content
+        asked = (await call.service.tasks.waiting()).get(task_id, ())
+        named = [one for one in asked if one.requested.request_id in shown]
+        if len(named) == 1:
+            await decide(call, named[0].requested.request_id, given)
+    return task_id
+
+
+def is_continue(text: str) -> bool:
+    """Return True if a message asks for the outcome of the task before it."""
+    return text.strip().lower() == "continue"
+
+
+def _is_reply(text: str) -> bool:
+    return is_continue(text) or decision_in(text) is not None
