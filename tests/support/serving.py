@@ -152,6 +152,7 @@ def make_agent(
     host: TestHost | None = None,
     cost_usd: float | None = None,
     reply_id: str | None = None,
+    connections: tuple[Any, ...] = (),
     **options: Any,
 ) -> Agent:
     """An agent whose tasks are their scripts, each for a price where one is given."""
@@ -169,4 +170,4 @@ def make_agent(
     host.provide(model.spec, model.factory)
     given: dict[str, Any] = {"journal": "sql", "timeout": 60, "retry_count": 0, "llm": "scripted"}
     given |= {"sandbox": "local", **options}
-    return Agent(tools=tools_of(box), host=host, **given)
+    return Agent(tools=[*tools_of(box), *connections], host=host, **given)

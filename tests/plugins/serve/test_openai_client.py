@@ -9,6 +9,7 @@ from typing import Any
 import openai
 import pytest
 
+from delf_workers import Workers
 from support.serving import doing
 
 SEND = "print(await send(to='ada@x.org'))"
@@ -40,6 +41,19 @@ def say(*texts: str) -> list[dict[str, Any]]:
 async def test_models_are_the_agent_and_the_further_models_of_the_settings(opened):
     _, client = await opened(models=["small"])
     assert [model.id async for model in client.models.list()] == ["delf", "delf/small"]
+
+
+async def test_worker_is_a_model_that_does_the_whole_task(opened, tmp_path):
+    folder = tmp_path / "workers"
+    folder.mkdir()
+    (folder / "brief.worker").write_text("---\ndescription: Counts.\n---\nBe brief.\n")
+    workers = Workers(folders=[str(folder)])
+    _, client = await opened(agent={"connections": (workers,)})
+    assert [model.id async for model in client.models.list()] == ["delf", "worker/brief"]
+    made = await client.chat.completions.create(
+        model="worker/brief", messages=say(doing("print(6 * 7)"))
+    )
+    assert made.choices[0].message.content == "42"
 
 
 async def test_chat_completion_returns_the_answer_of_a_task(opened):

@@ -39,9 +39,7 @@ from delf_serve.schedules import ProjectSchedules
 from delf_serve.schemas import NoQuery, RunRequest
 from delf_serve.sessions import Sessions
 from delf_serve.settings import ServeSettings, settings_of
-from delf_serve.standards.ag_ui import AG_UI
-from delf_serve.standards.openai_chat import CHAT
-from delf_serve.standards.openai_responses import RESPONSES
+from delf_serve.standards import STANDARDS
 from delf_serve.streams import Streams
 from delf_serve.tasks import Tasks, shared
 
@@ -107,8 +105,7 @@ class Application:
         self._end: _End | None = None
         self._was_started = agent.started
         routes: list[BaseRoute] = [
-            _route(item, self.service)
-            for item in (*OPERATIONS, *OF_THE_PAGE, *CHAT, *RESPONSES, *AG_UI)
+            _route(item, self.service) for item in (*OPERATIONS, *OF_THE_PAGE, *STANDARDS)
         ]
         routes += [
             Route("/", _page, methods=["GET"]),

@@ -1,7 +1,7 @@
 """AG-UI, version 1.0: the events of a task for front ends.
 
-The format is that of https://docs.ag-ui.com. A run is a task. A request that waits for a person ends
-the run with an interrupt, and the next run resumes the task with the decision.
+The format is that of https://docs.ag-ui.com. A run is a task. A request for a person ends the
+run with an interrupt, and the next run resumes the task with the decision.
 """
 
 from __future__ import annotations
@@ -136,7 +136,8 @@ def _attach(turn: Turn, part: Mapping[str, Any]) -> None:
             return
         case {"source": {"type": "data", "value": str(data), **source}}:
             kind = str(source.get("mimeType", "")).partition(";")[0]
-            turn.attach(f"data:{kind};base64,{data}", (part.get("metadata") or {}).get("filename"))
+            named: Mapping[str, Any] = part.get("metadata") or {}
+            turn.attach(f"data:{kind};base64,{data}", named.get("filename"))
         case {"source": {"type": "file", "value": str(file_id)}}:
             turn.files.append(file_id)
         case _:

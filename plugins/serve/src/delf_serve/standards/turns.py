@@ -356,10 +356,10 @@ async def replied(call: Call, turn: Turn) -> str | None:
     Raises:
         ProblemError: If the person may not decide.
     """
-    given, said = decision_in(turn.words), [m for m in turn.history if m.role == "user"]
+    given, earlier = decision_in(turn.words), [m for m in turn.history if m.role == "user"]
     if not turn.history or (given is None and not is_continue(turn.words)):
         return None
-    words = next((m.content for m in reversed(said) if not _is_reply(m.content)), None)
+    words = next((m.content for m in reversed(earlier) if not _is_reply(m.content)), None)
     task_id = None
     if words is not None:
         task_id = await call.service.tasks.newest(turn.task_of(words), call.key)

@@ -1,0 +1,54 @@
+"""The two addresses of A2A, version 1.0 and 0.3, for other agents; ``a2a-sdk`` reads the format."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from importlib.util import find_spec
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from delf_serve.call import Call
+from delf_serve.operation import Operations
+from delf_serve.problems import ProblemError
+
+A2A: Final = Operations()
+"""The operations of the protocol."""
+RPC: Final = "/a2a"
+_CARD: Final = "/.well-known/agent-card.json"
+
+
+@A2A.add("GET", _CARD, "read")
+async def agent_card(call: Call) -> Response:
+    """Return the card by which other agents learn what this agent does."""
+    _need_package()
+    from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+
+    from delf_serve.standards.a2a_tasks import card_of
+
+    return JSONResponse(agent_card_to_dict(await card_of(call)))
+
+
+@A2A.add("POST", RPC, "read", sent="*/*", any_query=True)
+async def a2a_request(call: Call) -> Response:
+    """Answer a request of another agent."""
+    _need_package()
+    from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
+
+    from delf_serve.standards.a2a_tasks import A2ATasks
+
+    body = b"".join([chunk async for chunk in call.chunks()])  # within the server's limits
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    dispatcher = JsonRpcDispatcher(A2ATasks(call), enable_v0_3_compat=True)
+    return await dispatcher.handle_requests(Request(call.http.scope, receive))
+
+
+def _need_package() -> None:
+    if find_spec("a2a") is None:
+        raise ProblemError(
+            501, "A2A needs the package a2a-sdk", "pip install 'delf-plugin-serve[a2a]'"
+        )

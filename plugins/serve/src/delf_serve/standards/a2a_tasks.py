@@ -1,0 +1,332 @@
+"""A2A's requests for tasks: a task of A2A is a task of delf, a context is a conversation.
+
+The format is that of https://a2a-protocol.org. A request for a person makes the task wait for input.
+The answer names the request, because another one may wait by the time the answer comes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator
+from typing import Any, Final, NoReturn, TypeAlias, cast
+from urllib.parse import quote
+
+from a2a.server.context import ServerCallContext
+from a2a.server.request_handlers.request_handler import RequestHandler
+from a2a.types import a2a_pb2 as pb
+from a2a.utils.errors import (
+    InvalidParamsError,
+    PushNotificationNotSupportedError,
+    TaskNotCancelableError,
+    TaskNotFoundError,
+)
+from google.protobuf.json_format import MessageToDict, ParseDict
+
+from delf.errors import DelfError, UnknownTaskError
+from delf.events import CallStarted
+from delf.types import TaskState
+from delf.values.encoding import to_jsonable
+from delf_cli.story import story
+from delf_serve import schemas as s
+from delf_serve.call import Call
+from delf_serve.plain import plain
+from delf_serve.problems import ProblemError
+from delf_serve.standards.a2a import RPC
+from delf_serve.standards.turns import (
+    OWN_MODEL,
+    WAIT_SECONDS,
+    Outcome,
+    Turn,
+    begin,
+    decide,
+    decision,
+    models_of,
+    outcome,
+    page_link,
+    watch,
+)
+
+Update: TypeAlias = pb.Task | pb.TaskStatusUpdateEvent | pb.TaskArtifactUpdateEvent
+
+_REPLY: Final = re.compile(
+    r"\s*(?P<word>approve|reject)\s+(?P<request>req_\w+)\s*(?::\s*(?P<reason>.*))?",
+    re.IGNORECASE | re.DOTALL,
+)
+_MOST: Final = 100
+_STATES: Final = {
+    TaskState.QUEUED: pb.TASK_STATE_SUBMITTED,
+    TaskState.RUNNING: pb.TASK_STATE_WORKING,
+    TaskState.INTERRUPTED: pb.TASK_STATE_WORKING,
+    TaskState.WAITING: pb.TASK_STATE_INPUT_REQUIRED,
+    TaskState.DONE: pb.TASK_STATE_COMPLETED,
+    TaskState.FAILED: pb.TASK_STATE_FAILED,
+    TaskState.STOPPED: pb.TASK_STATE_CANCELED,
+}
+
+
+async def card_of(call: Call) -> pb.AgentCard:
+    """Return the card of the agent; its workers are skills."""
+    url = page_link(call, RPC)
+    names = [name for name in await models_of(call) if not name.startswith(f"{OWN_MODEL}/")]
+    card: dict[str, Any] = {
+        "name": OWN_MODEL,
+        "description": "Does tasks in plain words with the tools of its project.",
+        "version": "1.0.0",
+        "supportedInterfaces": [
+            {"url": url, "protocolBinding": "JSONRPC", "protocolVersion": version}
+            for version in ("1.0", "0.3")
+        ],
+        "capabilities": {"streaming": True, "pushNotifications": False},
+        "defaultInputModes": ["text/plain", "application/octet-stream"],
+        "defaultOutputModes": ["text/plain", "application/json"],
+        "skills": [
+            {
+                "id": name,
+                "name": name,
+                "description": "The agent." if name == OWN_MODEL else "A worker of the agent.",
+                "tags": ["task"],
+            }
+            for name in names
+        ],
+    }
+    if call.service.keys:
+        card["securitySchemes"] = {"key": {"httpAuthSecurityScheme": {"scheme": "Bearer"}}}
+        card["securityRequirements"] = [{"schemes": {"key": {}}}]
+    return ParseDict(card, pb.AgentCard())
+
+
+class A2ATasks(RequestHandler):
+    """The tasks of one request's person.
+
+    Args:
+        call: The request.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    async def on_message_send(
+        self, params: pb.SendMessageRequest, context: ServerCallContext
+    ) -> pb.Task:
+        """Begin or continue a task, and wait until it is over or asks a person."""
+        task_id, _ = await self._begin(params.message)
+        seconds = 0 if params.configuration.return_immediately else WAIT_SECONDS
+        return await self._task(task_id, seconds, params.message)
+
+    async def on_message_send_stream(
+        self, params: pb.SendMessageRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Update]:
+        """Begin or continue a task, and yield its progress until it is over or asks a person."""
+        task_id, after = await self._begin(params.message)
+        async for update in self._updates(task_id, after):
+            yield update
+
+    async def on_subscribe_to_task(
+        self, params: pb.SubscribeToTaskRequest, context: ServerCallContext
+    ) -> AsyncGenerator[Update]:
+        """Yield the progress of a task."""
+        detail = await self._detail(params.id)
+        async for update in self._updates(detail.task_id, detail.events):
+            yield update
+
+    async def on_get_task(self, params: pb.GetTaskRequest, context: ServerCallContext) -> pb.Task:
+        """Return a task as it is now."""
+        await self._detail(params.id)
+        return await self._task(params.id, 0)
+
+    async def on_list_tasks(
+        self, params: pb.ListTasksRequest, context: ServerCallContext
+    ) -> pb.ListTasksResponse:
+        """Return the newest tasks, without their answers."""
+        size = min(params.page_size or _MOST, _MOST)
+        found, last = await self._call.service.tasks.find(
+            limit=size, after=params.page_token or None, key=self._call.key
+        )
+        tasks = [
+            pb.Task(id=one.task_id, status=pb.TaskStatus(state=_STATES[one.state])) for one in found
+        ]
+        return pb.ListTasksResponse(tasks=tasks, next_page_token=last or "", page_size=size)
+
+    async def on_cancel_task(
+        self, params: pb.CancelTaskRequest, context: ServerCallContext
+    ) -> pb.Task:
+        """Stop a task."""
+        self._need("run")
+        await self._detail(params.id)
+        service, key = self._call.service, self._call.key
+        _, is_stopped = await service.tasks.cancel(params.id, key, self._call.via)
+        if not is_stopped:
+            raise TaskNotCancelableError(message="the task was over")
+        return await self._task(params.id, 0)
+
+    async def on_create_task_push_notification_config(
+        self, params: pb.TaskPushNotificationConfig, context: ServerCallContext
+    ) -> NoReturn:
+        """Refuse: people choose their own notices."""
+        raise PushNotificationNotSupportedError
+
+    async def on_get_task_push_notification_config(
+        self, params: pb.GetTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> NoReturn:
+        """Refuse: people choose their own notices."""
+        raise PushNotificationNotSupportedError
+
+    async def on_list_task_push_notification_configs(
+        self, params: pb.ListTaskPushNotificationConfigsRequest, context: ServerCallContext
+    ) -> NoReturn:
+        """Refuse: people choose their own notices."""
+        raise PushNotificationNotSupportedError
+
+    async def on_delete_task_push_notification_config(
+        self, params: pb.DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> NoReturn:
+        """Refuse: people choose their own notices."""
+        raise PushNotificationNotSupportedError
+
+    async def on_get_extended_agent_card(
+        self, params: pb.GetExtendedAgentCardRequest, context: ServerCallContext
+    ) -> pb.AgentCard:
+        """Return the same card; it needs a key in any case."""
+        return await card_of(self._call)
+
+    def _need(self, right: str) -> None:
+        if right not in self._call.key.rights:
+            raise InvalidParamsError(message=f"this key has no right to {right}")
+
+    async def _detail(self, task_id: str) -> s.TaskDetail:
+        try:
+            detail = await self._call.service.tasks.detail(task_id, self._call.key)
+        except UnknownTaskError:
+            raise TaskNotFoundError from None
+        if detail.task_id != task_id:  # a prefix
+            raise TaskNotFoundError
+        return detail
+
+    async def _begin(self, message: pb.Message) -> tuple[str, int]:
+        """Begin a task, or decide what one asks; return it with the last event that is known."""
+        self._need("run")
+        try:
+            if not message.task_id:
+                return await begin(self._call, _turn_of(message, message.context_id or None)), 0
+            detail = await self._detail(message.task_id)
+            answer = _answer_of(message)
+            if answer is not None:
+                request_id, given = answer
+                if request_id not in detail.approvals:
+                    raise InvalidParamsError(message=f"{request_id} does not wait in this task")
+                return await decide(self._call, request_id, given), detail.events
+            if detail.is_terminal:  # a further task of the same context
+                return await begin(self._call, _turn_of(message, detail.conversation_id)), 0
+        except ProblemError as problem:
+            raise InvalidParamsError(message=problem.message) from None
+        except DelfError as error:
+            raise InvalidParamsError(message=error.message) from None
+        raise InvalidParamsError(
+            message="the task goes on; if it waits, answer `approve REQUEST` or `reject REQUEST`"
+        )
+
+    async def _task(
+        self, task_id: str, seconds: float, message: pb.Message | None = None
+    ) -> pb.Task:
+        found = await outcome(self._call, task_id, seconds)
+        return pb.Task(
+            id=task_id,
+            context_id=_context(found),
+            status=self._status(found),
+            artifacts=_artifacts(self._call, found),
+            history=[] if message is None else [message],
+        )
+
+    async def _updates(self, task_id: str, after: int) -> AsyncGenerator[Update]:
+        begun = await self._task(task_id, 0)
+        yield begun
+        context = begun.context_id
+
+        def status_event(status: pb.TaskStatus) -> pb.TaskStatusUpdateEvent:
+            return pb.TaskStatusUpdateEvent(task_id=task_id, context_id=context, status=status)
+
+        async for item in watch(self._call, task_id, after=after):
+            match item:
+                case Outcome():
+                    for artifact in _artifacts(self._call, item):
+                        yield pb.TaskArtifactUpdateEvent(
+                            task_id=task_id, context_id=context, artifact=artifact, last_chunk=True
+                        )
+                    yield status_event(self._status(item))
+                case CallStarted():
+                    message = _message(f"{task_id}_{item.seq}", (story(item) or "").strip())
+                    yield status_event(pb.TaskStatus(state=pb.TASK_STATE_WORKING, message=message))
+                case _:
+                    pass
+
+    def _status(self, found: Outcome) -> pb.TaskStatus:
+        detail = found.detail
+        status = pb.TaskStatus(state=_STATES[detail.state])
+        if found.question is not None:
+            name = found.question.request_id
+            text = f"{found.question.text}\n(Here: `approve {name}` or `reject {name}: REASON`.)"
+            status.message.CopyFrom(_message(name, text))
+        elif detail.state is TaskState.FAILED:
+            status.message.CopyFrom(_message(f"{detail.task_id}_end", found.text(self._call)))
+        return status
+
+
+def _context(found: Outcome) -> str:
+    return found.detail.conversation_id or found.detail.task_id
+
+
+def _message(name: str, text: str) -> pb.Message:
+    return pb.Message(message_id=name, role=pb.ROLE_AGENT, parts=[pb.Part(text=text)])
+
+
+def _artifacts(call: Call, found: Outcome) -> list[pb.Artifact]:
+    detail = found.detail
+    if detail.state is not TaskState.DONE:
+        return []
+    parts = [pb.Part(text=detail.result or "")]
+    if detail.value is not None:
+        part = pb.Part(media_type="application/json")
+        ParseDict(plain(to_jsonable(detail.value)), part.data)
+        parts.append(part)
+    place = page_link(call, f"/tasks/{detail.task_id}/files/")
+    parts += [
+        pb.Part(url=f"{place}{quote(file.name)}", filename=file.name) for file in detail.files
+    ]
+    return [pb.Artifact(artifact_id=f"{detail.task_id}_answer", name="answer", parts=parts)]
+
+
+def _turn_of(message: pb.Message, conversation: str | None) -> Turn:
+    metadata = MessageToDict(message.metadata)
+    turn = Turn(model=str(metadata.get("model", OWN_MODEL)), conversation=conversation)
+    turn.say("user", "\n".join(part.text for part in message.parts if part.text))
+    for part in message.parts:
+        match part.WhichOneof("content"):
+            case "raw":
+                turn.files.append((part.filename or f"file{len(turn.files) + 1}", part.raw))
+            case "url":
+                raise ProblemError(422, "files come with their data; the server opens no address")
+            case _:
+                pass
+    return turn
+
+
+def _answer_of(message: pb.Message) -> tuple[str, s.DecisionRequest] | None:
+    """Return the decision of a message and the request that the message names."""
+    for part in message.parts:
+        if part.WhichOneof("content") == "data":
+            data = cast("object", MessageToDict(part.data))
+            given = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+            if "request_id" in given:
+                return _decided(
+                    given.get("approve") is True, given["request_id"], given.get("reason")
+                )
+        found = _REPLY.fullmatch(part.text)
+        if found is not None:
+            is_yes = found["word"].lower() == "approve"
+            return _decided(is_yes, found["request"], found["reason"])
+    return None
+
+
+def _decided(approve: bool, request_id: Any, reason: Any) -> tuple[str, s.DecisionRequest]:
+    given = decision(approve=approve, reason=None if reason is None else str(reason))
+    return str(request_id), given

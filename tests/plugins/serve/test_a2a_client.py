@@ -1,0 +1,104 @@
+"""A2A's own client against the server: other agents give tasks to this agent."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from support.serving import bearer, doing
+
+pb: Any = pytest.importorskip("a2a.types.a2a_pb2")
+client_module: Any = pytest.importorskip("a2a.client")
+errors: Any = pytest.importorskip("a2a.utils.errors")
+
+SEND = "print(await send(to='ada@x.org'))"
+
+
+@asynccontextmanager
+async def client_of(served: Any, key: str = "", *, streaming: bool = False):
+    """Open an official client that has read the agent's card."""
+    headers = bearer(key) if key else {}
+    async with httpx.AsyncClient(headers=headers, timeout=20) as http:
+        card = await client_module.A2ACardResolver(http, served.url).get_agent_card()
+        config = client_module.ClientConfig(httpx_client=http, streaming=streaming)
+        yield client_module.ClientFactory(config).create(card)
+
+
+def message(text: str, **more: Any) -> Any:
+    """A request of a user with a text."""
+    made = pb.Message(message_id="m1", role=pb.ROLE_USER, parts=[pb.Part(text=text)], **more)
+    return pb.SendMessageRequest(message=made)
+
+
+async def task_of(client: Any, request: Any) -> Any:
+    """The task of the last answer to a request."""
+    found = [item async for item in client.send_message(request)]
+    return found[-1].task
+
+
+async def test_a2a_task_returns_its_answer_as_an_artifact(serve):
+    served = await serve()
+    async with client_of(served) as client:
+        task = await task_of(client, message(doing("print(6 * 7)")))
+        assert task.status.state == pb.TASK_STATE_COMPLETED
+        assert task.artifacts[0].parts[0].text == "42"
+        again = await client.get_task(pb.GetTaskRequest(id=task.id))
+        assert again.artifacts[0].parts[0].text == "42"
+
+
+async def test_a2a_task_streams_its_calls_and_its_end(serve):
+    served = await serve()
+    async with client_of(served, streaming=True) as client:
+        code = "print((await look(number=3))['name'])"
+        found = [item async for item in client.send_message(message(doing(code)))]
+    texts = [part.text for i in found for part in i.status_update.status.message.parts]
+    assert any("look" in text for text in texts)
+    artifacts = [part.text for i in found for part in i.artifact_update.artifact.parts]
+    assert artifacts == ["thing 3"]
+    assert found[-1].status_update.status.state == pb.TASK_STATE_COMPLETED
+
+
+async def test_a2a_task_waits_for_input_and_takes_a_decision_that_names_the_request(serve):
+    served = await serve()
+    async with client_of(served) as client:
+        asked = await task_of(client, message(doing(SEND)))
+        assert asked.status.state == pb.TASK_STATE_INPUT_REQUIRED
+        text, name = asked.status.message.parts[0].text, asked.status.message.message_id
+        assert "ada@x.org" in text
+        with pytest.raises(errors.InvalidParamsError, match="does not wait"):
+            await task_of(client, message("approve req_0", task_id=asked.id))
+        with pytest.raises(errors.InvalidParamsError, match="the task goes on"):
+            await task_of(client, message("yes", task_id=asked.id))
+        done = await task_of(client, message(f"approve {name}", task_id=asked.id))
+    assert done.status.state == pb.TASK_STATE_COMPLETED
+    assert served.box.sent == [("ada@x.org", 1)]
+
+
+async def test_a2a_task_is_cancelled(serve):
+    served = await serve()
+    async with client_of(served) as client:
+        request = message(doing("await hold()"))
+        request.configuration.return_immediately = True
+        task = await task_of(client, request)
+        stopped = await client.cancel_task(pb.CancelTaskRequest(id=task.id))
+        assert stopped.status.state == pb.TASK_STATE_CANCELED
+
+
+async def test_a2a_tasks_of_others_are_not_known(serve):
+    served = await serve(
+        "ada-key", api_key="ada:run+read+decide@own:ada-key,cy:run+read@own:cy-key"
+    )
+    async with client_of(served, "ada-key") as ada, client_of(served, "cy-key") as cy:
+        task = await task_of(ada, message(doing("print(1)")))
+        with pytest.raises(errors.TaskNotFoundError):
+            await cy.get_task(pb.GetTaskRequest(id=task.id))
+
+
+async def test_a2a_card_needs_a_key(serve):
+    served = await serve("ada-key", api_key="ada:run+read:ada-key")
+    async with httpx.AsyncClient(base_url=served.url) as anybody:
+        assert (await anybody.get("/.well-known/agent-card.json")).status_code == 401
+        assert (await anybody.post("/a2a", json={})).status_code == 401

@@ -1,0 +1,84 @@
+"""AG-UI: a front end gets the events of a task, as the types of the protocol read them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter
+
+from support.serving import doing
+
+core: Any = pytest.importorskip("ag_ui.core")
+READ: Any = TypeAdapter(core.Event)
+SEND = "print(await send(to='ada@x.org'))"
+
+
+def given(words: Any, run: str = "r1", **more: Any) -> dict[str, Any]:
+    """The input of a run, as the types of the protocol write it."""
+    asked = core.RunAgentInput(
+        thread_id="t1",
+        run_id=run,
+        messages=[core.UserMessage(id="m1", role="user", content=words)],
+        **more,
+    )
+    return asked.model_dump(by_alias=True, exclude_none=True, mode="json")
+
+
+async def run(served: Any, body: dict[str, Any]) -> list[Any]:
+    """The events of a run, read by the types of the protocol."""
+    found: list[Any] = []
+    async with served.client.stream("POST", "/ag-ui", json=body) as answer:
+        assert answer.status_code == 200, await answer.aread()
+        async for line in answer.aiter_lines():
+            if line.startswith("data: "):
+                data = json.loads(line[6:])
+                found.append(READ.validate_python(data))
+    return found
+
+
+async def test_ag_ui_run_has_the_calls_and_the_answer_of_a_task(serve):
+    served = await serve()
+    found = await run(served, given(doing("print((await look(number=3))['name'])")))
+    by_type = {event.type.value: event for event in found}
+    assert found[0].type.value == "RUN_STARTED"
+    assert by_type["TOOL_CALL_START"].tool_call_name == "look"
+    assert json.loads(by_type["TOOL_CALL_RESULT"].content)["name"] == "thing 3"
+    assert by_type["TEXT_MESSAGE_CONTENT"].delta == "thing 3"
+    assert found[-1].outcome.type == "success"
+
+
+async def test_ag_ui_run_ends_with_an_interrupt_and_the_next_run_resumes_the_task(serve):
+    served = await serve()
+    found = await run(served, given(doing(f"await look()\n{SEND}")))
+    (asked,) = found[-1].outcome.interrupts
+    assert "ada@x.org" in asked.message
+    answer = core.ResumeEntry(interrupt_id=asked.id, status="resolved", payload={"approve": True})
+    more = await run(served, given("", run="r2", resume=[answer]))
+    assert [e.tool_call_name for e in more if e.type.value == "TOOL_CALL_START"] == ["send"]
+    assert more[-1].outcome.type == "success"
+    assert served.box.sent == [("ada@x.org", 1)]
+
+
+async def test_ag_ui_interrupt_that_is_cancelled_is_a_no(serve):
+    served = await serve()
+    found = await run(served, given(doing(SEND)))
+    (asked,) = found[-1].outcome.interrupts
+    answer = core.ResumeEntry(interrupt_id=asked.id, status="cancelled")
+    more = await run(served, given("", run="r2", resume=[answer]))
+    assert more[-1].type.value == "RUN_ERROR"
+    assert served.box.sent == []
+
+
+async def test_ag_ui_file_is_an_input_file_of_the_task(serve):
+    served = await serve()
+    data = base64.b64encode(b"city\nRome\n").decode()
+    source = {"type": "data", "value": data, "mimeType": "text/csv"}
+    parts = [
+        {"type": "text", "text": doing("print(open('cities.csv').read())")},
+        {"type": "document", "source": source, "metadata": {"filename": "cities.csv"}},
+    ]
+    found = await run(served, given(parts))
+    assert any("Rome" in getattr(event, "delta", "") for event in found)
