@@ -1,7 +1,7 @@
 """A2A's requests for tasks: a task of A2A is a task of delf, a context is a conversation.
 
-The format is that of https://a2a-protocol.org. A request for a person makes the task wait for input.
-The answer names the request, because another one may wait by the time the answer comes.
+The format is that of https://a2a-protocol.org. A request for a person makes a task wait for
+input. The answer names the request, because another one may wait by the time the answer comes.
 """
 
 from __future__ import annotations
