@@ -285,6 +285,7 @@ class SQL(delf_sql.connection.SQL):
         pool_size: int = ...,
         schema_chars: int = ...,
         schema_tables: int = ...,
+        sample: bool = ...,
         functions: Sequence[str] = ...,
         role: str | None = ...,
         create: bool = ...,

@@ -55,7 +55,18 @@ class Relation:
 
 @dataclass(slots=True, kw_only=True)
 class Column:
-    """A column."""
+    """A column.
+
+    Args:
+        name: The unquoted name.
+        type: The type, as the database calls it.
+        nullable: Whether it may be NULL.
+        primary_key: Whether it is part of the primary key.
+        unique: Whether it alone is unique.
+        references: The column that it refers to.
+        comment: The author's description.
+        holds: What it holds in some rows, for the prompt.
+    """
 
     name: str
     type: str
@@ -64,6 +75,7 @@ class Column:
     unique: bool = False
     references: str | None = None
     comment: str | None = None
+    holds: str | None = None
 
     def info(self) -> ColumnInfo:
         """Return the column as scripts see it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, TypeVar, Unpack, cast
 
@@ -17,6 +18,7 @@ from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refu
 from delf.settings import PluginSettings, Source, check_variables
 from delf.tools.action import action
 from delf.tools.connection import Connection
+from delf.tools.permissions import is_allowed, needs_confirmation
 from delf.types import Trust
 from delf_sql.authors import OwnTables
 from delf_sql.backends import make_backend
@@ -33,7 +35,9 @@ from delf_sql.failures import SQLSchemaError, failure, lost, problem_of
 from delf_sql.gate import Statement, check_query, check_writes
 from delf_sql.placeholders import find_holes
 from delf_sql.relevance import ColumnNeed, TableIndex, rank_relations
-from delf_sql.rows import as_dicts
+from delf_sql.render import with_holdings
+from delf_sql.rows import Fetched, as_dicts
+from delf_sql.samples import ROWS, statement_of, with_samples
 from delf_sql.settings import SQLOptions, SQLSettings
 from delf_sql.target import check_dialect, make_target
 from delf_sql.value_notes import values_note
@@ -53,6 +57,9 @@ _FOUND_TABLES: Final = 20
 _MOST_COUNTED: Final = 20
 """The maximum number of sets of parameters for which affected rows are counted before approval."""
 _COUNT_SECONDS: Final = 10.0
+_MOST_SAMPLED: Final = 40
+_SAMPLE_SECONDS: Final = 1.0
+_HOLDS: Final = "(after =: what rows hold)\n"
 
 
 class Changes(TypedDict):
@@ -100,6 +107,8 @@ class SQL(Connection):
                 self.context_trust = "own"  # without the comments of other tables
         self._parts: tuple[Backend, Database] | None = None
         self._index: TableIndex | None = None
+        self._held: dict[str, Table] = {}
+        """The tables with what their columns hold, by name."""
 
     async def check(self, call: ProposedCall) -> Verdict:
         """Check a write and preview its effect; ask about queries without a read-only session."""
@@ -177,6 +186,7 @@ class SQL(Connection):
 
         if len(changes) > 1:
             await self._without_transactions(changes)
+        self._held = {}
         written = await self._on(
             False, lambda backend, session: backend.write(session, changes), checked
         )
@@ -191,15 +201,54 @@ class SQL(Connection):
             ConnectionUnavailableError: If the database does not answer.
         """
         try:
-            return await self._on(
+            head, lines, tables = await self._on(
                 True, lambda backend, session: self._describe(backend, session, task)
             )
+            if not (held := await self._sampled(tables)):
+                return head + lines
+            budget = self.settings.schema_chars
+            shown = with_holdings(lines, held, self.target.dialect, budget)
+            return f"{head}{_HOLDS if shown != lines else ''}{shown}"
         except (ToolExecutionError, ToolRefusedError) as error:
             reason = error.message
         raise SQLSchemaError(
             f"{self.name}: cannot read the schema: {reason}",
             hint="the login may lack the right to look at it",
         )
+
+    async def _sampled(self, tables: Sequence[Table]) -> list[Table]:
+        """Return tables with what their columns hold, where a task may read rows unasked.
+
+        Kept until something is written. Tables that take too long are not tried again.
+        """
+        query = next(each for each in await self.actions() if each.name == "query")
+        is_free = is_allowed(self.allow, query) and not needs_confirmation(self.confirm, query)
+        if not (self.settings.sample and self.target.is_locked and is_free):
+            return []
+        wanted = tables[:_MOST_SAMPLED]
+        missing = [table for table in wanted if self._held.get(table.relation.full_name) is None]
+        try:
+            async with asyncio.timeout(_SAMPLE_SECONDS):
+                for table in missing:
+                    self._held[table.relation.full_name] = await self._sample(table)
+        except TimeoutError:
+            self._held = {table.relation.full_name: table for table in missing} | self._held
+        return [self._held[table.relation.full_name] for table in wanted]
+
+    async def _sample(self, table: Table) -> Table:
+        """Return a table with what its columns hold; unchanged if the login may not read rows."""
+        name, own = table.relation.full_name, self._own
+        rows: list[Sequence[Any]] = []
+        for is_last in (False, True):
+            statement = statement_of(table, self.target.dialect, is_last=is_last)
+            if statement is None or (is_last and len(rows) < ROWS):
+                break
+            try:
+                fetched = await self._on(True, partial(_rows_of_sample, statement=statement))
+            except DelfError:
+                return table
+            rows += fetched.rows
+        return with_samples(table, rows, lambda column: own is None or own.has_column(name, column))
 
     async def _without_transactions(self, changes: Sequence[Change]) -> str:
         """Return a warning if a failing change cannot be undone; empty otherwise.
@@ -360,23 +409,30 @@ class SQL(Connection):
     def _declared(self, relation: Relation) -> Relation:
         return relation if self._own is None else self._own.without_comment(relation)
 
-    def _describe(self, backend: Backend, session: Any, task: str) -> str:
+    def _describe(
+        self, backend: Backend, session: Any, task: str
+    ) -> tuple[str, str, Sequence[Table]]:
+        """Return the schema in a heading and lines, and its tables, the relevant ones first."""
         from delf_sql.render import PartialSchema, whole_schema
 
         dialect, budget = self.target.dialect, self.settings.schema_chars
         head = backend.version(session)
         relations = backend.relations(session)
         if not relations:
-            return f"{head}, no tables"
+            return f"{head}, no tables", "", ()
         tables, others = self._candidates(backend, session, relations, task)
         if note := values_note(tables, dialect):
             head = f"{head} (values: {note})"
         text = whole_schema(tables, dialect, budget) if not others else None
         if text is not None:
-            return f"{head}:\n{text}"
+            return f"{head}:\n", text, tables
         ranked, _ = self._index_of(tables).rank(task)
         text = PartialSchema(dialect, budget, self.name, ColumnNeed(task)).text(ranked, others)
-        return f"{head}, {len(relations)} tables:\n{text}"
+        return f"{head}, {len(relations)} tables:\n", text, ranked
+
+
+def _rows_of_sample(backend: Backend, session: Any, statement: Statement) -> Fetched:
+    return backend.read(session, statement, None, ROWS)
 
 
 def _listed(statement: str | list[str]) -> list[str]:

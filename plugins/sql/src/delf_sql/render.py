@@ -112,6 +112,8 @@ def _column(column: Column, dialect: Dialect) -> str:
         parts.append("unique")
     if column.references:
         parts.append(f"-> {_one_line(column.references, 200)}")
+    if column.holds:
+        parts.append(f"= {column.holds}")
     if column.comment:
         comment = _one_line(column.comment, _LONGEST_COMMENT).replace("*/", "* /")
         parts.append(f"/* {comment} */")
@@ -122,6 +124,27 @@ def _one_line(text: str, longest: int) -> str:
     """Reduce text from the database to one line, for a prompt."""
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
+def with_holdings(lines: str, tables: Sequence[Table], dialect: Dialect, budget: int) -> str:
+    """Add what columns hold to the lines of a schema that show a table whole, while they fit.
+
+    Args:
+        lines: The schema.
+        tables: The tables with what their columns hold, those that need it most first.
+        dialect: The database's dialect.
+        budget: The most characters.
+    """
+    shown = lines.split("\n")
+    left = budget - len(lines)
+    for table in tables:
+        bare = replace(table, columns=[replace(column, holds=None) for column in table.columns])
+        plain, full = table_line(bare, dialect), table_line(table, dialect)
+        more = len(full) - len(plain)
+        if plain in shown and more <= left:
+            shown[shown.index(plain)] = full
+            left -= more
+    return "\n".join(shown)
 
 
 def whole_schema(tables: Sequence[Table], dialect: Dialect, budget: int) -> str | None:

@@ -53,6 +53,11 @@ class SQLSettings(PluginSettings):
         ge=1,
         description="With more tables than this, columns are read of those whose names fit.",
     )
+    sample: bool = Field(
+        default=True,
+        description="Tell in prompts what columns hold: values that many rows share, formats, keys "
+        "of JSON.",
+    )
     functions: frozenset[str] = Field(
         default=frozenset(),
         description="Functions that query may call beside the known ones; st_* is a pattern.",
@@ -116,6 +121,7 @@ class SQLOptions(ConnectionOptions, total=False):
     pool_size: int
     schema_chars: int
     schema_tables: int
+    sample: bool
     functions: Sequence[str]
     role: str | None
     create: bool

@@ -1,0 +1,217 @@
+"""A few words for the prompt on each column: shared values, formats, keys of JSON.
+
+A value itself is shown only if many rows share it, as a state. Of all other texts the prompt has
+the form: a date's format, the pattern of a number, the keys of JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from delf_sql.catalog import Column, Table
+from delf_sql.gate import Statement
+from delf_sql.render import quoted, relation_name
+from delf_sql.target import Dialect
+
+ROWS: Final = 300
+"""The most rows to look at in each table."""
+_MOST_VALUES: Final = 12
+_LONGEST: Final = 24
+_SHARED: Final = 3
+"""Distinct values are shown if each is in this number of rows on average."""
+_MOST_NUMBERS: Final = 6
+_SEVERAL: Final = 10
+"""Few rows tell little about the values of a number."""
+_CHARS: Final = 300
+_MOST_JSON: Final = 100
+_MOST_KEYS: Final = 30
+_DEPTH: Final = 4
+_KEY: Final = re.compile(r"[^\W\d][\w.-]{0,39}(?<!\d{4})")
+"""Keys that name a value; others, as ids, are values themselves."""
+_LARGE: Final = re.compile(r"blob|binary|bytea|bytes|image|geometry|geography|vector")
+_PERSONAL: Final = re.compile(
+    r"(?:^|_)(?:name|names|(?:first|last|full|sur|user|nick|display|maiden)_?names?|e?_?mails?"
+    r"|phones?|mobile|fax|address|street|iban|bic|ssn|passport|tax_?id|birth\w*|born|dob|login"
+    r"|password|secret|token|key|hash|salt|person|customer|client|patient|employee|owner|author"
+    r"|contact|manager|agent|driver|student|teacher|doctor|sender|recipient|user|actor"
+    r"|(?:created|updated|changed|approved|signed|closed|opened|handled)_by)$"
+)
+"""Columns whose texts may tell of people, or are secrets: none of their values is shown."""
+_CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_DATES: Final = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d")
+_FORMATS: Final = (
+    *_DATES,
+    *(f"{date}{mark}{time}"
+      for date in _DATES[:6]
+      for mark in (" ", "T")
+      for time in ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%H:%M:%SZ", "%H:%M:%S.%fZ", "%H:%M:%S%z")),
+    "%Y-%m", "%m/%Y", "%H:%M", "%H:%M:%S", "%d %b %Y", "%b %d, %Y",
+)  # fmt: skip
+_EPOCHS: Final = (("s", 1), ("ms", 1_000))
+_SINCE, _UNTIL = 631_152_000, 2_524_608_000  # 1990 and 2050
+_OF_TIMES: Final = re.compile(r"(?:^|_)(?:at|on|time|date|ts|timestamp|when|since|until|epoch)$")
+
+
+def statement_of(table: Table, dialect: Dialect, *, is_last: bool = False) -> Statement | None:
+    """Return the query for a table's first rows, or for its last rows by its key.
+
+    None for views, which may take long, for tables without a column to look at, and for the last
+    rows of a table without a key of one column.
+    """
+    names = [quoted(column.name, dialect) for column in _looked_at(table)]
+    keys = [quoted(column.name, dialect) for column in table.columns if column.primary_key]
+    if table.relation.kind == "view" or not names or (is_last and len(keys) != 1):
+        return None
+    order = f" ORDER BY {keys[0]} DESC" if is_last else ""
+    source = relation_name(table.relation, dialect)
+    text = f"SELECT {', '.join(names)} FROM {source}{order} LIMIT {ROWS}"  # noqa: S608 - quoted names of the catalogue
+    return Statement(text, ())
+
+
+def _looked_at(table: Table) -> list[Column]:
+    is_wanted = (
+        not (column.primary_key or column.references or _LARGE.search(column.type.lower()))
+        for column in table.columns
+    )
+    return [column for column, wanted in zip(table.columns, is_wanted, strict=True) if wanted]
+
+
+def with_samples(
+    table: Table, rows: Sequence[Sequence[Any]], is_shown: Callable[[str], bool]
+) -> Table:
+    """Return a table whose columns tell what they hold in some rows.
+
+    Args:
+        table: The table.
+        rows: The rows of :func:`statement_of`.
+        is_shown: Returns whether the prompt may tell of a column.
+    """
+    found = {
+        column.name: text
+        for number, column in enumerate(_looked_at(table))
+        if is_shown(column.name)
+        and (text := _words(column, [row[number] for row in rows if row[number] is not None]))
+    }
+    columns = [replace(column, holds=found.get(column.name)) for column in table.columns]
+    return Table(table.relation, columns, table.broken)
+
+
+def _words(column: Column, values: Sequence[Any]) -> str:
+    """Return in a few words what a column holds; empty for what its type tells."""
+    kinds = {type(value).__name__ for value in values}
+    if kinds == {"str"}:
+        return _texts(column.name, values)
+    if kinds == {"int"}:
+        return _numbers(column.name, values)
+    if kinds and kinds <= {"dict", "list"}:
+        return _cut(_parts(column.name, values[:_MOST_JSON]))
+    if "str" in kinds:  # SQLite keeps what it is given
+        return " or ".join(sorted(kinds))
+    return ""
+
+
+def _texts(name: str, values: Sequence[str]) -> str:
+    if all(value.lstrip()[:1] in ("{", "[") for value in values):
+        with contextlib.suppress(ValueError, RecursionError):
+            return (
+                f"JSON {_cut(_parts(name, [json.loads(value) for value in values[:_MOST_JSON]]))}"
+            )
+    if form := _format(values):
+        return form
+    if shared := _shared(name, values):
+        return shared
+    masks = {_mask(value) for value in values}
+    if len(masks) == 1 and len(set(values)) >= _SHARED and "0" in (mask := masks.pop()):
+        return f"as {mask}"
+    return ""
+
+
+def _shared(name: str, values: Sequence[str]) -> str:
+    """Return the distinct texts of a column or key, if many rows share them."""
+    counts = Counter(values)
+    is_shared = len(values) >= _SHARED * len(counts) and len(counts) <= _MOST_VALUES
+    is_shown = is_shared and not _is_personal(name) and all(map(_is_plain, counts))
+    return " | ".join(repr(value) for value in sorted(counts)) if is_shown else ""
+
+
+def _parts(name: str, values: Sequence[Any], depth: int = 0) -> str:
+    """Return the type of records and lists, with the texts that they share."""
+    given = [value for value in values if value is not None]
+    none = " | None" if len(given) < len(values) else ""
+    kinds = {type(value).__name__ for value in given}
+    if kinds == {"str"}:
+        return f"{_shared(name, given) or 'str'}{none}"
+    if kinds == {"list"} and depth < _DEPTH:
+        return f"list[{_parts(name, [item for value in given for item in value], depth + 1)}]{none}"
+    if kinds == {"dict"} and depth < _DEPTH:
+        keys = list(dict.fromkeys(key for value in given for key in value))
+        if len(keys) <= _MOST_KEYS and all(_KEY.fullmatch(str(key)) for key in keys):
+            shown = (
+                f'"{key}": {_parts(key, [v[key] for v in given if key in v], depth + 1)}'
+                for key in keys
+            )
+            return f"{{{', '.join(shown)}}}{none}"
+    return f"{' | '.join(sorted(kinds)) or 'Any'}{none}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _CHARS else f"{text[: _CHARS - 1]}…"
+
+
+def _is_personal(name: str) -> bool:
+    return _PERSONAL.search(_CAMEL.sub("_", name).lower()) is not None
+
+
+def _is_plain(value: str) -> bool:
+    """Return whether a value may be shown: short, on one line, no address and no long number."""
+    return (
+        len(value) <= _LONGEST
+        and value.isprintable()
+        and "@" not in value
+        and re.search(r"\d{6}", value) is None
+    )
+
+
+def _format(values: Sequence[str]) -> str:
+    """Return the format of dates and times that all texts have, as for ``strptime``."""
+    if not all(8 >= len(v) >= 5 or (len(v) <= 32 and v[:1].isalnum()) for v in values):
+        return ""
+    distinct = list(dict.fromkeys(values))
+    fitting = [form for form in _FORMATS if _fits(distinct[0], form)]
+    fitting = [form for form in fitting if all(_fits(value, form) for value in distinct)]
+    either = [form for form in fitting if form.startswith("%m/%d")]
+    is_either = bool(either) and fitting[0].startswith("%d/%m")
+    return f"{fitting[0]} or {either[0]}" if is_either else "".join(fitting[:1])
+
+
+def _fits(value: str, form: str) -> bool:
+    try:
+        moment = dt.datetime.strptime(value, form)  # noqa: DTZ007 - a format, and no moment
+    except ValueError:
+        return False
+    return (len(value) >= len(form) and 1900 <= moment.year <= 2100) or form.startswith("%H")
+
+
+def _mask(value: str) -> str:
+    """Return a text's pattern, as ``AA-0000``, in which nothing of the text is left but signs."""
+    if len(value) > _LONGEST:
+        return ""
+    masked = re.sub(r"[^\W\d_]", lambda found: "A" if found[0].isupper() else "a", value)
+    return re.sub(r"\d", "0", masked)
+
+
+def _numbers(name: str, values: Sequence[int]) -> str:
+    if _OF_TIMES.search(_CAMEL.sub("_", name).lower()):
+        for unit, times in _EPOCHS:
+            if all(_SINCE * times <= value <= _UNTIL * times for value in values):
+                return f"unix time in {unit}"
+    counts = Counter(values)
+    is_shared = len(values) >= _SHARED * len(counts) and 1 < len(counts) <= _MOST_NUMBERS
+    return " | ".join(map(str, sorted(counts))) if is_shared and len(values) > _SEVERAL else ""

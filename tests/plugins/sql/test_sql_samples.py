@@ -1,0 +1,129 @@
+"""The prompt's words on the columns of a database."""
+
+import json
+from decimal import Decimal
+
+import pytest
+
+from delf_sql.catalog import Column, Relation, Table
+from delf_sql.render import with_holdings
+from delf_sql.samples import with_samples
+
+STATES = ["open", "paid", "void"] * 5
+TOWNS = [f"Town {letter}{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"]
+
+
+def held(name, values, kind="text"):
+    table = Table(Relation(name="t"), [Column(name=name, type=kind)])
+    return with_samples(table, [[value] for value in values], lambda _: True).columns[0].holds
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "words"),
+    [
+        ("state", STATES, "'open' | 'paid' | 'void'"),
+        ("state", [*STATES, None], "'open' | 'paid' | 'void'"),
+        ("city", TOWNS, None),
+        ("active", [0, 1] * 10, "0 | 1"),
+        ("total", [*range(40)], None),
+        ("day", ["2026-01-31", "2025-12-01"], "%Y-%m-%d"),
+        ("at", ["2026-01-31T10:30:00Z"], "%Y-%m-%dT%H:%M:%SZ"),
+        ("born", ["31.01.1980", "01.12.2001"], "%d.%m.%Y"),
+        ("day", ["31/01/2026", "01/12/2025"], "%d/%m/%Y"),
+        ("day", ["01/31/2026"], "%m/%d/%Y"),
+        ("day", ["01/12/2026"], "%d/%m/%Y or %m/%d/%Y"),
+        ("day", ["20260131", "20251201"], "%Y%m%d"),
+        ("seen_at", [1_782_345_600, 1_782_345_601], "unix time in s"),
+        ("seenAt", [1_782_345_600_000], "unix time in ms"),
+        ("number", [1_782_345_600, 1_782_345_601], None),
+        ("code", ["AB-0012", "CD-0034", "EF-0056"], "as AA-0000"),
+        ("data", ['{"a": 1, "b": "x"}', '{"a": null}'], 'JSON {"a": int | None, "b": str}'),
+        ("data", [json.dumps({"kind": k}) for k in STATES], "JSON {\"kind\": 'open' | 'paid' | 'void'}"),
+        ("data", ["{broken"] * 5, "'{broken'"),
+        ("data", [{"tip": Decimal(1)}], '{"tip": Decimal}'),
+        ("tags", [["a", "b"], ["a"], ["b"], ["a", "b", "a"]], "list['a' | 'b']"),
+        ("by_id", [json.dumps({f"u{i:05}": 1}) for i in range(9)], "JSON dict"),
+        ("mixed", [1, "n/a"], "int or str"),
+        ("price", [1.5, 2.5], None),
+    ],
+    ids=range(24),
+)  # fmt: skip
+def test_column_has_shared_values_or_its_form(name, values, words):
+    assert held(name, values) == (words or None)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("customer_name", "Ann Klein"),
+        ("Email", "x"),
+        ("lastName", "Klein"),
+        ("handled_by", "aklein"),
+        ("api_token", "abc"),
+        ("place", "ann@example.org"),
+        ("place", "account 123456"),
+        ("place", "a long text " * 9),
+        ("place", "two\nlines"),
+    ],
+)
+def test_texts_that_may_tell_of_people_are_not_shown(name, value):
+    assert held(name, [value] * 50) is None
+    assert "Klein" not in (held("data", [json.dumps({name: value})] * 50) or "")
+
+
+async def test_prompt_has_shared_values_on_any_engine(open_sql, any_database):
+    any_database.run(
+        "CREATE TABLE bills (id int PRIMARY KEY, state varchar(20), payer varchar(20))"
+    )
+    for number in range(30):
+        any_database.run(
+            f"INSERT INTO bills VALUES ({number}, '{STATES[number % 3]}', 'P{TOWNS[number % 26]}')"
+        )
+    sql = open_sql(any_database, name="db", confirm=False)
+    first = await sql.context("x")
+    assert "= 'open' | 'paid' | 'void'" in first
+    assert "PTown" not in first
+    assert await sql.context("y") == first
+    await sql.write("UPDATE bills SET state = 'lost' WHERE state = 'paid'")
+    assert "= 'lost' | 'open' | 'void'" in await sql.context("x")
+
+
+def _filled(database):
+    database.run("CREATE TABLE bills (id int PRIMARY KEY, state text, kind text)")
+    for number, state in enumerate(STATES):
+        database.run(f"INSERT INTO bills VALUES ({number}, '{state}', 'plain')")
+    database.run("CREATE VIEW slow AS SELECT state FROM bills")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sample": False},
+        {"allow": ["schema"]},
+        {"confirm": ["query"]},
+        {"confirm": True},
+        {"trust": {"bills.id": "own"}},
+    ],
+    ids=str,
+)
+async def test_rows_stay_unread_where_query_is_not_free(options, open_sql, sqlite_database):
+    _filled(sqlite_database)
+    assert "'paid'" not in await open_sql(sqlite_database, name="db", **options).context("x")
+
+
+def test_values_take_the_room_that_is_left():
+    column = Column(name="state", type="text", holds="'open' | 'paid'")
+    tables = [Table(Relation(name=name), [column]) for name in ("a", "b")]
+    lines = "a(state text)\nb(state text)"
+    full = "a(state text = 'open' | 'paid')\nb(state text)"
+    assert with_holdings(lines, tables, "sqlite", len(full)) == full
+    assert with_holdings(lines, tables, "sqlite", len(full) - 1) == lines
+
+
+async def test_only_own_columns_have_values_where_the_schema_is_own(open_sql, sqlite_database):
+    _filled(sqlite_database)
+    sql = open_sql(sqlite_database, name="db", trust={"bills.state": "own"})
+    text = await sql.context("x")
+    assert "'paid'" in text
+    assert "'plain'" not in text
+    assert "view slow(state text)" in text
