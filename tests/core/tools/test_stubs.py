@@ -15,7 +15,7 @@ from delf.tools.catalogs import best_first
 from delf.tools.find_tools import own_tools
 from delf.tools.function import tool
 from delf.tools.stubs import fill, render_stubs, stubs_of
-from delf.tools.type_texts import shorten, with_none
+from delf.tools.type_texts import shorten, with_types
 from delf_engine.toolset import load_toolset
 from support.shop import Shop, add
 
@@ -309,4 +309,24 @@ def test_shorten_drops_keys_only_beyond_the_limit():
     ],
 )  # fmt: skip
 def test_learned_type_includes_none_where_answers_had_it(text, place, after):
-    assert with_none(text, [place]) == after
+    assert with_types(text, [(place, "None")]) == after
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "after"),
+    [
+        ("datetime", "str", "datetime | str"),
+        ("Literal['a', 'b']", "str", "Literal['a', 'b'] | str"),
+        ("int | None", "str", "int | None | str"),
+        ("int", "float", "int | float"),
+        ("float", "int", "float"),
+        ("str | None", "str", "str | None"),
+        ('{"a": int}', "dict", '{"a": int}'),
+        ("list[int]", "list", "list[int]"),
+        ("str", "list", "str | list"),
+        ("Any", "str", "Any"),
+        ("str", 'str (JSON: {"a": int})', 'str (JSON: {"a": int})'),
+    ],
+)
+def test_learned_type_includes_what_answers_had_against_it(text, kind, after):
+    assert with_types(f'{{"x": list[{text}]}}', [(("x", "*"), kind)]) == f'{{"x": list[{after}]}}'

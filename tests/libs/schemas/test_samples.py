@@ -43,6 +43,14 @@ def type_of(*values: Any) -> str | None:
         (["{not json", "[x]"], "str"),
         ([["a dot", {"data": b"x"}]], 'list[str | {"data": bytes}]'),
         ([{"n": '{"a": 1}'}], '{"n": str}'),
+        ([[{"a": 1, "b": 2}], [{"a": 3}]], 'list[{"a": int, ?"b": int}]'),
+        ([[{"a": 1, "b": 2}], "none", [{"a": 3}]], 'list[{"a": int, ?"b": int}] | str'),
+        ([[{"name": "x"}], [{"n": 1}]], "list[dict[str, str | int]]"),
+        (
+            [[{"name": "x"}], [{"n": 1}], [{"name": "y", "k": None}]],
+            "list[dict[str, str | int | None]]",
+        ),
+        ([{"rooms": 1.5}, [{"person": "Ann"}]], '{"rooms": float} | list[{"person": str}]'),
     ],
 )
 def test_type_is_inferred_from_samples(values: list[Any], text: str) -> None:
@@ -53,16 +61,17 @@ async def test_learned_shapes_are_kept_between_programs() -> None:
     kept = Kept()
     samples = Samples(kept)
     samples.note("it", '{"name": "s3cret"}')
-    assert samples.note_nulls("it", [("*", "name")]) == {("*", "name")}
-    assert not samples.note_nulls("it", [("*", "name")])
+    found = (("*", "name"), "None")
+    assert samples.note_found("it", [found]) == {found}
+    assert not samples.note_found("it", [found])
     await samples.aclose()
     assert "s3cret" not in json.dumps(kept.value)
     later = Samples(kept)
     assert later.type_of("it") == 'str (JSON: {"name": str})'
-    assert later.nulls("it") == {("*", "name")}
+    assert later.found("it") == {found}
 
 
-@pytest.mark.parametrize("value", [5, "x", {"shapes": 3, "nulls": {"it": [1, [2]]}}])
+@pytest.mark.parametrize("value", [5, "x", {"shapes": 3, "found": {"it": [1, [2], [[2], 3]]}}])
 def test_damaged_sample_store_counts_as_empty(value: Any) -> None:
     kept = Kept()
     kept.value = value

@@ -103,6 +103,31 @@ async def test_nulls_outside_of_a_schema_are_reported_once_and_shown(rogue, capl
     assert returned(srv) == '{"found": list[{"by": str | None, "n": int}]}'
 
 
+async def test_schema_that_is_wrong_about_types_is_corrected_by_answers(rogue, caplog) -> None:
+    properties = {"fee": {"type": "integer"}, "code": {"enum": ["IN", "OUT"]}}
+    schema = {"type": "object", "properties": properties}
+    answer = {"content": [], "structuredContent": {"fee": "490", "code": "LOST"}}
+    srv = rogue("plain", does={"tools": [tool("good", outputSchema=schema)], "answer": answer})
+    await srv.actions()
+    await invoke(srv, "good")
+    await invoke(srv, "good")
+    shown = [r.message for r in caplog.records if "its schema lacks" in r.message]
+    assert len(shown) == 1
+    assert "str at fee" in shown[0]
+    assert "str at code" in shown[0]
+    assert returned(srv) == "{\"fee\": int | str, \"code\": Literal['IN', 'OUT'] | str}"
+
+
+async def test_json_in_a_wrapped_text_is_learned(rogue) -> None:
+    schema = {"type": "object", "properties": {"result": {"type": "string"}}}
+    answer = {"content": [], "structuredContent": {"result": '[{"id": 1}]'}}
+    srv = rogue("plain", does={"tools": [tool("good", outputSchema=schema)], "answer": answer})
+    await srv.actions()
+    assert returned(srv) == '{"result": str}'
+    await invoke(srv, "good")
+    assert returned(srv) == '{"result": str (JSON: list[{"id": int}])}'
+
+
 async def test_stub_has_the_whole_type_of_what_a_tool_takes(rogue) -> None:
     keys = {f"key{n}": {"type": "string"} for n in range(30)}
     deep = {"type": "object", "properties": {"filter": {"type": "object", "properties": keys}}}

@@ -117,6 +117,28 @@ async def test_nulls_that_are_not_declared_are_reported_once_and_shown(
     assert "u7" not in "".join(f.read_text() for f in (tmp_path / "learned").iterdir())
 
 
+async def test_specification_that_is_wrong_about_types_is_corrected_by_answers(
+    server, open_api, invoke
+) -> None:
+    properties = {
+        "at": {"type": "string", "format": "date-time"},
+        "fee": {"type": "integer"},
+        "code": {"enum": ["IN", "OUT"]},
+        "note": {"type": "string", "maxLength": 3},
+    }
+    items = {"type": "array", "items": {"type": "object", "properties": properties}}
+    tool = open_api(spec_of(items))
+    (action,) = await tool.actions()
+    assert "str" not in action.full_types().returns.replace('"note": str', "")
+    answers(server, [{"at": "2026-06-01 10:00", "fee": "490", "code": "LOST", "note": "long"}])
+    await invoke(tool, "get_it")
+    (action,) = await tool.actions()
+    assert action.full_types().returns == (
+        'list[{"at": datetime | str, "fee": int | str, "code": Literal[\'IN\', \'OUT\'] | str, '
+        '"note": str}]'
+    )
+
+
 async def test_raise_is_an_error_that_says_that_the_call_was_made(server, open_api, invoke) -> None:
     tool = open_api(spec_of(ONE), validate="raise")
     answers(server, {"day": "2026-01-31"})

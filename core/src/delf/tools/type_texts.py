@@ -91,35 +91,37 @@ def shorten(text: str, limit: int, named: Named, names: int = 60, values: int = 
     return short
 
 
-def with_none(text: str, places: Iterable[Sequence[str]]) -> str:
-    """Add ``| None`` to a type at the places where responses had null.
+def with_types(text: str, found: Iterable[tuple[Sequence[str], str]]) -> str:
+    """Add the types of values that responses had, where a type does not admit them.
 
     Args:
         text: A type in stub notation.
-        places: The keys that lead to each value, with ``*`` for list items. Unknown places are
-            ignored.
+        found: The keys that lead to each value, with ``*`` for list items, and the value's type,
+            as ``None``. Unknown places are ignored.
     """
-    for place in sorted(map(tuple, places)):
+    for place, kind in sorted((tuple(place), kind) for place, kind in found):
         try:
             parts = _Reader(text).parts("")
         except ValueError:
             break
-        text = _written(_with_none(parts, place), _WHOLE, _nothing)
+        text = _written(_with_type(parts, place, kind), _WHOLE, _nothing)
     return text
 
 
-def _with_none(parts: _Parts, place: Sequence[str]) -> _Parts:
+def _with_type(parts: _Parts, place: Sequence[str], kind: str) -> _Parts:
     if not place:
         text = _written(parts, _WHOLE, _nothing)
-        return parts if text == "Any" or text.endswith("None") else (*parts, " | None")
+        if kind.startswith(f"{text} ("):  # a text with its content
+            return (kind,)
+        return parts if _admits(text, kind) else (*parts, f" | {kind}")
     key, rest = place[0], place[1:]
     if key == _ITEMS:
-        return _with_none_inside(parts, rest)
+        return _with_type_inside(parts, rest, kind)
     marked: list[str | _Group] = []
     for part in parts:
         if isinstance(part, _Group) and part.is_record:
             items = (
-                item._replace(parts=_with_none(item.parts, rest)) if item.key == key else item
+                item._replace(parts=_with_type(item.parts, rest, kind)) if item.key == key else item
                 for item in part.items
             )
             marked.append(part._replace(items=tuple(items)))
@@ -128,8 +130,15 @@ def _with_none(parts: _Parts, place: Sequence[str]) -> _Parts:
     return tuple(marked)
 
 
-def _with_none_inside(parts: _Parts, place: Sequence[str]) -> _Parts:
-    """Add ``| None`` to the items of the first list."""
+def _admits(text: str, kind: str) -> bool:
+    """Return whether a type has an alternative for values of a plain kind."""
+    begins = {"dict": ("{", "dict"), "list": ("list",), "int": ("int", "float", "Decimal")}
+    known = [text, *text.split(" | ")]
+    return "Any" in known or any(each.startswith(begins.get(kind, (kind,))) for each in known)
+
+
+def _with_type_inside(parts: _Parts, place: Sequence[str], kind: str) -> _Parts:
+    """Add a type to the items of the first list."""
     begin = next((n for n, p in enumerate(parts) if isinstance(p, str) and _LIST in p), None)
     if begin is None:
         return parts
@@ -143,7 +152,7 @@ def _with_none_inside(parts: _Parts, place: Sequence[str]) -> _Parts:
         for at, char in enumerate(part):
             depth += (char == "[") - (char == "]")
             if not depth:
-                marked = _with_none((*inner, part[:at]), place)
+                marked = _with_type((*inner, part[:at]), place, kind)
                 return (*parts[:begin], before + _LIST, *marked, part[at:], *parts[number + 1 :])
         inner.append(part)
     return parts

@@ -19,13 +19,13 @@ from delf.tools.action import EFFECTS, Action
 from delf.tools.docstrings import read_docstring
 from delf.tools.json_schema import Checker, Fault, at, clean
 from delf.tools.signature import FullTypes, Parameter
-from delf.tools.type_texts import with_none
+from delf.tools.type_texts import with_types
 from delf.types import Effect
 from delf_schemas.hints import hints_of
 from delf_schemas.names import argument_name, method_name, split_text, unique
 from delf_schemas.notes import notes_of
 from delf_schemas.plain import Misfit, plain, with_decimals, without_bytes
-from delf_schemas.samples import Place
+from delf_schemas.samples import Found
 from delf_schemas.shapes import (
     FULL,
     FULL_CHARS,
@@ -69,8 +69,8 @@ class _Room(NamedTuple):
 _SHORT_ROOM: Final = _Room(260, 160, SHORT, 0)
 _FULL_ROOM: Final = _Room(FULL_CHARS, 240, FULL, 4, has_notes=True)
 
-Seen = tuple[str | None, frozenset[Place]]
-"""The type of observed results, and the places of undeclared nulls."""
+Seen = tuple[str | None, frozenset[Found]]
+"""The type of observed results, and undeclared types in them."""
 
 Send = Callable[[dict[str, Any]], Awaitable[Any]]
 """Makes a call, with arguments under the names of the schema, as plain JSON data."""
@@ -123,10 +123,10 @@ def action_from_schema(
     def full_types() -> FullTypes:
         whole = full()
         returns = whole.returns
-        learned, nulls = (None, frozenset[Place]()) if seen is None else seen()
+        learned, found = (None, frozenset[Found]()) if seen is None else seen()
         if result is None and learned is not None:
             returns = learned
-        return replace(whole, returns=with_none(returns, nulls))
+        return replace(whole, returns=with_types(returns, found))
 
     text = "\n\n".join(filter(None, [docs.summary, docs.notes]))
     summary, notes = split_text(text, _SUMMARY, _DESCRIPTION)

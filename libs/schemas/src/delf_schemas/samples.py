@@ -1,4 +1,4 @@
-"""Shapes learned from results: undeclared types, and undeclared nulls.
+"""Shapes learned from results: of undeclared results, and of values against a declaration.
 
 Values are not kept.
 """
@@ -16,13 +16,15 @@ from delf_schemas.shapes import Shapes, safe_text
 
 Place = tuple[str, ...]
 """The keys that lead to a value, with ``*`` for each index of a list."""
+Found = tuple[Place, str]
+"""A place in results and the type of a value that was there, against the declaration."""
 
 ANY_INDEX: Final = "*"
 _MAX_DEPTH: Final = 4
 _MAX_KEYS: Final = 40
 _MAX_ITEMS: Final = 10
 _MAX_SAMPLES: Final = 20
-_MAX_NULLS: Final = 100
+_MAX_FOUND: Final = 100
 _ALIKE: Final = 3
 _CHARS: Final = 420
 _JSON: Final = "contentSchema"
@@ -33,6 +35,9 @@ WRITTEN: Final = "x-written"
 LINES: Final = "lines"
 LITERAL: Final = "literal"
 MIXED: Final = "mixed"
+_KEYS: Final = {"properties", "additionalProperties"}
+_SEEN: Final = "x-seen"
+"""Marks the schema of a record whose other keys are missing in some results."""
 _AT_TIMES: Final = "x-at-times"
 """Marks the schema of a text that is JSON in some results only."""
 
@@ -60,11 +65,10 @@ class Samples:
         self._store = store
         self.has_news = False
         """True if something was learned since the flag was last reset."""
-        found: Any = None if store is None else store.read()
-        kept = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        kept = _mapping(None if store is None else store.read())
         self._shapes = _mapping(kept.get("shapes"))
-        nulls = _mapping(kept.get("nulls")).items()
-        self._nulls = {name: dict.fromkeys(_places(listed)) for name, listed in nulls}
+        found = _mapping(kept.get("found")).items()
+        self._found = {name: dict.fromkeys(_found_in(listed)) for name, listed in found}
         self._counts: dict[str, int] = {}
         self._writing: asyncio.Task[None] | None = None
         self._dirty = False
@@ -76,9 +80,9 @@ class Samples:
             return None
         return safe_text(Shapes(_Alone()), schema, "out", _CHARS)
 
-    def nulls(self, name: str) -> frozenset[Place]:
-        """Return the places of undeclared nulls in an action's results."""
-        return frozenset(self._nulls.get(name, ()))
+    def found(self, name: str) -> frozenset[Found]:
+        """Return the undeclared types in an action's results, with their places."""
+        return frozenset(self._found.get(name, ()))
 
     def wants(self, name: str) -> bool:
         """Count a result of an action; return True for the first ones, to be sampled."""
@@ -93,11 +97,11 @@ class Samples:
             self._shapes[name] = merged
             self._changed()
 
-    def note_nulls(self, name: str, places: Iterable[Place]) -> frozenset[Place]:
-        """Record where a result of an action was None; return the new places."""
-        known = self._nulls.setdefault(name, {})
-        new = frozenset(places).difference(known)
-        if not new or len(known) >= _MAX_NULLS:
+    def note_found(self, name: str, found: Iterable[Found]) -> frozenset[Found]:
+        """Record undeclared types in a result of an action; return the new ones."""
+        known = self._found.setdefault(name, {})
+        new = frozenset(found).difference(known)
+        if not new or len(known) >= _MAX_FOUND:
             return new
         known.update(dict.fromkeys(sorted(new)))
         self._changed()
@@ -114,8 +118,11 @@ class Samples:
     async def _write(self, store: Store) -> None:
         while self._dirty:
             self._dirty = False
-            nulls = {name: list(map(list, places)) for name, places in self._nulls.items()}
-            kept = {"shapes": dict(self._shapes), "nulls": nulls}
+            found = {
+                name: [[list(place), kind] for place, kind in each]
+                for name, each in self._found.items()
+            }
+            kept = {"shapes": dict(self._shapes), "found": found}
             await asyncio.to_thread(store.write, kept)
 
     async def aclose(self) -> None:
@@ -129,24 +136,34 @@ def place_of(path: Iterable[str | int]) -> Place:
     return tuple(ANY_INDEX if isinstance(part, int) else part for part in path)
 
 
-def is_null_at(value: Any, path: Iterable[str | int]) -> bool:
-    """Return whether a path leads to None in a value."""
+def kind_at(value: Any, path: Iterable[str | int]) -> str | None:
+    """Return the type of the value that a path leads to; None if there is no such value."""
     for part in path:
         try:
             value = value[part]
         except (LookupError, TypeError):
-            return False
-    return value is None
+            return None
+    return kind_of_value(value)
+
+
+def kind_of_value(value: Any) -> str:
+    """Return the type of a plain value in stub notation, without its parts."""
+    return "None" if value is None else type(value).__name__
 
 
 def _mapping(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
-def _places(listed: Any) -> Iterable[Place]:
-    for place in cast("list[Any]", listed) if isinstance(listed, list) else []:
-        if isinstance(place, list):
-            yield tuple(map(str, cast("list[Any]", place)))
+def _found_in(listed: Any) -> Iterable[Found]:
+    for pair in cast("list[Any]", listed) if isinstance(listed, list) else []:
+        place, kind = cast("list[Any]", pair) if _is_pair(pair) else (None, None)
+        if isinstance(place, list) and isinstance(kind, str):
+            yield tuple(map(str, cast("list[Any]", place))), kind
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, list) and len(cast("list[Any]", value)) == 2
 
 
 class _Alone:
@@ -186,7 +203,7 @@ def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
         shapes = {k: shape_of(v, depth + 1) for k, v in mapping.items()}
         if _is_by_id(list(shapes.values())):
             return {"type": "object"}
-        return {"type": "object", "properties": shapes}
+        return {"type": "object", "properties": shapes, "required": list(shapes)}
     return {}
 
 
@@ -249,14 +266,7 @@ def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
     if "number" in kinds and "integer" in kinds:
         kinds.remove("integer")
     result: dict[str, Any] = {"type": kinds[0] if len(kinds) == 1 else kinds}
-    names = [*old.get("properties", {}), *second.get("properties", {})]
-    if names and len(set(names)) <= _MAX_KEYS:
-        result["properties"] = {
-            n: merge_shapes(
-                old.get("properties", {}).get(n), second.get("properties", {}).get(n, {})
-            )
-            for n in dict.fromkeys(names)
-        }
+    result |= _merged_keys(old, second)
     if "items" in old or "items" in second:
         result["items"] = merge_shapes(old.get("items"), second.get("items", {}))
     texts = [shape for shape in (old, second) if "string" in _kinds(shape)]
@@ -269,6 +279,28 @@ def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
         if len(contents) < len(texts) or any(_AT_TIMES in shape for shape in texts):
             result[_AT_TIMES] = True
     return result
+
+
+def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of two shapes: one value's type where they have no key in common.
+
+    Such records depend on the arguments, as the rows of a query do.
+    """
+    objects = [shape for shape in (first, second) if _KEYS & shape.keys()]
+    if len(objects) < 2:
+        kept = (*_KEYS, "required", _SEEN)
+        return {key: shape[key] for shape in objects for key in kept if key in shape}
+    own, others = (shape.get("properties", {}) for shape in objects)
+    names = list(dict.fromkeys([*own, *others]))
+    required = [name for name in names if all(name in s.get("required", ()) for s in objects)]
+    if required and len(names) <= _MAX_KEYS:
+        merged = {name: merge_shapes(own.get(name), others.get(name, {})) for name in names}
+        return {"properties": merged, "required": required, _SEEN: True}
+    values: Any = None
+    for shape in objects:
+        for value in (*shape.get("properties", {}).values(), shape.get("additionalProperties")):
+            values = merge_shapes(values, value) if value else values
+    return {"additionalProperties": values or {}}
 
 
 def _kinds(shape: dict[str, Any]) -> list[str]:

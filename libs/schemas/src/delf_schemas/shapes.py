@@ -252,7 +252,9 @@ class Shapes:
             return f"list[{self._any(found.get('items'), depth, mode)}]"
         properties = found.get("properties")
         if isinstance(properties, dict) and properties:
-            return self._object(cast("dict[str, Any]", properties), _names(found), depth, mode)
+            own = cast("dict[str, Any]", properties)
+            is_seen = found.get("x-seen") is True
+            return self._object(own, _names(found), depth, mode, marks=is_seen)
         extra = found.get("additionalProperties")
         if isinstance(extra, dict) and extra and depth > 0:
             return f"dict[str, {self._any(cast('Any', extra), depth - 1, mode)}]"
@@ -261,8 +263,15 @@ class Shapes:
         return "bytes" if mode == "in" and is_binary(found) else "Any"
 
     def _object(
-        self, properties: dict[str, Any], required: set[str], depth: int, mode: Mode
+        self,
+        properties: dict[str, Any],
+        required: set[str],
+        depth: int,
+        mode: Mode,
+        *,
+        marks: bool = False,
     ) -> str:
+        """Format an object; optional keys are marked in parameters, else with ``marks``."""
         if depth <= 0:
             return "dict"
         most = self._extent.properties[min(self._extent.depth - depth, self._extent.depth)]
@@ -278,7 +287,7 @@ class Shapes:
             if len(shown) >= most:
                 shown.append("...")
                 break
-            mark = "?" if mode == "in" and name not in required else ""
+            mark = "?" if (marks or mode == "in") and name not in required else ""
             shown.append(f"{mark}{_quoted(name)}: {self._any(part, depth - 1, mode)}")
         return f"{{{', '.join(shown)}}}" if shown else "dict"
 

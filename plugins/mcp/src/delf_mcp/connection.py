@@ -364,9 +364,7 @@ class MCP(Connection):
         tell(result.meta)
         context = server.asking.context
         if faults := await self._results.learn(tool, value):
-            message = (
-                f"{self.name}.{tool.name} answered with None at {faults}, which its schema lacks"
-            )
+            message = f"{self.name}.{tool.name} answered with {faults}, which its schema lacks"
             _log.warning("%s", message)
             if context is not None:
                 context.say(f"{message}\n")

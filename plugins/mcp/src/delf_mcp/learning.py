@@ -1,16 +1,17 @@
-"""Learns undeclared parts of tools' results."""
+"""Learns the types of tools' results: undeclared ones, and those against a schema."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from delf.errors import ToolDefinitionError
 from delf.tools.json_schema import Checker
-from delf.tools.type_texts import with_none
+from delf.tools.type_texts import with_types
 from delf_mcp.settings import MCPSettings
 from delf_schemas.actions import Seen, result_text
-from delf_schemas.samples import Place, Samples, is_null_at, place_of
+from delf_schemas.samples import Found, Samples, kind_at, place_of
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -19,7 +20,7 @@ _MOST_FAULTS: Final = 200
 
 
 class Results:
-    """Learned result types of a server's tools, and undeclared nulls.
+    """Learned types of results of a server's tools.
 
     Args:
         name: The connection's name.
@@ -31,20 +32,25 @@ class Results:
         self._settings = settings
         self._samples: Samples | None = None
         self._checkers: dict[str, Checker | None] = {}
-        self._null_places: dict[str, set[Place]] = {}
+        self._found: dict[str, set[Found]] = {}
 
     def seen(self, tool: types.Tool) -> Seen:
-        """Return the type of a tool's results as seen so far, and the places of nulls."""
+        """Return the type of a tool's results as seen so far, and types against its schema."""
         if not self._settings.sample:
             return None, frozenset()
         samples, key = self._kept(), _key(tool)
-        return samples.type_of(key), samples.nulls(key)
+        contents = {
+            ((name,), kind)
+            for name in (tool.output_schema or {}).get("properties", ())
+            if (kind := samples.type_of(f"{key} {name}"))
+        }
+        return samples.type_of(key), samples.found(key) | contents
 
     async def learn(self, tool: types.Tool, value: Any) -> str:
         """Learn from a result.
 
         Returns:
-            The paths of undeclared nulls that were not reported yet.
+            The values against the schema that were not reported yet, as ``None at a.b``.
         """
         samples, key = self._kept(), _key(tool)
         if not self._settings.sample or not samples.wants(key):
@@ -52,15 +58,17 @@ class Results:
         if tool.output_schema is None:
             samples.note(key, value)
             return ""
-        nulls = await asyncio.to_thread(self._nulls, tool, key, value)
-        null_places = self._null_places.setdefault(key, set(samples.nulls(key)))
-        new = {place: path for place, path in nulls.items() if place not in null_places}
-        null_places.update(new)
-        if new:
-            declared = result_text(tool.output_schema)
-            places = {place for place in new if with_none(declared, [place]) != declared}
-            samples.note_nulls(key, places)
-        return ", ".join(new.values())
+        for name, text in _texts(value):
+            samples.note(f"{key} {name}", text)
+        faults = await asyncio.to_thread(self._faults, tool, key, value)
+        known = self._found.setdefault(key, set(samples.found(key)))
+        new = {found: path for found, path in faults.items() if found not in known}
+        known.update(new)
+        declared = result_text(tool.output_schema) if new else ""
+        found = {each for each in new if with_types(declared, [each]) != declared}
+        samples.note_found(key, found)
+        nulls = (each for each in new if each[1] == "None")
+        return ", ".join(f"{each[1]} at {new[each]}" for each in new if each in {*found, *nulls})
 
     async def aclose(self) -> None:
         """Finish pending writes."""
@@ -75,8 +83,8 @@ class Results:
             self._samples = Samples(learned)
         return self._samples
 
-    def _nulls(self, tool: types.Tool, key: str, value: Any) -> dict[Place, str]:
-        """Return the places of undeclared nulls of a tool, each with its first path."""
+    def _faults(self, tool: types.Tool, key: str, value: Any) -> dict[Found, str]:
+        """Return the types of a result against its tool's schema, each with its first path."""
         if key not in self._checkers:
             try:
                 self._checkers[key] = Checker(tool.output_schema or {}, tool.name)
@@ -84,8 +92,18 @@ class Results:
                 self._checkers[key] = None
         checker = self._checkers[key]
         faults = [] if checker is None else checker.faults(value, _MOST_FAULTS)
-        paths = [f.path for f in faults if not f.unchecked and is_null_at(value, f.path)]
-        return {place_of(path): ".".join(map(str, path)) for path in reversed(paths)}
+        return {
+            (place_of(fault.path), kind): ".".join(map(str, fault.path))
+            for fault in reversed(faults)
+            if not fault.unchecked and (kind := kind_at(value, fault.path))
+        }
+
+
+def _texts(value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the texts of a record that may be JSON, as servers wrap what a function returns."""
+    for name, text in cast("dict[str, Any]", value).items() if isinstance(value, dict) else ():
+        if isinstance(text, str) and text.lstrip().startswith(("{", "[", "(")):
+            yield name, text
 
 
 def _key(tool: types.Tool) -> str:

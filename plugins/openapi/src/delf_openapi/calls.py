@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import ToolExecutionError
-from delf.tools.type_texts import with_none
+from delf.tools.type_texts import with_types
 from delf_openapi.answers import failure
 from delf_openapi.compiler import Argument, Entry, compile_full
 from delf_openapi.homes import KeyServers
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from delf_openapi.loading import API
     from delf_openapi.transport import Transport
     from delf_openapi.typed import Fault, Responses, Typed
-    from delf_schemas.samples import Place, Samples
+    from delf_schemas.samples import Found, Samples
 
 CONTEXT: Final = " context"
 """The keyword that passes the task to a call; no API has a parameter of that name."""
@@ -56,7 +56,7 @@ class Caller:
         self._transport: Transport | None = None
         self._responses: Responses | None = None
         self._reported: set[tuple[str, tuple[str, ...]]] = set()
-        self._null_places: dict[str, set[Place]] = {}
+        self._found: dict[str, set[Found]] = {}
 
     def builder(self, call: Call) -> RequestBuilder:
         """Return the request builder of an action, created on first use.
@@ -106,7 +106,7 @@ class Caller:
         self._learn(call.entry.spot.name, body, typed)
         if typed.faults:
             self._tell(f"{request.label} answered {answer.status}", typed.faults, context)
-        self._learn_nulls(call, typed.faults)
+        self._learn_types(call, typed.faults)
         return answer.whole(typed.value) if full else typed.value
 
     async def _typed(self, call: Call, builder: RequestBuilder, answer: Answer, body: Any) -> Typed:
@@ -127,16 +127,16 @@ class Caller:
         if seen.wants(action):
             seen.note(action, body)
 
-    def _learn_nulls(self, call: Call, faults: Sequence[Fault]) -> None:
-        """Record where a response has None, if the declared type has the place."""
-        name, places = call.entry.spot.name, {fault.place for fault in faults if fault.is_null}
-        places -= self._null_places.setdefault(name, set())
-        if self.samples is None or not places:
+    def _learn_types(self, call: Call, faults: Sequence[Fault]) -> None:
+        """Record types that a response has against its declaration, where that has the place."""
+        name, found = call.entry.spot.name, {(f.place, f.found) for f in faults if f.found}
+        found -= self._found.setdefault(name, set())
+        if self.samples is None or not found:
             return
-        self._null_places[name] |= places
+        self._found[name] |= found
         declared = compile_full(call.api.document, call.entry, call.api.full_shapes).returns
-        known = {place for place in places if with_none(declared, [place]) != declared}
-        self.samples.note_nulls(name, known)
+        known = {each for each in found if with_types(declared, [each]) != declared}
+        self.samples.note_found(name, known)
 
     def _bear(self, action: str, faults: list[str]) -> None:
         """Warn once that arguments are sent although the specification forbids them."""

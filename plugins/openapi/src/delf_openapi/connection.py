@@ -19,7 +19,7 @@ from delf.tools.action import Action
 from delf.tools.connection import Connection, describe_actions
 from delf.tools.json_schema import clean
 from delf.tools.signature import FullTypes, Parameter
-from delf.tools.type_texts import with_none
+from delf.tools.type_texts import with_types
 from delf.types import Permission, Trust
 from delf_openapi.cache import Cache, Learned
 from delf_openapi.calls import CONTEXT, Call, Caller
@@ -29,7 +29,7 @@ from delf_openapi.security import asks_for_key, has_credentials, secured_names
 from delf_openapi.selection import effects_by_name, resolved_confirm
 from delf_openapi.settings import OpenAPIOptions, OpenAPISettings
 from delf_schemas.names import leads, snake
-from delf_schemas.samples import Place, Samples
+from delf_schemas.samples import Found, Samples
 
 if TYPE_CHECKING:
     from delf_openapi.enrichment import Improvements
@@ -295,8 +295,8 @@ class APITool(Connection):
             full = compile_full(api.document, entry, api.full_shapes)
             arguments = [_parameter(a) for a in full.arguments if a.arg in names]
             seen = self._caller.samples
-            nulls = frozenset[Place]() if seen is None else seen.nulls(entry.spot.name)
-            returns = with_none(full.returns, nulls)
+            found = frozenset[Found]() if seen is None else seen.found(entry.spot.name)
+            returns = with_types(full.returns, found)
             return FullTypes(parameters=tuple(arguments), returns=returns, notes=full.result_notes)
 
         call = Call(self._caller, api, entry, covered, shown)

@@ -19,7 +19,7 @@ from delf_openapi.bundles import bundled
 from delf_openapi.compiler import responses_of
 from delf_openapi.failures import SpecError
 from delf_openapi.patterns import matches
-from delf_schemas.samples import Place, place_of
+from delf_schemas.samples import Place, kind_of_value, place_of
 
 if TYPE_CHECKING:
     from openapi_core.unmarshalling.schemas.unmarshallers import SchemaUnmarshaller
@@ -54,13 +54,13 @@ class Fault:
         text: A one-line description with the path to the first such value.
         place: The place; equal for all items of a list.
         kind: The violated schema keyword.
-        is_null: Whether the value is None and the schema does not allow None.
+        found: The type of the value, as ``None``; empty for the whole response.
     """
 
     text: str
     place: Place = ()
     kind: str = ""
-    is_null: bool = False
+    found: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +266,7 @@ def _faults(unmarshaller: SchemaUnmarshaller, body: Any) -> Iterator[Fault]:
         lines = (
             "None, where the schema has no null" if is_null else clean(error.message, _FAULT_CHARS)
         )
-        yield Fault(f"{path}: {lines}", place, kind, is_null)
+        yield Fault(f"{path}: {lines}", place, kind, kind_of_value(error.instance))
         if len(seen) >= _FAULTS:
             return
 
