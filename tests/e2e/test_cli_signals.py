@@ -92,6 +92,49 @@ def test_signal_stops_everything(tmp_path, script, number, status):
     assert script != "calls" or (tmp_path / "cleaned").exists()
 
 
+STUCK = """
+import asyncio, time
+from delf.tools.action import action
+from delf.tools.connection import Connection
+
+class Desk(Connection):
+    @action(effect="read")
+    async def find(self) -> int:
+        '''Find.'''
+        return 1
+
+    async def aclose(self) -> None:
+        {end}
+
+desk = Desk(name="desk")
+"""
+
+
+@pytest.mark.parametrize("end", ["time.sleep(600)", "await asyncio.sleep(600)"])
+def test_plugin_that_does_not_close_holds_no_answer_and_no_signal(tmp_path, end):
+    (tmp_path / "tools.py").write_text(STUCK.format(end=end))
+    llm = write_recording(tmp_path / "answers.jsonl", "print(await desk.find())")
+    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm]
+    with start(
+        command,
+        cwd=tmp_path,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout.readline() == "1\n"
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        if "await" not in end:  # the second ends the process, whatever it does
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+        process.wait(20)
+        assert time.monotonic() - began < 8
+    assert process.returncode in (130, -signal.SIGINT)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_hangup_ends_the_process_but_not_the_task(tmp_path, number):
     """A closed terminal and a machine that goes down end a process, and no task."""

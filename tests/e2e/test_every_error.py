@@ -6,7 +6,7 @@ import asyncio
 import socket
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -362,6 +362,16 @@ def _(world: World) -> None:
 
     world.host.provide(JournalSpec(name="full", factory="a:b", summary=""), Full)
     world.fails("await fail('lamp')", fail, journal="full")
+
+
+@raises(errors.JournalFailedError)
+def _(world: World) -> None:
+    class Away(InProcessJournal):
+        async def read(self, task_id: str, after: int = 0) -> Sequence[events.Event]:
+            raise ConnectionError("the database does not answer")
+
+    world.host.provide(JournalSpec(name="away", factory="a:b", summary=""), Away)
+    world.agent(journal="away").poll("task_1")
 
 
 @raises(errors.JournalUnavailableError)

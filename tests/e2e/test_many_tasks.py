@@ -58,8 +58,8 @@ async def test_concurrent_tasks_have_their_own_process_and_output(
         return SCRIPT.format(n=n)
 
     agent = make_agent(script, allowed_libs=["posix"])
-    ids = [agent.submit(f"number {n}") for n in range(MANY)]
-    responses = [await asyncio.to_thread(agent.wait, task_id) for task_id in ids]
+    ids = [await agent.asubmit(f"number {n}") for n in range(MANY)]
+    responses = await asyncio.gather(*ids)
     assert [response.error for response in responses if not response.status] == []
     message = [tuple(map(int, response.text.split())) for response in responses]
     assert [number for number, _ in message] == list(range(MANY))
@@ -107,14 +107,14 @@ async def test_heavy_neighbours_do_not_keep_others_from_their_end(
         sandbox_config={"cpu_seconds": 120},
         retry_count=0,
     )
-    heavy = [agent.submit(f"number {n}") for n in HEAVY]
+    heavy = [await agent.asubmit(f"number {n}") for n in HEAVY]
     await asyncio.wait_for(all_begun.wait(), 60)
-    others = [agent.submit(f"number {n}") for n in range(10, 40)]
-    texts = [(await asyncio.to_thread(agent.wait, task_id)).text for task_id in others]
+    others = [await agent.asubmit(f"number {n}") for n in range(10, 40)]
+    texts = [(await handle).text for handle in others]
     assert texts == [str(n) for n in range(10, 40)]
-    running = {task_id: agent.poll(task_id).state for task_id in heavy}
+    running = {handle: (await handle.asnapshot()).state for handle in heavy}
     assert [running[heavy[n]] for n in (0, 2, 3)] == ["running"] * 3
-    printing = agent.poll(heavy[1])
+    printing = await heavy[1].asnapshot()
     assert printing.state == "running" or "printed more than" in str(printing.error)
-    for task_id in heavy:
-        agent.cancel(task_id)
+    for handle in heavy:
+        await handle.acancel()

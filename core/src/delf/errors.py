@@ -440,6 +440,13 @@ class UndecidedCallError(TaskLeftError):
     )
 
 
+class JournalFailedError(DelfError):
+    """A journal raised an error of its own, such as one of its database's client."""
+
+    code = "ERR-JOURNAL-006"
+    default_hint = "the error is the journal's; `delf doctor` checks the journal"
+
+
 class UnrecordedCallError(TaskLeftError):
     """A call was made, but the journal did not store its result; the task can be resumed."""
 

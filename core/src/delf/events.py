@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from operator import attrgetter
-from typing import Any, ClassVar, Final, Literal, get_args
+from typing import Any, ClassVar, Final, Literal, cast, get_args
 
 from delf.errors import BudgetExceededError, DelfError, TaskStoppedError, TaskTimeoutError
 from delf.messages import Purpose, ToolCall, Usage
@@ -556,6 +556,17 @@ class ApprovalRequest:
         shown = ", ".join(f"{name}={_short(value)}" for name, value in self.arguments.items())
         call = f"{self.action}({shown})"
         return f"make it again? it was interrupted: {call}" if self.outcome_unknown else call
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields that are data, and ``message``, as plain data."""
+        names = (one.name for one in dataclasses.fields(ApprovalRequest) if one.compare)
+        return {**{name: _plain(getattr(self, name)) for name in names}, "message": self.message}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(cast("tuple[Any, ...]", value))
+    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

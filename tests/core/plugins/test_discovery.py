@@ -5,6 +5,8 @@ import sys
 import time
 from importlib import metadata
 
+import pytest
+
 from delf.plugins import discovery
 from support.plugin_site import show_only
 
@@ -53,6 +55,26 @@ def test_malformed_entry_points_of_a_plugin_are_its_own_problem(site):
     assert broken.problem is not None
     assert "metadata cannot be read" in broken.problem
     assert good.problem is None
+
+
+@pytest.mark.parametrize(
+    ("points", "problem"),
+    [
+        (b"[delf]\nbroken = \xff\xfe\n", "UnicodeDecodeError"),
+        (b"[delf\nbroken = made_broken\n", "there is no line [delf]"),
+        (b"delf = made_broken\n", "there is no line [delf]"),
+    ],
+)
+def test_unreadable_entry_points_of_a_plugin_are_named(site, points, problem):
+    site.add("delf-plugin-tickets")
+    site.add("delf-plugin-broken", keywords="delf-plugin-api-1", entry_points="")
+    site.add("other", keywords="delfine", entry_points="")
+    for name in ("delf_plugin_broken", "other"):
+        (site.path / f"{name}-1.0.dist-info" / "entry_points.txt").write_bytes(points)
+    broken, good = discovery.discover()
+    assert (broken.name, good.name, good.problem) == ("delf-plugin-broken", "tickets", None)
+    assert "its entry_points.txt cannot be read" in (broken.problem or "")
+    assert problem in (broken.problem or "")
 
 
 def test_metadata_that_is_no_text_is_a_problem_of_one_plugin(site):

@@ -144,8 +144,7 @@ class TestTurns:
                 await asyncio.gather(
                     *(agent.arun("go on", conversation_id=f"user {n}") for n in range(5))
                 )
-            task = agent.submit("go on", conversation_id="user 0")
-            await asyncio.to_thread(agent.wait, task, 20)
+            await (await agent.asubmit("go on", conversation_id="user 0"))
             async for _ in agent.stream("go on", conversation_id="user 1"):
                 pass
         assert len(chat) == 0

@@ -57,4 +57,8 @@ async def test_close_continues_after_a_failing_part(delf_host, scripted_model, c
         assert (stuck.closed, desk.closed) == (0, 0)
     assert (stuck.closed, desk.closed) == (1, 1)
     text = [r.message for r in caplog.records if r.levelno == logging.WARNING]
-    assert "while stopping: OSError: the desk is stuck" in text
+    (line,) = (line for line in text if line.startswith("while stopping"))
+    assert "the connection 'stuck' (test_resources.Desk) failed to close" in line.replace(
+        __name__, "test_resources"
+    )
+    assert "OSError: the desk is stuck" in line

@@ -224,7 +224,7 @@ async def test_answer_that_came_before_its_resumed_task_waits_again_counts(
     killed = open_journal(str(tmp_path / "killed.db"))
     live = killed.subscribe()
     async with agent() as first:
-        name = first.submit("pay")
+        name = await first.asubmit("pay")
         asked = await anext(event async for event in live if isinstance(event, ApprovalRequested))
         events = [event for event in await killed.read(name) if event.seq <= asked.seq]
     left = open_journal(journal_url)
@@ -267,7 +267,7 @@ async def test_waiting_tasks_hold_up_no_others(
     other = open_journal(sqlite_place)
     live = other.subscribe()
     async with agent:
-        asking = [agent.submit(f"pay number {n}") for n in range(40)]
+        asking = [await agent.asubmit(f"pay number {n}") for n in range(40)]
         asked = []
         while len(asked) < 40:
             event = await asyncio.wait_for(anext(live), 60)
@@ -280,6 +280,6 @@ async def test_waiting_tasks_hold_up_no_others(
         for event in asked:
             data = answer_data(event.request_id, event.digest, Approved(), Decider(name="cli"))
             await other.post(event.task_id, KIND, data)
-        done = await asyncio.to_thread(lambda: [agent.wait(name, 60) for name in asking])
+        done = await asyncio.gather(*asking)
     assert [response.text for response in done] == [f"paid {n}" for n in range(40)]
     assert sorted(paid) == list(range(40))

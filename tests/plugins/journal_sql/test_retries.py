@@ -82,7 +82,7 @@ async def queued(journal: SqlJournal) -> str:
 async def attempts(agent: Agent, name: str, retries: int, after: float = 0.001) -> str:
     """What happens to one try."""
     await agent.aresume(name, retries=retries, retry_after=after)
-    return agent.poll(name).state
+    return (await agent.apoll(name)).state
 
 
 def counted(events: Sequence[Event], kind: type[Event]) -> int:
@@ -156,7 +156,7 @@ async def test_failure_that_another_try_would_repeat_is_the_end(
     async with make_agent(Shop(away=1, error=error), retry_count=0) as agent:
         name = await queued(journal)
         await agent.aresume(name, 1.0 if "late" in script else 60.0, retries=3, retry_after=0.001)
-        assert agent.poll(name).state is TaskState.FAILED
+        assert (await agent.apoll(name)).state is TaskState.FAILED
     assert counted(await journal.read(name), TaskPostponed) == 0
 
 

@@ -389,16 +389,16 @@ async def test_tasks_that_wait_go_on_on_another_machine(
         waiting = await agent.asubmit("send a mail")
         (asked,) = await until(lambda: agent.journal.find_requests(waiting=True))
         await agent.journal.back_up(tmp_path / "there" / "journal.db")
-        agent.cancel(waiting)
+        await waiting.acancel()
     monkeypatch.setattr(owners, "place", lambda: "another machine")
     async with make("there") as agent:
         record = await agent.journal.task(waiting)
         assert record.state == "interrupted"
         going_on = asyncio.ensure_future(agent.aresume(waiting))
         found = await until(agent.get_pending_approvals)
-        assert found[0]["request_id"] == asked.requested.request_id
+        assert found[0].request_id == asked.requested.request_id
         assert sent == []
-        agent.approve(found[0]["request_id"])
+        agent.approve(found[0].request_id)
         response = await going_on
     assert response.status, response.error
     assert sent == ["bob"]

@@ -140,7 +140,7 @@ class Fleet:
             "tool_files": ["tools.py"], "overrides": [],
         }  # fmt: skip
         async with Agent.from_project(self.folder) as agent:
-            return [agent.submit(task.format(name), **how, setup=setup) for name in names]
+            return [await agent.asubmit(task.format(name), **how, setup=setup) for name in names]
 
     def start(self, *options: str) -> subprocess.Popen[bytes]:
         """One more runner."""

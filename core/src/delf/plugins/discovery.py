@@ -19,6 +19,7 @@ from delf.hookspecs import ENTRY_POINT_GROUP, EXPORTS_GROUP
 from delf.records import dataclass
 
 _SECTION = re.compile(rf"^\s*\[\s*{re.escape(ENTRY_POINT_GROUP)}\s*\]", re.MULTILINE)
+_KEYWORD = re.compile(r"\bdelf-plugin-api-\d", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[-_.]+")
 ReadText = Callable[[str], str | None]
 """Reads a metadata file of a distribution; None if the file is missing."""
@@ -186,11 +187,13 @@ def _read(read_text: ReadText) -> list[Candidate]:
     """Return the plugins of one distribution; a defect in it becomes a candidate with a problem."""
     try:
         text = read_text("entry_points.txt") or ""
-    except (OSError, ValueError):
-        return []  # whether it holds a plugin cannot be known: not ours to report
+    except (OSError, ValueError) as error:
+        return _declared_only(read_text, f"{type(error).__name__}: {error}")
     # Most distributions have no such section: to parse them all takes longer than the rest.
     if not _SECTION.search(text):
-        return []
+        if ENTRY_POINT_GROUP not in text:
+            return []
+        return _declared_only(read_text, f"there is no line [{ENTRY_POINT_GROUP}]")
     name = _UNKNOWN
     try:
         headers = _headers(read_text("METADATA") or read_text("PKG-INFO") or "")
@@ -210,6 +213,19 @@ def _read(read_text: ReadText) -> list[Candidate]:
         )
         for point, target in points[ENTRY_POINT_GROUP]
     ]
+
+
+def _declared_only(read_text: ReadText, problem: str) -> list[Candidate]:
+    """Return a plugin whose entry points cannot be read, known by its keywords; else nothing."""
+    try:
+        headers = _headers(read_text("METADATA") or read_text("PKG-INFO") or "")
+    except (OSError, ValueError):
+        return []
+    name, keywords = headers.get("name"), headers.get("keywords", "")
+    if name is None or not _KEYWORD.search(keywords):
+        return []  # another package: not ours to report
+    problem = f"its entry_points.txt cannot be read: {problem}"
+    return [Candidate(name=name, distribution=name, problem=problem)]
 
 
 def _entry_points(text: str) -> dict[str, list[tuple[str, str]]]:

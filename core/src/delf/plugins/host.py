@@ -17,6 +17,7 @@ from delf.plugins.catalog import Catalog, choose
 from delf.plugins.discovery import Candidate, normalise
 from delf.plugins.report import PluginRecord
 from delf.plugins.shapes import has, members
+from delf.plugins.watch import DISABLE_VARIABLE, ImportWatch, watched_import
 from delf.protocols.services import Service
 from delf.providers import Providers
 from delf.specs import ModelSpec, Spec
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 SpecT = TypeVar("SpecT", bound=Spec)
 P = TypeVar("P")
 
-DISABLE_VARIABLE: Final = "DELF_DISABLE_PLUGINS"
 PREFER_VARIABLE: Final = "DELF_PREFER_PLUGINS"
 _ALL: Final = frozenset({"all", "*"})
 
@@ -171,7 +171,8 @@ class PluginHost:
         plugin = choose(usable, self._prefer, f"the name {name!r}")
         target = dict(plugin.exports)[name]
         try:
-            return loader.import_target(target)
+            with watched_import(plugin):
+                return loader.import_target(target)
         except (KeyboardInterrupt, DelfError):
             raise
         except BaseException as error:  # SystemExit is not an Exception
@@ -210,7 +211,8 @@ class PluginHost:
             if spec in self._resolved:
                 return self._resolved[spec]
             try:
-                value = loader.import_target(spec.factory)
+                with watched_import(self._loaded().owner(spec)):
+                    value = loader.import_target(spec.factory)
             except (KeyboardInterrupt, DelfError):
                 raise
             except BaseException as error:  # SystemExit is not an Exception
@@ -241,7 +243,8 @@ class PluginHost:
 
     def _import(self, spec: Spec, target: str) -> Any:
         try:
-            return loader.import_target(target)
+            with watched_import(self._loaded().owner(spec)):
+                return loader.import_target(target)
         except (KeyboardInterrupt, DelfError):
             raise
         except BaseException as error:  # SystemExit is not an Exception
@@ -286,7 +289,12 @@ class PluginHost:
         with self._lock:
             if self._catalog is None:
                 manager = loader.new_manager()
-                loaded = [loader.load(each, manager) for each in self._candidates]
+                loaded: list[PluginRecord] = []
+                watch = ImportWatch()
+                with watch.running():
+                    for candidate in self._candidates:
+                        watch.importing(candidate)
+                        loaded.append(loader.load(candidate, manager))
                 self._catalog = Catalog(loaded, self._prefer)
             return self._catalog
 

@@ -13,6 +13,8 @@ from delf_cli.errors import InterruptedRunError
 T = TypeVar("T")
 
 _SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
+_LEFT_SECONDS: Final = 1.0
+"""The time for cancelled tasks that are left at the end."""
 
 
 def run_until_done(
@@ -21,7 +23,8 @@ def run_until_done(
     """Run a coroutine in a new event loop.
 
     The first signal cancels the coroutine and lets it clean up, so that sandboxes are gone when
-    this returns. A second signal ends the process at once, together with its sandboxes.
+    this returns. A second signal ends the process at once, together with its sandboxes, even if
+    code of a plugin blocks the event loop. Work that goes on after its cancellation is abandoned.
 
     Ctrl-C stops the task. Other signals come from a closed terminal or a shutdown; with a durable
     journal the task then stays resumable.
@@ -40,11 +43,32 @@ def run_until_done(
         stop.watch(asyncio.current_task())
         return await main()
 
-    with asyncio.Runner() as runner:
-        try:
-            return runner.run(watched())
-        except (asyncio.CancelledError, KeyboardInterrupt):
-            raise InterruptedRunError(stop.number or signal.SIGINT) from None
+    runner = asyncio.Runner()
+    try:
+        return runner.run(watched())
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        raise InterruptedRunError(stop.number or signal.SIGINT) from None
+    finally:
+        _close(runner)
+
+
+def _close(runner: asyncio.Runner) -> None:
+    """Close a runner, which would wait forever for tasks that ignore their cancellation."""
+    loop = runner.get_loop()
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        _, left = loop.run_until_complete(asyncio.wait(left, timeout=_LEFT_SECONDS))
+    if left:
+        loop.set_exception_handler(_ignore)  # it would report each abandoned task
+        loop.close()
+    else:
+        runner.close()
+
+
+def _ignore(_loop: asyncio.AbstractEventLoop, _context: dict[str, Any]) -> None:
+    """Report nothing."""
 
 
 class _Stop:
@@ -53,6 +77,7 @@ class _Stop:
     def __init__(self, leave: Callable[[], None]) -> None:
         self._leave = leave
         self.number: int | None = None
+        self._received = 0
         self._task: asyncio.Task[Any] | None = None
 
     def watch(self, task: asyncio.Task[Any] | None) -> None:
@@ -66,12 +91,18 @@ class _Stop:
                 loop.add_signal_handler(number, self._take, number)
             except (NotImplementedError, ValueError, RuntimeError):
                 return  # Windows, or not in the main thread: Ctrl-C works as Python has it
+            # The loop is woken as before; this also runs while something blocks the loop.
+            signal.signal(number, self._count)
+            signal.siginterrupt(number, False)
 
-    def _take(self, number: int) -> None:
-        # The clean-up hangs, or the person does not want to wait for it.
-        if self.number is not None:
+    def _count(self, number: int, _frame: object) -> None:
+        """Count a signal; end the process at the second."""
+        self._received += 1
+        if self._received > 1:  # the clean-up hangs, or the person does not want to wait for it
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
+
+    def _take(self, number: int) -> None:
         self.number = number
         if self._task is not None:
             if number != signal.SIGINT:

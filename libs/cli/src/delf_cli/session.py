@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -135,12 +136,12 @@ def work_session(state: State, do: Work, options: Options) -> int:
     try:
         setup = Setup.of(state, options)
         options = setup.options
-        response, stop = _do(setup, do, options, screen)
+        show = partial(_write, options, screen, state, _SHOW if setup.keeps else None)
+        response, status, stop = _do(setup, do, options, screen, show)
     except DelfError as error:
         if options.as_json:
             click.echo(output.failure_json(state.clean(error.message)))
         return errors.report(error, debug=state.debug, clean=state.clean)
-    status = _write(response, options, screen, state, _SHOW if setup.keeps else None)
     is_reported = options.as_json or options.events or response.status or status == errors.USAGE
     if not is_reported and setup.keeps:
         name = response.trace.task_id.removeprefix("task_")[:7]
@@ -166,7 +167,7 @@ def detach(state: State, task: str, options: Options, handing: HandingIn) -> int
     async def submit() -> str:
         async with Setup.of(state, options).agent() as agent:
             how: HandingIn = {**handing, "setup": options.to_record(state)}
-            return agent.submit(task, output=options.schema, **how)
+            return await agent.asubmit(task, output=options.schema, **how)
 
     task_id = asyncio.run(submit())
     click.echo(
@@ -176,12 +177,13 @@ def detach(state: State, task: str, options: Options, handing: HandingIn) -> int
 
 
 def _write(
-    response: Response,
     options: Options,
     screen: output.Screen,
     state: State,
-    left_out: str | None = None,
+    left_out: str | None,
+    response: Response,
 ) -> int:
+    """Write a response; return the exit status."""
     if options.as_json:
         click.echo(output.response_json(response))
     elif response.status and not options.events:
@@ -324,9 +326,16 @@ def _tools(project: Project, options: Options) -> list[Any]:
 
 
 def _do(
-    setup: Setup, do: Work, options: Options, screen: output.Screen
-) -> tuple[Response, errors.InterruptedRunError | None]:
-    """Run work with an agent; return the response, and the signal that stopped it, if any.
+    setup: Setup,
+    do: Work,
+    options: Options,
+    screen: output.Screen,
+    show: Callable[[Response], int],
+) -> tuple[Response, int, errors.InterruptedRunError | None]:
+    """Run work with an agent, and show its response before the agent stops.
+
+    Returns:
+        The response, the exit status, and the signal that stopped the work, if any.
 
     Raises:
         InterruptedRunError: If a signal came before the task started.
@@ -353,15 +362,19 @@ def _do(
     lines = EventLines()
 
     kept: list[bool] = []
+    shown: list[tuple[Response, int]] = []
 
-    async def work() -> Response:
+    async def work() -> None:
         if options.events:
             listeners.append(lines)
             lines.watch()
         started = await setup.start(agent)
         kept.append(setup.keeps and started is agent)
         try:
-            return await do(started, {"listeners": listeners})
+            response = await do(started, {"listeners": listeners})
+            if live is not None:
+                live.stop()
+            shown.append((response, show(response)))
         finally:
             await started.astop()
 
@@ -369,19 +382,26 @@ def _do(
         live.start()
     began = time.monotonic()
     try:
-        return run_until_done(work, lambda: agent.leave() if any(kept) else None), None
+        run_until_done(work, lambda: agent.leave() if any(kept) else None)
     except errors.InterruptedRunError as stop:
         if lines.broken:
             raise BrokenPipeError from None
+        if live is not None:
+            live.stop()
+        if shown:
+            return *shown[0], stop
         if seen and isinstance(seen[-1], TaskFinished):
-            return past_response(seen, seen[-1]), stop
-        if not (any(kept) and seen):
+            response = past_response(seen, seen[-1])
+        elif any(kept) and seen:
+            why = f"{stop} ended its process; it can be resumed"
+            response = left_response(seen, why, time.monotonic() - began)
+        else:
             raise
-        why = f"{stop} ended its process; it can be resumed"
-        return left_response(seen, why, time.monotonic() - began), stop
+        return response, show(response), stop
     finally:
         if live is not None:
             live.stop()
+    return *shown[0], None
 
 
 def named_tools(agent: Agent) -> str:

@@ -51,7 +51,9 @@ from delf.terminal import visible
 from delf.tools.function import as_connections
 from delf.types import Settle, TaskState
 from delf_engine.background import BackgroundTasks, Granularity, past_end, stream_of
+from delf_engine.closing import close_all
 from delf_engine.elsewhere import snapshot_of
+from delf_engine.handle import TaskHandle
 from delf_engine.options import AgentOptions
 from delf_engine.response import Response, past_response, response_of
 from delf_engine.sync import RuntimeHome
@@ -62,18 +64,19 @@ from delf_engine.task_options import (
     ASUBMIT,
     RUN,
     SUBMIT,
-    HandingIn,
     OfTask,
+    Submitting,
     TaskRequests,
     Watching,
     handed_in,
+    queue_options,
 )
 from delf_engine.views.trace import TASK_PRINTER
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from delf.events import Covers, Event, Remember
+    from delf.events import ApprovalRequest, Covers, Event, Remember
     from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
     from delf.protocols.memory import MemoryStore
@@ -81,6 +84,7 @@ if TYPE_CHECKING:
     from delf.protocols.strategy import Strategy
     from delf.trust.decisions import Trust
     from delf_engine.agent_context import AgentChat, AgentContext
+    from delf_engine.approvals.channels import Ask, Confirm
     from delf_engine.config import AgentConfig
     from delf_engine.journal.log import Listener
     from delf_engine.models.money import Ledger
@@ -144,8 +148,8 @@ class Agent(FixedAttributes, Generic[T]):
         chat: AgentChat | Mapping[str, Any] | bool | None = None,
         memory: MemoryStore | SupportsStore | str | None = None,
         strategy: str | Strategy | None = None,
-        on_confirm: Callable[[Any], Any] | None = None,
-        on_ask: Callable[[Any], Any] | None = None,
+        on_confirm: Confirm | None = None,
+        on_ask: Ask | None = None,
         output: type[T] | Mapping[str, Any] | None = None,
         host: PluginHost | None = None,
         project: AnyProject | None = None,
@@ -250,7 +254,7 @@ class Agent(FixedAttributes, Generic[T]):
         Args:
             work: Called with the journal.
         """
-        return self._home.call(lambda runtime: work(runtime.journal))
+        return self._home.call(lambda r: work(r.journal), "use_journal", "ause_journal")
 
     async def ause_journal(self, work: Callable[[Journal], Coroutine[Any, Any, U]]) -> U:
         """Async version of :meth:`use_journal`."""
@@ -302,8 +306,7 @@ class Agent(FixedAttributes, Generic[T]):
     async def _close_chats(self) -> None:
         self._context = None
         chats, self._chats = self._chats, []
-        for chat in chats:
-            await chat.aclose()
+        await close_all({f"the chat number {n}": chat for n, chat in enumerate(chats, 1)})
 
     # -- life ---------------------------------------------------------------------------
 
@@ -397,7 +400,7 @@ class Agent(FixedAttributes, Generic[T]):
         """
         UnknownKeywordError.check("run", given, RUN)
         request = self._requests.make(task, timeout, bounded=timeout is not None, **given)
-        return self._home.call(lambda runtime: self._run(runtime, request))
+        return self._home.call(lambda runtime: self._run(runtime, request), "run", "arun")
 
     @overload
     async def arun(
@@ -481,7 +484,9 @@ class Agent(FixedAttributes, Generic[T]):
             DelfError: If the journal does not have the task, or a live process works on it.
         """
         more: dict[str, Any] = {"settle": settle, "budget_usd": budget_usd}
-        return self._home.call(lambda r: self._resume(r, task_id, timeout, **more))
+        return self._home.call(
+            lambda r: self._resume(r, str(task_id), timeout, **more), "resume", "aresume"
+        )
 
     async def aresume(
         self,
@@ -500,7 +505,7 @@ class Agent(FixedAttributes, Generic[T]):
         """
         UnknownKeywordError.check("aresume", more, ARESUME)
         more |= {"listeners": listeners, "on_delta": on_delta}
-        return await self._home.call_async(lambda r: self._resume(r, task_id, timeout, **more))
+        return await self._home.call_async(lambda r: self._resume(r, str(task_id), timeout, **more))
 
     def fork(
         self,
@@ -528,7 +533,7 @@ class Agent(FixedAttributes, Generic[T]):
             UnknownTaskError: If the task or the event does not exist.
         """
         return self._home.call(
-            lambda runtime: self._fork(runtime, task_id, at, script=script, llm=llm)
+            lambda r: self._fork(r, str(task_id), at, script=script, llm=llm), "fork", "afork"
         )
 
     async def afork(
@@ -543,7 +548,7 @@ class Agent(FixedAttributes, Generic[T]):
     ) -> str:
         """Async version of :meth:`fork`; ``key`` and ``setup`` as for :meth:`asubmit`."""
         return await self._home.call_async(
-            lambda runtime: self._fork(runtime, task_id, at, key, setup, script=script, llm=llm)
+            lambda r: self._fork(r, str(task_id), at, key, setup, script=script, llm=llm)
         )
 
     async def _fork(
@@ -586,18 +591,29 @@ class Agent(FixedAttributes, Generic[T]):
         request = self._requests.resumed(task_id, past, timeout, **seen)
         return await self._run(runtime, request)
 
+    @overload
     def submit(
         self,
         task: str,
         timeout: float | None = None,
         *,
-        conversation_id: str | None = None,
-        output: type[Any] | Mapping[str, Any] | None = None,
-        files: Sequence[str | os.PathLike[str]] | None = None,
-        strategy: str | None = None,
-        llm: str | None = None,
-        **handing: Unpack[HandingIn],
-    ) -> str:
+        output: type[Out],
+        **more: Unpack[Submitting],
+    ) -> TaskHandle[Out]: ...
+    @overload
+    def submit(
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        output: Mapping[str, Any],
+        **more: Unpack[Submitting],
+    ) -> TaskHandle[Any]: ...
+    @overload
+    def submit(
+        self, task: str, timeout: float | None = None, **more: Unpack[Submitting]
+    ) -> TaskHandle[T]: ...
+    def submit(self, task: str, timeout: float | None = None, **given: Any) -> TaskHandle[Any]:
         """Run a task in the background; once this returns, the task is safe from a crash.
 
         Requests for approval go to ``on_confirm`` and :meth:`get_pending_approvals`. With
@@ -607,30 +623,42 @@ class Agent(FixedAttributes, Generic[T]):
         Args:
             task: The task, in plain words.
             timeout: Seconds from the start of execution; the configuration's when omitted.
-            conversation_id: As for :meth:`run`.
-            output: As for :meth:`run`.
-            files: As for :meth:`run`.
-            strategy: As for :meth:`run`.
-            llm: As for :meth:`run`.
+            given: The options of :meth:`run`, and those of a queue.
 
         Returns:
-            The task's id, for :meth:`poll`, :meth:`wait` and :meth:`cancel`.
-        """
-        UnknownKeywordError.check("submit", handing, SUBMIT)
-        given: dict[str, Any] = {
-            "output": output,
-            "files": files,
-            "strategy": strategy,
-            "llm": llm,
-        }
-        request = self._requests.make(task, timeout, conversation_id, interactive=False, **given)
-        if handing:
-            request = handed_in(request, handing)
-            return self._home.call_anywhere(lambda r: r.enqueue(request)).task_id
-        return self._tasks.add(
-            request, lambda o: self._home.post_after(lambda r: r.enqueue(o), self._run)
-        )
+            A handle, which is also the task's id for :meth:`poll`, :meth:`wait` and
+            :meth:`cancel`.
 
+        Raises:
+            AgentStateError: When called from the event loop that the agent works on.
+        """
+        UnknownKeywordError.check("submit", given, SUBMIT)
+        request = self._submitted(task, timeout, given)
+        request = self._home.call(lambda r: r.enqueue(request), "submit", "asubmit")
+        return self._handle_of(request)
+
+    @overload
+    async def asubmit(
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        output: type[Out],
+        **more: Any,
+    ) -> TaskHandle[Out]: ...
+    @overload
+    async def asubmit(
+        self,
+        task: str,
+        timeout: float | None = None,
+        *,
+        output: Mapping[str, Any],
+        **more: Any,
+    ) -> TaskHandle[Any]: ...
+    @overload
+    async def asubmit(
+        self, task: str, timeout: float | None = None, **more: Any
+    ) -> TaskHandle[T]: ...
     async def asubmit(
         self,
         task: str,
@@ -638,17 +666,33 @@ class Agent(FixedAttributes, Generic[T]):
         *,
         listeners: Sequence[Listener] = (),
         **more: Any,
-    ) -> str:
+    ) -> TaskHandle[Any]:
         """Async version of :meth:`submit`.
 
-        ``more`` as for :meth:`arun`, and task_id, key, ledger. ``key`` is the owner of the task, if
-        not the local user, and ``ledger`` holds the owner's budget.
+        Args:
+            task: The task, in plain words.
+            timeout: Seconds from the start of execution; the configuration's when omitted.
+            listeners: Called with each event once it is journalled, if the task runs here.
+            more: As for :meth:`submit` and :meth:`arun`, and task_id, key, ledger. ``key`` is the
+                owner of the task, if not the local user, and ``ledger`` holds the owner's budget.
         """
         UnknownKeywordError.check("asubmit", more, ASUBMIT)
-        request = self._requests.make(task, timeout, interactive=False, **more)
-        request = replace(request, listeners=listeners)
+        request = replace(self._submitted(task, timeout, more), listeners=listeners)
         request = await self._home.call_async(lambda runtime: runtime.enqueue(request))
-        return self._tasks.add(request, lambda o: self._home.post(lambda r: self._run(r, o)))
+        return self._handle_of(request)
+
+    def _submitted(self, task: str, timeout: float | None, given: Mapping[str, Any]) -> TaskRequest:
+        """Return the request of a submitted task."""
+        handing = queue_options(given)
+        own = {name: value for name, value in given.items() if name not in (handing or ())}
+        request = self._requests.make(task, timeout, interactive=False, **own)
+        return request if handing is None else handed_in(request, handing)
+
+    def _handle_of(self, request: TaskRequest) -> TaskHandle[Any]:
+        """Start a journalled task, unless a runner will; return its handle."""
+        if request.queue is None:
+            self._tasks.add(request, lambda o: self._home.post(lambda r: self._run(r, o)))
+        return TaskHandle(request.task_id, self)
 
     def stream(
         self,
@@ -710,44 +754,81 @@ class Agent(FixedAttributes, Generic[T]):
         return self.plugins.service(_HTTP_SERVER).asgi_app(self, **options)
 
     def poll(self, task_id: str) -> StreamSnapshot:
-        """Return the state of a task from the journal, from any thread.
+        """Return the state of a task from the journal.
 
         Raises:
             UnknownTaskError: If no such task is known.
+            AgentStateError: When called from the event loop that the agent works on.
         """
+        self._home.check_elsewhere("poll", "apoll")
         if (task := self._tasks.find(task_id)) is not None:
             return task.look()
-        return self._home.call_anywhere(lambda r: snapshot_of(r.journal, task_id))
+        return self._home.call(lambda r: snapshot_of(r.journal, str(task_id)), "poll", "apoll")
+
+    async def apoll(self, task_id: str) -> StreamSnapshot:
+        """Async version of :meth:`poll`."""
+        if (task := self._tasks.find(task_id)) is not None:
+            return task.look()
+        return await self._home.call_async(lambda r: snapshot_of(r.journal, str(task_id)))
 
     def wait(self, task_id: str, timeout: float | None = None) -> Response:
-        """Wait for a task of any process; raise ``TimeoutError`` past ``timeout``."""
+        """Wait for a task of any process; raise ``TimeoutError`` past ``timeout``.
+
+        Raises:
+            AgentStateError: When called from the event loop that the agent works on.
+        """
+        self._home.check_elsewhere("wait", "await_task")
         if self._tasks.find(task_id) is not None:
             return self._tasks.wait(task_id, timeout)
-        return self._home.call_anywhere(lambda runtime: past_end(runtime, task_id, timeout))
+        return self._home.call(
+            lambda runtime: past_end(runtime, str(task_id), timeout), "wait", "await_task"
+        )
+
+    async def await_task(self, task_id: str, timeout: float | None = None) -> Response:
+        """Async version of :meth:`wait`. Cancelling the wait does not stop the task."""
+        if self._tasks.find(task_id) is not None:
+            return await self._tasks.await_end(task_id, timeout)
+        return await self._home.call_async(lambda r: past_end(r, str(task_id), timeout))
 
     def cancel(self, task_id: str) -> bool:
-        """Stop a submitted task of any process; return False if the task was over."""
-        journal = None if (runtime := self._home.runtime) is None else runtime.journal
-        if self._tasks.find(task_id) is None and isinstance(journal, SharedJournal):
-            return self._home.call_anywhere(lambda _: journal.stop(task_id, self.agent_id))
-        return self._tasks.cancel(task_id)
+        """Stop a submitted task of any process; return False if the task was over.
 
-    async def acancel(self, task_id: str, *, by: str, via: str = "") -> bool:
-        """Async version of :meth:`cancel`; the journal records the person and the place."""
-        word = StoppedBy(by, via)
-        if await self._home.call_async(lambda runtime: runtime.stop_task(task_id, word)):
-            return True
-        journal = self.journal
-        return isinstance(journal, SharedJournal) and await journal.stop(task_id, by, via)
+        Raises:
+            UnknownTaskError: If no such task is known.
+            AgentStateError: When called from the event loop that the agent works on.
+        """
+        self._home.check_elsewhere("cancel", "acancel")
+        if self._tasks.find(task_id) is not None or not self._shares_journal:
+            return self._tasks.cancel(task_id)
+        word = StoppedBy(self.agent_id)
+        return self._home.call(lambda r: r.stop_anywhere(str(task_id), word), "cancel", "acancel")
+
+    async def acancel(self, task_id: str, *, by: str = "", via: str = "") -> bool:
+        """Async version of :meth:`cancel`; the journal records the person and the place.
+
+        Args:
+            task_id: The task.
+            by: The person; the program when omitted.
+            via: The channel or address of the person.
+        """
+        if not by and self._tasks.find(task_id) is not None:
+            return self._tasks.cancel(task_id)
+        word = StoppedBy(by or self.agent_id, via)
+        return await self._home.call_async(lambda r: r.stop_anywhere(str(task_id), word))
+
+    @property
+    def _shares_journal(self) -> bool:
+        runtime = self._home.runtime
+        return runtime is not None and isinstance(runtime.journal, SharedJournal)
 
     # -- approvals -----------------------------------------------------------------------
 
-    def get_pending_approvals(self) -> list[dict[str, Any]]:
+    def get_pending_approvals(self) -> list[ApprovalRequest]:
         """Return the pending requests and questions, oldest first; thread-safe.
 
-        After the first call of this method, requests wait for the program if no channel can ask.
+        Requests of submitted tasks wait for the program if no channel can ask. Requests of
+        :meth:`run` do so with ``wait_approvals=True``.
         """
-        self._pending.watched = True
         return self._pending.list()
 
     def approve(
@@ -810,7 +891,19 @@ class Agent(FixedAttributes, Generic[T]):
         """Return the approvals that hold until they are revoked."""
         from delf_engine.approvals.remembered import remembering
 
-        return list(self._home.call_anywhere(lambda r: remembering(r.journal).remembered()))
+        return list(
+            self._home.call(
+                lambda r: remembering(r.journal).remembered(),
+                "get_remembered_approvals",
+                "aget_remembered_approvals",
+            )
+        )
+
+    async def aget_remembered_approvals(self) -> list[RememberedDecision]:
+        """Async version of :meth:`get_remembered_approvals`."""
+        from delf_engine.approvals.remembered import remembering
+
+        return list(await self._home.call_async(lambda r: remembering(r.journal).remembered()))
 
     def revoke(self, request_id: str) -> RememberedDecision:
         """Revoke a remembered approval for all processes that use the journal.
@@ -824,7 +917,16 @@ class Agent(FixedAttributes, Generic[T]):
         from delf_engine.approvals.remembered import remembering
 
         by = self.agent_id
-        return self._home.call_anywhere(lambda r: remembering(r.journal).revoke(request_id, by))
+        return self._home.call(
+            lambda r: remembering(r.journal).revoke(request_id, by), "revoke", "arevoke"
+        )
+
+    async def arevoke(self, request_id: str) -> RememberedDecision:
+        """Async version of :meth:`revoke`."""
+        from delf_engine.approvals.remembered import remembering
+
+        by = self.agent_id
+        return await self._home.call_async(lambda r: remembering(r.journal).revoke(request_id, by))
 
     @property
     def journal(self) -> Journal:
@@ -879,7 +981,7 @@ class Agent(FixedAttributes, Generic[T]):
             "agent_id": self.agent_id,
             "state": self._home.state,
             "tasks": {**tasks, "kept": len(self._tasks)},
-            "pending_approvals": len(self._pending.list()),
+            "pending_approvals": len(self._pending),
             "sandbox": None if runtime is None else runtime.sandbox,
             **self._ledger.report(),
         }

@@ -78,22 +78,18 @@ class BackgroundTasks:
         self._lock = threading.Lock()
         self._tasks: dict[str, BackgroundTask] = {}
 
-    def add(self, request: TaskRequest, start: Callable[[TaskRequest], Future[Response]]) -> str:
+    def add(self, request: TaskRequest, start: Callable[[TaskRequest], Future[Response]]) -> None:
         """Add a task and start it.
 
         Args:
             request: The request.
             start: Starts the task and returns its future.
-
-        Returns:
-            The task's id.
         """
         events: list[Event] = list(request.past)
         outcome = start(replace(request, listeners=(*request.listeners, events.append)))
         with self._lock:
             self._tasks[request.task_id] = BackgroundTask(events, outcome)
         outcome.add_done_callback(lambda _: self._forget_old())
-        return request.task_id
 
     def get(self, task_id: str) -> BackgroundTask:
         """Return a task by its id.
@@ -129,6 +125,18 @@ class BackgroundTasks:
         try:
             return self.get(task_id).outcome.result(timeout)
         except CancelledError:
+            raise TaskStoppedError(f"task {task_id} was stopped") from None
+
+    async def await_end(self, task_id: str, timeout: float | None) -> Response:
+        """Async version of :meth:`wait`."""
+        outcome = self.get(task_id).outcome
+        try:
+            async with asyncio.timeout(timeout):
+                return await asyncio.shield(asyncio.wrap_future(outcome))
+        except asyncio.CancelledError:
+            own = asyncio.current_task()
+            if not outcome.cancelled() or (own is not None and own.cancelling()):
+                raise
             raise TaskStoppedError(f"task {task_id} was stopped") from None
 
     def __len__(self) -> int:

@@ -13,10 +13,10 @@ from delf.errors import PluginError
 from delf.packages.official import how_to_install, package_of, packages, usual
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
-from delf.protocols.connection import SupportsClose
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import Embedder, EmbeddingKind, SupportsCheck, SupportsLoading, Vectors
 from delf.specs import EmbedderSpec
+from delf_engine.closing import close_all
 
 _USUAL: Final = packages("embedder")[usual("embedder")]
 
@@ -114,10 +114,8 @@ class Embedders:
     async def aclose(self) -> None:
         """Close all embedders."""
         with self._lock:
-            made, self._made = list(self._made.values()), {}
-        for embedder in made:
-            if isinstance(embedder.inner, SupportsClose):
-                await embedder.inner.aclose()
+            made, self._made = self._made, {}
+        await close_all({f"the embedder {name!r}": each.inner for (_, name), each in made.items()})
 
 
 class _Batched:

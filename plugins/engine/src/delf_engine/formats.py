@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from delf.errors import PluginError
 from delf.plugins.host import PluginHost
-from delf.protocols.connection import SupportsClose
 from delf.protocols.formats import FileFormat, FormatFactory, SupportsWrite
 from delf.specs import FormatSpec
+from delf_engine.closing import close_all
 
 T = TypeVar("T")
 
@@ -56,9 +55,9 @@ class Formats:
 
     async def aclose(self) -> None:
         """Close the shared formats. A later use opens new ones."""
-        held = [item for item in self._shared.values() if isinstance(item, SupportsClose)]
+        held = {f"the file format {make!r}": x for make, x in self._shared.items()}
         self._shared.clear()
-        await asyncio.gather(*(item.aclose() for item in held))
+        await close_all(held)
 
     def writer(self, ending: str) -> SupportsWrite:
         """Return the format that writes files with a suffix.

@@ -96,6 +96,11 @@ class TaskHost:
     # -- what there is ------------------------------------------------------------------
 
     @property
+    def under_way(self) -> list[str]:
+        """The calls in flight, for messages."""
+        return self._gate.under_way
+
+    @property
     def context(self) -> Context:
         """The ContextVars of the task's caller."""
         return self._run.log.context

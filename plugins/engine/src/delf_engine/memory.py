@@ -16,6 +16,7 @@ from delf.machine.contexts import shared_task, without_context
 from delf.machine.threads import in_own_thread
 from delf.plugins.shapes import need
 from delf.protocols.memory import DoneTask, Fact, MemoryStore, SupportsMemoryWarmUp
+from delf_engine.closing import all_ended, close_all
 
 T = TypeVar("T")
 
@@ -183,7 +184,7 @@ class AgentMemory:
             warming.cancel()
         store, self._opening = self.store, None
         if store is not None:
-            await self._bounded(store.aclose(), _MOST_SECONDS)
+            await close_all({"the memory store": store})
 
     async def _bounded(self, work: Awaitable[T], seconds: float) -> T:
         """Await work with a timeout; work that hangs is abandoned."""
@@ -234,7 +235,7 @@ class Memories:
 
     async def aclose(self) -> None:
         """Close all memories; later use reopens them."""
-        await asyncio.gather(*(each.aclose() for each in self._open.values()))
+        await all_ended(each.aclose() for each in self._open.values())
 
 
 def is_own_fact(fact: str) -> bool:

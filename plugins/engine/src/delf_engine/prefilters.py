@@ -11,10 +11,10 @@ from delf.errors import PluginError, did_you_mean
 from delf.packages.official import how_to_install, packages
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
-from delf.protocols.connection import SupportsClose
 from delf.protocols.context import PluginContext
 from delf.protocols.prefilter import Choice, Prefilter
 from delf.specs import PrefilterSpec
+from delf_engine.closing import close_all
 
 
 class Prefilters:
@@ -82,7 +82,5 @@ class Prefilters:
 
     async def aclose(self) -> None:
         """Close all prefilters."""
-        made, self._made = list(self._made.values()), {}
-        for prefilter in made:
-            if isinstance(prefilter, SupportsClose):
-                await prefilter.aclose()
+        made, self._made = self._made, {}
+        await close_all({f"the prefilter {name!r} ({mode})": x for (name, mode), x in made.items()})

@@ -14,7 +14,6 @@ from delf.errors import DelfError
 from delf.plugins.factories import check_made, make
 from delf.protocols.connection import (
     ConnectionLike,
-    SupportsClose,
     SupportsNotices,
     SupportsPluginContext,
     SupportsSecrets,
@@ -31,17 +30,25 @@ from delf.records import dataclass
 from delf.specs import ApprovalSpec, MemorySpec, Spec, StrategySpec
 from delf_engine.agent_context import AgentContext
 from delf_engine.agent_tools import AgentTools
-from delf_engine.approvals.channels import CallbackChannel, NamedChannel, QuestionCallback
+from delf_engine.approvals.channels import (
+    Ask,
+    CallbackChannel,
+    Confirm,
+    NamedChannel,
+    QuestionCallback,
+)
 from delf_engine.approvals.inbox import Inbox, open_journal
 from delf_engine.approvals.pending import PendingRequests
 from delf_engine.approvals.shared import Approvals
 from delf_engine.asking_people import AskTool
+from delf_engine.closing import all_ended, close_all, failures_in
 from delf_engine.config import AgentConfig
 from delf_engine.embedders import Embedders
 from delf_engine.formats import Formats
 from delf_engine.inputs import TaskFiles, find_inputs, input_files, readers_of
 from delf_engine.journal.factory import make_journal
 from delf_engine.journal.observers import Observers, open_observers
+from delf_engine.loop.facts import facts_of
 from delf_engine.memory import AgentMemory, Memories
 from delf_engine.models.money import Ledger
 from delf_engine.models.pool import ModelPool, load_pricing
@@ -55,6 +62,28 @@ from delf_engine.toolset import load_toolset
 
 _log = logging.getLogger(__name__)
 Close = Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Closing:
+    """What is closed with the resources.
+
+    Args:
+        parts: Objects of plugins, by their names in messages.
+        pools: Functions that close several objects and limit the time of each.
+    """
+
+    parts: dict[str, object]
+    pools: list[Close] = field(default_factory=list[Close])
+
+    async def close(self, redactor: Redactor) -> None:
+        """Close everything, at the same time; log failures."""
+        try:
+            await all_ended((close_all(self.parts), *(close() for close in self.pools)))
+        except Exception as error:
+            for one in failures_in(error):
+                message = redactor.text(f"{type(one).__name__}: {one}")
+                _log.warning("while stopping: %s", message)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +112,8 @@ class AgentParts:
     pending: PendingRequests = field(default_factory=PendingRequests)
     memory: MemoryStore | None = None
     strategy: Strategy | None = None
-    on_confirm: Callable[[Any], Any] | None = None
-    on_ask: Callable[[Any], Any] | None = None
+    on_confirm: Confirm | None = None
+    on_ask: Ask | None = None
     close: Close | None = None
     _strategies: dict[str, Strategy] = field(default_factory=dict[str, Strategy])
 
@@ -136,8 +165,7 @@ class Resources:
         prefilters: The prefilters.
         memories: The memories, if a store is configured.
         isolation: The notice about weak isolation, shown once.
-        closing: An exit stack that closes all parts.
-        opened_late: A stack for resources that are opened on first use.
+        closing: All parts to close.
     """
 
     agent: AgentParts
@@ -152,8 +180,7 @@ class Resources:
     prefilters: Prefilters
     memories: Memories | None
     isolation: Notice
-    closing: tuple[Close, ...]
-    opened_late: list[Close] = field(default_factory=list[Close])
+    closing: Closing
 
     @classmethod
     async def open(cls, agent: AgentParts) -> Self:
@@ -168,55 +195,56 @@ class Resources:
             agent.config, agent.connections, around.environ, around.host.providers.keys
         )
         redactor = Redactor((*own, *around.secrets))
-        held = agent.connections
-        closing: list[Close] = [item.aclose for item in held if isinstance(item, SupportsClose)]
-        closing += [] if agent.close is None else [agent.close]
+        closing = Closing({f"the connection {one.name!r}": one for one in agent.connections})
+        if agent.close is not None:
+            closing.pools.append(agent.close)
         try:
             return await cls._open(agent, redactor, closing)
         except BaseException as error:
             if isinstance(error, DelfError):
                 redactor.error(error)
-            await _close(closing, redactor)
+            await closing.close(redactor)
             raise
 
     @classmethod
-    async def _open(cls, agent: AgentParts, redactor: Redactor, closing: list[Close]) -> Self:
+    async def _open(cls, agent: AgentParts, redactor: Redactor, closing: Closing) -> Self:
         config, around = agent.config, agent.context
         for connection in agent.connections:
             if isinstance(connection, SupportsSecrets):
                 connection.tell_secrets(redactor)
         models = _models_of(agent, redactor)
-        closing.append(models.aclose)
+        closing.pools.append(models.aclose)
         limits = make_limits(config.sandbox_config)
         check_output_folder(config.output_dir)
         found = find_inputs(config.files)
         sandbox = await choose_sandbox(around.host, config, around.plugin_options)
-        closing.append(sandbox.backend.aclose)
+        closing.parts[f"the sandbox {sandbox.spec.name!r}"] = sandbox.backend
         inputs = input_files(found, sandbox.backend.visible_path, config.own_files)
         files = TaskFiles(inputs, Formats(around.host))
-        closing.append(files.formats.aclose)
+        closing.pools.append(files.formats.aclose)
         tools = await _tools_of(agent.connections, files, around)
         if isinstance(sandbox.backend, SupportsWarmUp):  # it starts while the rest is imported
             spec = _session_spec(config, limits, tools, files.formats, inputs)
             await _try(sandbox.backend.warm_up(spec), redactor)
         journal = make_journal(around.host, config.journal, around.plugin_options, around.environ)
-        closing.append(journal.aclose)
+        closing.parts[f"the journal {config.journal!r}"] = journal
         await open_journal(journal, config.lease)
         approvals = _approvals_of(agent, journal)
         channels = [named.channel for named in approvals.channels]
         for each in channels:
             if isinstance(each, SupportsJournal):
                 each.use_journal(journal)
-        closing += [each.aclose for each in channels if isinstance(each, SupportsClose)]
+        named = approvals.channels
+        closing.parts.update((f"the approval channel {x.name!r}", x.channel) for x in named)
         context, embedders = _plugin_context(agent)
-        closing.append(embedders.aclose)
+        closing.pools.append(embedders.aclose)
         prefilters = Prefilters(around.host, around.plugin_options, context, config.prefilter_mode)
-        closing.append(prefilters.aclose)
+        closing.pools.append(prefilters.aclose)
         memories = _memories_of(agent, context)
         if memories is not None:
-            closing.append(memories.aclose)
+            closing.pools.append(memories.aclose)
         observers = open_observers(around.host, config.observers, agent.make, redactor)
-        closing.append(observers.aclose)
+        closing.pools.append(observers.aclose)
         for model in (config.main_llm, *config.main_llm.fallbacks):
             models.get(model)  # a wrong name is an error of the start, not of a task
         strategy = agent.strategy_named(config.strategy)
@@ -236,7 +264,7 @@ class Resources:
             prefilters=prefilters,
             memories=memories,
             isolation=notice,
-            closing=tuple(closing),
+            closing=closing,
         )
 
     async def __aenter__(self) -> Self:
@@ -247,7 +275,7 @@ class Resources:
 
     async def aclose(self) -> None:
         """Close all parts; a failure of one does not prevent closing the others."""
-        await _close((*self.closing, *self.opened_late), self.redactor)
+        await self.closing.close(self.redactor)
 
     @property
     def config(self) -> AgentConfig:
@@ -264,7 +292,7 @@ class Resources:
         around = self.agent.context
         make = around.host.service(TASK_QUEUE)
         queue = make(around.plugin_options, around.environ, around.folder)
-        self.opened_late.append(queue.aclose)
+        self.closing.parts["the task queue"] = queue
         return queue
 
     @cached_property
@@ -308,8 +336,8 @@ class Resources:
             await self.models.check(self.config.main_llm)  # others are asked by some tasks only
             spec = self.session_spec(self.tools, self.files.inputs)
             await (await self.sandbox.backend.open(spec)).aclose()
-            sources = self.tools.tools.with_context.values()
-            await asyncio.gather(*(source.context("") for source in sources))
+            sources = self.tools.tools.with_context.items()
+            await asyncio.gather(*(facts_of(name, source, "") for name, source in sources))
         except DelfError as error:
             self.redactor.error(error)
             raise
@@ -340,14 +368,6 @@ def _session_spec(
         files=tuple(file.path for file in inputs),
         row_files=formats.writable,
     )
-
-
-async def _close(closing: Sequence[Close], redactor: Redactor) -> None:
-    ended = await asyncio.gather(*(close() for close in closing), return_exceptions=True)
-    for outcome in ended:
-        if isinstance(outcome, Exception):
-            message = redactor.text(f"{type(outcome).__name__}: {outcome}")
-            _log.warning("while stopping: %s", message)
 
 
 def _models_of(agent: AgentParts, redactor: Redactor) -> ModelPool:

@@ -28,6 +28,7 @@ from delf_engine.calls.children import ChildTasks
 from delf_engine.calls.contexts import CallContexts
 from delf_engine.calls.gate import Gate
 from delf_engine.calls.threads import ToolThreads
+from delf_engine.closing import STOP_SECONDS
 from delf_engine.elsewhere import outcome_of
 from delf_engine.host import TaskHost
 from delf_engine.journal.claims import Claims, is_over
@@ -100,6 +101,15 @@ class Runtime:
     async def stop_task(self, task_id: str, by: StoppedBy) -> bool:
         """Stop a running task on somebody's request; return False if it does not run here."""
         return self._stops.ask(task_id, by)
+
+    async def stop_anywhere(self, task_id: str, by: StoppedBy) -> bool:
+        """Stop a task of any process on somebody's request; return False if it was over."""
+        if await self.stop_task(task_id, by):
+            return True
+        journal = self.journal
+        return isinstance(journal, SharedJournal) and await journal.stop(
+            task_id, by.name or "", by.via
+        )
 
     async def run(self, request: TaskRequest) -> TaskOutcome:
         """Run one task to its end; concurrent calls are allowed.
@@ -344,7 +354,11 @@ class Runtime:
         ending: set[asyncio.Future[Any]] = {*self._running, *self._learning, self._warming}
         for work in ending:
             work.cancel()
-        await asyncio.wait({*ending, *self._background})
+        _, unfinished = await asyncio.wait({*ending, *self._background}, timeout=STOP_SECONDS)
+        if unfinished:
+            calls = (name for pipeline in self._pipelines.values() for name in pipeline.under_way)
+            what = ", ".join(calls) or "the work of a task"
+            _log.warning("while stopping: %s did not end within %g s", what, STOP_SECONDS)
         await self.free()
 
     async def free(self) -> None:

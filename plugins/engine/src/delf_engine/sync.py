@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextvars import copy_context
+from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from delf.errors import AgentStateError, DelfError
 from delf.machine.contexts import shared_task, without_context
+from delf_engine.closing import STOP_SECONDS
 
 if TYPE_CHECKING:
     from delf_engine.runtime import Runtime
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
-U = TypeVar("U")
+_INTERRUPTED_SECONDS = 3.0
+"""The longest time in seconds for the rest of a stop that was interrupted, as by Ctrl-C."""
 Work = Callable[["Runtime"], Coroutine[Any, Any, T]]
 """An async function of the started runtime."""
 
@@ -42,7 +45,8 @@ class LoopThread:
             self.loop.run_forever()
         finally:
             self.loop.run_until_complete(_end_tasks())
-            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            generators = self.loop.create_task(self.loop.shutdown_asyncgens())
+            self.loop.run_until_complete(asyncio.wait({generators}, timeout=1.0))
             self.loop.close()
 
     def stop(self) -> None:
@@ -57,16 +61,7 @@ def call(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> 
     """Run a coroutine on another thread's loop and wait for it.
 
     An interrupt (Ctrl-C) cancels the coroutine and waits until it has cleaned up.
-
-    Raises:
-        AgentStateError: If called from the loop's own thread, which would wait forever.
     """
-    if running_loop() is loop:
-        coroutine.close()
-        raise AgentStateError(
-            "run() was called from inside the event loop that the agent works on",
-            hint="use `await agent.arun(…)` there",
-        )
     future = asyncio.run_coroutine_threadsafe(coroutine, loop)
     try:
         return future.result()
@@ -161,68 +156,53 @@ class RuntimeHome:
 
     def start(self) -> None:
         """Start the runtime from sync code, if not started yet."""
-        self.call(_nothing)
+        self.call(_nothing, "start", "astart")
 
     async def astart(self) -> None:
         """Start the runtime, if not started yet."""
         await self.call_async(_nothing)
 
-    def call(self, work: Work[T]) -> T:
+    def call(self, work: Work[T], method: str, twin: str) -> T:
         """Run work and wait for it, from sync code.
 
         Errors of delf are raised without the frames of the event loop.
 
+        Args:
+            work: The work.
+            method: The agent's method that the program called, for the error.
+            twin: The async version of that method.
+
         Raises:
             AgentStateError: If called from the runtime's own loop, which would never end.
         """
+        self.check_elsewhere(method, twin)
+        loop = self._bind(current=False)
         try:
-            return call(self._do(work), self._bind(current=False))
+            if loop.is_running() or self._thread is not None:
+                return call(self._do(work), loop)
+            return loop.run_until_complete(self._do(work))  # a program that runs its loop itself
         except DelfError as error:
             raise error.with_traceback(None)  # noqa: B904 - it is the same error
 
-    @property
-    def is_here(self) -> bool:
-        """True if the caller runs on the runtime's loop, or the loop that it would start on."""
-        running = running_loop()
-        return running is not None and (not self.bound or running is self._loop)
+    def check_elsewhere(self, method: str, twin: str) -> None:
+        """Check that a sync method is not called on the runtime's own loop.
 
-    def call_anywhere(self, work: Work[T]) -> T:
-        """Run quick work with the journal and wait for it, even from the runtime's own loop.
-
-        On that loop the work runs in a thread, so the runtime must be started, and the work must
-        not need the loop.
+        Raises:
+            AgentStateError: If the caller is on that loop. The error names the async version.
         """
-        runtime = self.runtime
-        if not self.is_here or runtime is None:
-            return self.call(work)
-        # The loop's thread waits here, so the loop cannot do it.
-        with ThreadPoolExecutor(1, f"{self._name}-journal") as beside:
-            run = copy_context().run
-            return beside.submit(run, asyncio.run, work(runtime)).result()
-
-    def post_after(
-        self, first: Work[U], then: Callable[[Runtime, U], Coroutine[Any, Any, T]]
-    ) -> Future[T]:
-        """Run quick journal work now, and schedule further work with its result.
-
-        If the caller is on the loop on which the runtime will start, both run later.
-        """
-        if self.is_here and self.runtime is None:
-
-            async def both(runtime: Runtime) -> T:
-                return await then(runtime, await first(runtime))
-
-            return self.post(both)
-        done = self.call_anywhere(first)
-        return self.post(lambda runtime: then(runtime, done))
+        if self.bound and running_loop() is self._loop:
+            raise AgentStateError(
+                f"{method}() was called from inside the event loop that the agent works on",
+                hint=f"use `await agent.{twin}(…)` there",
+            )
 
     async def call_async(self, work: Work[T]) -> T:
         """Run work and await it."""
         return await call_async(self._do(work), self._bind(current=True))
 
     def post(self, work: Work[T]) -> Future[T]:
-        """Schedule work from any thread; return its future."""
-        loop = self._bind(current=running_loop() is not None)
+        """Schedule work of the started runtime from any thread; return its future."""
+        loop = self._bind(current=False)
         return asyncio.run_coroutine_threadsafe(self._do_alone(work), loop)
 
     def stop(self) -> None:
@@ -318,7 +298,9 @@ class RuntimeHome:
         for started in list(self._stopping):  # the loop ended in the midst of their stop
             self._stopping.discard(started)
             if started.done() and not started.cancelled() and started.exception() is None:
-                await started.result().free()
+                freeing = asyncio.ensure_future(started.result().free())
+                await asyncio.wait({freeing}, timeout=_INTERRUPTED_SECONDS)
+                freeing.cancel()
 
     async def _stop_runtime(self, *, leave: bool = False) -> None:
         starting, self._runtime = self._runtime, None
@@ -327,8 +309,10 @@ class RuntimeHome:
         self._stopping.add(starting)
         if not starting.done():
             starting.cancel()
-        await asyncio.wait({starting})
-        if not starting.cancelled() and starting.exception() is None:
+        await asyncio.wait({starting}, timeout=STOP_SECONDS)
+        if not starting.done():
+            _log.warning("while stopping: the start of the agent does not end")
+        elif not starting.cancelled() and starting.exception() is None:
             await starting.result().stop(leave=leave)
         self._stopping.discard(starting)
 

@@ -83,13 +83,36 @@ class HandingIn(TypedDict, total=False):
     setup: Mapping[str, Any]
 
 
+class Submitting(OfTask, total=False):
+    """The options of a submitted task: those of one task, and those of :class:`HandingIn`."""
+
+    queue: str
+    key: str
+    priority: int
+    delay: float
+    retries: int
+    retry_after: float
+    setup: Mapping[str, Any]
+
+
 RUN: Final = ("output", *OfTask.__annotations__)
 ARUN: Final = ("output", *Watching.__annotations__)
-ASUBMIT: Final = (*RUN, "listeners", "setup", "task_id", "key", "ledger")
 _GOING_ON: Final = ("settle", "budget_usd", "go_on", "retries", "retry_after", "ledger")
 ARESUME: Final = (*_GOING_ON, "listeners", "on_delta")
-SUBMIT: Final = (*RUN, *HandingIn.__annotations__)
+_QUEUED: Final = tuple(HandingIn.__annotations__)
+SUBMIT: Final = (*RUN, *_QUEUED)
+ASUBMIT: Final = (*SUBMIT, "listeners", "task_id", "ledger")
 """Keywords of the methods that pass options on, for errors about unknown keywords."""
+
+
+def queue_options(given: Mapping[str, Any]) -> HandingIn | None:
+    """Return the options of a queue among those of a submitted task.
+
+    Owner and set-up are options of a task without a queue, too.
+    """
+    lone = () if "queue" in given else ("key", "setup")
+    found: Any = {name: given[name] for name in _QUEUED if name in given and name not in lone}
+    return found or None
 
 
 def handed_in(request: TaskRequest, how: HandingIn) -> TaskRequest:

@@ -11,6 +11,7 @@ from typing import Final
 from delf.errors import SandboxUnavailableError
 from delf.events import SandboxOpened
 from delf.protocols.sandbox import Limits, SandboxSession
+from delf_engine.closing import close_all
 from delf_engine.kept_variables import restore_variables
 from delf_engine.resource_budget import ResourceBudget
 from delf_engine.task_run import TaskRun
@@ -115,7 +116,7 @@ class TaskSandbox:
         if opening.cancelled() or opening.exception() is not None:
             return
         try:
-            await opening.result().aclose()
+            await close_all({"its session": opening.result()})
         except Exception as error:  # the task ends as it did, whatever is left of its sandbox
             message = f"the sandbox of task {self._log.task_id} could not be closed"
             self._log.redactor.log_failure(_log, message, error)

@@ -11,7 +11,7 @@ import pytest
 
 from delf import Agent, Response, UnknownRequestError, UnknownTaskError, tool
 from delf.errors import TaskStoppedError
-from delf.events import CallFinished, Event, TaskFinished, TaskStarted
+from delf.events import ApprovalRequest, CallFinished, Event, TaskFinished, TaskStarted
 from delf.messages import ModelDelta
 from delf.types import TaskState
 from delf_devkit.testing.hosts import TestHost
@@ -48,7 +48,7 @@ def make_agent(
         agent.stop()
 
 
-def first_request(agent: Agent) -> dict[str, Any]:
+def first_request(agent: Agent) -> ApprovalRequest:
     """The first request that waits, as soon as there is one."""
     return until_now(agent.get_pending_approvals)[0]
 
@@ -175,11 +175,11 @@ class TestApprovals:
         agent = make_agent()
         task_id = agent.submit("pay")
         request = first_request(agent)
-        assert request["action"] == "pay"
-        assert request["arguments"] == {"amount": 5}
-        assert request["description"] == "for the lamp"
-        assert request["task_id"] == task_id
-        assert agent.approve(request["request_id"], "fine") is True
+        assert request.action == "pay"
+        assert request.arguments == {"amount": 5}
+        assert request.description == "for the lamp"
+        assert request.task_id == task_id
+        assert agent.approve(request.request_id, "fine") is True
         assert agent.wait(task_id, 30).text == "paid 5"
         assert agent.get_pending_approvals() == []
 
@@ -190,9 +190,9 @@ class TestApprovals:
         agent = make_agent()
         task_id = agent.submit("pay")
         request = first_request(agent)
-        agent.approve(request["request_id"])
+        agent.approve(request.request_id)
         with pytest.raises(UnknownRequestError, match="is not pending any more"):
-            agent.reject(request["request_id"])
+            agent.reject(request.request_id)
         with pytest.raises(UnknownRequestError, match="'req_no'"):
             agent.approve("req_no")
         assert agent.wait(task_id, 30).text == "paid 5"
@@ -203,7 +203,7 @@ class TestApprovals:
         scripted_model.writes("await pay(5)", "print('I will not pay.')")
         agent = make_agent()
         task_id = agent.submit("pay")
-        agent.reject(first_request(agent)["request_id"], "too dear")
+        agent.reject(first_request(agent).request_id, "too dear")
         assert agent.wait(task_id, 30).text == "I will not pay."
         assert "too dear" in scripted_model.prompts[1]
 
@@ -216,7 +216,7 @@ class TestApprovals:
         request = first_request(agent)
         assert "nobody answered" in (agent.wait(task_id, 30).error or "")
         with pytest.raises(UnknownRequestError, match="it was expired"):
-            agent.approve(request["request_id"])
+            agent.approve(request.request_id)
 
     def test_waiting_requests_hold_no_places(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
@@ -232,7 +232,7 @@ class TestApprovals:
         quick = [agent.submit("nap") for _ in range(10)]
         assert [agent.wait(task_id, 30).text for task_id in quick] == ["7"] * 10
         for request in agent.get_pending_approvals():
-            agent.approve(request["request_id"])
+            agent.approve(request.request_id)
         assert [agent.wait(task_id, 30).text for task_id in waiting] == ["paid 1"] * 10
 
     def test_script_that_gives_up_waiting_does_not_go_on_beside_the_others(
@@ -267,7 +267,7 @@ class TestApprovals:
         task_id = agent.submit("pay")
         until_now(lambda: len(agent.get_pending_approvals()) >= 5)
         for request in agent.get_pending_approvals():
-            agent.approve(request["request_id"])
+            agent.approve(request.request_id)
         assert agent.wait(task_id, 30).text == str([f"paid {n}" for n in range(5)])
         scripted_model.writes("print('the place is free again')")
         assert agent.wait(agent.submit("next"), 30).status

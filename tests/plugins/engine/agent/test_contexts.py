@@ -83,8 +83,8 @@ async def everybody(office: Office, agent: Agent) -> None:
                 task_id = await agent.asubmit(task)
                 response = await in_own_thread(lambda: agent.wait(task_id), "web")
             case _:
-                task_id = agent.submit(task)
-                response = await in_own_thread(lambda: agent.wait(task_id), "web")
+                handle = await agent.asubmit(task)
+                response = await handle
         response.raise_for_status()
         assert set(NAMED.findall(response.text)) <= {name}
 
@@ -146,7 +146,7 @@ def test_fifty_users_in_threads_of_a_program_without_a_loop(office: Office) -> N
 
 
 async def test_answer_from_elsewhere_keeps_the_calls_context(office: Office) -> None:
-    agent, office.witness.approves = office.open(), False
+    agent, office.witness.approves = office.open(wait_approvals=True), False
 
     async def one(number: int) -> None:
         name = f"user-{number}"
@@ -155,10 +155,9 @@ async def test_answer_from_elsewhere_keeps_the_calls_context(office: Office) -> 
 
     def approve() -> bool:
         for request in agent.get_pending_approvals():
-            agent.approve(request["request_id"])
+            agent.approve(request.request_id)
         return all(work.done() for work in working)
 
-    agent.get_pending_approvals()  # somebody looks at them, so that calls wait
     async with agent:
         working = [asyncio.create_task(one(number)) for number in range(10)]
         user.set(User("the boss"))

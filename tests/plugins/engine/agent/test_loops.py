@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
+import json
 import os
 import subprocess
 import sys
@@ -12,8 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from delf import Agent, tool
+from delf import Agent, AgentStateError, tool
+from delf.specs import JournalSpec
+from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
+from delf_engine.handle import TaskHandle
+from delf_engine.journal.in_process import InProcessJournal
 
 MakeAgent = Callable[..., Agent]
 
@@ -105,3 +111,136 @@ def test_tool_that_raises_what_ends_programs_fails_like_any_other(
     scripted_model.writes("try:\n    await plain()\nexcept ToolError as e:\n    print(e)")
     agent = make_agent(waiting if is_async else plain, timeout=10)
     assert agent.run("x").text.startswith(kind.__name__)
+
+
+TWINS: dict[str, tuple[str, Callable[[Agent, str], object]]] = {
+    "run": ("arun", lambda agent, _: agent.run("x")),
+    "resume": ("aresume", lambda agent, task: agent.resume(task)),
+    "fork": ("afork", lambda agent, task: agent.fork(task)),
+    "submit": ("asubmit", lambda agent, _: agent.submit("x")),
+    "poll": ("apoll", lambda agent, task: agent.poll(task)),
+    "wait": ("await_task", lambda agent, task: agent.wait(task)),
+    "cancel": ("acancel", lambda agent, task: agent.cancel(task)),
+    "revoke": ("arevoke", lambda agent, _: agent.revoke("req_1")),
+    "get_remembered_approvals": (
+        "aget_remembered_approvals",
+        lambda agent, _: agent.get_remembered_approvals(),
+    ),
+    "use_journal": ("ause_journal", lambda agent, task: agent.use_journal(lambda j: j.read(task))),
+    "start": ("astart", lambda agent, _: agent.start()),
+}
+"""Each sync method that works on the agent's loop, and the async version that its error names."""
+
+
+async def test_sync_methods_on_the_agents_loop_name_their_async_versions(
+    make_agent: MakeAgent, scripted_model: ScriptedModel
+) -> None:
+    scripted_model.default = "```python\nprint(1)\n```"
+    async with make_agent() as agent:
+        handle = await agent.asubmit("x")
+        assert (await handle).text == "1"
+        unsubmitted = (await agent.arun("x")).trace.task_id
+        for task in (handle, unsubmitted):
+            for name, (twin, call) in TWINS.items():
+                assert callable(getattr(agent, twin))
+                with pytest.raises(AgentStateError, match=rf"^{name}\(\) was called from") as error:
+                    call(agent, task)
+                assert f"agent.{twin}(" in str(error.value.hint)
+
+
+class OneLoopJournal(InProcessJournal):
+    """A journal whose client belongs to one event loop, as clients of Redis do."""
+
+    def __getattribute__(self, name: str) -> object:
+        if not name.startswith("_"):
+            loops = object.__getattribute__(self, "__dict__").setdefault("loops", set())
+            loops.add(asyncio.get_running_loop())
+            assert len(loops) == 1, f"{name} is used on a second event loop"
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("style", ["sync", "async", "sync in a coroutine"])
+def test_journal_is_used_on_one_loop(
+    delf_host: TestHost, make_agent: MakeAgent, scripted_model: ScriptedModel, style: str
+) -> None:
+    delf_host.provide(
+        JournalSpec(name="one-loop", summary="x", factory="x:x"), lambda **_: OneLoopJournal()
+    )
+    scripted_model.default = "```python\nprint(1)\n```"
+
+    def follow() -> None:
+        with make_agent(journal="one-loop") as agent:
+            handle = agent.submit("x")
+            assert handle.result(20).text == handle.snapshot().result == "1"
+            assert handle.cancel() is False
+            task = agent.run("x").trace.task_id
+            assert agent.poll(task).state == agent.poll(handle).state == "done"
+            assert agent.wait(task, 20).text == "1"
+            assert agent.get_remembered_approvals() == []
+            assert agent.resume(agent.fork(task)).text == "1"
+
+    async def afollow() -> None:
+        async with make_agent(journal="one-loop") as agent:
+            handle = await agent.asubmit("x")
+            assert (await handle).text == (await handle.asnapshot()).result == "1"
+            assert await handle.acancel() is False
+            task = (await agent.arun("x")).trace.task_id
+            assert (await agent.apoll(task)).state == "done"
+            assert (await agent.await_task(task, 20)).text == "1"
+            assert await agent.aget_remembered_approvals() == []
+            assert (await agent.aresume(await agent.afork(task))).text == "1"
+
+    async def inside() -> None:
+        follow()
+
+    if style == "sync":
+        follow()
+    else:
+        asyncio.run(afollow() if style == "async" else inside())
+
+
+async def test_handle_is_the_id_of_its_task(
+    make_agent: MakeAgent, scripted_model: ScriptedModel
+) -> None:
+    scripted_model.default = "```python\nprint(1)\n```"
+    async with make_agent() as agent:
+        handle = await agent.asubmit("x")
+        assert isinstance(handle, TaskHandle)
+        task = (await handle).trace.task_id
+        assert (handle, hash(handle), json.dumps(handle)) == (task, hash(task), json.dumps(task))
+        assert type(copy.deepcopy(handle)) is str
+        assert handle.approvals == []
+
+
+async def test_cancelled_wait_leaves_the_task_running(
+    make_agent: MakeAgent, scripted_model: ScriptedModel
+) -> None:
+    go_on = asyncio.Event()
+
+    @tool(confirm=False)
+    async def hold() -> int:
+        """Wait for the test."""
+        await go_on.wait()
+        return 1
+
+    scripted_model.writes("print(await hold())")
+    async with make_agent(hold) as agent:
+        handle = await agent.asubmit("x")
+        with pytest.raises(TimeoutError):
+            await agent.await_task(handle, 0.01)
+        wait = asyncio.ensure_future(handle)
+        await asyncio.sleep(0)
+        wait.cancel()
+        go_on.set()
+        assert (await handle).text == "1"
+
+
+def test_program_that_runs_its_own_loop_can_use_sync_methods(
+    make_agent: MakeAgent, scripted_model: ScriptedModel
+) -> None:
+    scripted_model.default = "```python\nprint(1)\n```"
+    with asyncio.Runner() as runner:
+        agent = make_agent()
+        runner.run(agent.astart())
+        assert agent.run("x").text == "1"
+        agent.stop()

@@ -105,14 +105,14 @@ async def test_queued_task_is_worked_on_by_another_agent(make, journal, scripted
     await journal.append(queued)
     scripted_model.writes("print(await add(1, 2))")
     async with make() as agent:
-        seen = agent.poll("task_q")
+        seen = await agent.apoll("task_q")
         assert (seen.state, seen.task, seen.is_terminal) == ("queued", "add them", False)
         response = await agent.aresume("task_q")
         assert response.text == "3"
-        assert agent.poll("task_q").state == "done"
-        assert agent.poll("task_q").result == "3"
+        assert (await agent.apoll("task_q")).state == "done"
+        assert (await agent.apoll("task_q")).result == "3"
         with pytest.raises(UnknownTaskError):
-            agent.poll("task_nope")
+            await agent.apoll("task_nope")
 
 
 WORKER = """

@@ -146,24 +146,24 @@ async def test_requests_of_a_submitted_task_wait_again(bench: Bench) -> None:
         """Leave it to the next channel; there is none."""
 
     async with bench.agent(World(), leave_it) as first:
-        task = first.submit("x")
+        task = await first.asubmit("x")
         (waiting,) = await waiting_requests(first)
         events = await bench.journal.read(task)
     await bench.journal.ended_after(events)
     async with bench.agent(World(), leave_it) as second:
         work = asyncio.ensure_future(second.aresume(task))
         (again,) = await waiting_requests(second)
-        assert again["request_id"] == waiting["request_id"]
-        second.approve(again["request_id"], remember="task")
-        (later,) = await waiting_requests(second, but=again["request_id"])
-        assert later["action"] == "look"
-        second.approve(later["request_id"])
+        assert again.request_id == waiting.request_id
+        second.approve(again.request_id, remember="task")
+        (later,) = await waiting_requests(second, but=again.request_id)
+        assert later.action == "look"
+        second.approve(later.request_id)
         assert (await work).raise_for_status().text == "ok\nok\n10"
 
 
-async def waiting_requests(agent: Agent, but: str = "") -> Sequence[dict[str, Any]]:
+async def waiting_requests(agent: Agent, but: str = "") -> Sequence[ev.ApprovalRequest]:
     """The requests that wait, once there are any."""
-    return await until(lambda: [r for r in agent.get_pending_approvals() if r["request_id"] != but])
+    return await until(lambda: [r for r in agent.get_pending_approvals() if r.request_id != but])
 
 
 async def test_begun_call_with_nobody_to_ask_keeps_a_task_interrupted(

@@ -223,15 +223,15 @@ async def test_stream_strategy_asks_too(bench, scripted_model):
 async def test_program_answers_a_pending_question(delf_host, scripted_model):
     scripted_model.writes(ASKS)
     async with Agent(tools=[note], llm="scripted", host=delf_host, wait_approvals=True) as agent:
-        task = agent.submit("x")
+        task = await agent.asubmit("x")
         (waiting,) = await until(agent.get_pending_approvals)
-        assert waiting["is_question"]
+        assert waiting.is_question
         with pytest.raises(DelfError, match="does not answer the question"):
-            agent.answer(waiting["request_id"], "Ann C")
+            agent.answer(waiting.request_id, "Ann C")
         with pytest.raises(DelfError, match="a question is not approved"):
-            agent.approve(waiting["request_id"])
-        agent.answer(waiting["request_id"], "ann b")
-        response = await asyncio.to_thread(agent.wait, task)
+            agent.approve(waiting.request_id)
+        agent.answer(waiting.request_id, "ann b")
+        response = await task
     assert response.text == "Ann B"
 
 
@@ -239,12 +239,12 @@ async def test_request_for_approval_takes_no_answer(delf_host, scripted_model):
     scripted_model.writes("print(await pay('ann'))")
     tools = [tool(effect="irreversible")(pay.function)]
     async with Agent(tools=tools, llm="scripted", host=delf_host, wait_approvals=True) as agent:
-        task = agent.submit("x")
+        task = await agent.asubmit("x")
         (waiting,) = await until(agent.get_pending_approvals)
         with pytest.raises(DelfError, match="is no question"):
-            agent.answer(waiting["request_id"], "yes")
-        agent.approve(waiting["request_id"])
-        assert (await asyncio.to_thread(agent.wait, task)).text == "paid ann"
+            agent.answer(waiting.request_id, "yes")
+        agent.approve(waiting.request_id)
+        assert (await task).text == "paid ann"
 
 
 def test_tool_named_ask_is_refused():

@@ -60,11 +60,11 @@ async def test_callback_cannot_change_the_call_in_place():
 async def test_listed_approvals_cannot_change_a_call(delf_host, scripted_model):
     scripted_model.writes("print(await pay('ann', [200]))")
     async with Agent(tools=[pay], llm="scripted", host=delf_host) as agent:
-        task = agent.submit("x")
+        task = await agent.asubmit("x")
         waiting = await until(agent.get_pending_approvals)
-        waiting[0]["arguments"]["amount"].append(999_799)
-        agent.approve(waiting[0]["request_id"])
-        response = await asyncio.to_thread(agent.wait, task)
+        waiting[0].arguments["amount"].append(999_799)
+        agent.approve(waiting[0].request_id)
+        response = await task
     assert response.text == "paid ann 200"
 
 

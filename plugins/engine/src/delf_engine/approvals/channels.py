@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from delf.errors import DelfError
 from delf.machine.threads import in_own_thread
@@ -24,7 +24,7 @@ from delf.protocols.approval import (
     SupportsQuestions,
 )
 from delf.records import dataclass
-from delf_engine.approvals.decision import Answer, check_fits, copy_of, well_formed
+from delf_engine.approvals.decision import Answer, check_fits, copy_of_request, well_formed
 from delf_engine.redact import Redactor
 from delf_engine.task import TaskRequest
 
@@ -33,8 +33,11 @@ _log = logging.getLogger(__name__)
 _MOST_OF_A_FAILURE = 200
 """The maximum number of characters of a channel's failure, shown in one line of the rejection."""
 
-_OPEN: Final = ("arguments", "defaults", "effects", "origins", "rule")
-"""The fields of a request that a channel could mutate."""
+Confirmed = bool | Decision | None
+Confirm = Callable[[ApprovalRequest], Confirmed | Awaitable[Confirmed]]
+"""``on_confirm``: returns True, False, a decision, or None to leave it to the next channel."""
+Ask = Callable[[ApprovalRequest], Any]
+"""``on_ask``: plain or async; returns the answer, or None to leave it to the next channel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +85,7 @@ async def ask_channels(
     for named in channels:
         if named.needs_presence and not task.interactive:
             continue
-        shown = replace(request, **{name: copy_of(getattr(request, name)) for name in _OPEN})
-        decision = await _ask_channel(named, shown, redactor, failures)
+        decision = await _ask_channel(named, copy_of_request(request), redactor, failures)
         if decision is None:
             continue
         if not isinstance(decision, DecidedBy):
@@ -145,7 +147,7 @@ class _Callback:
             because it may read from a terminal.
     """
 
-    def __init__(self, callback: Callable[[ApprovalRequest], Any]) -> None:
+    def __init__(self, callback: Ask) -> None:
         self._callback = callback
         self._turn = asyncio.Lock()
 

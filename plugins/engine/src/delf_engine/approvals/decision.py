@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from typing import Any, Final, cast, get_args
 
 from delf.errors import DelfError
@@ -37,6 +37,8 @@ _KINDS: Final[Mapping[str, type[Decision]]] = {
 _ANSWERS: Final = (str, int, float)
 """The types of answers to questions; a bool is an int."""
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
+_OPEN: Final = ("arguments", "defaults", "effects", "origins", "rule")
+"""The fields of a request that a reader could mutate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,11 @@ def copy_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
         except Exception:  # an object of the author's own may raise anything
             copied[name] = repr(value)
     return copied
+
+
+def copy_of_request(request: ApprovalRequest) -> ApprovalRequest:
+    """Copy a request for a channel or a program, so that neither can change the call."""
+    return replace(request, **{name: copy_of(getattr(request, name)) for name in _OPEN})
 
 
 def with_secrets(

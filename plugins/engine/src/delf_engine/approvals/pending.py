@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any, Final
+from typing import Final
 
 from delf.errors import DelfError, UnknownRequestError
 from delf.protocols.approval import ApprovalRequest, Decision
 from delf.records import dataclass
-from delf_engine.approvals.decision import Answer, check_fits, copy_of, well_formed
-from delf_engine.views.requests import request_view
+from delf_engine.approvals.decision import Answer, check_fits, copy_of_request, well_formed
 
 _KEPT: Final = 1000
 """The number of decided requests whose outcomes are kept for late answers."""
@@ -33,13 +31,11 @@ class PendingRequest:
 
     request: ApprovalRequest
     answer: asyncio.Future[Answer]
-    since: float = field(default_factory=time.time)
     count: Count = field(default=_as_it_is)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the request as plain data for display."""
-        arguments = copy_of(self.request.arguments)
-        return {**request_view(self.request), "arguments": arguments, "since": self.since}
+    def look(self) -> ApprovalRequest:
+        """Return the request with a copy of its arguments, for the program."""
+        return copy_of_request(self.request)
 
 
 class PendingRequests:
@@ -49,8 +45,6 @@ class PendingRequests:
         self._lock = threading.Lock()
         self._waiting: dict[str, PendingRequest] = {}
         self._became: dict[str, str] = {}
-        self.watched = False
-        """True if the program looks at pending requests, so that it may decide."""
 
     def open(self, request: ApprovalRequest, count: Count = _as_it_is) -> asyncio.Future[Answer]:
         """Add a pending request; call on the event loop that awaits the answer.
@@ -92,10 +86,13 @@ class PendingRequests:
             if len(self._became) > _KEPT:
                 del self._became[next(iter(self._became))]
 
-    def list(self) -> list[dict[str, Any]]:
+    def list(self) -> list[ApprovalRequest]:
         """Return all pending requests, oldest first."""
         with self._lock:
-            return [pending.to_dict() for pending in self._waiting.values()]
+            return [pending.look() for pending in self._waiting.values()]
+
+    def __len__(self) -> int:
+        return len(self._waiting)
 
     def decide(self, request_id: str, decision: Decision) -> bool:
         """Decide a request like :meth:`answer`; return False if impossible."""

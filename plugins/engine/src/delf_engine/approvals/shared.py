@@ -59,7 +59,7 @@ class Approvals:
         """Return whether a person may decide in another way than through a channel."""
         if is_question and self.config.approval_mode != "interactive":
             return False
-        return task.wait_approvals or self.config.wait_approvals or self.pending.watched
+        return task.wait_approvals or self.config.wait_approvals
 
     def question_channels(self, task: TaskRequest) -> Sequence[NamedChannel]:
         """Return the channels that pass on a task's questions.

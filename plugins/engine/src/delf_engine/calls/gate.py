@@ -146,6 +146,11 @@ class Gate:
         if self._records.lost is not None:
             raise self._records.lost
 
+    @property
+    def under_way(self) -> list[str]:
+        """The calls in flight, for messages."""
+        return [f"the call {call.bound.name}" for call in self._records.under_way]
+
     async def until_idle(self) -> None:
         """Wait until no call is in flight, without a limit."""
         while self._at_work:

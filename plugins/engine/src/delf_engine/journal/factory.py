@@ -11,6 +11,7 @@ from delf.packages.official import packages, usual
 from delf.plugins.factories import make
 from delf.specs import JournalSpec
 from delf.types import IN_PROCESS
+from delf_engine.journal.guarded import guarded
 from delf_engine.journal.in_process import InProcessJournal
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def make_journal(
     if name == IN_PROCESS:
         return InProcessJournal()
     with using_environ(environ):
-        return make(host, host.spec(JournalSpec, name), options, **more)
+        return guarded(make(host, host.spec(JournalSpec, name), options, **more), name)
 
 
 def need_durable_journal(host: PluginHost, purpose: str) -> str:

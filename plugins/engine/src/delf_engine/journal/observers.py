@@ -16,6 +16,7 @@ from delf.protocols.observer import Observer, SupportsPeopleChanges
 from delf.protocols.people import PersonChange
 from delf.records import dataclass
 from delf.specs import ObserverSpec
+from delf_engine.closing import all_ended, close_all
 from delf_engine.redact import Redactor
 
 _log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ class Observers:
 
     async def aclose(self) -> None:
         """Flush queued events, then close each observer."""
-        await asyncio.gather(*(feed.aclose() for feed in self.feeds))
+        await all_ended(feed.aclose() for feed in self.feeds)
 
 
 def open_observers(
@@ -121,4 +122,4 @@ class ObserverFeed:
         if unfinished:
             self._task.cancel()
             _log.warning("the observer %r did not take its last events in time", self._name)
-        await self._observer.aclose()
+        await close_all({f"the observer {self._name!r}": self._observer})

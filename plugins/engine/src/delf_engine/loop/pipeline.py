@@ -42,6 +42,7 @@ from delf_engine.host import TaskHost
 from delf_engine.journal.retrying import next_try
 from delf_engine.kept_variables import keep_variables
 from delf_engine.limits import limits_of
+from delf_engine.loop.facts import facts_of
 from delf_engine.loop.learn import learn
 from delf_engine.loop.recall import keep_turn, recall
 from delf_engine.loop.select import select
@@ -91,6 +92,11 @@ class TaskPipeline:
         self._host = host
         self._strategy = strategy
         self._is_left = False
+
+    @property
+    def under_way(self) -> list[str]:
+        """The calls in flight, for messages."""
+        return self._host.under_way
 
     def leave(self) -> None:
         """Keep the task resumable if it is cancelled, by not recording its end."""
@@ -413,7 +419,7 @@ async def load_context(run: TaskRun) -> None:
     if not sources:
         return
     async with run.log.step(Step.CONTEXT):
-        asked = (source.context(run.request.task) for source in sources.values())
+        asked = (facts_of(name, source, run.request.task) for name, source in sources.items())
         texts = await asyncio.gather(*asked)
         live = {name: text for name, text in zip(sources, texts, strict=True) if text}
         run.context = replace(run.context, live=live)

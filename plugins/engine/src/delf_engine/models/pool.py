@@ -23,6 +23,7 @@ from delf.protocols.model import (
 )
 from delf.providers import Providers
 from delf.specs import ModelSpec
+from delf_engine.closing import close_all
 from delf_engine.project.prices import Prices
 from delf_engine.redact import Redactor
 
@@ -146,11 +147,10 @@ class ModelPool:
 
     async def aclose(self) -> None:
         """Close every model."""
-        models = list(self._open.values())
+        models = {f"the model number {n}": model for n, model in enumerate(self._open.values(), 1)}
         self._open.clear()
         self._priced.clear()
-        for model in models:
-            await model.aclose()
+        await close_all(models)
 
 
 def _key(config: LLMConfig) -> str:

@@ -1,0 +1,76 @@
+"""Warnings about plugins whose import takes long or never ends."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+from delf.plugins.discovery import Candidate
+
+_log = logging.getLogger(__name__)
+DISABLE_VARIABLE: Final = "DELF_DISABLE_PLUGINS"
+SLOW_SECONDS: Final = 3.0
+"""The seconds after which an import is named."""
+_LOOK_SECONDS: Final = 0.5
+
+
+class ImportWatch:
+    """Warns about slow imports from a thread, because a hanging import blocks its own.
+
+    The thread runs while the context manager :meth:`running` is open.
+    """
+
+    def __init__(self) -> None:
+        self._importing: tuple[Candidate, float] | None = None
+        self._over = threading.Event()
+
+    @contextmanager
+    def running(self) -> Generator[None]:
+        """Watch the imports that :meth:`importing` announces."""
+        threading.Thread(target=self._look, name="delf-imports", daemon=True).start()
+        try:
+            yield
+        finally:
+            self._over.set()
+
+    def importing(self, plugin: Candidate | None) -> None:
+        """Announce the import of a plugin, or None for the time between two imports."""
+        self._importing = None if plugin is None else (plugin, time.monotonic())
+
+    def _look(self) -> None:
+        named: Candidate | None = None
+        while not self._over.wait(_LOOK_SECONDS):
+            importing = self._importing
+            if importing is None or importing[0] is named:
+                continue
+            plugin, began = importing
+            if time.monotonic() - began >= SLOW_SECONDS:
+                named = plugin
+                _log.warning(
+                    "the plugin %r (%s) is being imported for more than %g s; %s=%s leaves it out",
+                    plugin.name,
+                    plugin.origin,
+                    SLOW_SECONDS,
+                    DISABLE_VARIABLE,
+                    plugin.name,
+                )
+
+
+@contextmanager
+def watched_import(plugin: Candidate | None) -> Generator[None]:
+    """Warn if the block, which imports a plugin's code, takes long.
+
+    Args:
+        plugin: The plugin; None for none, whose import is not watched.
+    """
+    if plugin is None:
+        yield
+        return
+    watch = ImportWatch()
+    watch.importing(plugin)
+    with watch.running():
+        yield

@@ -1,0 +1,64 @@
+"""Closing of plugins' objects within a time limit, with errors that name the object."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Final, cast
+
+from delf.errors import DelfError, PluginError
+from delf.protocols.connection import SupportsClose
+
+STOP_SECONDS: Final = 10.0
+"""The longest wait in seconds for one object to close, or for cancelled work to end."""
+_HINT: Final = "delf does not wait any longer; tell the author of the plugin"
+
+
+async def close_all(parts: Mapping[str, object]) -> None:
+    """Close objects at the same time, each within :data:`STOP_SECONDS`.
+
+    Args:
+        parts: The objects by their names in messages; an object without ``aclose`` is left out.
+
+    Raises:
+        PluginError: If one object failed to close or did not end in time.
+        ExceptionGroup: If several objects did.
+    """
+    await all_ended(_close(name, x) for name, x in parts.items() if isinstance(x, SupportsClose))
+
+
+async def all_ended(closing: Iterable[Awaitable[None]]) -> None:
+    """Await all, whichever fails; then raise the failure, or several as an ``ExceptionGroup``."""
+    ended = await asyncio.gather(*closing, return_exceptions=True)
+    failed = [one for each in ended if isinstance(each, Exception) for one in failures_in(each)]
+    if len(failed) > 1:
+        raise ExceptionGroup("while closing", failed)
+    if failed:
+        raise failed[0]
+
+
+def failures_in(error: Exception) -> list[Exception]:
+    """Return the members of a group of :func:`all_ended`, or the error alone."""
+    if not isinstance(error, ExceptionGroup):
+        return [error]
+    members = cast("ExceptionGroup[Exception]", error).exceptions
+    return [one for member in members for one in failures_in(member)]
+
+
+async def _close(name: str, item: SupportsClose) -> None:
+    kind = f"{type(item).__module__}.{type(item).__qualname__}"
+    work = asyncio.ensure_future(item.aclose())
+    try:
+        await asyncio.wait({work}, timeout=STOP_SECONDS)
+    finally:
+        unfinished = not work.done()
+        work.cancel()
+    if unfinished:
+        raise PluginError(f"{name} ({kind}) did not close within {STOP_SECONDS:g} s", hint=_HINT)
+    try:
+        work.result()
+    except (DelfError, ExceptionGroup):
+        raise
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+        raise PluginError(f"{name} ({kind}) failed to close: {why}", hint=_HINT) from error
