@@ -444,7 +444,9 @@ class JournalFailedError(DelfError):
     """A journal raised an error of its own, such as one of its database's client."""
 
     code = "ERR-JOURNAL-006"
-    default_hint = "the error is the journal's; `delf doctor` checks the journal"
+    default_hint = (
+        "the error comes from what keeps the events, such as a database: it has the reason"
+    )
 
 
 class UnrecordedCallError(TaskLeftError):

@@ -26,7 +26,7 @@ def delf_connections():
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "SLOW_SECONDS", 0.02)
-    monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.01)
 
 
 def test_hanging_import_is_named_with_the_variable_that_leaves_it_out(site, caplog) -> None:

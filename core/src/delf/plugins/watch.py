@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 DISABLE_VARIABLE: Final = "DELF_DISABLE_PLUGINS"
 SLOW_SECONDS: Final = 3.0
 """The seconds after which an import is named."""
-_LOOK_SECONDS: Final = 0.5
+LOOK_SECONDS: Final = 0.5
 
 
 class ImportWatch:
@@ -43,7 +43,7 @@ class ImportWatch:
 
     def _look(self) -> None:
         named: Candidate | None = None
-        while not self._over.wait(_LOOK_SECONDS):
+        while not self._over.wait(LOOK_SECONDS):
             importing = self._importing
             if importing is None or importing[0] is named:
                 continue

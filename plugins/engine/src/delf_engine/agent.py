@@ -630,7 +630,7 @@ class Agent(FixedAttributes, Generic[T]):
             :meth:`cancel`.
 
         Raises:
-            AgentStateError: When called from the event loop that the agent works on.
+            AgentStateError: If called from the event loop that the agent works on.
         """
         UnknownKeywordError.check("submit", given, SUBMIT)
         request = self._submitted(task, timeout, given)
@@ -758,7 +758,7 @@ class Agent(FixedAttributes, Generic[T]):
 
         Raises:
             UnknownTaskError: If no such task is known.
-            AgentStateError: When called from the event loop that the agent works on.
+            AgentStateError: If called from the event loop that the agent works on.
         """
         self._home.check_elsewhere("poll", "apoll")
         if (task := self._tasks.find(task_id)) is not None:
@@ -775,7 +775,7 @@ class Agent(FixedAttributes, Generic[T]):
         """Wait for a task of any process; raise ``TimeoutError`` past ``timeout``.
 
         Raises:
-            AgentStateError: When called from the event loop that the agent works on.
+            AgentStateError: If called from the event loop that the agent works on.
         """
         self._home.check_elsewhere("wait", "await_task")
         if self._tasks.find(task_id) is not None:
@@ -795,7 +795,7 @@ class Agent(FixedAttributes, Generic[T]):
 
         Raises:
             UnknownTaskError: If no such task is known.
-            AgentStateError: When called from the event loop that the agent works on.
+            AgentStateError: If called from the event loop that the agent works on.
         """
         self._home.check_elsewhere("cancel", "acancel")
         if self._tasks.find(task_id) is not None or not self._shares_journal:

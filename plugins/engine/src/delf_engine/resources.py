@@ -48,7 +48,7 @@ from delf_engine.formats import Formats
 from delf_engine.inputs import TaskFiles, find_inputs, input_files, readers_of
 from delf_engine.journal.factory import make_journal
 from delf_engine.journal.observers import Observers, open_observers
-from delf_engine.loop.facts import facts_of
+from delf_engine.live_facts import facts_of
 from delf_engine.memory import AgentMemory, Memories
 from delf_engine.models.money import Ledger
 from delf_engine.models.pool import ModelPool, load_pricing
@@ -66,7 +66,7 @@ Close = Callable[[], Awaitable[None]]
 
 @dataclass(frozen=True)
 class Closing:
-    """What is closed with the resources.
+    """The parts that are closed with the resources.
 
     Args:
         parts: Objects of plugins, by their names in messages.

@@ -14,7 +14,7 @@ from delf.tools.action import action
 from delf.tools.connection import Connection
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
-from delf_engine.loop import facts
+from delf_engine import live_facts as facts
 
 
 class Desk(Connection):

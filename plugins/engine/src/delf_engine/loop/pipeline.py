@@ -42,7 +42,7 @@ from delf_engine.host import TaskHost
 from delf_engine.journal.retrying import next_try
 from delf_engine.kept_variables import keep_variables
 from delf_engine.limits import limits_of
-from delf_engine.loop.facts import facts_of
+from delf_engine.live_facts import facts_of
 from delf_engine.loop.learn import learn
 from delf_engine.loop.recall import keep_turn, recall
 from delf_engine.loop.select import select
