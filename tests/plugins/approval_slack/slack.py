@@ -245,7 +245,7 @@ class Slack:
                 name = block["block_id"]
                 element = block["element"]
                 if element["type"] == "static_select":
-                    chosen = fields.get(name, element["initial_option"]["value"])
+                    chosen = fields.get(name) or element["initial_option"]["value"]
                     assert chosen in [option["value"] for option in element["options"]]
                     reported = {"type": "static_select", "selected_option": {"value": chosen}}
                 else:

@@ -24,6 +24,7 @@ from delf_approval_slack.channel import SlackChannel, SlackUnavailableError
 from plugins.approval_slack.slack import SECRET, Slack, buttons_of, signature, texts
 
 APPROVE, REJECT, EDIT, HAPPENED = "delf_approve", "delf_reject", "delf_edit", "delf_happened"
+ANSWER = "delf_answer"
 
 
 def fitting(arguments):
@@ -64,6 +65,17 @@ async def edits(slack, message):
     await slack.send({"amount": "7"})
 
 
+async def answers(slack, message):
+    await slack.press(message, ANSWER)
+    (choice,) = [
+        option["value"]
+        for block in slack.views[-1]["blocks"]
+        for option in block.get("element", {}).get("options", ())
+        if option["text"]["text"] == "Bob"
+    ]
+    await slack.send({ANSWER: choice})
+
+
 class ChangesTheirMind:
     def __init__(self):
         self.seen = Counter()
@@ -87,16 +99,22 @@ def seen_in(slack):
         for block in message["blocks"]
         for element in block.get("elements", ())
     }
-    return Shown(text="\n".join(written), offers_yes=bool(offered & {APPROVE, EDIT, HAPPENED}))
+    yes = {APPROVE, EDIT, HAPPENED, ANSWER}
+    return Shown(text="\n".join(written), offers_yes=bool(offered & yes))
 
 
-PEOPLE = {"approves": approves, "rejects": rejects, "is silent": is_silent}
+PEOPLE = {
+    "approves": approves,
+    "rejects": rejects,
+    "answers": answers,
+    "is silent": is_silent,
+}
 
 
 class TestSlack(ApprovalContract):
     """A person with Slack open."""
 
-    people = frozenset({"approves", "rejects", "changes their mind", "is silent"})
+    people = frozenset({*PEOPLE, "changes their mind"})
 
     @pytest.fixture
     async def channel_to(self):

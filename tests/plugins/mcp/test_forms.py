@@ -7,8 +7,14 @@ import dataclasses
 import mcp_types as types
 import pytest
 
-from delf.protocols.approval import AlreadyDone, Approved, Edited, Rejected
-from delf.testing import request_for, sample_requests, unseen_facts
+from delf.protocols.approval import AlreadyDone, Answered, Approved, Edited, Rejected
+from delf.testing import (
+    question_for,
+    request_for,
+    sample_questions,
+    sample_requests,
+    unseen_facts,
+)
 from delf_mcp.forms import decision_of, question_of
 
 ASKED = request_for()
@@ -28,6 +34,30 @@ def test_form_shows_every_fact_or_has_no_field_to_approve(name, request_):
     unseen = unseen_facts(request_, form.message)
     assert not unseen or "approve" not in form.requested_schema["properties"]
     assert not unseen or "cannot be approved here" in form.message
+
+
+@pytest.mark.parametrize(("name", "question"), sample_questions().items())
+def test_form_of_a_question_shows_every_fact_or_has_no_field_for_the_answer(name, question):
+    form = question_of(question)
+    unseen = unseen_facts(question, form.message)
+    assert not unseen or "answer" not in form.requested_schema["properties"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field", "given", "decision"),
+    [
+        ({"options": ["Ann", "Bob"]}, {"type": "string", "enum": ["Ann", "Bob"]}, "Bob", "Bob"),
+        ({"answer": "yes/no"}, {"type": "boolean"}, False, False),
+        ({"answer": "number"}, {"type": "number"}, 1.5, 1.5),
+        ({}, {"type": "string"}, "Ann", "Ann"),
+    ],
+)
+def test_field_of_a_question_is_typed(arguments, field, given, decision):
+    question = question_for(question="Who?", **arguments)
+    assert fields_of(question) == {"answer": {"title": "Answer", **field}}
+    assert answered(question, answer=given) == Answered(decision)
+    assert isinstance(answered(question, answer=["x"]), Rejected)
+    assert decision_of(question, types.ElicitResult(action="decline")) == Rejected()
 
 
 def test_form_text_cannot_draw_a_line():

@@ -22,7 +22,7 @@ from playwright.async_api import expect
 
 from delf.events import ApprovalRequested, TaskStarted
 from delf.protocols.facts import FactKind, facts
-from delf.testing import request_for, sample_requests, unseen_facts
+from delf.testing import request_for, sample_questions, sample_requests, unseen_facts
 from delf_cli.main import cli
 from delf_devkit.testing.requests import AFTERWARDS
 from delf_engine.config import AgentConfig
@@ -192,7 +192,7 @@ async def test_page_shows_every_fact(where, server, open_page, subtests):  # noq
             # The reader is one of those who may.
             rule={"two_of": ["local", "directors"]} if sample.rule else {},
         )
-        for number, (name, sample) in enumerate(SAMPLES.items())
+        for number, (name, sample) in enumerate({**SAMPLES, **sample_questions()}.items())
     }
     journals = [await waiting(request) for request in requests.values()]
     page = await open_page(f"{server.url}/#/inbox")
@@ -205,7 +205,8 @@ async def test_page_shows_every_fact(where, server, open_page, subtests):  # noq
         if where == "inbox":
             card = page.locator(".inbox-row").filter(has=card)
         with subtests.test(name):
-            await expect(card.get_by_role("button", name="Reject…")).to_be_visible()
+            no = "Answer nothing…" if request.is_question else "Reject…"
+            await expect(card.get_by_role("button", name=no)).to_be_visible()
             assert await card.locator(".primary").count() == 1
             assert_arrived(request, await unfolded(card), without=around)
     assert await accessible(page) == []

@@ -1013,3 +1013,28 @@ async def test_task_is_run_again_changed_and_compared(tmp_path, monkeypatch, ope
         answers = page.get_by_role("region", name="Answer", exact=True)
         await expect(answers.locator(".plus")).to_contain_text("thing 1")
         assert await accessible(page) == []
+
+
+async def test_question_of_a_script_is_answered_on_the_page(shop, open_page):
+    asks = [
+        "await ask('Which?', ['Ann A', 'Ann B'])",
+        "await ask('Now?', answer='yes/no')",
+        "await ask('Many?', answer='number')",
+        "await ask('Name?')",
+    ]
+    task = await shop.run(f"print([{', '.join(asks)}])")
+    page = await open_page(f"{shop.url}/#/{task['task_id']}")
+    card = page.locator(".ask:not(.decided)")
+    for title, answer in (("Which?", "Ann B"), ("Now?", "no"), ("Many?", "2.5"), ("Name?", "Cleo")):
+        await expect(card.get_by_role("heading", name=title)).to_be_visible()
+        await expect(card.get_by_role("button", name="Approve")).to_have_count(0)
+        field = card.get_by_label("Answer", exact=True)
+        if title in ("Which?", "Now?"):
+            await field.select_option(answer)
+        else:
+            await field.fill(answer)
+        assert await accessible(page) == []
+        await card.get_by_role("button", name="Answer", exact=True).click()
+        await expect(page.locator(".ask.decided", has_text=title)).to_contain_text("answered by")
+    done = await shop.until(task["task_id"], "done")
+    assert done["result"] == "['Ann B', False, 2.5, 'Cleo']"

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -313,3 +314,33 @@ async def test_people_are_added_listed_and_revoked_by_the_command(serve):
     assert await asks(key) == 401
     await say("revoke", "ada", status=2)
     await say("revoke", "eve", status=2)
+
+
+async def test_question_is_answered_by_its_asker_and_by_who_may_decide(serve):
+    server = await serve(api_key="boss:boss-key")
+    may_run, sees_all = ("read", "run"), {"scope": "all"}
+    await add(
+        server,
+        person("ada", rights=may_run),
+        person("bo", rights=("read", "decide"), **sees_all),
+        person("cy", rights=may_run, **sees_all),
+    )
+    code = "print(await ask('Who?', ['Ann', 'Bob']))\nprint(await ask('Sure?', answer='yes/no'))"
+    order = {"task": doing(code + "\nprint(await send('bob'))")}
+    task = (await server.client.post("/run", json=order, headers=bearer("ada-key"))).json()
+    server.client.headers.update(bearer("boss-key"))
+
+    async def says(who: str, decision: str, **more: Any) -> Any:
+        asked = await server.question(task["task_id"])
+        place, body = f"/approvals/{asked['request_id']}", {"decision": decision, **more}
+        return await server.client.post(place, json=body, headers=bearer(f"{who}-key"))
+
+    assert (await says("cy", "answer", answer="Ann")).status_code == 403
+    assert (await says("ada", "answer", answer="Eve")).status_code == 422
+    assert (await says("ada", "approve")).status_code == 409
+    mine = await server.client.get("/approvals?mine=true", headers=bearer("ada-key"))
+    assert [one["is_question"] for one in mine.json()["approvals"]] == [True]
+    assert (await says("ada", "answer", answer="bob")).json()["answer"] == "Bob"
+    assert (await says("bo", "answer", answer=True)).json()["by"] == "bo"
+    assert (await says("ada", "approve")).status_code == 403, "approving takes the right to decide"
+    assert (await says("bo", "reject", reason="no")).is_success

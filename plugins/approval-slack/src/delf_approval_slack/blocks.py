@@ -11,6 +11,7 @@ from typing import Any, Final
 from delf.events import Event
 from delf.protocols.approval import ApprovalRequest
 from delf.protocols.facts import Fact, FactKind, facts, plain_lines, value_text
+from delf.protocols.questions import Question
 from delf.terminal import visible
 from delf.types import can_be_undone, effect_words
 
@@ -20,6 +21,7 @@ APPROVE: Final = "delf_approve"
 REJECT: Final = "delf_reject"
 EDIT: Final = "delf_edit"
 HAPPENED: Final = "delf_happened"
+ANSWER: Final = "delf_answer"
 REASON: Final = "reason"
 RESULT: Final = "result"
 _MOST_OF_A_TEXT: Final = 2_900
@@ -39,6 +41,7 @@ _MOST_OF_AN_INPUT: Final = 3_000
 _MOST_INPUTS: Final = 40
 _MOST_OF_A_BUTTON: Final = 75
 _MOST_OF_A_HEADER: Final = 150
+_ANSWER_LABEL: Final = "Your answer; the script gets it."
 
 
 def title_of(request: ApprovalRequest) -> str:
@@ -113,14 +116,17 @@ def question_of(
         so_far: The votes about it.
     """
     buttons: list[Block] = []
-    if offers_yes:
+    if offers_yes and request.is_question:
+        buttons.append(_button("Answer…", ANSWER, request))
+    elif offers_yes:
         again = "Make it again" if request.outcome_unknown else "Approve"
         buttons.append(_button(again, APPROVE, request))
         if request.outcome_unknown:
             buttons.append(_button("It did happen…", HAPPENED, request))
         if is_editable(request):
             buttons.append(_button("Edit…", EDIT, request))
-    buttons.append(_button("Reject…", REJECT, request))
+    no = "Answer nothing…" if request.is_question else "Reject…"
+    buttons.append(_button(no, REJECT, request))
     notes = [] if offers_yes else [plain(_elsewhere(request, page_url))]
     return [
         *laid_out(request, so_far).blocks,
@@ -134,8 +140,9 @@ def _elsewhere(request: ApprovalRequest, page_url: str | None) -> str:
         f"{page_url.rstrip('/')}/#/{request.task_id}/{request.request_id} or " if page_url else ""
     )
     return (
-        "⚠ Slack does not show all of this request, so it cannot be approved here. Look at it at "
-        f"{page}with: delf approvals show {request.request_id}"
+        "⚠ Slack does not show all of this request, so it cannot be "
+        f"{'answered' if request.is_question else 'approved'} here. Look at it at {page}"
+        f"with: delf approvals show {request.request_id}"
     )
 
 
@@ -182,6 +189,23 @@ def happened_view(request: ApprovalRequest) -> dict[str, Any]:
     result = _input(RESULT, label, {"multiline": True, "max_length": _MOST_OF_AN_INPUT})
     note = _input(REASON, "How do you know? It is kept in the journal.", {"max_length": 300})
     return _view("It did happen", HAPPENED, request, [result, note])
+
+
+def answer_view(request: ApprovalRequest) -> dict[str, Any]:
+    """Return the form for the answer to a question: a choice, or a field for text."""
+    question = Question.of(request)
+    choices = () if question is None else question.choices
+    if not choices:
+        more = {"multiline": True, "max_length": _MOST_OF_AN_INPUT}
+        return _view("Answer", ANSWER, request, [_input(ANSWER, _ANSWER_LABEL, more)])
+    # An option's value has a limit of Slack's, too, so the number stands for a long option.
+    options = [
+        {"text": _text(_cut(visible(choice), _MOST_OF_A_BUTTON)), "value": str(number)}
+        for number, choice in enumerate(choices)
+    ]
+    block = _input(ANSWER, _ANSWER_LABEL, {})
+    block["element"] = {"type": "static_select", "action_id": "value", "options": options}
+    return _view("Answer", ANSWER, request, [block])
 
 
 def reject_view(request: ApprovalRequest) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from delf.network.proxies import proxy_for
 from delf.protocols.approval import (
     NO_REASON,
     AlreadyDone,
+    Answered,
     ApprovalRequest,
     Approved,
     DecidedBy,
@@ -26,16 +27,20 @@ from delf.protocols.approval import (
     Edited,
     Rejected,
 )
+from delf.protocols.facts import value_text
 from delf.protocols.journal import Journal, RequestRecord
+from delf.protocols.questions import Question
 from delf.protocols.rules import ApprovalRule
 from delf.protocols.shared_journal import SharedJournal
 from delf_approval_slack.blocks import (
+    ANSWER,
     APPROVE,
     EDIT,
     HAPPENED,
     REASON,
     REJECT,
     RESULT,
+    answer_view,
     decided_blocks,
     edit_view,
     edited,
@@ -72,6 +77,7 @@ _DECISIONS: Final = {
     "edited": "Approved with other arguments",
     "rejected": "Rejected",
     "already_done": "It did happen before: settled",
+    "answered": "Answered",
 }
 _ENDS: Final = {
     "timeout": "Nobody decided in time.",
@@ -105,7 +111,7 @@ class _Found:
 
 
 class SlackChannel:
-    """Implements :class:`delf.protocols.approval.ApprovalChannel`.
+    """Implements :class:`delf.protocols.approval.ApprovalChannel` and ``SupportsQuestions``.
 
     A task has a thread, which begins with its words; its questions are answers in it that the
     channel sees, too. A message says how its question was decided once it is.
@@ -166,6 +172,14 @@ class SlackChannel:
             self._waiting.pop(request.request_id, None)
             self._unshown.discard(request.request_id)
             self._soon(self._close(client, request, posting, how))
+
+    async def answer(self, request: ApprovalRequest) -> DecidedBy:
+        """Ask a question, and wait for an approver's answer.
+
+        Raises:
+            SlackUnavailableError: When nobody could be asked.
+        """
+        return await self.decide(request)
 
     async def aclose(self) -> None:
         """Send the remaining messages, and stop listening."""
@@ -413,6 +427,8 @@ class SlackChannel:
                 result = result_of((fields.get(RESULT) or "").strip())
                 note = (fields.get(REASON) or "").strip() or None
                 decision = AlreadyDone(result=result, reason=note)
+            elif kind == ANSWER:
+                decision = _answer_to(found.request, fields.get(ANSWER) or "")
             else:
                 arguments = edited(found.request, fields)
                 fit = found.request.fit
@@ -532,12 +548,14 @@ def _how(record: RequestRecord | None) -> str:
     if decided.decision == "edited" and _needs_others(record.requested):
         outcome = "Edited, for another person to approve,"
     why = f" ({decided.reason})" if decided.decision == "rejected" and decided.reason else ""
+    why = why if decided.answer is None else f" ({value_text(decided.answer)})"
     return f"{outcome}{why} by {decided.by}" + (f", {decided.via}" if decided.via else "")
 
 
 def _value(given: object) -> str | None:
-    """Return the text of a form's field."""
-    return fields_of(fields_of(given).get("value")).get("value")
+    """Return the text of a form's field, or the value of the chosen option."""
+    field = fields_of(fields_of(given).get("value"))
+    return field.get("value") or fields_of(field.get("selected_option")).get("value")
 
 
 _View = Callable[[ApprovalRequest], dict[str, Any]]
@@ -546,8 +564,27 @@ _BUTTONS: Final[Mapping[str, tuple[Decision, _View | None]]] = {
     REJECT: (Rejected(), reject_view),
     EDIT: (Edited(arguments={}), edit_view),
     HAPPENED: (AlreadyDone(), happened_view),
+    ANSWER: (Answered(""), answer_view),
 }
 """The decision of each button, and the form it opens, if any."""
+
+
+def _answer_to(request: ApprovalRequest, given: str) -> Answered:
+    """Return the answer of a form.
+
+    Raises:
+        DelfError: If the form belongs to another kind of request, or the answer does not fit.
+    """
+    question = Question.of(request)
+    if question is None:
+        raise DelfError(_GONE)
+    if question.choices:  # the form names a choice by its number
+        numbers = map(str, range(len(question.choices)))
+        chosen = dict(zip(numbers, question.choices, strict=True)).get(given)
+        if chosen is None:
+            raise DelfError("choose an answer")
+        given = chosen
+    return Answered(question.read(given))
 
 
 def _wrong(field: str, why: str) -> dict[str, Any]:
@@ -564,5 +601,7 @@ def _in_words(decision: Decision) -> str:
             return f"Rejected ({reason})"
         case AlreadyDone():
             return _DECISIONS["already_done"]
+        case Answered(answer=answer):
+            return f"Answered ({value_text(answer)})"
         case _:
             return "Decided"

@@ -8,9 +8,11 @@ from typing import Any, Final
 
 import mcp_types as types
 
+from delf.errors import DelfError
 from delf.protocols.approval import (
     NO_REASON,
     AlreadyDone,
+    Answered,
     ApprovalRequest,
     Approved,
     Decision,
@@ -18,9 +20,11 @@ from delf.protocols.approval import (
     Rejected,
 )
 from delf.protocols.facts import facts, plain_lines
+from delf.protocols.questions import Question
 
 _APPROVE: Final = "approve"
 _HAPPENED: Final = "it_did_happen"
+_ANSWER: Final = "answer"
 _RESULT: Final = "result"
 _REASON: Final = "reason"
 _OWN: Final = frozenset({_APPROVE, _HAPPENED, _RESULT, _REASON})
@@ -47,6 +51,8 @@ def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
             message=_elsewhere(request, message),
             requested_schema={"type": "object", "properties": {_REASON: reason}, "required": []},
         )
+    if (question := Question.of(request)) is not None:
+        return types.ElicitRequestFormParams(message=message, requested_schema=_form(question))
     unknown = request.outcome_unknown
     title, text = ("Make it again", "Make the call once more.") if unknown else ("Approve", "")
     fields: dict[str, Any] = {
@@ -74,6 +80,8 @@ def decision_of(request: ApprovalRequest, result: Any) -> Decision:
     reason = str(content.get(_REASON) or "")
     if not _has_room(request):
         return Rejected(reason=reason or NO_REASON)
+    if (question := Question.of(request)) is not None:
+        return _answer(question, content.get(_ANSWER))
     if request.outcome_unknown and content.get(_HAPPENED) is True:
         if content.get(_APPROVE) is True:
             return Rejected(reason="the answer was both to make it again and that it did happen")
@@ -86,6 +94,25 @@ def decision_of(request: ApprovalRequest, result: Any) -> Decision:
         if name in content and content[name] != value
     }
     return Edited(arguments={**request.arguments, **changed}) if changed else Approved()
+
+
+def _form(question: Question) -> dict[str, Any]:
+    """Return the schema of a form with one field for the answer to a question."""
+    field: dict[str, Any] = {"title": "Answer"}
+    if question.options:
+        field |= {"type": "string", "enum": list(question.options)}
+    else:
+        kinds = {"yes/no": "boolean", "number": "number"}
+        field["type"] = kinds.get(question.answer, "string")
+    return {"type": "object", "properties": {_ANSWER: field}, "required": [_ANSWER]}
+
+
+def _answer(question: Question, given: object) -> Answered | Rejected:
+    """Read the answer to a question, which the client may not have checked."""
+    try:
+        return Answered(question.read(given))
+    except DelfError as error:
+        return Rejected(reason=error.message)
 
 
 def _has_room(request: ApprovalRequest) -> bool:

@@ -142,7 +142,7 @@ class Served:
 
     def __init__(self, make_agent: MakeAgent) -> None:
         self._calls = make_agent(strategy=ONE_CALL, on_confirm=self._confirm)
-        self._tasks = make_agent(on_confirm=self._confirm)
+        self._tasks = make_agent(on_confirm=self._confirm, on_ask=self._confirm)
         self._tools: dict[str, types.Tool] = {}
         self._names: dict[str, str] = {}
         self._outputs = Outputs()

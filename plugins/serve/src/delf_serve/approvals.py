@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from delf.errors import ToolRefusedError, UnknownRequestError
+from delf.errors import DelfError, ToolRefusedError, UnknownRequestError
 from delf.protocols.approval import (
     NO_REASON,
     AlreadyDone,
+    Answered,
     Approved,
     Decision,
     Edited,
@@ -17,6 +18,7 @@ from delf.protocols.approval import (
     RememberedDecision,
 )
 from delf.protocols.journal import RequestRecord
+from delf.protocols.questions import Question
 from delf.tools.action import Action
 from delf_cli.answering import (
     decided_data,
@@ -33,6 +35,7 @@ from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import (
     AlreadyDoneAnswer,
+    AnswerToQuestion,
     Approval,
     DecidedView,
     DecisionRequest,
@@ -43,7 +46,7 @@ from delf_serve.schemas import (
     RequestList,
     WaitingCount,
 )
-from delf_serve.tasks import Tasks, may_decide, other_project
+from delf_serve.tasks import Tasks, has_right, may_decide, other_project
 
 if TYPE_CHECKING:
     from delf import Agent
@@ -114,9 +117,13 @@ class Approvals:
             DelfError: If the answer does not fit the request.
         """
         record = await self._find(request_id, key, whole=True)
+        if not has_right(record, key):
+            raise ProblemError(403, "this key has no right to decide")
         decision = _decision(given)
         if (why := why_not(record, key.decider(via), decision)) is not None:
             raise ProblemError(403, why, "GET /approvals?mine=true lists what you may decide")
+        if isinstance(decision, Answered):
+            _check_answer(record, decision)
         if isinstance(decision, Edited):
             await self._check(record, decision.arguments)
         journal = self._tasks.journal
@@ -169,16 +176,27 @@ class Approvals:
         return None
 
 
+def _check_answer(record: RequestRecord, given: Answered) -> None:
+    """Raise a problem with the field if an answer does not fit its question."""
+    question = Question.of(record.requested)
+    try:
+        if question is not None:
+            question.read(given.answer)
+    except DelfError as error:
+        detail = f"{error.message}: {error.hint}" if error.hint else error.message
+        raise ProblemError(422, detail, param="answer") from None
+
+
 def _may_reject(record: RequestRecord, key: Key) -> bool:
     """Return True if a person may reject a pending request."""
-    if not record.waits or "decide" not in key.rights:
+    if not record.waits or not has_right(record, key):
         return False
     return why_not(record, key.decider(""), Rejected()) is None
 
 
 def _request(record: RequestRecord, key: Key) -> Request:
     why = why_not_approve(record, key.decider(""))
-    if "decide" not in key.rights:
+    if not has_right(record, key):
         why = "you have no right to decide"
     return Request(
         **request_data(record),
@@ -202,6 +220,8 @@ def _decision(given: DecisionRequest) -> Decision:
             return Approved(remember=remember, covers=covers, reason=reason)
         case Edit(arguments=arguments):
             return Edited(arguments=arguments)
+        case AnswerToQuestion(answer=answer):
+            return Answered(answer)
         case AlreadyDoneAnswer(result=result, reason=reason):
             return AlreadyDone(result=result, reason=reason)
         case Rejection(reason=reason):

@@ -78,7 +78,8 @@ def notice_of(settings: ServeSettings, request: ApprovalRequest) -> Notice:
     }
     lines = "\n".join(plain_lines(found))
     text = f"{lines}\n\nDecide on the page:\n{url}\n"
-    subject = f"delf waits for you: {_one_line(request.action)}"
+    about = request.message if request.is_question else request.action
+    subject = f"delf waits for you: {_one_line(about)}"
     return Notice(name=request.request_id, content=content, subject=subject, text=text)
 
 
@@ -175,7 +176,7 @@ class Notices:
 
 
 class WebChannel:
-    """Announces requests by notices; decisions come through the page and the journal.
+    """Announces requests and questions; decisions come through the page and the journal.
 
     A request is announced once, even if its task is resumed, because the journal records sent
     notices.
@@ -200,6 +201,10 @@ class WebChannel:
         self._working.add(task)
         task.add_done_callback(self._working.discard)
         return None
+
+    async def answer(self, request: ApprovalRequest) -> Decision | None:
+        """Announce a question; the answer comes through the journal."""
+        return await self.decide(request)
 
     async def _tell(self, request: ApprovalRequest) -> None:
         """Send a notice of a request, then a reminder while it is pending."""
@@ -253,7 +258,7 @@ class WebChannel:
             for person in people
             if choice in person.notices
             and person.mail
-            and "decide" in person.rights
+            and ("decide" in person.rights or (request.is_question and person.holder == owner))
             and sees(person, people, owner)
             and why_refused(request, owner, decider_of(person), Approved()) is None
         ]

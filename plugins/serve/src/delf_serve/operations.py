@@ -425,7 +425,7 @@ async def get_approval(call: Call) -> s.Request:
     return await call.service.approvals.detail(call.part("request_id"), call.key)
 
 
-@OPERATIONS.add("POST", "/approvals/{request_id}", "decide", other=(*_UNKNOWN, _LATE))
+@OPERATIONS.add("POST", "/approvals/{request_id}", "read", other=(*_UNKNOWN, _LATE))
 async def decide(call: Call, body: s.DecisionRequest) -> s.DecidedView:
     """Answer a question: approve, reject, edit or settle."""
     return await call.service.approvals.decide(call.part("request_id"), body, call.key, call.via)

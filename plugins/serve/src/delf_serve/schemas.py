@@ -505,7 +505,7 @@ class TaskDecision(Shown):
     request_id: str
     action: str
     decision: str = Field(
-        description="`approved`, `edited`, `rejected`, `expired` or `already_done`."
+        description="`approved`, `edited`, `rejected`, `expired`, `already_done` or `answered`."
     )
     source: str = Field(
         description="`person`; or what decided instead, as `timeout` or `sandbox_died`."
@@ -579,6 +579,7 @@ class DecidedView(Shown):
     remember: Literal["no", "task", "until_revoked"] = "no"
     covers: Literal["call", "action"] = "call"
     arguments: dict[str, Any] | None = None
+    answer: Any = Field(default=None, description="The answer to a question.")
     at: Time
     via: str = Field(default="", description="From where it was given.")
     others: list[str] = Field(
@@ -690,10 +691,22 @@ class AlreadyDoneAnswer(Given):
     reason: Reason | None = Field(default=None, description="A note.")
 
 
-class DecisionRequest(RootModel[Approval | Rejection | Edit | AlreadyDoneAnswer]):
-    """An answer to a question."""
+class AnswerToQuestion(Given):
+    """The answer to a question of a script."""
 
-    root: Approval | Rejection | Edit | AlreadyDoneAnswer = Field(discriminator="decision")
+    decision: Literal["answer"]
+    answer: Annotated[str, StringConstraints(max_length=100_000)] | bool | int | float = Field(
+        description="A text, one of the options, a number, true or false, as the question asks."
+    )
+
+
+_Decision = Approval | Rejection | Edit | AlreadyDoneAnswer | AnswerToQuestion
+
+
+class DecisionRequest(RootModel[_Decision]):
+    """An answer to a request."""
+
+    root: _Decision = Field(discriminator="decision")
 
 
 def _whole(value: object) -> object:

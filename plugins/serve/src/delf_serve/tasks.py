@@ -91,9 +91,18 @@ Waiting = Mapping[str, Sequence[RequestRecord]]
 """Pending requests by task id."""
 
 
+def has_right(record: RequestRecord, key: Key) -> bool:
+    """Return whether a key has the right to decide a request, apart from the team's rules.
+
+    A question may also be answered by the person whose task asks it.
+    """
+    is_own = record.requested.is_question and record.task.key == key.holder
+    return "decide" in key.rights or (is_own and "run" in key.rights)
+
+
 def may_decide(record: RequestRecord, key: Key) -> bool:
-    """Return whether a person may approve a pending request."""
-    if not record.waits or "decide" not in key.rights:
+    """Return whether a person may approve a pending request, or answer a pending question."""
+    if not record.waits or not has_right(record, key):
         return False
     return why_not_approve(record, key.decider("")) is None
 

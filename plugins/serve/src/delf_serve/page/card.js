@@ -5,7 +5,7 @@ import { long } from "./code.js";
 import { el, fill, say, setText } from "./dom.js";
 import { ago, effectClass, exact, pretty, short, value } from "./words.js";
 
-export const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", expired: "expired", already_done: "it did happen" };
+export const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", expired: "expired", already_done: "it did happen", answered: "answered" };
 
 /** Whether another person has to approve a call once it is edited. */
 const needsOthers = (rule) => Boolean(rule?.four_eyes || rule?.two_of);
@@ -27,7 +27,7 @@ function remembered(decided) {
 /** Facts that stand elsewhere on the card, each in a place of its own. */
 const PLACED = new Set(["question", "effect"]);
 /** Facts that are part of what would be done: they stand together, under the rest. */
-const DONE_WITH = new Set(["argument", "default", "origin", "code", "file", "preview"]);
+const DONE_WITH = new Set(["argument", "option", "default", "origin", "code", "file", "preview"]);
 const WEIGHTS = { danger: "caution", caution: "warn", information: "quiet" };
 const MOST = 4000;
 const MOST_OF_A_BLOCK = 8000;
@@ -105,6 +105,7 @@ export class Card {
     const isRuled = Object.keys(this.question.rule || {}).length > 0;
     const can = this.rights.includes("decide");
     if (known.can_decide !== undefined) { this.may = known.can_decide; this.mayReject = known.can_reject; }
+    else if (this.question.is_question && !can && !this.question.decided) { this.may = null; this.mayReject = false; } // who asked may answer
     else if (!can || this.question.decided || !isRuled) this.may = this.mayReject = can;
     else { this.may = null; this.mayReject = false; }
     this.whyNot = known.why_not;
@@ -157,7 +158,9 @@ export class Card {
     const parts = [];
     const rows = [];
     for (const fact of facts) {
-      if (fact.kind === "argument" || fact.kind === "default") {
+      if (fact.kind === "option") {
+        rows.push(el("dt", {}, fact.label), el("dd", {}, this.part(fact.text, MOST)));
+      } else if (fact.kind === "argument" || fact.kind === "default") {
         const given = (fact.kind === "argument" ? this.question.arguments : this.question.defaults)?.[fact.about];
         rows.push(el("dt", {}, fact.label, fact.note ? el("span", { class: "quiet" }, ` (${fact.note})`) : null), el("dd", {}, this.part(laidOut(fact, given), MOST)));
       } else if (fact.kind === "origin" && rows.length) {
@@ -168,7 +171,7 @@ export class Card {
         parts.push(el("div", {}, el("p", { class: "quiet" }, heading(fact)), el("pre", { class: "value", tabindex: "0" }, this.part(fact.text, MOST_OF_A_BLOCK))));
       }
     }
-    const list = rows.length ? [el("div", { role: "group", "aria-label": "arguments" }, el("dl", { class: "fields" }, rows))] : [];
+    const list = rows.length ? [el("div", { role: "group", "aria-label": this.question.is_question ? "options" : "arguments" }, el("dl", { class: "fields" }, rows))] : [];
     return [...list, ...parts];
   }
 
@@ -185,13 +188,14 @@ export class Card {
   /** A yes says what of the question was not shown. */
   label() {
     if (!this.approve) return;
+    if (this.question.is_question) { setText(this.approve, this.unseen ? `Answer, ${this.unseen.toLocaleString()} characters unseen` : "Answer"); return; }
     const yes = this.question.outcome_unknown ? "Make it again" : "Approve";
     setText(this.approve, this.unseen ? `${yes}, ${this.unseen.toLocaleString()} characters unseen` : yes);
   }
 
   /** Whether a yes to several requests at once may be a yes to this one: nothing about it wants a look of its own. */
   get isPlain() {
-    return !this.unseen && !this.question.code && !this.facts.some((fact) => fact.required && fact.weight === "danger" && !PLACED.has(fact.kind));
+    return !this.unseen && !this.question.code && !this.question.is_question && !this.facts.some((fact) => fact.required && fact.weight === "danger" && !PLACED.has(fact.kind));
   }
 
   /** Whether another person has to approve the call once it is edited. */
@@ -209,7 +213,7 @@ export class Card {
       if (this.votes !== undefined && this.votes !== votes) { this.votes = votes; this.ask(); return; } // others may decide now, or there is a vote
       this.votes = votes;
       if (!this.buttons.childElementCount) this.offer();
-      const why = this.whyNot ? `You cannot approve this: ${this.whyNot}.` : "Your key has no right to decide.";
+      const why = this.whyNot ? `You cannot ${question.is_question ? "answer" : "approve"} this: ${this.whyNot}.` : "Your key has no right to decide.";
       setText(this.outcome, this.may === false ? why : "");
       return;
     }
@@ -225,6 +229,7 @@ export class Card {
     const by = decided.decision === "expired" ? why : ` by ${decided.by}${others}${decided.via ? ` (${decided.via})` : ""}`;
     fill(this.outcome, el("strong", {}, `${how}${by}`), " ", el("time", { title: exact(decided.at) }, ago(decided.at)),
       decided.reason && !why ? `: ${short(decided.reason, 400)}` : "", again ? "; another person has to approve it as it is now" : "", remembered(decided));
+    if (decided.answer !== null && decided.answer !== undefined) this.outcome.append(el("span", { class: "edit" }, short(value(decided.answer), 2000)));
     if (decided.arguments) {
       for (const [name, item] of Object.entries(decided.arguments)) {
         if (value(item) === value(question.arguments[name])) continue;
@@ -233,14 +238,21 @@ export class Card {
     }
   }
 
-  get canEdit() { return this.may === true && !this.question.code && !this.question.outcome_unknown; }
+  get canEdit() { return this.may === true && !this.question.code && !this.question.outcome_unknown && !this.question.is_question; }
 
   offer() {
     const { question } = this;
     const button = (text, kind, act, more = {}) => el("button", { type: "button", class: kind, onclick: act, ...more }, text);
     const nodes = [];
     this.approve = this.remember = null;
-    if (this.may) {
+    if (this.may && question.is_question) {
+      const field = this.answerField();
+      const go = () => { if (field.value.trim()) this.send({ decision: "answer", answer: field.value }); else field.focus(); };
+      field.addEventListener("keydown", (event) => { if (event.key === "Enter" && (field.tagName === "INPUT" || event.ctrlKey || event.metaKey)) go(); });
+      this.approve = button("", "primary", go);
+      this.label();
+      nodes.push(field, this.approve);
+    } else if (this.may) {
       this.approve = button("", "primary", () => {
         const [remember, covers] = (this.remember?.value || "no call").split(" ");
         this.send({ decision: "approve", remember, covers });
@@ -249,10 +261,10 @@ export class Card {
       nodes.push(this.approve);
       if (question.outcome_unknown) nodes.push(button("It did happen…", "", () => this.askResult()));
     }
-    if (this.mayReject) nodes.push(button("Reject…", "", () => this.askReason()));
+    if (this.mayReject) nodes.push(button(question.is_question ? "Answer nothing…" : "Reject…", "", () => this.askReason()));
     if (this.canEdit) nodes.push(button("Edit…", "", () => this.edit()));
     nodes.push(...this.tell.more());
-    if (this.may && !question.outcome_unknown && !question.code && !Object.keys(question.rule || {}).length) {
+    if (this.may && !question.is_question && !question.outcome_unknown && !question.code && !Object.keys(question.rule || {}).length) {
       this.remember = el("select", { "aria-label": "Remember" },
         el("option", { value: "no call" }, "only this once"),
         el("option", { value: "task call" }, "the same call again in this task"),
@@ -262,6 +274,17 @@ export class Card {
       nodes.push(this.remember);
     }
     fill(this.buttons, nodes);
+  }
+
+  /** The field for the answer to a question: the options, yes and no, a number, or a text. */
+  answerField() {
+    const asked = this.question.arguments || {};
+    const choices = asked.options?.length ? asked.options : asked.answer === "yes/no" ? ["yes", "no"] : [];
+    if (choices.length) {
+      return el("select", { "aria-label": "Answer" }, el("option", { value: "" }, "choose…"), choices.map((choice) => el("option", { value: choice }, choice)));
+    }
+    if (asked.answer === "number") return el("input", { type: "number", step: "any", "aria-label": "Answer", placeholder: "a number" });
+    return el("textarea", { rows: 2, "aria-label": "Answer", placeholder: "your answer; the script gets it as it is" });
   }
 
   edit() {

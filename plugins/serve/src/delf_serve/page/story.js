@@ -205,7 +205,7 @@ export class Story {
     if (!question) return;
     question.decided = { ...data, at };
     const call = this.calls.get(question.call_id);
-    if (call?.status === "waiting") call.status = data.decision === "approved" || data.decision === "edited" ? "running" : data.decision;
+    if (call?.status === "waiting") call.status = ["approved", "edited", "answered"].includes(data.decision) ? "running" : data.decision;
     call?.chapter?.touched?.add(call.line);
     if (!this.waiting.length && this.state === STATE.WAITING) this.state = STATE.RUNNING;
   }

@@ -147,15 +147,17 @@ class ApprovalContract(Contract):
     @needs("people:answers")
     async def test_answer_is_the_persons_answer(self, channel_to: Callable[..., Any]) -> None:
         channel = channel_to("answers")
-        asked = await asyncio.gather(*(channel.answer(question_for()) for _ in range(2)))
-        assert [_decision(answer) for answer in asked] == [Answered("Bob")] * 2
+        assert _decision(await channel.answer(question_for())) == Answered("Bob")
 
     async def test_channel_that_takes_questions_says_so(
         self, channel_to: Callable[[Person], ApprovalChannel]
     ) -> None:
         takes = isinstance(channel_to("cannot be reached"), SupportsQuestions)
-        assert takes == ("answers" in self.people), (
-            "a channel with `answer` has 'answers' among its `people`, and no other channel has"
+        is_tested = "answers" in self.people
+        assert takes or not is_tested, "its people answer, and the channel has no `answer`"
+        # A channel that only tells people of requests takes no decision either.
+        assert is_tested or not (takes and "approves" in self.people), (
+            "a channel with `answer` has 'answers' among its `people`"
         )
 
     @needs("people:approves")
