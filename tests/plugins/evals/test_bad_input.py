@@ -22,7 +22,7 @@ CASE = "cases:\n- name: one\n  inputs: Greet\n"
         ("cases:\n- name: one\n  inputs: {question: x}\n", "task"),
         ("cases:\n- name: one\n  inputs: {task: x, cals: []}\n", "cals"),
         ("cases:\n- name: one\n  inputs: {task: x, calls: [{result: 1}]}\n", "action"),
-        ("cases:\n- name: one\n  inputs: {task: x, recording: r.json}\n", "r.json cannot be read"),
+        ("cases:\n- name: one\n  inputs: {task: x, recording: r.json}\n", "there is no recording"),
         ("cases:\n- name: one\n  inputs: {task: x, recording: ../../k.json}\n", "is outside of"),
         ("cases:\n- name: one\n  inputs: {task: x, recording: mine.yaml}\n", "is not a recording"),
     ],

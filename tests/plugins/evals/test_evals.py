@@ -4,6 +4,7 @@ import json
 import sqlite3
 
 import pytest
+from pydantic_evals import Case, Dataset, evaluators
 
 GREET = "cases:\n- name: greet\n  inputs: Greet Ada\n  expected_output: hello Ada\n"
 SENDS = """\
@@ -260,3 +261,26 @@ def test_page_shows_what_a_stranger_wrote_as_text(cases, model, run, project):
     assert "<script>" not in page
     assert "<b>" not in page
     assert "default-src 'none'" in page
+
+
+def test_data_set_that_the_library_wrote_is_run(model, report, run, project):
+    case = Case(name="greet", inputs="Greet Ada", metadata={"difficulty": "easy"})
+    case.expected_output = "hello Ada"
+    case.evaluators = [evaluators.EqualsExpected()]
+    checks = [evaluators.IsInstance("str"), evaluators.Contains("Ada")]
+    written = Dataset[str, str, dict](name="theirs", cases=[case], evaluators=checks)
+    written.to_file(project / "evals/theirs.yaml")
+    model(("Greet Ada", "print('hello Ada')"))
+    found, status = report("theirs")
+    assert (status, len(found["variants"][0]["cases"][0]["checks"])) == (0, 3)
+    assert [row["name"] for row in json.loads(run("evals", "list", "--json").stdout)] == ["theirs"]
+
+
+def test_inputs_of_others_become_a_task(cases, model, report):
+    model(("Answer in one word: Who is there?", "print('Ada')"))
+    inputs = "{question: 'Who is there?', context: null}"
+    name = cases(
+        f"cases:\n- inputs: {inputs}\n  expected_output: Ada\nevaluators: [EqualsExpected]\n"
+    )
+    found, status = report(name, "--task", "Answer in one word: {question}")
+    assert (status, found["variants"][0]["cases"][0]["name"]) == (0, "case 1")

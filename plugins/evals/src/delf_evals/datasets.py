@@ -13,8 +13,10 @@ from pydantic_evals import Dataset
 from pydantic_evals.evaluators.common import DEFAULT_EVALUATORS
 
 from delf.errors import ConfigurationError, did_you_mean
+from delf.trust.folders import read_file
 from delf.values.encoding import from_jsonable
 from delf_evals.checks import OWN_CHECKS
+from delf_evals.places import MOST_BYTES
 from delf_evals.recorded import RecordedResult
 
 RECORDINGS: Final = "recordings"
@@ -73,14 +75,15 @@ class CaseInputs(BaseModel):
         if self.recording is None:
             return self
         path = inside(folder, self.recording, place)
-        try:
-            data: Any = from_jsonable(json.loads(path.read_bytes()))
-            known = Recording.model_validate(data)
-        except OSError as error:
+        content = read_file(path, folder, MOST_BYTES)
+        if content is None:
             raise ConfigurationError(
-                f"{place}: the recording {path} cannot be read: {error.strerror}",
+                f"{place}: there is no recording {path}",
                 hint="`delf evals add TASK` writes a case with its recording",
-            ) from None
+            )
+        try:
+            data: Any = from_jsonable(json.loads(content))
+            known = Recording.model_validate(data)
         except (ValueError, TypeError, RecursionError) as error:
             raise ConfigurationError(
                 f"{place}: {path} is not a recording: {_first_line(error)}"
@@ -109,11 +112,10 @@ def read_data(path: Path) -> Any:
     Raises:
         ConfigurationError: If the file is not readable or not YAML, with the line.
     """
+    content = read_file(path, path.resolve().parent, MOST_BYTES) or b""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = content.decode("utf-8")
         return json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"{path}:{mark.line + 1}" if mark is not None else str(path)

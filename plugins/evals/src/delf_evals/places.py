@@ -11,13 +11,18 @@ FOLDER: Final = "evals"
 """The folder of a project's data sets."""
 RUNS: Final = "runs"
 """The folder of reports, beside the data set."""
+MOST_BYTES: Final = 100_000_000
+"""The most bytes of a data set, a recording or a report."""
+_SCHEMA: Final = "_schema"
+"""The end of the name of a JSON Schema, which pydantic-evals writes beside a data set."""
 _ENDINGS: Final = (".yaml", ".yml", ".json")
 
 
 def names_of(root: Path) -> list[str]:
     """Return the names of the project's data sets."""
     files = sorted((root / FOLDER).glob("*")) if (root / FOLDER).is_dir() else []
-    return [path.stem for path in files if path.suffix in _ENDINGS and path.is_file()]
+    found = [path.stem for path in files if path.suffix in _ENDINGS and path.is_file()]
+    return [name for name in found if not name.endswith(_SCHEMA)]
 
 
 def path_of(root: Path, name: str) -> Path:

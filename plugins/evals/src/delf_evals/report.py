@@ -12,8 +12,9 @@ from pydantic import BaseModel, ValidationError
 
 from delf.errors import ConfigurationError
 from delf.terminal import visible, wrapped
+from delf.trust.folders import read_file
 from delf_cli.tables import table
-from delf_evals.places import folder_of_runs, write
+from delf_evals.places import MOST_BYTES, folder_of_runs, write
 
 
 class CheckResult(BaseModel):
@@ -191,9 +192,7 @@ def read(path: Path) -> Report:
         ConfigurationError: If the file is missing or no report.
     """
     try:
-        return Report.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise ConfigurationError(f"there is no report at {path}: {error.strerror}") from None
+        return Report.model_validate_json(read_file(path, path.parent, MOST_BYTES) or b"")
     except ValidationError:
         raise ConfigurationError(
             f"{path} is not a report of an evaluation", hint="`delf evals run DATASET` writes one"
@@ -242,7 +241,7 @@ def since_of(report: Report) -> str | None:
         return None
     better = sum(change.passed for change in report.changes)
     worse = len(report.changes) - better
-    what = f"{better} better, {worse} worse" if report.changes else "no other result"
+    what = f"{better} better, {worse} worse" if report.changes else "no result changed"
     return f"compared with {report.since}: {what}"
 
 

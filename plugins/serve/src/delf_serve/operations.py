@@ -18,7 +18,7 @@ from delf.protocols.conversation import ChatMessage, ConversationRecord
 from delf.protocols.people import NOTICES, NoticeChoice, Person, digest_of
 from delf.types import TaskState
 from delf_engine.views.figures import figures_csv
-from delf_serve import history, staff
+from delf_serve import evaluations, history, staff
 from delf_serve import schemas as s
 from delf_serve.call import Call, page_of, shown
 from delf_serve.event_stream import EventStreamResponse
@@ -111,6 +111,21 @@ async def run_routine(call: Call, body: s.RoutineRequest) -> Response:
         raise ProblemError(422, error.message, "GET /routines") from None
     order = s.RunRequest(task=task, **body.model_dump(exclude={"inputs"}))
     return await _handed_in(call, order, strategy=_ROUTINE)
+
+
+@OPERATIONS.add("GET", "/evals", "read")
+async def list_evaluations(call: Call, query: s.PageQuery) -> s.EvaluationList:
+    """Return the data sets of the project, if you see all tasks."""
+    found = await evaluations.list_all(call.service.agent, call.key)
+    part, more = page_of(found, query)
+    return s.EvaluationList(evaluations=list(part), more=more)
+
+
+@OPERATIONS.add("GET", "/evals/{name}", "read", other=((404, "There is no such run."),))
+async def evaluation_report(call: Call, query: s.RunQuery) -> s.EvaluationReport:
+    """Return the report of a run of a data set."""
+    agent, name = call.service.agent, call.part("name")
+    return await evaluations.report(agent, call.key, name, query.run)
 
 
 @OPERATIONS.add("GET", "/schedules", "read")

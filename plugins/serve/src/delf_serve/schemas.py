@@ -321,6 +321,27 @@ class ScheduleHistory(Shown):
     more: bool = Field(default=False, description="Whether there are further ones.")
 
 
+class EvaluationView(Shown):
+    """A data set of the project."""
+
+    name: str
+    runs: int = Field(description="The number of kept runs.")
+
+
+class EvaluationList(Shown):
+    """The data sets of the project."""
+
+    evaluations: list[EvaluationView]
+    more: bool = Field(default=False, description="Whether there are further data sets.")
+
+
+class EvaluationReport(Shown):
+    """The report of a run of a data set."""
+
+    runs: int = Field(description="The number of kept runs.")
+    report: dict[str, Any] = Field(description="As `delf evals show DATASET --json` writes it.")
+
+
 class RoutineList(Shown):
     """The routines of the project."""
 
@@ -884,6 +905,12 @@ class PageQuery(Query):
 
     limit: Annotated[int, Field(ge=1, le=1000, description="How many at the most.")] = 100
     offset: Annotated[int, Field(ge=0, le=100_000, description="How many are passed over.")] = 0
+
+
+class RunQuery(Query):
+    """The run whose report is asked for."""
+
+    run: Annotated[int, Field(ge=1, le=100_000, description="1 for the last run.")] = 1
 
 
 class TaskQuery(Query):

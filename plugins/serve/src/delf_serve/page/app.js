@@ -5,6 +5,7 @@ import { CompareView } from "./compare.js";
 import { Composer } from "./composer.js";
 import { el, fill, setText } from "./dom.js";
 import { conditions } from "./filters.js";
+import { EvaluationsView } from "./evals.js";
 import { FiguresView } from "./figures.js";
 import { InboxView, Waiting } from "./inbox.js";
 import { List } from "./list.js";
@@ -19,9 +20,9 @@ import { ConversationsView } from "./thread.js";
 const detail = document.getElementById("detail");
 const connection = document.getElementById("connection");
 
-const OTHERS = { schedules: ["schedules", SchedulesView], people: ["people", PeopleView], sessions: ["sessions", SessionsView], conversations: ["conversations", ConversationsView], compare: ["two tasks side by side", CompareView], figures: ["costs and figures", FiguresView] };
+const OTHERS = { schedules: ["schedules", SchedulesView], people: ["people", PeopleView], sessions: ["sessions", SessionsView], conversations: ["conversations", ConversationsView], compare: ["two tasks side by side", CompareView], figures: ["costs and figures", FiguresView], evals: ["evaluations", EvaluationsView] };
 
-const PLACES = [["figures", "costs and figures"], ["conversations", "conversations"], ["routines", "routines"], ["schedules", "schedules"], ["remembered", "remembered"]];
+const PLACES = [["figures", "costs and figures"], ["conversations", "conversations"], ["routines", "routines"], ["schedules", "schedules"], ["evals", "evaluations"], ["remembered", "remembered"]];
 
 const BACK = () => el("a", { class: "back", href: "#/" }, "‹ Tasks");
 

@@ -1,0 +1,57 @@
+"""The evaluations of a project, for programs and servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from delf.errors import ConfigurationError
+from delf_evals.places import names_of, path_of, runs_of
+from delf_evals.report import read
+
+
+class Evaluations:
+    """The data sets of a project, and their reports.
+
+    Args:
+        root: The project's folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def names(self) -> list[str]:
+        """Return the names of the data sets."""
+        return names_of(self._root)
+
+    def runs(self, name: str) -> int:
+        """Return the number of kept runs of a data set.
+
+        Raises:
+            ConfigurationError: If there is no such data set.
+        """
+        return len(runs_of(self._path(name)))
+
+    def report(self, name: str, number: int = 1) -> Mapping[str, Any]:
+        """Return the report of a run as data, as ``delf evals show --json`` does.
+
+        Args:
+            name: The data set.
+            number: 1 for the last run, 2 for the one before, and so on.
+
+        Raises:
+            ConfigurationError: If there is no such run, or its file is damaged.
+        """
+        path = self._path(name)
+        runs = runs_of(path)
+        if not 1 <= number <= len(runs):
+            raise ConfigurationError(
+                f"{path} has {len(runs)} runs", hint=f"make one: delf evals run {name}"
+            )
+        return read(runs[number - 1]).to_dict()
+
+    def _path(self, name: str) -> Path:
+        if name not in self.names():  # a path would lead out of the project
+            raise ConfigurationError(f"there is no data set {name!r}")
+        return path_of(self._root, name)

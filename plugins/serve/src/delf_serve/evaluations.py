@@ -1,0 +1,64 @@
+"""Evaluations over HTTP: the data sets of the project, and reports of their runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from delf import Agent
+from delf.errors import ConfigurationError, OptionalDependencyError
+from delf_cli.evaluations import EVALUATIONS, ProjectEvaluations
+from delf_serve import schemas as s
+from delf_serve.keys import Key
+from delf_serve.problems import ProblemError
+
+
+def _of(agent: Agent, key: Key) -> ProjectEvaluations | None:
+    """Return the evaluations of the agent's project; None without a plugin, project or right."""
+    # Cases are tasks of anybody, with their answers.
+    if agent.project is None or key.owners is not None:
+        return None
+    try:
+        return agent.plugins.service(EVALUATIONS)(agent.project.root)
+    except OptionalDependencyError:
+        return None
+
+
+async def list_all(agent: Agent, key: Key) -> Sequence[s.EvaluationView]:
+    """Return the data sets of the agent's project.
+
+    Args:
+        agent: The agent.
+        key: The caller, who sees all tasks or no data set.
+    """
+    found = _of(agent, key)
+    if found is None:
+        return []
+    names = await asyncio.to_thread(found.names)
+    return [
+        s.EvaluationView(name=name, runs=await asyncio.to_thread(found.runs, name))
+        for name in names
+    ]
+
+
+async def report(agent: Agent, key: Key, name: str, run: int) -> s.EvaluationReport:
+    """Return the report of a run.
+
+    Args:
+        agent: The agent.
+        key: The caller.
+        name: The data set.
+        run: 1 for the last run.
+
+    Raises:
+        ProblemError: If there is no such run, or its file is damaged.
+    """
+    found = _of(agent, key)
+    if found is None:
+        raise ProblemError(404, f"there is no data set {name!r}", "GET /evals")
+    try:
+        runs = await asyncio.to_thread(found.runs, name)
+        data = await asyncio.to_thread(found.report, name, run)
+    except ConfigurationError as error:
+        raise ProblemError(404, error.message, "GET /evals") from None
+    return s.EvaluationReport(runs=runs, report=dict(data))
