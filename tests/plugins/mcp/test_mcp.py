@@ -14,7 +14,6 @@ from delf.errors import (
     ConnectionUnavailableError,
     EnvironmentKeyError,
     OutcomeUnknownError,
-    ToolException,
     ToolExecutionError,
     ToolRefusedError,
 )
@@ -61,7 +60,7 @@ async def test_bad_arguments_do_not_reach_the_server(remote) -> None:
 
 
 async def test_tool_that_fails_says_why(remote) -> None:
-    with pytest.raises(ToolException, match="the lamp is broken"):
+    with pytest.raises(ToolExecutionError, match="the lamp is broken"):
         await invoke(remote, "broken")
 
 

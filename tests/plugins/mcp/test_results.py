@@ -90,6 +90,17 @@ async def test_result_without_content_is_an_empty_text(rogue) -> None:
     assert response.text == "''"
 
 
+async def test_task_that_ends_with_a_failed_tool_has_failed(rogue) -> None:
+    failed = {"isError": True, "content": [{"type": "text", "text": "the room is taken"}]}
+    srv = rogue("plain", does={"answer": failed})
+    response, _, _ = await run(srv, "print('begun')\nawait rogue.good()", retry_count=0)
+    assert response.status is False
+    assert "the room is taken" in str(response.error)
+    caught = "try:\n    await rogue.good()\nexcept ToolError as error:\n    print(error)"
+    response, _, _ = await run(srv, caught)
+    assert (response.status, response.text) == (True, "the room is taken")
+
+
 async def test_nulls_outside_of_a_schema_are_reported_once_and_shown(rogue, caplog) -> None:
     item = {"type": "object", "properties": {"by": {"type": "string"}, "n": {"type": "integer"}}}
     schema = {"type": "object", "properties": {"found": {"type": "array", "items": item}}}

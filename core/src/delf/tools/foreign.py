@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Final, Literal, Union, cast
 
-from delf.errors import ToolDefinitionError, ToolException
+from delf.errors import ToolDefinitionError, ToolExecutionError
 
 _TYPES: Final[Mapping[str, Any]] = {
     "string": str,
@@ -196,7 +196,7 @@ def _cogency(item: Any) -> Callable[..., Any] | None:
         result = await work(**arguments)
         if result.error:
             texts = (str(part) for part in (result.outcome, result.content) if part)
-            raise ToolException("\n".join(texts))
+            raise ToolExecutionError("\n".join(texts))
         return result.outcome if result.content is None else result.content
 
     return _function(item.name, item.description, schema, call)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, Final
 
-from delf.errors import ToolException, did_you_mean
+from delf.errors import ToolExecutionError, did_you_mean
 from delf.messages import FilePart, ImagePart, Part
 
 MAX_ITEMS: Final = 20
@@ -47,10 +47,12 @@ class Attachments:
                 call gave.
 
         Raises:
-            ToolException: For something else, an unknown name, or too much.
+            ToolExecutionError: For something else, an unknown name, or too much.
         """
         if len(items) > MAX_ITEMS:
-            raise ToolException(f"file_data has {len(items)} items, and at most {MAX_ITEMS} fit")
+            raise ToolExecutionError(
+                f"file_data has {len(items)} items, and at most {MAX_ITEMS} fit"
+            )
         parts: list[Part] = []
         left = MAX_BYTES
         for number, item in enumerate(items, 1):
@@ -69,19 +71,21 @@ class Attachments:
         if file is None:
             known = sorted({*self._files.values()})
             listed = ", ".join(known[:20]) or "none"
-            raise ToolException(
+            raise ToolExecutionError(
                 f"file_data: there is no input file {name[:200]!r}{did_you_mean(name, known)}. "
                 f"Input files: {listed}. The content of another file can be given as bytes"
             )
         try:
             data = await asyncio.to_thread(self._read, file, MAX_BYTES)
         except OSError as error:
-            raise ToolException(f"file_data: {name!r} cannot be read: {error.strerror}") from error
+            raise ToolExecutionError(
+                f"file_data: {name!r} cannot be read: {error.strerror}"
+            ) from error
         return PurePath(file).name, data
 
 
-def _too_large() -> ToolException:
-    return ToolException(
+def _too_large() -> ToolExecutionError:
+    return ToolExecutionError(
         f"file_data is larger than {MAX_BYTES // 2**20} MB in all; make the images smaller, or "
         "ask about fewer at once"
     )
@@ -97,7 +101,7 @@ def _taken_apart(item: Any, number: int) -> tuple[str, bytes | None]:
         case [str() as given, bytes() as data] | {"name": str() as given, "data": bytes() as data}:
             return given, data  # as calls give files, such as attachments of mails
         case _:
-            raise ToolException(
+            raise ToolExecutionError(
                 f"file_data: item {number} is not a name of an input file, no bytes, and no "
                 "(name, bytes)"
             )
@@ -106,12 +110,12 @@ def _taken_apart(item: Any, number: int) -> tuple[str, bytes | None]:
 def _part(name: str, data: bytes) -> Part:
     found = _media_type(name, data)
     if found is None:
-        raise ToolException(
+        raise ToolExecutionError(
             f"file_data: the type of {name!r} is unknown; give (name, bytes) with "
             "a name that ends as such files do"
         )
     if not data:
-        raise ToolException(f"file_data: {name!r} is empty")
+        raise ToolExecutionError(f"file_data: {name!r} is empty")
     return ImagePart(data, found) if found in IMAGES else FilePart(name, data, found)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from delf import CallContext, Connection, action
-from delf.errors import ToolException
+from delf.errors import ToolExecutionError
 from delf.messages import user
 from delf.protocols.formats import InputFile, InstalledFormats
 from delf.tools.action import Action
@@ -47,14 +47,14 @@ class LLM(Connection):
             context: The task that asks, and pays.
 
         Raises:
-            ToolException: For an empty or too long prompt, and for what is not a file.
+            ToolExecutionError: For an empty or too long prompt, and for what is not a file.
             BudgetExceededError: Before anything is spent.
             LLMExecutionError: If the model failed for good.
         """
         if not prompt.strip():
-            raise ToolException("the prompt is empty")
+            raise ToolExecutionError("the prompt is empty")
         if len(prompt) > MAX_PROMPT:
-            raise ToolException(
+            raise ToolExecutionError(
                 f"the prompt has {len(prompt):,} characters, and at most {MAX_PROMPT:,} can be "
                 "asked at once; ask about parts of it"
             )

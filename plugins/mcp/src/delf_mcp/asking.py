@@ -14,7 +14,7 @@ import mcp_types as types
 from mcp.client.session import ClientRequestContext
 
 from delf import CallContext
-from delf.errors import DelfError, ToolDefinitionError, ToolException, ToolRefusedError
+from delf.errors import DelfError, ToolDefinitionError, ToolRefusedError
 from delf.messages import system
 from delf.tools.json_schema import Checker
 from delf_mcp.questions import Unshowable, form_question, model_question, url_question
@@ -208,7 +208,7 @@ class Asking:
             if params.system_prompt:
                 messages.insert(0, system(params.system_prompt))
             reply = await caller.context.ask(messages, settings=_settings(params))
-        except (DelfError, ToolException, Unshowable) as error:
+        except (DelfError, Unshowable) as error:
             return _error(error.message)
         return types.CreateMessageResult(
             role="assistant",

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import mcp_types as types
 
-from delf.errors import ToolException
+from delf.errors import ToolExecutionError
 from delf.messages import ImagePart, Message, Part, TextPart
 from delf.terminal import visible
 from delf_mcp.limits import MAX_TEXT
@@ -29,11 +29,11 @@ def result_of(tool: str, result: types.CallToolResult) -> Any:
     """Convert a tool's result: structured data, else text, else a list of content items.
 
     Raises:
-        ToolException: If the tool reports a failure.
+        ToolExecutionError: If the tool reports a failure.
     """
     if result.is_error:
         message = visible(_text_of(result.content)[:MAX_TEXT])
-        raise ToolException(message or f"{tool} failed, and does not say why")
+        raise ToolExecutionError(message or f"{tool} failed, and does not say why")
     if result.structured_content is not None:
         return data_of(result.meta, result.structured_content)
     return content_of(result.content)
@@ -134,7 +134,7 @@ def _bytes(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error as error:
-        raise ToolException(f"the server sent invalid bytes: {error}") from None
+        raise ToolExecutionError(f"the server sent invalid bytes: {error}") from None
 
 
 def _text_of(blocks: Sequence[Any]) -> str:
@@ -145,7 +145,7 @@ def as_message(message: types.SamplingMessage) -> Message:
     """Return a message of a server for a model.
 
     Raises:
-        ToolException: If the message has content that no model supports.
+        ToolExecutionError: If the message has content that no model supports.
     """
     given: Any = message.content
     parts: list[Part] = []
@@ -155,5 +155,5 @@ def as_message(message: types.SamplingMessage) -> Message:
         elif isinstance(block, types.ImageContent):
             parts.append(ImagePart(_bytes(block.data), block.mime_type))
         else:
-            raise ToolException(f"a model is not asked about {block.type}")
+            raise ToolExecutionError(f"a model is not asked about {block.type}")
     return Message(message.role, tuple(parts))
