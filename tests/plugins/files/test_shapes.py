@@ -292,7 +292,8 @@ async def test_json_is_described_by_keys_with_what_may_be_missing(shape):
         "'home': {'city': 'Rome', ?'zip': '00' (with leading zeros)}}"
     )
     assert await shape("b.jsonl", '{"a": 1}\n{"a": 2, "b": true}\n') == (
-        "b.jsonl: list of 2 dicts\n  'a': int 1\n  'b': bool (missing in 1 of 2)"
+        "b.jsonl: list of 2 dicts\n  'a': int 1\n  'b': bool (missing in 1 of 2)\n"
+        "  all rows:\n  | {'a': 1}\n  | {'a': 2, 'b': True}"
     )
     by_id = {f"u{number}": {"n": number} for number in range(100)}
     assert await shape("c.json", json.dumps(by_id)) == (
@@ -327,6 +328,40 @@ async def test_parquet_has_its_types(files, tmp_path):
         "a.parquet: 1 rows\n  'day': DATE: date 2026-05-01\n"
         "  'price': DECIMAL(9,2): Decimal 1.50\n  'n': INTEGER: None"
     )
+
+
+@pytest.mark.parametrize("rows", [2, 15, 16])
+async def test_small_table_is_shown_whole(shape, rows):
+    lines = "".join(f"{number};open\n" for number in range(rows))
+    reported = await shape("a.csv", f"n;state\n{lines}")
+    listed = "".join(f"\n  | '{number}', 'open'" for number in range(rows))
+    assert reported.endswith(f"\n  all rows:{listed}") == (rows < 16)
+
+
+async def test_small_table_is_not_shown_whole_where_there_is_no_room(files, tmp_path):
+    for number in range(30):
+        (tmp_path / f"{number}.csv").write_text("text\n" + f"{'x' * 59}\n" * 15)
+    reported = await files(*sorted(tmp_path.iterdir())).context("")
+    assert "all rows" not in reported
+
+
+async def test_times_of_parquet_are_shown_in_utc_as_scripts_get_them(files, tmp_path, monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    path = tmp_path / "a.parquet"
+    duckdb.sql(f"COPY (SELECT TIMESTAMPTZ '2026-01-01 00:00:00+00' AS at) TO '{path}'")
+    assert "datetime 2026-01-01 00:00:00+00:00" in await files(path).context("")
+
+
+async def test_archive_shows_one_of_its_members_that_differ_in_a_number(files, tmp_path):
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for month in range(1, 7):
+            archive.writestr(f"x_{month:02}.csv", "Fläche;m²\nGröße;12\n".encode("cp1252"))
+        archive.writestr("README.TXT", "All in m².")
+    reported = await files(path).context("")
+    assert "'x_01.csv' begins (cp1252)\n  | Fläche;m²\n  | Größe;12\n" in reported
+    assert reported.endswith("'README.TXT' begins\n  | All in m².")
+    assert reported.count("begins") == 2
 
 
 async def test_archives_show_what_they_hold(files, tmp_path):

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -56,10 +56,12 @@ _PIECES: Final = 8
 """The number of samples of a long text after its beginning; the last one is its end."""
 _MOST_PARTS: Final = 20
 _LINES: Final = 8
+_FEW: Final = 15
+"""The maximum number of rows of a table that is shown in full, if there is room."""
 _SHORT: Final = 1_500
 """The maximum number of characters of a text that is shown in full, if there is room."""
 _MEMBERS: Final = 3
-_MEMBER_LINES: Final = 3
+_MEMBER_LINES: Final = 4
 _TEXTS: Final = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".md", ".log")
 """Ends of the names in an archive whose first lines are shown."""
 _PAGES: Final = 3
@@ -82,11 +84,19 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u206
 
 
 class _Table(NamedTuple):
-    """The description of a table: a head line and its columns."""
+    """The description of a table.
+
+    Args:
+        head: The first line.
+        columns: The columns.
+        rest: The lines after these.
+        rows: All rows of a small table, shown if there is room.
+    """
 
     head: str
     columns: Sequence[Column] = ()
     rest: str = ""
+    rows: str = ""
 
 
 async def shape(
@@ -145,7 +155,16 @@ def _fit(tables: Sequence[_Table], room: int) -> str:
 
 def _full_size(table: _Table) -> int:
     lines = sum(2 * len(short(column.name)) + len(column.line) + 7 for column in table.columns)
-    return len(table.head) + len(table.rest) + lines
+    return len(table.head) + len(table.rest) + len(table.rows) + lines
+
+
+def _whole(rows: Iterable[Sequence[Any]]) -> str:
+    """Return all rows of a small table, one on each line; empty for other tables."""
+    first = list(islice(rows, _FEW + 1))
+    lines = [f"  | {', '.join(map(short, row))}" for row in first]
+    is_small = 1 < len(lines) <= _FEW and _size_of(lines) <= _SHORT
+    is_small = is_small and not any(line.endswith("…") for line in lines)
+    return "\n".join(["  all rows:", *map(_escaped, lines)]) if is_small else ""
 
 
 def _table(table: _Table, room: int) -> str:
@@ -161,6 +180,8 @@ def _table(table: _Table, room: int) -> str:
         left.pop(0)
     if left:
         lines.append(_names_of(left, max(room - used, 80)))
+    elif table.rows and used + len(table.rows) < room:
+        lines.append(table.rows)
     return "\n".join([*lines, table.rest] if table.rest else lines)
 
 
@@ -211,7 +232,8 @@ def _of_peek(title: str, peek: Peek) -> _Table:
         typed_column(name, [row[index] for _, row in rows], declared, whole=whole)
         for index, (name, declared) in enumerate(peek.columns)
     ]
-    return _Table(f"{title}{peek.total:,} rows{_sample_note(len(rows), peek.total)}", columns)
+    head = f"{title}{peek.total:,} rows{_sample_note(len(rows), peek.total)}"
+    return _Table(head, columns, rows=_whole(row for _, row in rows) if whole else "")
 
 
 def _sample_note(looked: int, total: int) -> str:
@@ -254,6 +276,7 @@ def _sheet(
         listed = " / ".join(filter(None, above))
         head += f"; above the columns' names stands {listed}: read it with header={number}"
     last = _odd_last(below)
+    every = _whole(row for _, row in below) if is_whole else ""
     if last is not None:
         below = below[:-1]
     values = (
@@ -263,7 +286,7 @@ def _sheet(
         column(name, found, whole=is_whole) for name, found in zip(names, values, strict=True)
     ]
     rest = "" if last is None else f"  last row, unlike the others: {short(last)}"
-    return _Table(head, columns, rest)
+    return _Table(head, columns, rest, every)
 
 
 def _cells_line(row: Sequence[Any]) -> str:
@@ -292,6 +315,7 @@ def _of_duckdb(path: str, kind: str) -> _Table:
     import duckdb
 
     connection = duckdb.connect(config={"threads": 1})
+    connection.execute("SET TimeZone = 'UTC'")  # as files.query and files.read have it
     if kind == "arrow":
         from delf_files.query_child import arrow_table
 
@@ -315,7 +339,8 @@ def _of_duckdb(path: str, kind: str) -> _Table:
         if count < total and None not in values:
             values.append(None)
         columns.append(typed_column(name, values, str(kinds[index][1]), whole=total <= len(rows)))
-    return _Table(f"{total:,} rows{_sample_note(len(rows), total)}", columns)
+    every = _whole(rows) if total <= len(rows) else ""
+    return _Table(f"{total:,} rows{_sample_note(len(rows), total)}", columns, rows=every)
 
 
 def _quoted(name: str) -> str:
@@ -446,9 +471,15 @@ def _members(path: str) -> str:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             begun: list[str] = []
-            for name in [name for name in names if name.endswith(_TEXTS)][:_MEMBERS]:
+            # Of members that differ in a number, as in a month, one is like the others.
+            kinds = {re.sub(r"\d+", "0", name): name for name in reversed(names)}
+            texts = [name for name in reversed(kinds.values()) if name.lower().endswith(_TEXTS)]
+            for name in texts[:_MEMBERS]:
                 with archive.open(name) as member:
-                    begun.append(_first_lines(member.read(_PIECE), f"{short(name)} begins"))
+                    data = member.read(_PIECE)
+                odd = encoding_of(data, name)
+                about = f"{short(name)} begins{'' if odd == 'utf-8' else f' ({odd})'}"
+                begun.append(_first_lines(data, about, odd))
     except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, NotImplementedError):
         return "  a damaged or locked archive"
     more = f" and {len(names) - _LINES:,} more" if len(names) > _LINES else ""
@@ -463,9 +494,12 @@ def _compressed(path: str) -> str:
     return ""
 
 
-def _first_lines(data: bytes, about: str) -> str:
+def _first_lines(data: bytes, about: str, encoding: str = "") -> str:
     """Return the first lines of a text, below a line about it; empty for other bytes."""
-    text = decode_if_text(data[: data.rfind(b"\n") + 1] or data)
+    cut = data[: data.rfind(b"\n") + 1] or data
+    text = decode_if_text(cut) or (
+        encoding and b"\0" not in cut and cut.decode(encoding, "replace")
+    )
     lines = [f"\n  {_line(line)}" for line in (text or "").splitlines() if line.strip()]
     return f"\n  {about}{''.join(lines[:_MEMBER_LINES])}" if lines else ""
 
@@ -527,7 +561,9 @@ def _value(value: Any, odd: str, lines: int | None = None) -> _Table:
         head = f"list of {'about ' if lines else ''}{count:,}"
         sample = _sample_note(len(looked), count)
         if looked and all(isinstance(item, dict) for item in looked):
-            return _Table(f"{head} dicts{sample}{odd}", record_columns(looked, whole=whole))
+            every = _whole([record] for record in looked) if whole else ""
+            columns = record_columns(looked, whole=whole)
+            return _Table(f"{head} dicts{sample}{odd}", columns, rows=every)
         return _Table(f"{head}{sample}{odd}: {described(looked, whole=whole)}")
     if isinstance(value, dict):
         record = cast("dict[str, Any]", value)
