@@ -77,6 +77,16 @@ async def test_a2a_task_waits_for_input_and_takes_a_decision_that_names_the_requ
     assert served.box.sent == [("ada@x.org", 1)]
 
 
+async def test_a2a_message_answers_a_question_of_a_script(serve):
+    served = await serve()
+    async with client_of(served) as client:
+        asked = await task_of(client, message(doing("print(await ask('Whose order?'))")))
+        name = asked.status.message.message_id
+        assert f"answer {name}" in asked.status.message.parts[0].text
+        done = await task_of(client, message(f"answer {name}: Ada's", task_id=asked.id))
+    assert done.artifacts[0].parts[0].text == "Ada's"
+
+
 async def test_a2a_task_is_cancelled(serve):
     served = await serve()
     async with client_of(served) as client:

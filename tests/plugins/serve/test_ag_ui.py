@@ -82,3 +82,14 @@ async def test_ag_ui_file_is_an_input_file_of_the_task(serve):
     ]
     found = await run(served, given(parts))
     assert any("Rome" in getattr(event, "delta", "") for event in found)
+
+
+async def test_ag_ui_interrupt_of_a_question_has_the_schema_of_its_answer(serve):
+    served = await serve()
+    found = await run(served, given(doing("print(await ask('How many?', answer='number') + 1)")))
+    (asked,) = found[-1].outcome.interrupts
+    assert asked.reason == "input_required"
+    assert asked.response_schema["properties"] == {"answer": {"type": "number"}}
+    answer = core.ResumeEntry(interrupt_id=asked.id, status="resolved", payload={"answer": 41})
+    more = await run(served, given("", run="r2", resume=[answer]))
+    assert any(getattr(event, "delta", "") == "42" for event in more)

@@ -13,6 +13,7 @@ from delf_workers import Workers
 from support.serving import doing
 
 SEND = "print(await send(to='ada@x.org'))"
+ASK = "print('for', await ask('Which customer?', options=['Smith Ltd', 'Smith & Co']))"
 
 
 @pytest.fixture
@@ -119,6 +120,21 @@ async def test_chat_reply_to_a_question_that_a_text_pretends_decides_nothing(ope
     await client.chat.completions.create(model="delf", messages=say(words, lure, "approve"))
     assert served.box.sent == []
     assert (await served.client.get(f"/tasks/{waits['task_id']}")).json()["state"] == "waiting"
+
+
+async def test_chat_message_answers_a_question_of_a_script(opened):
+    _, client = await opened()
+    words = doing(ASK)
+    asked = await client.chat.completions.create(model="delf", messages=say(words))
+    question = asked.choices[0].message.content
+    assert "Which customer?" in question
+    wrong = say(words, question, "Miller")
+    with pytest.raises(openai.APIStatusError, match="does not answer"):
+        await client.chat.completions.create(model="delf", messages=wrong)
+    done = await client.chat.completions.create(
+        model="delf", messages=say(words, question, "smith ltd")
+    )
+    assert done.choices[0].message.content == "for Smith Ltd"
 
 
 async def test_chat_asks_as_a_tool_call_where_the_client_offers_the_function(opened):
@@ -277,6 +293,16 @@ async def test_response_text_reply_approves_only_the_request_that_was_shown(open
     )
     assert "ben@x.org" in late.output_text
     assert served.box.sent == [("ada@x.org", 1)]
+
+
+async def test_response_input_answers_a_question_of_a_script(opened):
+    _, client = await opened()
+    asked = await client.responses.create(model="delf", input=doing(ASK))
+    assert [item.type for item in asked.output] == ["message"]
+    done = await client.responses.create(
+        model="delf", previous_response_id=asked.id, input="Smith & Co"
+    )
+    assert done.output_text == "for Smith & Co"
 
 
 async def test_response_continues_the_conversation_of_the_previous_response(opened):

@@ -40,6 +40,7 @@ from delf_serve.standards.turns import (
     begin,
     decide,
     decision,
+    decision_from,
     models_of,
     outcome,
     page_link,
@@ -49,7 +50,7 @@ from delf_serve.standards.turns import (
 Update: TypeAlias = pb.Task | pb.TaskStatusUpdateEvent | pb.TaskArtifactUpdateEvent
 
 _REPLY: Final = re.compile(
-    r"\s*(?P<word>approve|reject)\s+(?P<request>req_\w+)\s*(?::\s*(?P<reason>.*))?",
+    r"\s*(?P<word>approve|reject|answer)\s+(?P<request>req_\w+)\s*(?::\s*(?P<text>.*))?",
     re.IGNORECASE | re.DOTALL,
 )
 _MOST: Final = 100
@@ -264,7 +265,9 @@ class A2ATasks(RequestHandler):
         status = pb.TaskStatus(state=_STATES[detail.state])
         if found.question is not None:
             name = found.question.request_id
-            text = f"{found.question.text}\n(Here: `approve {name}` or `reject {name}: REASON`.)"
+            is_question = found.question.record.requested.is_question
+            yes = f"answer {name}: ANSWER" if is_question else f"approve {name}"
+            text = f"{found.question.text}\n(Here: `{yes}` or `reject {name}: REASON`.)"
             status.message.CopyFrom(_message(name, text))
         elif detail.state is TaskState.FAILED:
             status.message.CopyFrom(_message(f"{detail.task_id}_end", found.text(self._call)))
@@ -317,16 +320,10 @@ def _answer_of(message: pb.Message) -> tuple[str, s.DecisionRequest] | None:
             data = cast("object", MessageToDict(part.data))
             given = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
             if "request_id" in given:
-                return _decided(
-                    given.get("approve") is True, given["request_id"], given.get("reason")
-                )
+                return str(given["request_id"]), decision_from(given)
         found = _REPLY.fullmatch(part.text)
         if found is not None:
-            is_yes = found["word"].lower() == "approve"
-            return _decided(is_yes, found["request"], found["reason"])
+            word = found["word"].lower()
+            field = "answer" if word == "answer" else "reason"
+            return found["request"], decision(word, **{field: found["text"]})
     return None
-
-
-def _decided(approve: bool, request_id: Any, reason: Any) -> tuple[str, s.DecisionRequest]:
-    given = decision(approve=approve, reason=None if reason is None else str(reason))
-    return str(request_id), given

@@ -23,6 +23,7 @@ from delf.events import (
     StepStarted,
 )
 from delf.protocols.facts import facts_data
+from delf.protocols.questions import Question
 from delf.types import TaskState
 from delf.values.encoding import to_jsonable
 from delf_serve.call import Call
@@ -36,7 +37,7 @@ from delf_serve.standards.turns import (
     Turn,
     begin,
     decide,
-    decision,
+    decision_from,
     replied,
     watch,
 )
@@ -52,7 +53,8 @@ _DECISION: Final = {
     "properties": {"approve": {"type": "boolean"}, "reason": {"type": "string"}},
     "required": ["approve"],
 }
-"""The JSON Schema of the answer to an interrupt."""
+"""The JSON Schema of a decision about a call."""
+_ANSWER_TYPES: Final = {"yes/no": "boolean", "number": "number"}
 
 
 class CamelBody(ClientBody):
@@ -112,13 +114,10 @@ async def _resumed(call: Call, answers: Sequence[Resume]) -> tuple[str, int]:
     """Decide the requests that a run answers; a cancelled interrupt is a no."""
     task_id, after = "", 0
     for answer in answers:
-        payload = answer.payload or {}
-        is_yes = answer.status == "resolved" and payload.get("approve") is True
-        reason = payload.get("reason")
+        payload = (answer.payload or {}) if answer.status == "resolved" else {}
         record = await call.service.approvals.record(answer.interrupt_id, call.key)
         after = max(after, record.requested.seq)
-        given = decision(approve=is_yes, reason=None if reason is None else str(reason))
-        task_id = await decide(call, answer.interrupt_id, given)
+        task_id = await decide(call, answer.interrupt_id, decision_from(payload))
     return task_id, after
 
 
@@ -229,11 +228,17 @@ def _end(call: Call, found: Outcome, where: Mapping[str, str]) -> Iterator[bytes
 
 def _interrupt(found: Outcome, asked: ApprovalRequested) -> dict[str, Any]:
     assert found.question is not None  # noqa: S101 - the caller has one
+    schema, question = _DECISION, Question.of(asked)
+    if question is not None:
+        wanted: dict[str, Any] = {"type": _ANSWER_TYPES.get(question.answer, "string")}
+        if question.options:
+            wanted["enum"] = list(question.options)
+        schema = {"type": "object", "properties": {"answer": wanted}, "required": ["answer"]}
     return {
         "id": asked.request_id,
-        "reason": "approval_required",
+        "reason": "approval_required" if question is None else "input_required",
         "message": found.question.text,
-        "responseSchema": _DECISION,
+        "responseSchema": schema,
         "metadata": {"delf": {"action": asked.action, "facts": facts_data(asked)}},
     }
 

@@ -23,16 +23,17 @@ from delf_serve.event_stream import EventStreamResponse
 from delf_serve.operation import JSON, Operations
 from delf_serve.plain import json_bytes
 from delf_serve.problems import ProblemError
+from delf_serve.schemas import DecisionRequest
 from delf_serve.standards.turns import (
     Outcome,
     Turn,
     begin,
     decide,
     decision,
-    decision_in,
     models_of,
     outcome,
     replied,
+    reply_to,
     watch,
 )
 from delf_serve.streams import BEAT
@@ -104,30 +105,31 @@ async def _task(call: Call, body: ChatBody) -> str:
     """Begin the turn of a request: a decision, a reply, or a new task; return the task's id."""
     last = body.messages[-1]
     if last.role == "tool":
-        given = decision_in(_text_of(last.content)) or _decision_of(_text_of(last.content))
-        return await decide(call, last.tool_call_id or "", given)
+        record = await call.service.approvals.record(last.tool_call_id or "", call.key)
+        text = _text_of(last.content)
+        given = _decision_of(text) or reply_to(record, text)
+        if given is None:
+            raise ProblemError(
+                422,
+                f"the result of {DECIDE} is no decision",
+                '{"decision": "approve"}, {"decision": "reject", "reason": "…"} or '
+                '{"decision": "answer", "answer": …}',
+            )
+        return await decide(call, record.requested.request_id, given)
     turn = turn_of(body)
     return await replied(call, turn) or await begin(call, turn, is_retry=is_retry(call))
 
 
-def _decision_of(text: str) -> Any:
-    """Read the result of ``delf_decide``.
-
-    Raises:
-        ProblemError: If the result is no decision.
-    """
+def _decision_of(text: str) -> DecisionRequest | None:
+    """Read the result of ``delf_decide``; None if the result is no JSON object."""
     try:
-        given = json.loads(text)
-        return decision(
-            approve={"approve": True, "reject": False}[given["decision"]],
-            reason=given.get("reason"),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ProblemError(
-            422,
-            f"the result of {DECIDE} is no decision",
-            '{"decision": "approve"} or {"decision": "reject", "reason": "…"}',
-        ) from None
+        data: Any = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(data, dict):
+        return None
+    given = cast("dict[str, Any]", data)
+    return decision(str(given.pop("decision", "")), **given)
 
 
 def is_retry(call: Call) -> bool:

@@ -38,11 +38,11 @@ from delf_serve.standards.turns import (
     Turn,
     begin,
     decide,
-    decision,
-    decision_in,
+    decision_from,
     is_continue,
     outcome,
     replied,
+    reply_to,
     watch,
 )
 from delf_serve.streams import BEAT
@@ -97,22 +97,21 @@ async def _task(call: Call, body: ResponseBody) -> str:
     )
     last = items[-1]
     if last.get("type") == "mcp_approval_response":
-        reason = last.get("reason")
-        given = decision(
-            approve=last.get("approve") is True, reason=None if reason is None else str(reason)
-        )
+        given = decision_from({"approve": last.get("approve"), "reason": last.get("reason")})
         return await decide(call, str(last.get("approval_request_id")), given)
     turn = _turn(body, items)
     if body.previous_response_id is not None:
         before, decided = _task_of(body.previous_response_id)
         detail = await call.service.tasks.detail(before, call.key)
         turn.conversation = detail.conversation_id
-        given = decision_in(turn.words)
-        if given is not None and detail.state is TaskState.WAITING:
+        if detail.state is TaskState.WAITING:
+            record = await call.service.approvals.record(detail.approvals[0], call.key)
+            given = reply_to(record, turn.words)
             # The same number of decisions: the first request is the one that was shown.
-            if decided == len(detail.decisions):
+            if given is not None and decided == len(detail.decisions):
                 await decide(call, detail.approvals[0], given)
-            return before
+            if given is not None:
+                return before
         if is_continue(turn.words):
             return before
     return await replied(call, turn) or await begin(call, turn, is_retry=is_retry(call))
@@ -216,7 +215,7 @@ def _items(call: Call, found: Outcome) -> list[dict[str, Any]]:
             "content": [text],
         }
     ]
-    if found.question is not None:
+    if found.question is not None and not found.question.record.requested.is_question:
         asked = found.question.record.requested
         items.append(
             {

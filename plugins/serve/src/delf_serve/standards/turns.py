@@ -8,12 +8,12 @@ import binascii
 import re
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 from urllib.parse import quote
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from delf.events import Event
 from delf.messages import Usage
@@ -29,6 +29,8 @@ from delf_serve.problems import ProblemError
 from delf_serve.streams import BEAT_SECONDS
 from delf_serve.tasks import TURN, kept_name
 
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
 OWN_MODEL: Final = "delf"
 """The name under which clients find the agent itself."""
 WAIT_SECONDS: Final = 540.0
@@ -36,6 +38,8 @@ WAIT_SECONDS: Final = 540.0
 _RETRIED_SECONDS: Final = 900.0
 """The period in seconds in which a repeated request means the same task."""
 _DECISION: Final = re.compile(r"\s*(approve|reject)\s*(?::\s*(.*))?", re.IGNORECASE | re.DOTALL)
+_MOST_REPLIES: Final = 20
+"""The most messages of the user between a task and a reply to its question."""
 _DATA: Final = re.compile(r"data:(?P<kind>[\w./+-]*)(?:;[\w=.-]+)*;base64,(?P<data>.*)", re.DOTALL)
 _SUFFIXES: Final = {"image/png": ".png", "image/jpeg": ".jpg", "application/pdf": ".pdf"}
 
@@ -198,20 +202,21 @@ async def begin(call: Call, turn: Turn, *, is_retry: bool = False) -> str:
         known = await call.service.tasks.newest(words, call.key, time.time() - _RETRIED_SECONDS)
         if known is not None:
             return known
-    order = _order(
-        task=words,
-        llm=name if kind == OWN_MODEL and name else None,
-        output=turn.output,
-        conversation_id=await _conversation(call, turn),
-        files=[{"id": file_id} for file_id in await _stored(call, turn)],
-    )
-    given = await call.service.tasks.submit(order, call.key, strategy=strategy, client=call.client)
-    return given.task_id
+    given = {
+        "task": words,
+        "llm": name if kind == OWN_MODEL and name else None,
+        "output": turn.output,
+        "conversation_id": await _conversation(call, turn),
+        "files": [{"id": file_id} for file_id in await _stored(call, turn)],
+    }
+    order = _valid(s.RunRequest, given)
+    tasks = call.service.tasks
+    return (await tasks.submit(order, call.key, strategy=strategy, client=call.client)).task_id
 
 
-def _order(**given: Any) -> s.RunRequest:
+def _valid(kind: type[ModelT], given: object) -> ModelT:
     try:
-        return s.RunRequest.model_validate(given)
+        return kind.model_validate(given)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
@@ -307,29 +312,52 @@ async def watch(
 def _question_text(call: Call, record: RequestRecord) -> str:
     lines = "\n".join(plain_lines(facts(record.requested)))
     url = page_link(call, f"/#/{record.task.task_id}/{record.requested.request_id}")
+    ways = f"Decide on the page: {url}\nOr reply `approve`, or `reject: REASON`."
+    if record.requested.is_question:
+        ways = f"Answer on the page: {url}\nOr reply with the answer, or `reject`."
     return (
-        f"{visible(record.requested.message)}\n\n{lines}\n\n"
-        f"Decide on the page: {url}\n"
-        "Or reply `approve`, or `reject: REASON`. Reply `continue` once it is decided."
+        f"{visible(record.requested.message)}\n\n{lines}\n\n{ways} "
+        "Reply `continue` once it is decided."
     )
 
 
 def decision_in(text: str) -> s.DecisionRequest | None:
-    """Return the decision that a message is, and None for any other message."""
+    """Return the approval or rejection that a message is, and None for any other message."""
     found = _DECISION.fullmatch(text)
     if found is None:
         return None
     is_yes, reason = found[1].lower() == "approve", (found[2] or "").strip() or None
     if is_yes and reason is not None:
         return None  # a yes with a condition is no plain yes
-    return decision(approve=is_yes, reason=reason)
+    return decision("approve" if is_yes else "reject", reason=reason)
 
 
-def decision(*, approve: bool, reason: str | None = None) -> s.DecisionRequest:
-    """Make a decision about one call."""
-    if approve:
-        return s.DecisionRequest(s.Approval(decision="approve", reason=reason))
-    return s.DecisionRequest(s.Rejection(decision="reject", reason=reason))
+def reply_to(record: RequestRecord, text: str) -> s.DecisionRequest | None:
+    """Return the decision of a message about a request; a question takes any text as its answer."""
+    given = decision_in(text)
+    if not record.requested.is_question or is_continue(text):
+        return given
+    is_no = given is not None and given.root.decision == "reject"
+    return given if is_no else decision("answer", answer=text.strip())
+
+
+def decision(kind: str, **fields: Any) -> s.DecisionRequest:
+    """Make a decision about one request.
+
+    Raises:
+        ProblemError: If the fields are no decision.
+    """
+    known = {name: value for name, value in fields.items() if value is not None}
+    return _valid(s.DecisionRequest, {"decision": kind, **known})
+
+
+def decision_from(data: Mapping[str, Any]) -> s.DecisionRequest:
+    """Read the decision of a program: ``approve`` as true or false, ``answer``, and ``reason``."""
+    if "answer" in data:
+        return decision("answer", answer=data["answer"])
+    return decision(
+        "approve" if data.get("approve") is True else "reject", reason=data.get("reason")
+    )
 
 
 async def decide(call: Call, request_id: str, given: s.DecisionRequest) -> str:
@@ -338,8 +366,6 @@ async def decide(call: Call, request_id: str, given: s.DecisionRequest) -> str:
     Raises:
         ProblemError: If the person may not decide, or the request is unknown.
     """
-    if "decide" not in call.key.rights:
-        raise ProblemError(403, "this key has no right to decide")
     record = await call.service.approvals.record(request_id, call.key)
     if record.waits:
         await call.service.approvals.decide(request_id, given, call.key, call.via)
@@ -356,28 +382,33 @@ async def replied(call: Call, turn: Turn) -> str | None:
     Raises:
         ProblemError: If the person may not decide.
     """
-    given, earlier = decision_in(turn.words), [m for m in turn.history if m.role == "user"]
-    if not turn.history or (given is None and not is_continue(turn.words)):
+    if not turn.history:
         return None
-    words = next((m.content for m in reversed(earlier) if not _is_reply(m.content)), None)
-    task_id = None
-    if words is not None:
-        task_id = await call.service.tasks.newest(turn.task_of(words), call.key)
-    if task_id is None:
+    shown, waiting = turn.history[-1].content, await call.service.tasks.waiting()
+    named = [
+        one for asked in waiting.values() for one in asked if one.requested.request_id in shown
+    ]
+    is_reply = is_continue(turn.words) or decision_in(turn.words) is not None
+    if not named and not is_reply:
         return None
+    task_id = await _task_before(call, turn)
+    named = [one for one in named if one.task.task_id == task_id]
+    given = reply_to(named[0], turn.words) if len(named) == 1 else None
     if given is not None:
-        shown = turn.history[-1].content
-        asked = (await call.service.tasks.waiting()).get(task_id, ())
-        named = [one for one in asked if one.requested.request_id in shown]
-        if len(named) == 1:
-            await decide(call, named[0].requested.request_id, given)
-    return task_id
+        await decide(call, named[0].requested.request_id, given)
+    return task_id if given is not None or is_reply else None
+
+
+async def _task_before(call: Call, turn: Turn) -> str | None:
+    """Return the person's newest task whose words are the latest possible message of the user."""
+    earlier = [m.content for m in turn.history if m.role == "user"]
+    for words in earlier[: -_MOST_REPLIES - 1 : -1]:
+        task_id = await call.service.tasks.newest(turn.task_of(words), call.key)
+        if task_id is not None:
+            return task_id
+    return None
 
 
 def is_continue(text: str) -> bool:
     """Return True if a message asks for the outcome of the task before it."""
     return text.strip().lower() == "continue"
-
-
-def _is_reply(text: str) -> bool:
-    return is_continue(text) or decision_in(text) is not None
