@@ -121,7 +121,7 @@ async def _task(call: Call, body: ChatBody) -> str:
 
 
 def _decision_of(text: str) -> DecisionRequest | None:
-    """Read the result of ``delf_decide``; None if the result is no JSON object."""
+    """Read the result of ``delf_decide``; None if the result is not a JSON object."""
     try:
         data: Any = json.loads(text)
     except ValueError:
