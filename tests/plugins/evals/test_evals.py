@@ -284,3 +284,24 @@ def test_inputs_of_others_become_a_task(cases, model, report):
     )
     found, status = report(name, "--task", "Answer in one word: {question}")
     assert (status, found["variants"][0]["cases"][0]["name"]) == (0, "case 1")
+
+
+def test_only_the_named_connections_are_used(cases, model, report):
+    model(("Sum", "print(shop.query('SELECT total FROM orders'))"))
+    name = cases("cases:\n- name: sum\n  inputs: {task: Sum, calls: [{action: shop.query}]}\n")
+    assert report(name)[1] == 0
+    assert report(name, "-c", "shop")[1] == 0
+    found, _ = report(name, "-c", "workers")
+    assert "shop" in found["variants"][0]["cases"][0]["error"]
+
+
+def test_cases_that_run_at_once_get_their_own_results(cases, model, report):
+    scripts = [(f"Task {n}.", "print([balance('Ada') for _ in range(20)])") for n in range(6)]
+    model(*scripts)
+    rows = "".join(
+        f"- name: c{n}\n  inputs: {{task: Task {n}., calls: [{{action: balance, result: {n}}}]}}\n"
+        f"  expected_output: '{[n] * 20}'\n"
+        for n in range(6)
+    )
+    found, status = report(cases(f"cases:\n{rows}evaluators: [EqualsExpected]\n"), "--jobs", "6")
+    assert status == 0, found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -106,6 +107,15 @@ def _context(state: State, task: str) -> dict[str, str]:
 @click.option("--live-reads", is_flag=True, help="Make unrecorded calls that only read.")
 @click.option("--task", "template", metavar="TEXT", help="Make tasks from inputs: 'Say {word}'.")
 @click.option(
+    "-c",
+    "--connection",
+    "connections",
+    metavar="NAME",
+    multiple=True,
+    shell_complete=complete.connections,
+    help="A connection of delf.toml; all when omitted.",
+)
+@click.option(
     "--tools", "tool_files", metavar="FILE", multiple=True, help="A Python file with tools."
 )
 @click.option("--html", metavar="FILE", type=click.Path(path_type=Path), help="Write a page.")
@@ -172,6 +182,7 @@ async def _run(
     jobs: int,
     judge: str | None,
     live_reads: bool,
+    connections: tuple[str, ...],
     tool_files: tuple[str, ...],
     **_: Any,
 ) -> Report:
@@ -182,7 +193,7 @@ async def _run(
 
     names = variants or (_PROJECT,)
     settings = [running.variant_settings(text, path.parent) for text in variants] or [[]]
-    options = Options(flags={}, tool_files=tool_files)
+    options = Options(flags={}, connections=connections, tool_files=tool_files)
     total, done = len(names) * len(dataset.cases) * repeat, 0
 
     def show_progress(case: CaseResult) -> None:
@@ -204,7 +215,7 @@ async def _run(
     found = [
         await running.run_variant(
             dataset,
-            Setup.of(state, Options(flags={}, tool_files=tool_files, overrides=tuple(own))),
+            Setup.of(state, replace(options, overrides=tuple(own))),
             name,
             how,
         )

@@ -23,7 +23,7 @@ from delf import Agent, AgentConfig, Response
 from delf.errors import ConfigurationError, DelfError, ToolExecutionError
 from delf.events import CallFinished, CallStarted, Event, ModelReplied, ScriptGenerated
 from delf.protocols.connection import SupportsContext
-from delf_cli.session import Setup
+from delf_cli.session import TIMEOUT, Setup
 from delf_evals.checks import DONE, Done
 from delf_evals.datasets import AnyDataset, CaseInputs, inside
 from delf_evals.judge import AskOnce, Judge
@@ -180,7 +180,10 @@ def agent_apart(setup: Setup, tools: Sequence[Any], output_dir: str, **more: Any
         output_dir: The folder of output files.
         more: Further parameters of the agent.
     """
-    config = AgentConfig(**_APART, output_dir=output_dir)
+    own: dict[str, Any] = {**_APART, "output_dir": output_dir}
+    if "timeout" not in setup.project.agent.model_fields_set:
+        own["timeout"] = TIMEOUT
+    config = AgentConfig(**own)
     return Agent(config, tools=tools, host=setup.host, project=setup.project, **more)
 
 

@@ -14,7 +14,7 @@ const letter = (n) => (n < 26 ? String.fromCharCode(65 + n) : String(n + 1));
 function caseNode(one) {
   const problems = [one.error, ...one.checks.filter((check) => check.passed === false).map((check) => `${check.name}${check.reason ? `: ${check.reason}` : ""}`)].filter(Boolean);
   const scores = one.checks.filter((check) => check.passed === null).map((check) => el("p", { class: "quiet" }, `${check.name}: ${check.value}`));
-  const shown = (title, data) => (data === null ? null : [el("h4", {}, title), typeof data === "string" ? long(data, 2000) : valueNodes(data)]);
+  const shown = (title, data) => (data === null ? null : [el("p", { class: "quiet" }, title), typeof data === "string" ? long(data, 2000) : valueNodes(data)]);
   return el("details", { open: !one.passed }, el("summary", {}, `${one.name}: `, el("span", { class: one.passed ? "" : "bad" }, one.passed ? "passed" : "FAILED"), ` · ${duration(one.duration_ms)} · ${one.cost_usd === null ? "cost unknown" : money(one.cost_usd)}`),
     el("p", {}, long(one.task, 500)), problems.map((text) => el("p", { class: "bad" }, text)), scores, shown("Answer", one.answer), shown("Expected", one.expected),
     one.scripts.map((code) => el("pre", { tabindex: "0" }, code)),
@@ -34,7 +34,7 @@ function reportNodes(report) {
     el("p", { class: "quiet" }, `${report.at}; ${since}`),
     ...report.variants.map((variant, n) => el("p", {}, `${many ? `${letter(n)}  ` : ""}${variant.name} (${variant.model})`)),
     ...table(["case", ...(many ? report.variants.map((_, n) => letter(n)) : ["result"])], rows, [false, ...report.variants.map(() => false)], `Report of ${report.dataset}`),
-    ...report.variants.map((variant, n) => el("section", { "aria-label": variant.name }, many ? el("h3", {}, `${letter(n)}  ${variant.name}`) : null, variant.cases.map(caseNode))),
+    ...report.variants.map((variant, n) => el("section", { "aria-label": variant.name }, many ? el("h2", {}, `${letter(n)}  ${variant.name}`) : null, variant.cases.map(caseNode))),
   ];
 }
 
