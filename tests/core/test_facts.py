@@ -24,6 +24,7 @@ IDENTITY = {
     "shown_digest",
     "files_digest",
     "fit",
+    "takes_changes",
 }
 """Fields that say nothing to a person."""
 TOGETHER = {

@@ -35,6 +35,9 @@ LASTING: Final = ("serve", "runner")
 """Commands that go on where there is nothing to trust, until they are told to end."""
 ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "delf approvals approve": ("req_1",),
+    "delf approvals assign": ("req_1", "ann"),
+    "delf approvals changes": ("req_1", "--reason", "x"),
+    "delf approvals comment": ("req_1", "x"),
     "delf approvals edit": ("req_1", "a=1"),
     "delf approvals reject": ("req_1",),
     "delf approvals remembered": ("--revoke", "dec_1"),

@@ -156,7 +156,10 @@ OF_TASKS = {
 }
 OF_APPROVALS = {
     f"delf approvals {name}"
-    for name in ("list", "show", "approve", "reject", "edit", "settle", "answer", "remembered")
+    for name in (
+        *("list", "show", "approve", "reject", "edit", "settle", "answer", "remembered"),
+        *("changes", "comment", "assign"),
+    )
 }
 SCHEDULE = ("add", "history", "list", "pause", "remove", "resume", "test")
 OF_THE_REST = {
@@ -311,6 +314,10 @@ def test_json_of_approvals(here):
         close = by_action["{'number': 1}"]
         (question,) = (item["request_id"] for item in listed if item["is_question"])
         ada, bob = (name for name in names if name not in (close, question))
+        check_object(written(here, "approvals", "comment", bob, "which?", "--json"), REQUEST)
+        talked = written(here, "approvals", "assign", bob, "--nobody", "--json")
+        check_object(talked, REQUEST)
+        assert [one["text"] for one in talked["comments"]] == ["which?"]
         decided = {
             "approve": written(
                 here, "approvals", "approve", close, "--remember", "until-revoked", "--json"

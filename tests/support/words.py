@@ -26,7 +26,7 @@ _ACTIONS: Final = re.compile(r"(<!-- actions: (\w+) -->).*?(<!-- end -->)", re.D
 _TABLE: Final = r"(<!-- json: {name} -->\n\|[^\n]*\n\|[^\n]*\n)((?:\|[^\n]*\n)+)"
 _ROWS: Final[Mapping[str, type]] = {
     "delf approvals list": ApprovalRequest,
-    "delf approvals show": ApprovalRequest,
+    "delf approvals show, delf approvals comment, delf approvals assign": ApprovalRequest,
     "delf runs list": TaskRecord,
 }
 """Tables whose rows are the fields of a class, with a few rows of their own."""

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         Answered,
         ApprovalRequest,
         Approved,
+        ChangesRequested,
         Edited,
         Rejected,
     )
@@ -77,6 +78,7 @@ _HOMES: Final = {
     "LLMConfig": "delf.llm",
     "Refused": "delf.protocols.connection",
     "Rejected": "delf.protocols.approval",
+    "ChangesRequested": "delf.protocols.approval",
     "AlreadyDone": "delf.protocols.approval",
     "ProposedCall": "delf.protocols.connection",
     "Tool": "delf.tools.function",
@@ -96,6 +98,7 @@ __all__ = [
     "Approved",
     "BudgetExceededError",
     "CallContext",
+    "ChangesRequested",
     "CodeGenerationError",
     "ConfigurationError",
     "Connection",

@@ -37,7 +37,15 @@ Remember = Literal["no", "task", "until_revoked"]
 Covers = Literal["call", "action"]
 Fit = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """A function that validates arguments: returns them converted, or raises ``ToolRefusedError``."""
-DecisionKind = Literal["approved", "edited", "rejected", "expired", "already_done", "answered"]
+DecisionKind = Literal[
+    "approved",
+    "edited",
+    "rejected",
+    "changes_requested",
+    "expired",
+    "already_done",
+    "answered",
+]
 DecisionSource = Literal[
     "person", "policy", "nobody", "timeout", "abandoned", "sandbox_died", "changed"
 ]
@@ -496,13 +504,15 @@ class ApprovalRequest:
         flow: The reason that the origins of the arguments require approval.
         asked_by: The name of the person whose task it is; ``local`` is the local user.
         shaped_by: The names of other people who shaped the task: by an edit, a rejection with a
-            reason, or the result of an interrupted call. The person whose task was forked or
-            run again is one, too. Under a rule for several people they count as askers.
+            reason, a request for changes, or the result of an interrupted call. The person whose
+            task was forked or run again is one, too. Under a rule for several people they count as
+            askers.
         rule: The team's rule for the action as data of :class:`delf.protocols.rules.ApprovalRule`;
             empty if no rule applies.
         files: The files that the call would send or read, by name, with their sizes in bytes.
         parent: The task whose script started this task, if it is a child task.
         expires_after: Seconds until the request expires, which counts as a rejection.
+        takes_changes: True if a person can ask for changes, because a model then plans again.
         fit: Validates edited arguments, so that a channel can ask again: returns them converted, or
             raises :class:`delf.errors.ToolRefusedError`. None for a script, and in events.
     """
@@ -544,6 +554,7 @@ class ApprovalRequest:
     files: Mapping[str, int] = field(default_factory=dict[str, int])
     parent: str | None = None
     expires_after: float | None = None
+    takes_changes: bool = False
     fit: Fit | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -633,6 +644,48 @@ class ApprovalVoted(_Event):
     teams: tuple[str, ...] = ()
     note: int | None = None
     via: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalCommented(_Event):
+    """A person commented on a pending request.
+
+    People read comments; neither the script nor the model does. ``note``, ``via`` and ``key`` are
+    as in :class:`ApprovalVoted`.
+    """
+
+    request_id: str
+    by: str
+    text: str
+    key: str | None = None
+    note: int | None = None
+    via: str = ""
+
+    @property
+    def headline(self) -> str:
+        """The comment."""
+        return f"comment by {self.by}: {_one_line(self.text)}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalAssigned(_Event):
+    """A person assigned a pending request to ``to``, or to nobody.
+
+    An assignment says who looks at a request. Everybody else who may decide still may. ``note``,
+    ``via`` and ``key`` are as in :class:`ApprovalVoted`.
+    """
+
+    request_id: str
+    by: str
+    to: str | None
+    key: str | None = None
+    note: int | None = None
+    via: str = ""
+
+    @property
+    def headline(self) -> str:
+        """The assignment."""
+        return f"assigned to {self.to or 'nobody'} by {self.by}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -812,6 +865,8 @@ Event = (
     | ApprovalRequested
     | ApprovalDecided
     | ApprovalVoted
+    | ApprovalCommented
+    | ApprovalAssigned
     | ApprovalRemembered
     | Printed
     | ClockRead

@@ -186,6 +186,7 @@ class ApprovalSpec(Spec):
     protocol: ClassVar[str | None] = "delf.protocols.approval:ApprovalChannel"
     optional: ClassVar[Mapping[str, str]] = {
         "SupportsPresence": "it is asked although nobody is there: `can_ask` would tell",
+        "SupportsTalk": "it shows no comments and assignments that come later: `talked` gets them",
     }
 
     needs_presence: bool = True

@@ -209,3 +209,58 @@ async def test_markdown_of_an_answer_is_shown_and_can_do_nothing(ruled, open_pag
     assert 'href="javascript' not in shown
     assert "&lt;b&gt;x&lt;/b&gt;" in shown
     assert not await page.evaluate("window.hurt")
+
+
+async def test_people_talk_at_a_request_with_the_keyboard(ruled, open_page):  # noqa: F811
+    """A question in the inbox, its answer on the card, an assignment, and changes to the call."""
+    await add(ruled, person("cy", scope="all"))
+    name = await ask(ruled, "print(await send('bob'))")
+    one, other = await open_page(f"{ruled.url}/#/{name}"), await open_page(f"{ruled.url}/#/inbox")
+    await logged_in(one, "ada-key")
+    await logged_in(other, "bo-key")
+    row, card = other.locator(".inbox-row"), one.locator(".ask")
+    await expect(row).to_have_count(1)
+    await other.keyboard.press("j")
+    await other.keyboard.press("m")
+    await other.keyboard.type("which Bob?")
+    await other.keyboard.press("Control+Enter")
+    for place in (row, card):
+        await expect(place).to_contain_text("comment by bo: which Bob?")
+    await card.focus()
+    await one.keyboard.press("m")
+    await one.keyboard.type("the one of sales")
+    await one.keyboard.press("Control+Enter")
+    await expect(row).to_contain_text("comment by ada: the one of sales")
+    await card.focus()
+    await one.keyboard.press("s")
+    assert await one.get_by_label("Assign to").locator("option").all_inner_texts() == [
+        "nobody",
+        "bo",
+        "cy",
+    ]
+    await one.get_by_label("Assign to").select_option("bo")
+    await one.get_by_role("button", name="Assign", exact=True).click()
+    await expect(row).to_contain_text("Assigned to you.")
+    await expect(card).to_contain_text("assigned to (by ada): bo")
+    assert await accessible(one) == []
+    assert await accessible(other) == []
+    await row.focus()
+    await other.keyboard.press("c")
+    await other.keyboard.press("Control+Enter")
+    await expect(row).to_contain_text("write something first")
+    await other.keyboard.type("```run\nprint(await send('carl'))\n```")
+    await other.keyboard.press("Control+Enter")
+    await expect(one.locator(".outcome").first).to_contain_text("changes requested by bo")
+    last = one.locator(".ask:not(.decided)")
+    await expect(last).to_contain_text("because bo asked for changes")
+    await expect(last).to_contain_text("carl")
+    await expect(other.locator("#list .row")).to_contain_text("waiting for others")
+    await expect(other.get_by_text("Waiting for others: you may reject")).to_be_visible()
+    await ruled.client.post(
+        f"/approvals/{await last.get_attribute('id')}".replace("ask-", ""),
+        json={"decision": "approve"},
+        headers=bearer("cy-key"),
+    )
+    await expect(one.locator(".state")).to_contain_text("done")
+    await expect(one.locator(".ask").first).to_contain_text("comment by ada: the one of sales")
+    assert ruled.box.sent == [("carl", 1)]

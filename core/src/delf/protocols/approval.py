@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol, Self, get_args, runtime_checkable
 
 from delf.errors import ConfigurationError, check_one_of
-from delf.events import ApprovalDecided, ApprovalRequested, Covers, Remember
+from delf.events import (
+    ApprovalAssigned,
+    ApprovalCommented,
+    ApprovalDecided,
+    ApprovalRequested,
+    Covers,
+    Event,
+    Remember,
+)
 from delf.events import ApprovalRequest as ApprovalRequest  # noqa: PLC0414 - exported from here
 from delf.records import dataclass
 
@@ -72,6 +80,27 @@ class Rejected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangesRequested:
+    """A decision that a call must not be made as it is; the model plans again.
+
+    The running script makes no further call, and the model writes another script, which counts as
+    no retry. Requests accept this decision if ``takes_changes`` is true.
+
+    Args:
+        reason: The wanted changes, for the model.
+    """
+
+    reason: str
+
+    def __post_init__(self) -> None:
+        _check_reason("ChangesRequested", self.reason)
+        if not (self.reason or "").strip():
+            raise ConfigurationError(
+                "reason of ChangesRequested is empty", hint="say what the model should change"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AlreadyDone:
     """The statement that an interrupted call (``outcome_unknown``) did happen.
 
@@ -120,7 +149,7 @@ class Decider:
     via: str = ""
 
 
-Decision = Approved | Edited | Rejected | AlreadyDone | Answered | Expired
+Decision = Approved | Edited | Rejected | ChangesRequested | AlreadyDone | Answered | Expired
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,6 +293,26 @@ class SupportsQuestions(Protocol):
             request: A request with ``is_question``;
                 :meth:`delf.protocols.questions.Question.of` returns its question. ``Answered``
                 is an answer, ``Rejected`` declines.
+        """
+        ...
+
+
+@runtime_checkable
+class SupportsTalk(Protocol):
+    """A channel that reports comments and assignments of its pending requests to people."""
+
+    async def talked(
+        self,
+        request: ApprovalRequest,
+        event: ApprovalCommented | ApprovalAssigned,
+        so_far: Sequence[Event],
+    ) -> None:
+        """Report a comment or an assignment.
+
+        Args:
+            request: The request.
+            event: The comment or assignment.
+            so_far: The earlier votes, comments and assignments of the request.
         """
         ...
 

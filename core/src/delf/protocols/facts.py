@@ -18,7 +18,14 @@ from pathlib import PurePath
 from typing import Any, Final, Literal, cast
 from uuid import UUID
 
-from delf.events import ApprovalRequest, ApprovalVoted, Event, Label
+from delf.events import (
+    ApprovalAssigned,
+    ApprovalCommented,
+    ApprovalRequest,
+    ApprovalVoted,
+    Event,
+    Label,
+)
 from delf.protocols.people import LOCAL
 from delf.protocols.questions import Question
 from delf.protocols.rules import ApprovalRule
@@ -68,6 +75,8 @@ class FactKind(StrEnum):
     CHANGES = "changes"
     RULE = "rule"
     VOTE = "vote"
+    ASSIGNEE = "assignee"
+    COMMENT = "comment"
     EXPIRY = "expiry"
 
 
@@ -108,7 +117,7 @@ def facts(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> Sequence[Fa
 
     Args:
         request: The request or its event.
-        so_far: Later events of the task; votes among them become facts, too.
+        so_far: Later events of the task; votes, comments and the assignee become facts, too.
     """
     found = [*_dangers(request), *_setting(request), *_subject(request)]
     found += [*_team(request, so_far), *_expiry(request)]
@@ -473,11 +482,42 @@ def _team(request: ApprovalRequest, so_far: Iterable[Event]) -> Iterator[Fact]:
     rule = ApprovalRule.of(request.rule)
     if rule is not None:
         yield Fact(kind=FactKind.RULE, label="rule", text=visible("; ".join(_rule(request, rule))))
+    assigned: ApprovalAssigned | None = None
     for event in so_far:
-        if isinstance(event, ApprovalVoted) and event.request_id == request.request_id:
-            why = f": {event.reason}" if event.reason else ""
-            text = visible(f"{event.by}{why}")
-            yield Fact(kind=FactKind.VOTE, label="approved by", text=text, note="another is needed")
+        if getattr(event, "request_id", None) != request.request_id:
+            continue
+        if isinstance(event, ApprovalAssigned):
+            assigned = event
+        elif (fact := reaction_fact(event)) is not None:
+            yield fact
+    if assigned is not None and (fact := reaction_fact(assigned)) is not None:
+        yield fact
+
+
+def reaction_fact(event: Event) -> Fact | None:
+    """Return the fact about a vote, a comment or an assignment; None for other events.
+
+    An assignment to nobody is no fact, and a later assignment replaces an earlier one.
+    """
+    match event:
+        case ApprovalVoted(by=by, reason=reason):
+            text = visible(f"{by}: {reason}" if reason else by)
+            return Fact(
+                kind=FactKind.VOTE, label="approved by", text=text, note="another is needed"
+            )
+        case ApprovalCommented(by=by, text=words):
+            label = f"comment by {visible(by)}"
+            return Fact(kind=FactKind.COMMENT, label=label, text=visible(words))
+        case ApprovalAssigned(by=by, to=str(to)):
+            return Fact(
+                kind=FactKind.ASSIGNEE,
+                label="assigned to",
+                text=visible(to),
+                note="" if by == to else f"by {visible(by)}",
+                required=False,
+            )
+        case _:
+            return None
 
 
 def _rule(request: ApprovalRequest, rule: ApprovalRule) -> Iterator[str]:

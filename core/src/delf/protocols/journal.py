@@ -8,6 +8,8 @@ from pathlib import PurePath
 from typing import Any, Protocol, runtime_checkable
 
 from delf.events import (
+    ApprovalAssigned,
+    ApprovalCommented,
     ApprovalDecided,
     ApprovalRequested,
     ApprovalVoted,
@@ -198,13 +200,19 @@ class RequestRecord:
         requested: The request.
         decided: The decision, if any.
         task: The task, whose state is running only while a live process works on it.
-        votes: The approvals so far, while a second one is required.
+        so_far: The votes, comments and assignments of the request, in order.
     """
 
     requested: ApprovalRequested
     decided: ApprovalDecided | None
     task: TaskRecord
-    votes: Sequence[ApprovalVoted] = ()
+    so_far: Sequence[ApprovalVoted | ApprovalCommented | ApprovalAssigned] = ()
+
+    @property
+    def assignee(self) -> str | None:
+        """The name of the person to whom the request is assigned, if any."""
+        assigned = [one.to for one in self.so_far if isinstance(one, ApprovalAssigned)]
+        return assigned[-1] if assigned else None
 
     @property
     def waits(self) -> bool:

@@ -117,6 +117,9 @@ class ScriptResult:
         found_nothing: Whether the script is silent, called tools, and got only empty results.
         rejected: Whether the script failed because a call, or the whole script, was denied
             approval. Do not use the exception's name for this: a script can raise any exception.
+        changes_requested: The changes that people requested about the script or its calls. The
+            script is outdated, whatever its outcome: the model writes another one, which counts as
+            no retry.
     """
 
     outcome: Outcome
@@ -130,6 +133,7 @@ class ScriptResult:
     returned: Sequence[str] = ()
     found_nothing: bool = False
     rejected: bool = False
+    changes_requested: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -416,6 +420,19 @@ class SupportsCallsOnly(Strategy, Protocol):
 def runs_scripts(strategy: Strategy) -> bool:
     """Return whether tasks of a strategy may run scripts."""
     return not (isinstance(strategy, SupportsCallsOnly) and strategy.calls_only)
+
+
+@runtime_checkable
+class SupportsChanges(Strategy, Protocol):
+    """A strategy with a model that plans again when a person requests changes."""
+
+    takes_changes: bool
+    """True if people can request changes instead of rejecting a call or a script."""
+
+
+def takes_changes(strategy: Strategy) -> bool:
+    """Return whether people can request changes in tasks of a strategy."""
+    return isinstance(strategy, SupportsChanges) and strategy.takes_changes
 
 
 @runtime_checkable

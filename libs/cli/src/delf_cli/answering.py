@@ -7,8 +7,15 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
-from delf.errors import ApprovalRejectedError, DelfError, UnknownRequestError
+from delf.errors import (
+    ApprovalRejectedError,
+    ConfigurationError,
+    DelfError,
+    UnknownRequestError,
+)
 from delf.events import (
+    ApprovalAssigned,
+    ApprovalCommented,
     ApprovalDecided,
     ApprovalRequested,
     ApprovalVoted,
@@ -19,15 +26,18 @@ from delf.events import (
 )
 from delf.protocols.approval import Approved, Decider, Decision, Edited, RememberedDecision
 from delf.protocols.journal import Journal, RequestRecord
+from delf.protocols.people import Person
 from delf.protocols.rules import ApprovalRule
 from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
 from delf.values.encoding import to_jsonable_or_repr
 from delf_cli.ids import check_names, short_id
-from delf_engine.approvals.ballot import check_vote, votes_in, why_refused
+from delf_engine.approvals.ballot import check_vote, deciders, votes_in, why_refused
 from delf_engine.approvals.decision import check_fits
 from delf_engine.approvals.inbox import KIND, answer_data
 from delf_engine.approvals.remembered import remembering
+from delf_engine.approvals.talk import KIND as TALK
+from delf_engine.approvals.talk import Assignment, Comment, Talk, check_talk, talk_data
 from delf_engine.views.requests import request_view
 
 SECONDS: Final = 15.0
@@ -48,12 +58,18 @@ def state_of_request(record: RequestRecord) -> str:
 def request_data(record: RequestRecord) -> dict[str, Any]:
     """Return a request as JSON-ready data."""
     asked, decided = record.requested, record.decided
-    view = request_view(asked, record.votes)
+    view = request_view(asked, record.so_far)
     return {
         **{name: to_jsonable_or_repr(value) for name, value in view.items()},
         "state": state_of_request(record),
         "since": asked.at,
         "folder": record.task.folder,
+        "assignee": record.assignee,
+        "comments": [
+            {"by": one.by, "text": one.text, "at": one.at, "via": one.via}
+            for one in record.so_far
+            if isinstance(one, ApprovalCommented)
+        ],
         "decided": None if decided is None else _decision(decided),
     }
 
@@ -218,6 +234,87 @@ async def send(
     return record, decided
 
 
+async def comment(
+    journal: SharedJournal, record: RequestRecord, text: str, who: Decider
+) -> RequestRecord:
+    """Comment on a pending request, and wait until the comment is recorded.
+
+    Args:
+        journal: The journal.
+        record: The request.
+        text: The comment.
+        who: The author.
+
+    Returns:
+        The request with the comment.
+
+    Raises:
+        UnknownRequestError: If the request is not pending.
+        DelfError: If the comment is empty or too long, or the other process does not respond.
+    """
+    return await _talk(journal, record, Comment(text), who)
+
+
+async def assign(
+    journal: SharedJournal, record: RequestRecord, person: str | None, who: Decider
+) -> RequestRecord:
+    """Assign a pending request to a person, and wait until the assignment is recorded.
+
+    Args:
+        journal: The journal.
+        record: The request.
+        person: The name of a person who may approve the request; None for nobody.
+        who: The author.
+
+    Returns:
+        The request with the assignment.
+
+    Raises:
+        UnknownRequestError: If the request is not pending.
+        DelfError: If the person may not approve the request, or the other process does not
+            respond.
+    """
+    _check_waits(record)
+    able = [] if person is None else [one.name for one in await assignable(journal, record)]
+    if person is not None and person not in able:
+        names = ", ".join(able[:_SHOWN]) + (", …" if len(able) > _SHOWN else "")
+        raise DelfError(
+            f"{person[:80]!r} is nobody who may approve this request",
+            hint=f"one of: {names}" if able else "delf users add NAME adds a person",
+        )
+    return await _talk(journal, record, Assignment(person), who)
+
+
+async def _talk(
+    journal: SharedJournal, record: RequestRecord, talk: Talk, who: Decider
+) -> RequestRecord:
+    """Send a comment or an assignment to the process of a request, and wait for its event."""
+    _check_waits(record)
+    asked = record.requested
+    check_talk(talk, record.so_far)
+    live = journal.subscribe(asked.task_id)
+    position = await journal.post(asked.task_id, TALK, talk_data(asked.request_id, talk, who))
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        event = await _next(live)
+        is_talk = isinstance(event, (ApprovalCommented, ApprovalAssigned))
+        if event is None or is_talk or isinstance(event, (ApprovalDecided, TaskFinished)):
+            now = await find_request(journal, asked.request_id)
+            if any(one.note == position for one in now.so_far):
+                return now
+            _check_waits(now)
+    raise _silent(asked.request_id)
+
+
+async def assignable(journal: SharedJournal, record: RequestRecord) -> Sequence[Person]:
+    """Return the people to whom a request can be assigned: those who may approve it."""
+    try:
+        people = await journal.people()
+    except ConfigurationError:
+        return ()  # the journal keeps no people
+    return deciders(record.requested, record.task.key, people)
+
+
 def _check_waits(record: RequestRecord) -> None:
     name, decided, task = record.requested.request_id, record.decided, record.task
     if record.waits:
@@ -253,9 +350,9 @@ def why_not(record: RequestRecord, who: Decider, decision: Decision) -> str | No
 def why_not_approve(record: RequestRecord, who: Decider) -> str | None:
     """Return the reason that a person's approval would not count; None if it would."""
     why, asked = why_not(record, who, Approved()), record.requested
-    if why is None and record.votes:
+    if why is None and record.so_far:
         try:
-            check_vote(who, votes_in(record.votes, asked.request_id))
+            check_vote(who, votes_in(record.so_far, asked.request_id))
         except DelfError as error:
             why = error.message
     return why
@@ -281,7 +378,11 @@ async def _decided(
             if record.decided is not None:
                 return record.decided
             _check_waits(record)
-    raise DelfError(
+    raise _silent(request_id)
+
+
+def _silent(request_id: str) -> DelfError:
+    return DelfError(
         f"the process of {request_id!r} has not taken the answer within {SECONDS:g} s",
         hint=f"it may still: delf approvals show {short_id(request_id)}",
     )

@@ -82,6 +82,8 @@ def _decided(event: ev.ApprovalDecided) -> str:
     if event.answer is not None:
         return f"answered by {_person(event)}: {cut(str(event.answer), 200)}"
     others = f"; {', '.join(event.others)} approved it before" if event.others else ""
+    if event.decision == "changes_requested":
+        return f"changes requested by {_person(event)}: {cut(event.reason or '', 200)}"
     return f"{event.decision} by {_person(event)}{others}"
 
 

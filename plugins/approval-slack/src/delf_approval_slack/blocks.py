@@ -20,6 +20,7 @@ Block = dict[str, Any]
 APPROVE: Final = "delf_approve"
 REJECT: Final = "delf_reject"
 EDIT: Final = "delf_edit"
+CHANGES: Final = "delf_changes"
 HAPPENED: Final = "delf_happened"
 ANSWER: Final = "delf_answer"
 REASON: Final = "reason"
@@ -84,7 +85,7 @@ def laid_out(request: ApprovalRequest, so_far: Iterable[Event] = ()) -> LaidOut:
 
     Args:
         request: The request.
-        so_far: The votes about it.
+        so_far: The votes, comments and assignments of the request.
     """
     question, *found = facts(request, so_far)
     files: dict[str, str] = {}
@@ -113,7 +114,7 @@ def question_of(
         offers_yes: Whether all required facts are in Slack; otherwise the message says where to
             decide and only offers rejection.
         page_url: The page of delf.
-        so_far: The votes about it.
+        so_far: The votes, comments and assignments of the request.
     """
     buttons: list[Block] = []
     if offers_yes and request.is_question:
@@ -127,6 +128,8 @@ def question_of(
             buttons.append(_button("Edit…", EDIT, request))
     no = "Answer nothing…" if request.is_question else "Reject…"
     buttons.append(_button(no, REJECT, request))
+    if request.takes_changes:
+        buttons.append(_button("Ask for changes…", CHANGES, request))
     notes = [] if offers_yes else [plain(_elsewhere(request, page_url))]
     return [
         *laid_out(request, so_far).blocks,
@@ -213,6 +216,13 @@ def reject_view(request: ApprovalRequest) -> dict[str, Any]:
     more = {"multiline": True, "max_length": _MOST_OF_AN_INPUT}
     asked = _input(REASON, "Why? The script and the model read it.", more)
     return _view("Reject", REJECT, request, [asked])
+
+
+def changes_view(request: ApprovalRequest) -> dict[str, Any]:
+    """Return the form that asks what the model should change."""
+    more = {"multiline": True, "max_length": _MOST_OF_AN_INPUT}
+    asked = _input(REASON, "What should change? The model reads it and plans again.", more)
+    return _view("Ask for changes", CHANGES, request, [asked])
 
 
 def edit_view(request: ApprovalRequest) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from slack_sdk.http_retry.builtin_async_handlers import AsyncRateLimitErrorRetry
 from slack_sdk.web.async_client import AsyncWebClient
 
 from delf.errors import DelfError
-from delf.events import ApprovalVoted
+from delf.events import ApprovalAssigned, ApprovalCommented, ApprovalVoted, Event
 from delf.network.proxies import proxy_for
 from delf.protocols.approval import (
     NO_REASON,
@@ -22,6 +22,7 @@ from delf.protocols.approval import (
     Answered,
     ApprovalRequest,
     Approved,
+    ChangesRequested,
     DecidedBy,
     Decision,
     Edited,
@@ -35,12 +36,14 @@ from delf.protocols.shared_journal import SharedJournal
 from delf_approval_slack.blocks import (
     ANSWER,
     APPROVE,
+    CHANGES,
     EDIT,
     HAPPENED,
     REASON,
     REJECT,
     RESULT,
     answer_view,
+    changes_view,
     decided_blocks,
     edit_view,
     edited,
@@ -76,6 +79,7 @@ _DECISIONS: Final = {
     "approved": "Approved",
     "edited": "Approved with other arguments",
     "rejected": "Rejected",
+    "changes_requested": "Changes requested",
     "already_done": "It did happen before: settled",
     "answered": "Answered",
 }
@@ -423,6 +427,11 @@ class SlackChannel:
             if kind == REJECT:
                 reason = (fields.get(REASON) or "").strip()
                 decision = Rejected(reason=reason or NO_REASON)
+            elif kind == CHANGES:
+                wanted = (fields.get(REASON) or "").strip()
+                if not wanted:
+                    return _wrong(REASON, "say what the model should change")
+                decision = ChangesRequested(reason=wanted)
             elif kind == HAPPENED:
                 result = result_of((fields.get(RESULT) or "").strip())
                 note = (fields.get(REASON) or "").strip() or None
@@ -471,8 +480,10 @@ class SlackChannel:
     ) -> str | None:
         """Return the reason why a person cannot decide; None if allowed."""
         name = found.request.request_id
-        is_no = isinstance(decision, Rejected)
-        if not is_no and (name in self._unshown or not laid_out(found.request).has_room):
+        is_no = isinstance(decision, (Rejected, ChangesRequested))
+        so_far = () if found.record is None else found.record.so_far
+        has_room = laid_out(found.request, so_far).has_room
+        if not is_no and (name in self._unshown or not has_room):
             return _NOT_SHOWN
         person = str(user.get("id") or "")
         if not await self._people.may(client, person):
@@ -507,21 +518,47 @@ class SlackChannel:
         except DelfError as error:
             return error.message
         if isinstance(decided, ApprovalVoted):
-            await self._tell_vote(client, found.request, decided)
+            so_far = (*found.record.so_far, decided)
+            what = f"approved by {decided.by}, another is needed"
+            await self._show_again(client, found.request, so_far, what)
         return None
 
-    async def _tell_vote(self, client: Any, request: ApprovalRequest, vote: ApprovalVoted) -> None:
-        """Note at a question that a second approval is needed."""
+    async def talked(
+        self,
+        request: ApprovalRequest,
+        event: ApprovalCommented | ApprovalAssigned,
+        so_far: Sequence[Event],
+    ) -> None:
+        """Show a comment or an assignment at the question."""
+        what = f"comment by {event.by}"
+        if isinstance(event, ApprovalAssigned):
+            what = f"assigned to {event.to or 'nobody'} by {event.by}"
+        try:
+            await self._show_again(await self.open(), request, (*so_far, event), what)
+        except SlackUnavailableError as error:
+            _log.warning("%s", error.message)
+
+    async def _show_again(
+        self, client: Any, request: ApprovalRequest, so_far: Sequence[Event], what: str
+    ) -> None:
+        """Update a question with the votes, comments and assignments so far."""
         place = await self._place(request.task_id, request.request_id)
         if place is None:
             return
-        url = self._settings.page_url
-        with telling("say in Slack who has approved it"):
+        laid, name = laid_out(request, so_far), request.request_id
+        files = laid.files[len(laid_out(request).files) :]  # the others are in the thread
+        is_shown = name not in self._unshown and laid.has_room
+        if is_shown and files and (thread := self._threads.get(request.task_id)) is not None:
+            await self._upload(client, thread, files)
+        blocks = question_of(
+            request, offers_yes=is_shown, page_url=self._settings.page_url, so_far=so_far
+        )
+        with telling("say in Slack comments and assignments"):
             await client.chat_update(
                 channel=self._settings.channel,
                 ts=place,
-                text=escaped(f"{title_of(request)}: approved by {vote.by}, another is needed"),
-                blocks=question_of(request, offers_yes=True, page_url=url, so_far=[vote]),
+                text=escaped(f"{title_of(request)}: {what}"),
+                blocks=blocks,
             )
 
 
@@ -547,7 +584,8 @@ def _how(record: RequestRecord | None) -> str:
     outcome = _DECISIONS.get(decided.decision, "Decided")
     if decided.decision == "edited" and _needs_others(record.requested):
         outcome = "Edited, for another person to approve,"
-    why = f" ({decided.reason})" if decided.decision == "rejected" and decided.reason else ""
+    is_no = decided.decision in ("rejected", "changes_requested")
+    why = f" ({decided.reason})" if is_no and decided.reason else ""
     why = why if decided.answer is None else f" ({value_text(decided.answer)})"
     return f"{outcome}{why} by {decided.by}" + (f", {decided.via}" if decided.via else "")
 
@@ -562,6 +600,7 @@ _View = Callable[[ApprovalRequest], dict[str, Any]]
 _BUTTONS: Final[Mapping[str, tuple[Decision, _View | None]]] = {
     APPROVE: (Approved(), None),
     REJECT: (Rejected(), reject_view),
+    CHANGES: (ChangesRequested(reason="to be given"), changes_view),
     EDIT: (Edited(arguments={}), edit_view),
     HAPPENED: (AlreadyDone(), happened_view),
     ANSWER: (Answered(""), answer_view),
@@ -599,6 +638,8 @@ def _in_words(decision: Decision) -> str:
             return "Approved with other arguments"
         case Rejected(reason=reason):
             return f"Rejected ({reason})"
+        case ChangesRequested(reason=reason):
+            return f"Changes requested ({reason})"
         case AlreadyDone():
             return _DECISIONS["already_done"]
         case Answered(answer=answer):

@@ -17,6 +17,7 @@ from delf.protocols.approval import (
     Answered,
     ApprovalRequest,
     Approved,
+    ChangesRequested,
     Decision,
     Edited,
     Rejected,
@@ -168,6 +169,8 @@ class _Approval(_Request):
                 return Edited(arguments=self._editor.arguments) if edited else Approved()
             case "r" | "n" | "no" | "reject":
                 return await self._reject(ended=ended)
+            case "c" | "changes" if self._request.takes_changes:
+                return await self._ask_changes()
             case "h" | "happened" if self._request.outcome_unknown:
                 return await self._ask_result()
             case "e" | "edit" if self._is_call:
@@ -187,6 +190,11 @@ class _Approval(_Request):
         if (await self._terminal.ask(sure) or "").lower() not in ("y", "yes"):
             return self._show()
         return Approved(remember=remember, covers="action")
+
+    async def _ask_changes(self) -> ChangesRequested | None:
+        """Ask what the model should change; None to ask again."""
+        wanted = (await self._terminal.ask("what should change? (for the model): ") or "").strip()
+        return ChangesRequested(reason=wanted) if wanted else self._show()
 
     async def _ask_result(self) -> AlreadyDone | None:
         """Ask for the result of a call that did happen; None at Ctrl-D, to ask on."""
@@ -209,6 +217,8 @@ def _outcome(decision: Decision) -> str:
             return style("approved", "green")
         case Answered(answer=answer):
             return style(f"answered: {escape(value_text(answer))}", "green")
+        case ChangesRequested():
+            return style("changes requested", "yellow")
         case AlreadyDone():
             return style("it did happen; it is not made again", "green")
         case Edited():

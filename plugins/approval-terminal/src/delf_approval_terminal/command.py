@@ -15,10 +15,12 @@ from delf.protocols.approval import (
     AlreadyDone,
     Answered,
     Approved,
+    ChangesRequested,
     Decider,
     Edited,
     Rejected,
 )
+from delf.protocols.journal import RequestRecord
 from delf_approval_terminal import listing
 from delf_cli import answering
 from delf_cli.as_json import as_json_option
@@ -69,6 +71,9 @@ def approvals() -> None:
     delf approvals approve 3f9a2b1
     delf approvals reject 3f9a2b1 --reason "wrong customer"
     delf approvals edit 3f9a2b1 amount=20
+    delf approvals changes 3f9a2b1 --reason "ask the customer first"
+    delf approvals comment 3f9a2b1 "is this the right account?"
+    delf approvals assign 3f9a2b1 ann
     delf approvals settle 3f9a2b1 --result '"paid"'
     delf approvals answer 3f9a2b1 "Ann Smith"
     delf approvals remembered --revoke 3f9a2b1
@@ -167,6 +172,54 @@ def answer_command(ctx: click.Context, request_id: str, answer: str, as_json: bo
     nothing, reject the question with a reason.
     """
     _answer(ctx, request_id, lambda _: Answered(answer), as_json=as_json)
+
+
+@approvals.command("changes", short_help="Ask the model for changes instead.")
+@request_argument
+@click.option("--reason", metavar="TEXT", required=True, help="The wanted changes, for the model.")
+@as_json_option
+@click.pass_context
+def changes(ctx: click.Context, request_id: str, reason: str, as_json: bool) -> None:
+    """Ask for changes: the call is not made, and the model plans again with your reason.
+
+    The task goes on with another script. Under a rule for several people you count as one who
+    shaped the next call, so another person has to approve it.
+    """
+    if not reason.strip():
+        raise click.UsageError("--reason is empty; say what the model should change", ctx)
+    _answer(ctx, request_id, lambda _: ChangesRequested(reason=reason), as_json=as_json)
+
+
+@approvals.command("comment")
+@request_argument
+@click.argument("text")
+@as_json_option
+@click.pass_context
+def comment(ctx: click.Context, request_id: str, text: str, as_json: bool) -> None:
+    """Comment on a request that waits; people read comments, the model does not."""
+    found = ask_journal(ctx, lambda journal: answering.find_request(journal, request_id))
+    record = ask_journal(ctx, lambda journal: answering.comment(journal, found, text, _WHO))
+    _report(record, "commented", as_json=as_json)
+
+
+@approvals.command("assign")
+@request_argument
+@click.argument("person", required=False)
+@click.option("--nobody", is_flag=True, help="Assign the request to nobody.")
+@as_json_option
+@click.pass_context
+def assign(
+    ctx: click.Context, request_id: str, person: str | None, nobody: bool, as_json: bool
+) -> None:
+    """Assign a request that waits to a person who may approve it.
+
+    The person is notified as they chose. Everybody else who may decide still may.
+    """
+    if nobody == (person is not None):
+        raise click.UsageError("name a person, or give --nobody", ctx)
+    found = ask_journal(ctx, lambda journal: answering.find_request(journal, request_id))
+    record = ask_journal(ctx, lambda journal: answering.assign(journal, found, person, _WHO))
+    _report(record, f"assigned to {person or 'nobody'}", as_json=as_json)
 
 
 @approvals.command("settle", short_help="Say that an interrupted call did happen.")
@@ -275,6 +328,14 @@ def _answer(
         click.echo(f"approved, and another person has to, too: {listing.line(record)}")
         return
     click.echo(f"{decided.decision}: {listing.line(record, decided.arguments)}")
+
+
+def _report(record: RequestRecord, what: str, *, as_json: bool) -> None:
+    """Report a request after a comment or an assignment."""
+    if as_json:
+        click.echo(json_text(answering.request_data(record), indent=2))
+        return
+    click.echo(f"{what}: {listing.line(record)}")
 
 
 def _pair(ctx: click.Context, text: str) -> tuple[str, str]:

@@ -71,7 +71,7 @@ def _marks(record: RequestRecord) -> str:
     """Name the dangerous or unusual facts of a request, the heaviest first; ``-`` for none."""
     found = [
         fact
-        for fact in facts(record.requested, record.votes)
+        for fact in facts(record.requested, record.so_far)
         if fact.required and fact.weight != "information" and fact.kind not in _IN_THE_LINE
     ]
     found.sort(key=lambda fact: fact.weight != "danger")
@@ -136,7 +136,7 @@ def facts_of(
     asked = as_edited(record.requested, {**record.requested.arguments, **edited})
     if asked.outcome_unknown:
         yield "Approve makes the call again, settle says that it did happen, reject gives it up."
-    question, effect, *found = facts(asked, record.votes)
+    question, effect, *found = facts(asked, record.so_far)
     yield wrapped(one_line(f"{question.text} {effect.note} {effect.text}"))
     width = columns() - len(_INDENT)
     for piece in fact_lines(asked, found, width, whole=True)[0]:

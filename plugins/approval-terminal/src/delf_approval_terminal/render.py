@@ -49,6 +49,10 @@ TEXT_HELP: Final = """\
 type your answer in one line; the script gets it as it is
 Ctrl-D or Ctrl-C answers nothing; a second Ctrl-C stops the task"""
 
+_CHANGES_HELP: Final = """\
+c  ask for changes: nothing is made, and the model plans again with what you type
+"""
+
 _MOST_LINES: Final = 12
 _MOST_CHARACTERS: Final = 1000
 _MOST_ARGUMENTS: Final = 30
@@ -306,14 +310,15 @@ def _menu(request: ApprovalRequest, *, edited: bool, unseen: int) -> str:
     note = f", {unseen:,} character{'s' * (unseen != 1)} unseen" if unseen else ""
     if (question := Question.of(request)) is not None:
         return f"{_answers(question)}{note}{'' if _is_free(question) else _MORE}"
+    no = "r reject · c ask for changes" if request.takes_changes else "r reject"
     if request.code is not None:
-        return f"a approve{note} · r reject · v view all · ? help"
+        return f"a approve{note} · {no} · v view all · ? help"
     if request.outcome_unknown:
         return f"a make it again{note} · h it did happen · r reject · v view all · ? help"
     if edited:
-        return f"a approve as edited{note} · r reject · e edit · v view all · ? help"
+        return f"a approve as edited{note} · {no} · e edit · v view all · ? help"
     alike = f"A every {escape(request.action)} in this task"
-    return f"a approve{note} · r reject · e edit · {alike} · v view all · ? help"
+    return f"a approve{note} · {no} · e edit · {alike} · v view all · ? help"
 
 
 _MORE: Final = " · r answer nothing · v view all · ? help"
@@ -352,9 +357,13 @@ def help_text(request: ApprovalRequest) -> str:
     """Return the meaning of each answer to a request."""
     if (question := Question.of(request)) is not None:
         return TEXT_HELP if _is_free(question) else CHOICE_HELP
-    if request.code is not None:
-        return SCRIPT_HELP
-    return UNKNOWN_HELP if request.outcome_unknown else HELP
+    if request.outcome_unknown:
+        return UNKNOWN_HELP
+    text = HELP if request.code is None else SCRIPT_HELP
+    if not request.takes_changes:
+        return text
+    before, last, after = text.rpartition("Ctrl-C rejects")
+    return f"{before}{_CHANGES_HELP}{last}{after}"
 
 
 def script_source(code: str) -> list[str]:

@@ -14,6 +14,8 @@ from typing import Any, Final
 
 from delf.events import (
     ASKED_FROM,
+    ApprovalAssigned,
+    ApprovalCommented,
     ApprovalDecided,
     ApprovalRemembered,
     ApprovalRequested,
@@ -105,6 +107,12 @@ class AuditObserver:
             case ApprovalVoted():
                 voted = {"what": "vote", "request": event.request_id, "by": event.by}
                 return {**voted, "via": event.via, "reason": event.reason}
+            case ApprovalCommented():
+                talk = {"what": "comment", "request": event.request_id, "by": event.by}
+                return {**talk, "via": event.via, "text": event.text}
+            case ApprovalAssigned():
+                talk = {"what": "assigned", "request": event.request_id, "by": event.by}
+                return {**talk, "via": event.via, "to": event.to}
             case ApprovalRemembered():
                 return {
                     "what": "remembered",

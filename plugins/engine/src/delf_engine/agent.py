@@ -39,6 +39,7 @@ from delf.protocols.approval import (
     AlreadyDone,
     Answered,
     Approved,
+    ChangesRequested,
     Edited,
     Rejected,
     RememberedDecision,
@@ -858,6 +859,17 @@ class Agent(FixedAttributes, Generic[T]):
     def reject(self, request_id: str, reason: str = "Rejected") -> bool:
         """Reject a call; the script, and the model if it continues, get the reason."""
         return self._pending.decide(request_id, Rejected(reason=reason))
+
+    def request_changes(self, request_id: str, reason: str) -> bool:
+        """Let the model plan again instead of making a call or running a script.
+
+        Raises ``DelfError`` if no model works on the task; the request then stays pending.
+
+        Args:
+            request_id: The id from :meth:`get_pending_approvals`.
+            reason: The wanted changes, for the model.
+        """
+        return self._pending.decide(request_id, ChangesRequested(reason=reason))
 
     def edit(self, request_id: str, arguments: Mapping[str, Any]) -> bool:
         """Approve a call with other arguments, which are checked again.

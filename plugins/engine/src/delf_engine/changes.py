@@ -216,6 +216,8 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
         match event:
             case ev.RetryScheduled():
                 why = f"the one before failed: {event.error}"
+            case ev.ApprovalDecided(decision="changes_requested"):
+                why = f"{event.by} asked for changes: {event.reason}"
             case ev.RerunRequested():
                 why = f"the one before left this to do: {event.remaining}"
             case ev.ScriptGenerated():
@@ -236,13 +238,36 @@ def situation(events: Iterable[ev.Event], digest: str, call_id: int) -> Situatio
 
 SHAPED: Final = "shaped_by"
 """The key of a task's setup with the names of people who shaped it before it began."""
+_SHAPING: Final = ("edited", "changes_requested", "already_done", "answered")
+"""The decisions that always influence what a task does next."""
+
+
+def changes_requested(events: Iterable[ev.Event], script: int) -> list[str]:
+    """Return the changes that people requested about a script or its calls, in order.
+
+    Args:
+        events: The task's events.
+        script: The script's number.
+    """
+    asked: set[str] = set()
+    found: list[str] = []
+    for event in events:
+        match event:
+            case ev.ApprovalRequested() if event.script == script:
+                asked.add(event.request_id)
+            case ev.ApprovalDecided(decision="changes_requested") if event.request_id in asked:
+                found.append(event.reason or "")
+            case _:
+                pass
+    return found
 
 
 def shapers_of(events: Iterable[ev.Event]) -> list[str]:
     """Return the people whose decisions influenced what a task does next, in order.
 
     A person influences a task by editing a call, declaring the result of an interrupted call,
-    answering a question, or rejecting a call with a reason that the script and the model read.
+    answering a question, requesting changes, or rejecting a call with a reason that the script
+    and the model read.
 
     Args:
         events: The task's events.
@@ -252,7 +277,7 @@ def shapers_of(events: Iterable[ev.Event]) -> list[str]:
         if not isinstance(event, ev.ApprovalDecided) or event.source != "person":
             continue
         is_reason = event.decision == "rejected" and event.reason not in (None, "", NO_REASON)
-        if event.decision in ("edited", "already_done", "answered") or is_reason:
+        if event.decision in _SHAPING or is_reason:
             found[LOCAL if event.person is None else name_of_holder(event.person)] = None
     return list(found)
 

@@ -51,7 +51,13 @@ from delf.values.frozen import thawed
 from delf_engine.approvals.plan import named_actions
 from delf_engine.calls.children import ChildTasks
 from delf_engine.calls.gate import Gate
-from delf_engine.changes import called_in, changes_of, returned_by, used_tools
+from delf_engine.changes import (
+    called_in,
+    changes_of,
+    changes_requested,
+    returned_by,
+    used_tools,
+)
 from delf_engine.limits import doubt, excess
 from delf_engine.mentions import never_called
 from delf_engine.models.drafts import Draft
@@ -295,8 +301,9 @@ class TaskHost:
             outcome = replace(outcome, value=None)
         if isinstance(outcome, Done):
             await self._warn_of_uncalled(code, attempt)
-        self._last_counts = isinstance(outcome, (Done, Rerun))
-        if isinstance(outcome, Rerun):
+        wanted = changes_requested(log.events, attempt)
+        self._last_counts = isinstance(outcome, (Done, Rerun)) and not wanted
+        if isinstance(outcome, Rerun) and not wanted:
             await self._record_rerun(outcome, attempt)
         raised = self.scripts.raised_behind(outcome)
         cause = None if raised is None else raised.cause
@@ -321,6 +328,7 @@ class TaskHost:
             and (self._last_counts or self.scripts.may_go_on),
             cause=cause,
             rejected=_is_rejection(raised, outcome, asked=refused is not None),
+            changes_requested=[self._clean(text) for text in wanted],
         )
 
     async def _refuse_excess(self, code: str, attempt: int) -> Failed | None:
@@ -372,7 +380,8 @@ class TaskHost:
             reason = await self._run.approvals.decide_script(code, attempt, named, past)
         if reason is None:
             return None
-        message = f"the script was not run: it was rejected: {reason}"
+        wanted = changes_requested(self._run.log.events, attempt)
+        message = f"the script was not run: {reason if wanted else f'it was rejected: {reason}'}"
         return Failed(kind=REJECTED, message=message)
 
     async def _record_rerun(self, outcome: Rerun, attempt: int) -> None:

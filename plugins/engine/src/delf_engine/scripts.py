@@ -146,6 +146,7 @@ class ScriptRunner:
         async with self._log.step(Step.EXECUTE, attempt):
             started = time.perf_counter()
             outcome = await self._run_or_recall(code, attempt, guard, seen=seen)
+            self._gate.end_script()
             self._log.end_prints()
             self._restarts.renew()
             if not isinstance(outcome, Done):  # before another script, or an answer of a model

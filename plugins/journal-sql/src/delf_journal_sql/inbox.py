@@ -12,7 +12,13 @@ from dataclasses import replace
 from typing import Any, Final
 
 from delf.errors import UnknownRequestError
-from delf.events import ApprovalDecided, ApprovalRequested, ApprovalVoted
+from delf.events import (
+    ApprovalAssigned,
+    ApprovalCommented,
+    ApprovalDecided,
+    ApprovalRequested,
+    ApprovalVoted,
+)
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import Note, RequestRecord
 from delf.types import TaskState
@@ -20,14 +26,17 @@ from delf.values.encoding import from_jsonable
 from delf_journal_sql.codec import unpack
 from delf_journal_sql.database import Connection
 from delf_journal_sql.owners import COLUMNS, looking
-from delf_journal_sql.schema import REMEMBERED
+from delf_journal_sql.schema import REMEMBERED, REQUESTS
 from delf_journal_sql.store import EVENT, TASK, blob_data, key_of, like_text, stored_task
 
 _REVOKED: Final = "revoked"
 """The kind of note that revokes a remembered decision."""
 
 # In words that the partial index has, too.
-_KINDS: Final = "e.type IN ('ApprovalRequested', 'ApprovalDecided')"
+_KINDS: Final = f"e.{REQUESTS}"
+
+
+_REACTIONS: Final = (ApprovalVoted, ApprovalCommented, ApprovalAssigned)
 
 
 def add_note(connection: Connection, now: float, task_id: str, kind: str, data: Any) -> int:
@@ -118,31 +127,17 @@ def find_requests(
         if isinstance(event, ApprovalRequested):
             found[event.request_id] = RequestRecord(requested=event, decided=None, task=task)
         elif isinstance(event, ApprovalDecided) and event.request_id in found:
-            asked = found[event.request_id].requested
-            found[event.request_id] = RequestRecord(requested=asked, decided=event, task=task)
+            known = found[event.request_id]
+            found[event.request_id] = replace(known, decided=event, task=task)
+        elif isinstance(event, _REACTIONS) and event.request_id in found:
+            known = found[event.request_id]
+            found[event.request_id] = replace(known, so_far=(*known.so_far, event), task=task)
     chosen = [
         record
         for name, record in found.items()
         if name.startswith((start, f"req_{start}")) and (record.waits or not waiting)
     ]
-    return [_with_votes(connection, record) for record in chosen[-limit:]]
-
-
-def _with_votes(connection: Connection, record: RequestRecord) -> RequestRecord:
-    """Add the votes to a request that needs two."""
-    if not record.waits or not record.requested.rule.get("two_of"):
-        return record
-    name = record.task.task_id
-    rows = connection.execute(
-        f"SELECT {EVENT} FROM delf_events AS e "  # noqa: S608 - own names
-        "WHERE e.task = :task AND e.type = 'ApprovalVoted' ORDER BY e.seq",
-        {"task": (key := key_of(connection, name))},
-    )
-    blob = functools.partial(blob_data, connection, key)
-    events = [unpack(name, row, blob) for row in rows]
-    asked = record.requested.request_id
-    votes = [e for e in events if isinstance(e, ApprovalVoted) and e.request_id == asked]
-    return replace(record, votes=votes)
+    return chosen[-limit:]
 
 
 def find_remembered(connection: Connection) -> list[RememberedDecision]:

@@ -14,6 +14,11 @@ from delf_journal_sql.errors import JournalSetupError
 OTHER_NAMES: Final = {"key": "limit_key"}
 """Columns whose names differ from their field of ``TaskRecord``."""
 _VERSIONS: Final = "delf_schema_version"
+REQUESTS: Final = (
+    "type IN ('ApprovalRequested', 'ApprovalDecided', 'ApprovalVoted', 'ApprovalCommented', "
+    "'ApprovalAssigned')"
+)
+"""Types of events about requests for approval."""
 REMEMBERED: Final = """type = 'ApprovalDecided' AND data LIKE '%"until_revoked"%'"""
 """Types of events with decisions that may be remembered."""
 INPUTS: Final = """type IN ('TaskQueued', 'TaskStarted') AND data LIKE '%"input_files"%'"""
@@ -73,7 +78,11 @@ CREATE TABLE delf_sessions (
 )
 """
 
-MIGRATIONS: Final[Sequence[str]] = (_VERSION_13,)
+_VERSION_14: Final = f"""
+DROP INDEX delf_events_requests;
+CREATE INDEX delf_events_requests ON delf_events (task, seq) WHERE {REQUESTS};
+"""
+MIGRATIONS: Final[Sequence[str]] = (_VERSION_13, _VERSION_14)
 """The statements that create the first version, then those of each migration."""
 FIRST: Final = 13
 """The oldest supported version, as earlier ones were never released."""

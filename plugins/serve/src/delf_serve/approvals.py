@@ -12,6 +12,7 @@ from delf.protocols.approval import (
     AlreadyDone,
     Answered,
     Approved,
+    ChangesRequested,
     Decision,
     Edited,
     Rejected,
@@ -21,6 +22,9 @@ from delf.protocols.journal import RequestRecord
 from delf.protocols.questions import Question
 from delf.tools.action import Action
 from delf_cli.answering import (
+    assign,
+    assignable,
+    comment,
     decided_data,
     find_request,
     remembered,
@@ -37,6 +41,8 @@ from delf_serve.schemas import (
     AlreadyDoneAnswer,
     AnswerToQuestion,
     Approval,
+    AssignableList,
+    ChangeWish,
     DecidedView,
     DecisionRequest,
     Edit,
@@ -130,6 +136,27 @@ class Approvals:
         _, decided = await send(journal, record, lambda _: decision, key.decider(via))
         return DecidedView(**decided_data(record, decided))
 
+    async def comment(self, request_id: str, text: str, key: Key, via: str) -> Request:
+        """Comment on a pending request, by its full id."""
+        record = await self._for_talk(request_id, key)
+        return _request(await comment(self._tasks.journal, record, text, key.decider(via)), key)
+
+    async def assign(self, request_id: str, person: str | None, key: Key, via: str) -> Request:
+        """Assign a pending request to a person or to nobody, by its full id."""
+        record = await self._for_talk(request_id, key)
+        return _request(await assign(self._tasks.journal, record, person, key.decider(via)), key)
+
+    async def _for_talk(self, request_id: str, key: Key) -> RequestRecord:
+        record = await self._find(request_id, key, whole=True)
+        if not _may_talk(key):
+            raise ProblemError(403, "a key that may only read says nothing about requests")
+        return record
+
+    async def assignable(self, text: str, key: Key) -> AssignableList:
+        """Return the people to whom a request can be assigned."""
+        found = await assignable(self._tasks.journal, await self._find(text, key))
+        return AssignableList(people=[person.name for person in found])
+
     async def _check(self, record: RequestRecord, changed: Mapping[str, Any]) -> None:
         """Validate edited arguments like the gate, if this process has the action."""
         action = await self._action(record)
@@ -187,6 +214,11 @@ def _check_answer(record: RequestRecord, given: Answered) -> None:
         raise ProblemError(422, detail, param="answer") from None
 
 
+def _may_talk(key: Key) -> bool:
+    """Return True if a person may comment on requests and assign them."""
+    return not key.rights.isdisjoint({"run", "decide"})
+
+
 def _may_reject(record: RequestRecord, key: Key) -> bool:
     """Return True if a person may reject a pending request."""
     if not record.waits or not has_right(record, key):
@@ -203,6 +235,7 @@ def _request(record: RequestRecord, key: Key) -> Request:
         project=other_project(record.task),
         can_decide=may_decide(record, key),
         can_reject=_may_reject(record, key),
+        can_talk=record.waits and _may_talk(key),
         why_not=why if record.waits else None,
     )
 
@@ -224,5 +257,7 @@ def _decision(given: DecisionRequest) -> Decision:
             return Answered(answer)
         case AlreadyDoneAnswer(result=result, reason=reason):
             return AlreadyDone(result=result, reason=reason)
+        case ChangeWish(reason=reason):
+            return ChangesRequested(reason=reason)
         case Rejection(reason=reason):
             return Rejected(reason=reason or NO_REASON)

@@ -446,6 +446,26 @@ async def decide(call: Call, body: s.DecisionRequest) -> s.DecidedView:
     return await call.service.approvals.decide(call.part("request_id"), body, call.key, call.via)
 
 
+@OPERATIONS.add("POST", "/approvals/{request_id}/comments", "read", other=(*_UNKNOWN, _LATE))
+async def comment(call: Call, body: s.CommentRequest) -> s.Request:
+    """Comment on a question that waits; people read comments, the model does not."""
+    name, text = call.part("request_id"), body.text.strip()
+    return await call.service.approvals.comment(name, text, call.key, call.via)
+
+
+@OPERATIONS.add("POST", "/approvals/{request_id}/assignee", "read", other=(*_UNKNOWN, _LATE))
+async def assign(call: Call, body: s.AssigneeRequest) -> s.Request:
+    """Assign a question to a person who may approve it; others may decide all the same."""
+    name = call.part("request_id")
+    return await call.service.approvals.assign(name, body.person, call.key, call.via)
+
+
+@OPERATIONS.add("GET", "/approvals/{request_id}/assignable", "read", other=_UNKNOWN)
+async def list_assignable(call: Call) -> s.AssignableList:
+    """List the people to whom a question can be assigned."""
+    return await call.service.approvals.assignable(call.part("request_id"), call.key)
+
+
 @OPERATIONS.add("GET", "/remembered", "read")
 async def list_remembered(call: Call, query: s.PageQuery) -> s.RememberedList:
     """Return decisions that let calls pass without a question until they are revoked."""

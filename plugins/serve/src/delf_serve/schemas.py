@@ -27,6 +27,7 @@ from delf.protocols.search import FigureBy, Place
 from delf.protocols.states import STORED_STATES
 from delf.tools.docstrings import read_docstring
 from delf.types import TaskState
+from delf_engine.approvals.talk import LONGEST
 from delf_engine.views import prompts
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
@@ -96,7 +97,7 @@ class FileReference(Given):
     id: Annotated[str, StringConstraints(pattern=r"^file_[0-9a-f]{32}$")]
 
 
-VARIANTS = frozenset({"approve", "reject", "edit", "settle"})
+VARIANTS = frozenset({"approve", "reject", "request_changes", "edit", "settle"})
 """The kinds of a decision, which precede the field in the place of an error."""
 
 
@@ -461,8 +462,9 @@ class AuditEntry(Shown):
 
     at: Time
     what: str = Field(
-        description="A decision, as `approved`; `added`, `changed`, `revoked`, `key added`, "
-        "`key revoked` of a person; or `logged in`."
+        description="A decision, as `approved`; `approved first`, `commented` or `assigned` of a "
+        "request; `added`, `changed`, `revoked`, `key added`, `key revoked` of a person; or "
+        "`logged in`."
     )
     by: str
     via: str = Field(description="From where.")
@@ -526,7 +528,8 @@ class TaskDecision(Shown):
     request_id: str
     action: str
     decision: str = Field(
-        description="`approved`, `edited`, `rejected`, `expired`, `already_done` or `answered`."
+        description="`approved`, `edited`, `rejected`, `changes_requested`, `expired`, "
+        "`already_done` or `answered`."
     )
     source: str = Field(
         description="`person`; or what decided instead, as `timeout` or `sandbox_died`."
@@ -644,6 +647,15 @@ class FactView(_as_body(Fact)):
     """A fact about a request, in words for the person who decides."""
 
 
+class CommentView(Shown):
+    """A comment on a request, which people read and the model does not."""
+
+    by: str
+    text: str
+    at: Time
+    via: str = Field(description="From where.")
+
+
 class Request(_as_body(ApprovalRequest)):
     """A question that waits for a person, or waited."""
 
@@ -653,9 +665,18 @@ class Request(_as_body(ApprovalRequest)):
     since: Time
     decided: DecidedView | None = None
     project: str | None = Field(default=None, description=_PROJECT)
+    assignee: str | None = Field(
+        default=None, description="The person to whom it is assigned; others may decide, too."
+    )
+    comments: list[CommentView] = Field(
+        default_factory=list[CommentView], description="The comments on it, in order."
+    )
     can_decide: bool = Field(default=False, description="Whether you may approve it.")
     can_reject: bool = Field(
         default=False, description="Whether you may reject it, as who asked and who voted may."
+    )
+    can_talk: bool = Field(
+        default=False, description="Whether you may comment on it and assign it, while it waits."
     )
     why_not: str | None = Field(
         default=None, description="Why you may not approve it, while it waits."
@@ -697,6 +718,35 @@ class Rejection(Given):
     )
 
 
+class ChangeWish(Given):
+    """A wish for changes: nothing is done, and the model plans again."""
+
+    decision: Literal["request_changes"]
+    reason: Annotated[str, StringConstraints(max_length=10_000, pattern=r"\S")] = Field(
+        description="What the model should change. Of a request with `takes_changes` alone."
+    )
+
+
+class CommentRequest(Given):
+    """A comment on a request."""
+
+    text: Annotated[str, StringConstraints(max_length=LONGEST, pattern=r"\S")]
+
+
+class AssigneeRequest(Given):
+    """The person to whom a request is assigned."""
+
+    person: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = Field(
+        description="The name of one who may approve it; null for nobody."
+    )
+
+
+class AssignableList(Shown):
+    """The people to whom a request can be assigned."""
+
+    people: list[str] = Field(description="The names of those who may approve it.")
+
+
 class Edit(Given):
     """A yes to the call with other arguments."""
 
@@ -721,7 +771,7 @@ class AnswerToQuestion(Given):
     )
 
 
-_Decision = Approval | Rejection | Edit | AlreadyDoneAnswer | AnswerToQuestion
+_Decision = Approval | Rejection | ChangeWish | Edit | AlreadyDoneAnswer | AnswerToQuestion
 
 
 class DecisionRequest(RootModel[_Decision]):

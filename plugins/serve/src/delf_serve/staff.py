@@ -10,8 +10,11 @@ from dataclasses import replace
 from typing import Final
 
 from delf.errors import ConfigurationError
+from delf.events import ApprovalAssigned, ApprovalCommented, ApprovalDecided, ApprovalVoted
+from delf.protocols.journal import RequestRecord
 from delf.protocols.people import Person, new_secret
 from delf.protocols.sessions import SessionRecord
+from delf_engine.approvals.talk import Reaction
 from delf_serve import schemas as s
 from delf_serve.call import Call, page_of
 from delf_serve.people import Changer, Wish, present, without_key
@@ -135,21 +138,7 @@ async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:
         for one in await journal.logins()
     ]
     for record in await journal.find_requests(waiting=False, limit=_MOST):
-        decided, asked = record.decided, record.requested
-        if decided is None or decided.source != "person":
-            continue
-        entries.append(
-            s.AuditEntry(
-                at=decided.at,
-                what=decided.decision,
-                by=decided.by,
-                via=decided.via,
-                about=f"{asked.action}, asked by {asked.asked_by}"
-                + (f": {decided.reason}" if decided.reason else ""),
-                task_id=asked.task_id,
-                request_id=asked.request_id,
-            )
-        )
+        entries += _of_request(record)
     kept = [
         one
         for one in entries
@@ -169,6 +158,34 @@ def audit_csv(entries: list[s.AuditEntry]) -> str:
         cells = [str(getattr(one, name) or "") for name in _COLUMNS]
         table.writerow([f"'{cell}" if cell[:1] in _ACTIVE and cell else cell for cell in cells])
     return out.getvalue()
+
+
+def _of_request(record: RequestRecord) -> Iterator[s.AuditEntry]:
+    """Yield the votes, comments and assignments of a request, and its decision."""
+    asked = record.requested
+    decided = record.decided
+    acts: list[tuple[str, str | None, Reaction | ApprovalDecided]] = []
+    for one in record.so_far:
+        match one:
+            case ApprovalVoted(reason=reason):
+                acts.append(("approved first", reason, one))
+            case ApprovalCommented(text=text):
+                acts.append(("commented", text, one))
+            case ApprovalAssigned(to=to):
+                acts.append(("assigned", f"to {to or 'nobody'}", one))
+    if decided is not None and decided.source == "person":
+        acts.append((decided.decision, decided.reason, decided))
+    for what, words, act in acts:
+        about = f"{asked.action}, asked by {asked.asked_by}"
+        yield s.AuditEntry(
+            at=act.at,
+            what=what,
+            by=act.by,
+            via=act.via,
+            about=f"{about}: {words}" if words else about,
+            task_id=asked.task_id,
+            request_id=asked.request_id,
+        )
 
 
 def _of_people(people: list[Person]) -> Iterator[s.AuditEntry]:

@@ -10,6 +10,8 @@ from typing import Final
 
 from delf.errors import DelfError
 from delf.events import (
+    ApprovalAssigned,
+    ApprovalCommented,
     ApprovalDecided,
     ApprovalRequested,
     ApprovalVoted,
@@ -23,7 +25,7 @@ from delf.events import (
     end_event,
 )
 from delf.machine.contexts import shared_task
-from delf.protocols.facts import facts_data
+from delf.protocols.facts import facts_data, reaction_fact
 from delf.protocols.journal import TaskRecord
 from delf_serve.keys import Key
 from delf_serve.plain import json_bytes
@@ -45,6 +47,8 @@ _CHANGES: Final = (
     TaskResumed,
     ApprovalRequested,
     ApprovalVoted,
+    ApprovalCommented,
+    ApprovalAssigned,
     ApprovalDecided,
     TaskFinished,
 )
@@ -59,6 +63,8 @@ def frame(event: Event) -> bytes:
     sent = encode(event)
     if isinstance(event, ApprovalRequested):
         sent["data"]["facts"] = facts_data(event)  # a client words nothing itself
+    elif (fact := reaction_fact(event)) is not None:
+        sent["data"]["fact"] = fact.data()
     if event.headline:
         sent["headline"] = event.headline
     return b"id: %d\ndata: %b\n\n" % (event.seq, json_bytes(sent))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from delf.messages import Message, assistant, user
-from delf.protocols.sandbox import MAX_SCRIPT, Failed, LimitReached, Rerun
+from delf.protocols.sandbox import MAX_SCRIPT, Done, Failed, LimitReached, Rerun
+from delf.protocols.strategy import ScriptResult
 
 _RULES = """\
 You do the user's task by writing one Python script that calls the tools below. \
@@ -85,6 +86,30 @@ def no_code_messages(reply: str, why: str = "", *, in_tool: bool = False) -> tup
     return assistant(_short(reply) or "(nothing)"), user(f"{message} {how}")
 
 
+def changes_messages(code: str, result: ScriptResult) -> tuple[Message, Message]:
+    """Return the follow-up to a script that a person wants changed.
+
+    Args:
+        code: The script.
+        result: Its result, with the requested changes.
+    """
+    lines = ["A person looked at the script and its calls, and asks for changes:"]
+    lines += [f"- {text}" for text in result.changes_requested]
+    if not result.variables_alive:
+        lines.append("The script's variables are lost; read again what you need.")
+    elif isinstance(result.outcome, (Done, Failed, Rerun)):
+        lines += _alive(result.outcome.variables)
+    if result.printed.strip():
+        lines.append(f"It had printed (the user will not see this):\n{_cap(result.printed)}")
+    lines += _done(result.changes)
+    lines.append(
+        "Write another script that does the task with these changes, with the whole answer "
+        "printed. Calls that succeeded before have had their effect; do not repeat those that "
+        "change things."
+    )
+    return assistant(_fenced(code)), user("\n".join(lines))
+
+
 def retry_messages(
     code: str,
     outcome: Failed | LimitReached,
@@ -112,10 +137,7 @@ def retry_messages(
         lines += _alive(outcome.variables)
     if printed.strip():
         lines.append(f"It had printed (the user will not see this):\n{_cap(printed)}")
-    if done:
-        earlier = [f"- … {len(done) - _MAX_DONE:,} calls"] if len(done) > _MAX_DONE else []
-        listed = "\n".join([*earlier, *(f"- {call}" for call in done[-_MAX_DONE:])])
-        lines.append(f"What it changed, and is done:\n{listed}")
+    lines += _done(done)
     lines.append(
         "Write the script that completes the task now, with the whole answer printed. "
         "Calls that succeeded before have had their effect; do not repeat those that change things."
@@ -176,6 +198,15 @@ def rerun_messages(code: str, outcome: Rerun, printed: str) -> tuple[Message, Me
         lines.append(f"Printed so far (the user sees it above what comes):\n{_cap(printed)}")
     lines.append(f"Write the next script, for what remains:\n{outcome.remaining}")
     return assistant(_fenced(code)), user("\n".join(lines))
+
+
+def _done(changes: Sequence[str]) -> list[str]:
+    """Return the lines about write calls that were made."""
+    if not changes:
+        return []
+    earlier = [f"- … {len(changes) - _MAX_DONE:,} calls"] if len(changes) > _MAX_DONE else []
+    listed = "\n".join([*earlier, *(f"- {call}" for call in changes[-_MAX_DONE:])])
+    return [f"What it changed, and is done:\n{listed}"]
 
 
 def _alive(variables: Mapping[str, str]) -> list[str]:

@@ -33,6 +33,7 @@ from delf.tools.stubs import stubs_of
 from delf_strategy_codegen.extract import calls_with_script, read_reply
 from delf_strategy_codegen.prompt import (
     SILENT,
+    changes_messages,
     crash_messages,
     no_code_messages,
     rerun_messages,
@@ -80,6 +81,8 @@ class CodegenStrategy:
             ``auto`` the tool is offered after an answer without a script.
     """
 
+    takes_changes = True
+
     def __init__(self, *, code_in: CodeIn = "auto") -> None:
         self._code_in: CodeIn = code_in
 
@@ -114,6 +117,13 @@ class CodegenStrategy:
             code, calls = written.code, written.calls
             result = await host.execute(repaired(code))
             passes.has_changed = passes.has_changed or bool(result.changes)
+            if result.changes_requested:
+                if result.refused is not None:
+                    raise result.refused
+                if not result.can_retry:
+                    raise as_error(result) from result.cause
+                messages += _as_written(calls, changes_messages(code, result))
+                continue
             match result.outcome:
                 case Done(value=value, variables=variables):
                     text = compose(host.output, value)
@@ -319,6 +329,10 @@ def _last_answer(result: ScriptResult) -> str:
 def as_error(result: ScriptResult) -> DelfError:
     """Return the error that a task fails with when its last script ended like this."""
     outcome = result.outcome
+    if result.changes_requested and isinstance(outcome, (Done, Rerun)):
+        wanted = "; ".join(result.changes_requested)
+        message = f"no other script may run, and changes were requested: {wanted}"
+        return ApprovalRejectedError(message)
     if isinstance(outcome, LimitReached):
         return SandboxLimitError(
             outcome.message,

@@ -50,6 +50,7 @@ class StreamStrategy:
     """
 
     calls_only = True
+    takes_changes = True
 
     def __init__(
         self,

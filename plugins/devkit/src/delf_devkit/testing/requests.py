@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from delf.events import ApprovalVoted, Event
+from delf.events import ApprovalAssigned, ApprovalCommented, ApprovalVoted, Event
 from delf.protocols.approval import ApprovalRequest
 from delf.protocols.facts import Fact, FactKind, facts, labels
 
@@ -143,6 +143,17 @@ AFTERWARDS: Final[Mapping[FactKind, Event]] = {
     FactKind.VOTE: ApprovalVoted(
         task_id="task_1", seq=9, at=1.0, request_id="req_bank.pay", by="wilhelmina"
     ),
+    FactKind.ASSIGNEE: ApprovalAssigned(
+        task_id="task_1", seq=10, at=2.0, request_id="req_bank.pay", by="wilhelmina", to="zacharias"
+    ),
+    FactKind.COMMENT: ApprovalCommented(
+        task_id="task_1",
+        seq=11,
+        at=3.0,
+        request_id="req_bank.pay",
+        by="wilhelmina",
+        text="is this the account of the customer?",
+    ),
 }
 """Events that add facts to a pending request of :func:`request_for`."""
 
@@ -157,7 +168,7 @@ def unseen_facts(
     Args:
         request: The request.
         text: All that a person can read of it.
-        so_far: Votes that were shown, too.
+        so_far: Votes, comments and assignments that were shown, too.
     """
     seen = _bare(text)
     return [

@@ -13,6 +13,7 @@ from delf_engine.approvals.ballot import Ballot
 from delf_engine.approvals.channels import ask_channels
 from delf_engine.approvals.decision import Answer
 from delf_engine.approvals.shared import Approvals
+from delf_engine.approvals.talk import RequestTalk
 from delf_engine.journal.log import TaskLog
 from delf_engine.task import TaskRequest
 
@@ -48,6 +49,7 @@ class Asking:
         self._redactor = log.redactor
         self._request = request
         self._ballot = Ballot(request, task.on_behalf_of, log, shared)
+        self._talk = RequestTalk(request, log, shared.channels)
         self._failures: list[str] = []
         """The failed channels, each with the reason."""
 
@@ -60,7 +62,7 @@ class Asking:
         """
         pending = self._shared.pending
         request_id = self._request.request_id
-        others = pending.open(self._request, self._ballot.take)
+        others = pending.open(self._request, self._ballot.take, self._talk.take)
         outcome = "cancelled"
         try:
             await announced
@@ -68,6 +70,7 @@ class Asking:
             if not pending.withdraw(request_id):
                 answer = await others  # its giver already knows that it counts
             outcome = type(answer.decision).__name__.lower()
+            await self._talk.ended()
             return answer
         finally:
             pending.close(request_id, outcome)

@@ -12,12 +12,13 @@ from delf.events import ApprovalVoted, Event
 from delf.protocols.approval import (
     ApprovalRequest,
     Approved,
+    ChangesRequested,
     Decider,
     Decision,
     Edited,
     Rejected,
 )
-from delf.protocols.people import LOCAL, Person, folded, name_of_holder
+from delf.protocols.people import LOCAL, Person, folded, name_of_holder, sees
 from delf.protocols.rules import ApprovalRule
 from delf.protocols.shared_journal import SharedJournal
 from delf_engine.approvals.decision import Answer, decision_data
@@ -41,7 +42,7 @@ def why_refused(
     rule = ApprovalRule.of(request.rule)
     if rule is None:
         return None
-    name, is_no = folded(_name_of(who)), isinstance(decision, Rejected)
+    name, is_no = folded(_name_of(who)), isinstance(decision, (Rejected, ChangesRequested))
     is_asker = who.key == asker or name == folded(name_of_holder(asker))
     is_shaper = rule.needs_others and name in map(folded, request.shaped_by)
     if is_no and (is_asker or is_shaper):
@@ -61,6 +62,29 @@ def why_refused(
             "delf does not know who uses this machine: it may be who asked; the rule can name local"
         )
     return None
+
+
+def decider_of(person: Person) -> Decider:
+    """Convert a person to the decider of a request."""
+    return Decider(name=person.name, key=person.holder, teams=person.teams)
+
+
+def deciders(request: ApprovalRequest, asker: str | None, people: Iterable[Person]) -> list[Person]:
+    """Return the people who may approve a request, by name.
+
+    Args:
+        request: The request.
+        asker: The owner of the task; None for the local user.
+        people: All people in the journal, including removed ones.
+    """
+    present = [person for person in people if person.revoked_at is None]
+    return [
+        person
+        for person in present
+        if "decide" in person.rights
+        and sees(person, present, asker)
+        and why_refused(request, asker, decider_of(person), Approved()) is None
+    ]
 
 
 def _name_of(who: Decider) -> str:
@@ -150,7 +174,7 @@ class Ballot:
         why = why_refused(self._request, self._asker, answer.who, answer.decision)
         if why is not None:
             raise DelfError(why, hint="the team's rules are in [agent.approval_rules]")
-        if not rule.two_of or isinstance(answer.decision, (Rejected, Edited)):
+        if not rule.two_of or isinstance(answer.decision, (Rejected, ChangesRequested, Edited)):
             return answer
         if not isinstance(answer.decision, Approved):
             kind = decision_data(answer.decision)["decision"]

@@ -15,6 +15,7 @@ from delf.protocols.approval import (
     Answered,
     ApprovalRequest,
     Approved,
+    ChangesRequested,
     Decider,
     Decision,
     Edited,
@@ -31,6 +32,7 @@ _KINDS: Final[Mapping[str, type[Decision]]] = {
     "approved": Approved,
     "edited": Edited,
     "rejected": Rejected,
+    "changes_requested": ChangesRequested,
     "already_done": AlreadyDone,
     "answered": Answered,
 }
@@ -126,6 +128,8 @@ def decision_of(data: Mapping[str, Any]) -> Decision | None:
             return Edited(arguments=cast("Mapping[str, Any]", data["arguments"]))
         case "rejected" | "expired" as kind:
             return Rejected(reason=reason or kind)
+        case "changes_requested" if reason and reason.strip():
+            return ChangesRequested(reason=reason)
         case "answered" if isinstance(data.get("answer"), _ANSWERS):
             return Answered(data["answer"])
         case "already_done":
@@ -146,7 +150,7 @@ def well_formed(answer: object) -> Decision:
     if type(answer) not in (*_NAMES, Expired):
         raise DelfError(f"{type(answer).__name__} is not a decision")
     match answer:
-        case Expired() | AlreadyDone():
+        case Expired() | AlreadyDone() | ChangesRequested():
             return answer
         case Approved() if decision_of(decision_data(answer)) == answer:
             return answer
@@ -176,6 +180,8 @@ def why_not(decision: Decision) -> str:
     """Return the reason for the script why a call is not made."""
     if isinstance(decision, Expired):
         return f"nobody answered within {decision.after_seconds:g} s"
+    if isinstance(decision, ChangesRequested):
+        return f"changes were requested: {decision.reason}"
     return decision.reason if isinstance(decision, Rejected) else "it was not approved"
 
 
@@ -217,8 +223,9 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
     """Check that a request accepts a kind of answer.
 
     Raises:
-        DelfError: If a script or an interrupted call is edited, a new call is settled, a script is
-            to be remembered for any arguments, or a question gets no answer that fits.
+        DelfError: If a script or an interrupted call is edited, a new call is settled, changes are
+            requested where no model plans again, a script is to be remembered for any arguments,
+            or a question gets no answer that fits.
     """
     question = Question.of(request)
     if question is not None:
@@ -240,6 +247,15 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
         raise DelfError(
             "the arguments of a call that was begun cannot be changed",
             hint="approve makes it again, settle says that it did happen, reject gives it up",
+        )
+    if isinstance(decision, ChangesRequested) and request.outcome_unknown:
+        raise DelfError(
+            "changes cannot be requested of a call that was begun",
+            hint="approve makes it again, settle says that it did happen, reject gives it up",
+        )
+    if isinstance(decision, ChangesRequested) and not request.takes_changes:
+        raise DelfError(
+            "no model works on this task that could change anything", hint="reject it, or edit it"
         )
     if isinstance(decision, AlreadyDone) and not request.outcome_unknown:
         raise DelfError("only an interrupted call can be settled")

@@ -25,6 +25,8 @@ from delf.protocols.journal import Journal, Note
 from delf.protocols.shared_journal import SharedJournal
 from delf_engine.approvals.decision import Answer, decision_data, decision_of
 from delf_engine.approvals.pending import PendingRequests
+from delf_engine.approvals.talk import KIND as TALK
+from delf_engine.approvals.talk import talk_of
 
 _log = logging.getLogger(__name__)
 
@@ -135,6 +137,9 @@ class Inbox:
         except DelfError as error:
             _log.warning("earlier answers to %s cannot be read: %s", task_id, error.message)
             return
+        for note in notes:
+            if note.kind == TALK:
+                self._take_talk(note)
         for note in reversed(notes):  # who answered once more saw the first answer lost
             if note.kind == KIND:
                 self._take(note)
@@ -147,6 +152,8 @@ class Inbox:
                     position, failed = note.position, False
                     if note.kind == KIND:
                         self._take(note)
+                    elif note.kind == TALK:
+                        self._take_talk(note)
                 return  # the journal is closed
             except DelfError as error:
                 level, failed = logging.DEBUG if failed else logging.WARNING, True
@@ -154,6 +161,18 @@ class Inbox:
             await asyncio.sleep(_AGAIN_SECONDS)
             # Where none was read yet, all: nobody knows what has come meanwhile.
             notes = journal.subscribe_notes(after=position)
+
+    def _take_talk(self, note: Note) -> None:
+        talk = talk_of(note.data)
+        if talk is None:
+            _log.warning("note %d of the journal is no comment that can be read", note.position)
+            return
+        try:
+            self._pending.talk(
+                str(note.data.get("request_id")), talk, _who(note.data), note.position
+            )
+        except UnknownRequestError as error:
+            _log.debug("a comment came late: %s", error.message)
 
     def _take(self, note: Note) -> None:
         data = note.data

@@ -9,9 +9,10 @@ from dataclasses import field
 from typing import Final
 
 from delf.errors import DelfError, UnknownRequestError
-from delf.protocols.approval import ApprovalRequest, Decision
+from delf.protocols.approval import ApprovalRequest, Decider, Decision
 from delf.records import dataclass
 from delf_engine.approvals.decision import Answer, check_fits, copy_of_request, well_formed
+from delf_engine.approvals.talk import Talk
 
 _KEPT: Final = 1000
 """The number of decided requests whose outcomes are kept for late answers."""
@@ -21,8 +22,16 @@ Count = Callable[[Answer], Answer | None]
 """Applies the rule to an answer; returns None if more votes are needed, raises if not allowed."""
 
 
+TakeTalk = Callable[[Talk, Decider, int | None], None]
+"""Records a comment or an assignment, with its author and its place in the journal's inbox."""
+
+
 def _as_it_is(answer: Answer) -> Answer:
     return answer
+
+
+def _ignore(talk: Talk, who: Decider, note: int | None) -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,7 @@ class PendingRequest:
     request: ApprovalRequest
     answer: asyncio.Future[Answer]
     count: Count = field(default=_as_it_is)
+    talk: TakeTalk = field(default=_ignore)
 
     def look(self) -> ApprovalRequest:
         """Return the request with a copy of its arguments, for the program."""
@@ -46,15 +56,18 @@ class PendingRequests:
         self._waiting: dict[str, PendingRequest] = {}
         self._became: dict[str, str] = {}
 
-    def open(self, request: ApprovalRequest, count: Count = _as_it_is) -> asyncio.Future[Answer]:
+    def open(
+        self, request: ApprovalRequest, count: Count = _as_it_is, talk: TakeTalk = _ignore
+    ) -> asyncio.Future[Answer]:
         """Add a pending request; call on the event loop that awaits the answer.
 
         Args:
             request: The request.
             count: Applies the rule to an answer.
+            talk: Records a comment or an assignment.
         """
         answer = asyncio.get_running_loop().create_future()
-        pending = PendingRequest(request, answer, count=count)
+        pending = PendingRequest(request, answer, count=count, talk=talk)
         with self._lock:
             self._waiting[request.request_id] = pending
         return pending.answer
@@ -98,6 +111,18 @@ class PendingRequests:
         """Decide a request like :meth:`answer`; return False if impossible."""
         self.answer(request_id, Answer(decision))
         return True
+
+    def talk(self, request_id: str, talk: Talk, who: Decider, note: int | None = None) -> None:
+        """Record a comment or an assignment of a pending request, from any thread.
+
+        Raises:
+            UnknownRequestError: If the request is not pending.
+        """
+        with self._lock:
+            pending = self._waiting.get(request_id)
+            if pending is None:
+                raise _not_waiting(request_id, self._became.get(request_id))
+            pending.talk(talk, who, note)
 
     def settle(self, request_id: str, answer: Answer) -> None:
         """Set the answer that resulted from votes, unless another answer was first."""

@@ -82,6 +82,8 @@ class TaskApprovals:
         self._decisions = RememberedDecisions(
             shared.journal, log.task_id, task.on_behalf_of, shared.project, log.redactor, task.past
         )
+        self.takes_changes = False
+        """True if the strategy of the task can act on requested changes."""
         self._mode = ModeJudge(shared, task)
         self._plan = PlanJudge()
         self._flows = FlowsJudge(shared, flows, self._decisions, task.worker)
@@ -352,6 +354,8 @@ class TaskApprovals:
             "expires_after": None if outcome_unknown else self._shared.config.approval_timeout,
             "asked_by": asker,
             "shaped_by": self._shapers(asker),
+            "takes_changes": self.takes_changes
+            and not (outcome_unknown or fields.get("is_question", False)),
         }
         return ApprovalRequest(**{**common, **fields})
 

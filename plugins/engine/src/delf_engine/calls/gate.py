@@ -25,6 +25,7 @@ from delf.protocols.approval import (
     AlreadyDone,
     Answered,
     Approved,
+    ChangesRequested,
     Edited,
     Expired,
     Rejected,
@@ -91,6 +92,9 @@ class Gate:
         results = Results(self._redactor, frame_bytes - _FRAME_HEAD)
         self._maker = CallMaker(run.log, self._records, threads, results, self._redactor, contexts)
         self._guard: CallGuard | None = None
+        self._runs_script = False
+        self._is_outdated = False
+        """True once a person has requested changes to the running script."""
 
     def use(self, tools: Toolset) -> None:
         """Replace the callable tools."""
@@ -104,8 +108,13 @@ class Gate:
         """
         self._records.forget_requests()
         self._guard = guard
+        self._runs_script, self._is_outdated = True, False
         if guard is not None:
             guard.begin()
+
+    def end_script(self) -> None:
+        """End a script: a wish for changes does not concern later calls."""
+        self._runs_script = self._is_outdated = False
 
     def abandon(self, request: int) -> None:
         """Record that the script stopped waiting for a call, by its session's request number."""
@@ -218,11 +227,15 @@ class Gate:
             # Also in a replay: the script may make the same call once more, beyond the journal.
             if past.finished.outcome_unknown:
                 self._maker.unknown_outcomes.add(call.digest)
+            if past.decision is not None and past.decision.decision == "changes_requested":
+                self._is_outdated = self._runs_script
             return past.answer()
         if past is not None:
             call.number = past.call_id
             call.begun = call.again = past.started is not None
         self._records.serve(request.call_id, call)
+        if past is None and self._is_outdated:
+            return await self._reject(call, "changes to the script were requested")
         if past is None:
             if call.digest in self._maker.unknown_outcomes:
                 return await self._ask_after_doubt(call)
@@ -285,6 +298,8 @@ class Gate:
             return await self._turn_down(call, _refused(call, answer.message))
         if isinstance(answer.decision, Approved):
             return await self._make(call)
+        if isinstance(answer.decision, ChangesRequested):
+            self._is_outdated = self._runs_script
         return await self._reject(call, why_not(answer.decision), can_retry=_can_retry(answer))
 
     async def _question(self, call: Call, past: RecordedCall | None) -> CallAnswer:

@@ -36,7 +36,7 @@ from delf.events import (
     Warned,
     cost_of,
 )
-from delf.protocols.strategy import Strategy, SupportsOwnTools, runs_scripts
+from delf.protocols.strategy import Strategy, SupportsOwnTools, runs_scripts, takes_changes
 from delf_engine.changes import refusal_of, used_tools
 from delf_engine.host import TaskHost
 from delf_engine.journal.retrying import next_try
@@ -91,6 +91,7 @@ class TaskPipeline:
         self._log = run.log
         self._host = host
         self._strategy = strategy
+        run.approvals.takes_changes = takes_changes(strategy)
         self._is_left = False
 
     @property

@@ -186,7 +186,7 @@ class Page {
 
   inbox() {
     document.title = "delf: inbox";
-    this.view = new InboxView(this.who.rights);
+    this.view = new InboxView(this.who);
     this.view.inbox = this.view;
     fill(detail, BACK(), this.view.node);
     this.view.title.focus({ preventScroll: true });

@@ -5,7 +5,7 @@ import { long } from "./code.js";
 import { el, fill, say, setText } from "./dom.js";
 import { ago, effectClass, exact, pretty, short, value } from "./words.js";
 
-export const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", expired: "expired", already_done: "it did happen", answered: "answered" };
+export const DONE = { approved: "approved", edited: "edited and approved", rejected: "rejected", changes_requested: "changes requested", expired: "expired", already_done: "it did happen", answered: "answered" };
 
 /** Whether another person has to approve a call once it is edited. */
 const needsOthers = (rule) => Boolean(rule?.four_eyes || rule?.two_of);
@@ -28,9 +28,12 @@ function remembered(decided) {
 const PLACED = new Set(["question", "effect"]);
 /** Facts that are part of what would be done: they stand together, under the rest. */
 const DONE_WITH = new Set(["argument", "option", "default", "origin", "code", "file", "preview"]);
+/** Facts of a request that come after it. */
+const REACTIONS = new Set(["comment", "assignee"]);
 const WEIGHTS = { danger: "caution", caution: "warn", information: "quiet" };
 const MOST = 4000;
 const MOST_OF_A_BLOCK = 8000;
+const MOST_OF_A_COMMENT = 4000;
 
 /** What a fact is called, with its note. */
 const heading = (fact) => `${fact.label}${fact.note ? ` (${fact.note})` : ""}`;
@@ -98,7 +101,11 @@ export class Card {
     if (!question.decided && this.may === null) this.ask();
   }
 
-  get facts() { return this.question.facts || []; }
+  /** The facts of the request; comments and the assignee come with the events of its task. */
+  get facts() {
+    const { facts = [], reactions } = this.question;
+    return reactions ? [...facts.filter((fact) => !REACTIONS.has(fact.kind)), ...reactions] : facts;
+  }
 
   /** Take what the server says of the request and of the reader; without a rule, the right to decide is all it takes. */
   know(known) {
@@ -108,6 +115,7 @@ export class Card {
     else if (this.question.is_question && !can && !this.question.decided) { this.may = null; this.mayReject = false; } // who asked may answer
     else if (!can || this.question.decided || !isRuled) this.may = this.mayReject = can;
     else { this.may = null; this.mayReject = false; }
+    this.mayTalk = known.can_talk ?? (can || this.rights.includes("run"));
     this.whyNot = known.why_not;
     if (known.facts) this.question.facts = known.facts;
     this.show();
@@ -212,11 +220,13 @@ export class Card {
       const votes = question.votes?.length || 0;
       if (this.votes !== undefined && this.votes !== votes) { this.votes = votes; this.ask(); return; } // others may decide now, or there is a vote
       this.votes = votes;
+      if (this.reactions !== question.reactions) { this.reactions = question.reactions; this.show(); }
       if (!this.buttons.childElementCount) this.offer();
       const why = this.whyNot ? `You cannot ${question.is_question ? "answer" : "approve"} this: ${this.whyNot}.` : "Your key has no right to decide.";
       setText(this.outcome, this.may === false ? why : "");
       return;
     }
+    if (this.reactions !== question.reactions) { this.reactions = question.reactions; this.show(); }
     if (this.shownDecision) return;
     this.shownDecision = true;
     fill(this.buttons);
@@ -237,6 +247,9 @@ export class Card {
       }
     }
   }
+
+  /** Whether the reader may ask for changes: a model has to be there that can plan anew. */
+  get canAsk() { return this.mayReject && this.question.takes_changes === true; }
 
   get canEdit() { return this.may === true && !this.question.code && !this.question.outcome_unknown && !this.question.is_question; }
 
@@ -263,6 +276,8 @@ export class Card {
     }
     if (this.mayReject) nodes.push(button(question.is_question ? "Answer nothing…" : "Reject…", "", () => this.askReason()));
     if (this.canEdit) nodes.push(button("Edit…", "", () => this.edit()));
+    if (this.canAsk) nodes.push(button("Ask for changes…", "", () => this.askChanges()));
+    if (this.mayTalk) nodes.push(button("Comment…", "", () => this.askComment()), button("Assign…", "", () => this.askAssignee()));
     nodes.push(...this.tell.more());
     if (this.may && !question.is_question && !question.outcome_unknown && !question.code && !Object.keys(question.rule || {}).length) {
       this.remember = el("select", { "aria-label": "Remember" },
@@ -309,8 +324,10 @@ export class Card {
   /** Go back from a form to the buttons. */
   leave() {
     fill(this.buttons);
+    setText(this.problem, "");
     this.offer();
-    (this.approve || this.node).focus();
+    const next = this.approve || this.buttons.querySelector("button");
+    (next || this.node).focus();
   }
 
   edited() {
@@ -336,12 +353,57 @@ export class Card {
   }
 
   askReason() {
-    const reason = el("textarea", { rows: 2, placeholder: "your reason; the script and the model can read it", "aria-label": "Reason" });
-    const go = () => this.send({ decision: "reject", reason: reason.value.trim() || null });
-    fill(this.buttons, reason, el("button", { type: "button", class: "danger", onclick: go }, "Reject"),
-      el("button", { type: "button", onclick: () => this.leave() }, "Back"));
-    reason.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) go(); });
-    reason.focus();
+    this.askText("Reason", "your reason; the script and the model can read it", "danger", "Reject", (reason) => this.send({ decision: "reject", reason: reason || null }));
+  }
+
+  askChanges() {
+    this.askText("Changes", "what should change? Nothing is done, and the model plans again with it", "primary", "Ask for changes", (reason) => this.send({ decision: "request_changes", reason }), true);
+  }
+
+  askComment() {
+    this.askText("Comment", "a comment for people; the model does not read it", "primary", "Comment", (text) => this.talk("comments", { text }, "commented"), true);
+  }
+
+  /** A form for a text, which Ctrl+Enter sends. */
+  askText(name, placeholder, look, words, act, required = false) {
+    const text = el("textarea", { rows: 2, placeholder, "aria-label": name, maxLength: name === "Comment" ? MOST_OF_A_COMMENT : 10_000 });
+    const go = () => {
+      const given = text.value.trim();
+      if (given || !required) act(given);
+      else { setText(this.problem, `${name}: write something first`); text.focus(); }
+    };
+    fill(this.buttons, text, el("button", { type: "button", class: look, onclick: go }, words), el("button", { type: "button", onclick: () => this.leave() }, "Back"));
+    text.addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) go(); });
+    text.focus();
+  }
+
+  /** Choose who looks at it, among those who may approve it. */
+  async askAssignee() {
+    let people;
+    try { ({ people } = await get(`approvals/${this.question.request_id}/assignable`)); } catch (error) { setText(this.problem, error.message); return; }
+    const now = this.facts.find((fact) => fact.kind === "assignee")?.text ?? "";
+    const choice = el("select", { "aria-label": "Assign to" }, el("option", { value: "" }, "nobody"), people.map((name) => el("option", { value: name, selected: name === now }, name)));
+    const go = () => this.talk("assignee", { person: choice.value || null }, choice.value ? `assigned to ${choice.value}` : "assigned to nobody");
+    fill(this.buttons, choice, el("button", { type: "button", class: "primary", onclick: go }, "Assign"), el("button", { type: "button", onclick: () => this.leave() }, "Back"),
+      people.length ? null : el("span", { class: "quiet" }, "Nobody else may approve this."));
+    choice.focus();
+  }
+
+  /** Say something about the request, which stays open. */
+  async talk(what, body, words) {
+    const nodes = [...this.buttons.querySelectorAll("button, select, textarea")];
+    for (const node of nodes) node.disabled = true;
+    setText(this.problem, "");
+    try {
+      const known = await post(`approvals/${this.question.request_id}/${what}`, body);
+      say(words);
+      if (this.question.decided) return;
+      this.know(known);
+      this.leave();
+    } catch (error) {
+      setText(this.problem, error.message);
+      for (const node of nodes) node.disabled = false;
+    }
   }
 
   /** What an interrupted call returned, which the script gets in place of a call. */
@@ -383,6 +445,9 @@ export class Card {
   press(letter) {
     if (this.question.decided) return false;
     if (letter === "r" && this.mayReject) this.askReason();
+    else if (letter === "c" && this.canAsk) this.askChanges();
+    else if (letter === "m" && this.mayTalk) this.askComment();
+    else if (letter === "s" && this.mayTalk) this.askAssignee();
     else if (letter === "e" && this.canEdit) this.edit();
     else if (letter === "a" && this.approve?.isConnected) this.approve.focus();
     else return false;

@@ -47,7 +47,7 @@ function summary(calls) {
 }
 
 const STATUS = { ok: "", running: "runs", waiting: "waits for an answer", error: "failed", refused: "refused",
-  rejected: "rejected", cancelled: "cancelled", expired: "expired", already_done: "it did happen", answered: "answered" };
+  rejected: "rejected", changes_requested: "changes requested", cancelled: "cancelled", expired: "expired", already_done: "it did happen", answered: "answered" };
 
 const isPlain = (item) => item === null || ["string", "number", "boolean"].includes(typeof item);
 const MOST_COLUMNS = 12;

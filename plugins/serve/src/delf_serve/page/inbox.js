@@ -6,7 +6,7 @@ import { arrange, breathe, el, fill, say, setText } from "./dom.js";
 import { ago, count, exact, isFinal, short } from "./words.js";
 
 const KEYS = [["j", "next request"], ["k", "previous request"], ["x", "choose the request"], ["a", "go to the Approve button"],
-  ["r", "reject, with a reason"], ["e", "edit it"], ["o", "open its task"], ["?", "show or hide these keys"]];
+  ["r", "reject, with a reason"], ["c", "ask for changes"], ["e", "edit it"], ["m", "comment"], ["s", "assign it to somebody"], ["o", "open its task"], ["?", "show or hide these keys"]];
 
 const AT_ONCE = 40;
 
@@ -21,15 +21,32 @@ class Row {
     const like = () => [el("button", { type: "button", onclick: () => view.chooseLike(this) }, "Choose all like this")];
     this.card = new Card(one, view.rights, { around: ["task", "asker"], level: "h2", more: like, sent: () => view.gone([this]) });
     this.card.node.removeAttribute("tabindex"); // the row has the focus
+    this.assigned = el("strong", {});
+    this.me = view.name;
+    this.mark(one);
     this.node = el("li", { class: "inbox-row", tabindex: "-1", "aria-label": this.card.node.getAttribute("aria-label") },
-      el("div", { class: "inbox-head" }, this.box, el("span", { class: "quiet" }, `asked by ${one.asked_by}${one.project ? ` in ${one.project}` : ""} · `, el("time", { title: exact(one.since) }, ago(one.since)), " · task: ",
+      el("div", { class: "inbox-head" }, this.box, this.assigned, el("span", { class: "quiet" }, `asked by ${one.asked_by}${one.project ? ` in ${one.project}` : ""} · `, el("time", { title: exact(one.since) }, ago(one.since)), " · task: ",
         el("a", { href: `#/${one.task_id}/${one.request_id}` }, short(one.task, 200)))),
       this.card.node);
+  }
+
+  /** Take the comments and the assignee as they are now; a text in a form stays. */
+  renew(one) {
+    if (JSON.stringify([one.comments, one.assignee]) === JSON.stringify([this.one.comments, this.one.assignee])) return;
+    this.one.comments = one.comments;
+    this.mark(one);
+    this.card.know(one);
+  }
+
+  mark(one) {
+    this.one.assignee = one.assignee;
+    setText(this.assigned, one.assignee === this.me ? "Assigned to you. " : "");
   }
 }
 
 export class InboxView {
-  constructor(rights) {
+  constructor({ name, rights }) {
+    this.name = name;
     this.rights = rights;
     this.may = rights.includes("decide");
     this.rows = []; // those that wait for the reader, then those that they may only reject
@@ -67,7 +84,8 @@ export class InboxView {
     for (const [n, one] of approvals.entries()) {
       if (n % AT_ONCE === AT_ONCE - 1) await breathe();
       if (this.dropped) return;
-      if (!made.has(one.request_id)) made.set(one.request_id, new Row(one, this));
+      if (made.has(one.request_id)) made.get(one.request_id).renew(one);
+      else made.set(one.request_id, new Row(one, this));
     }
     this.rows = approvals.filter((one) => !this.decided.has(one.request_id)).map((one) => made.get(one.request_id));
     const ours = new Set(mine.map((one) => one.request_id));

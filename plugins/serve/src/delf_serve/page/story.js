@@ -204,6 +204,7 @@ export class Story {
     const question = this.questions.get(data.request_id);
     if (!question) return;
     question.decided = { ...data, at };
+    if (data.decision === "changes_requested") this.because = `${data.by} asked for changes: ${data.reason}`;
     const call = this.calls.get(question.call_id);
     if (call?.status === "waiting") call.status = ["approved", "edited", "answered"].includes(data.decision) ? "running" : data.decision;
     call?.chapter?.touched?.add(call.line);
@@ -211,6 +212,18 @@ export class Story {
   }
 
   onApprovalVoted(data) { (this.questions.get(data.request_id).votes ??= []).push(data); }
+
+  onApprovalCommented(data) { this.hear(data); }
+
+  onApprovalAssigned(data) { this.hear(data); }
+
+  /** Comments and the assignee of a request, in the server's words; of assignments only the last one counts. */
+  hear(data) {
+    const question = this.questions.get(data.request_id);
+    if (!question) return;
+    const before = (question.reactions || []).filter((fact) => "text" in data || fact.kind !== "assignee");
+    question.reactions = data.fact ? [...before, data.fact] : before;
+  }
 
   onApprovalRemembered(data, at, headline) {
     if (data.call_id) this.call(data.call_id, data.action).passed = data;

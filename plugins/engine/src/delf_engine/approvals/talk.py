@@ -1,0 +1,174 @@
+"""Comments and assignments of pending requests, recorded once."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from delf.errors import DelfError
+from delf.events import ApprovalAssigned, ApprovalCommented, ApprovalVoted, Event
+from delf.protocols.approval import ApprovalRequest, Decider, SupportsTalk
+from delf.records import dataclass
+from delf_engine.approvals.channels import NamedChannel
+from delf_engine.journal.log import TaskLog
+
+_log = logging.getLogger(__name__)
+
+KIND: Final = "approval talk"
+"""The kind of notes that carry a comment or an assignment to the waiting process."""
+LONGEST: Final = 4000
+"""The most characters of a comment."""
+MOST: Final = 200
+"""The most comments and assignments of one request."""
+
+Reaction = ApprovalVoted | ApprovalCommented | ApprovalAssigned
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment on a request."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """An assignment of a request to a person by name; None assigns the request to nobody."""
+
+    to: str | None
+
+
+Talk = Comment | Assignment
+
+
+def talk_data(request_id: str, talk: Talk, who: Decider) -> dict[str, Any]:
+    """Encode a comment or an assignment as the data of a note."""
+    head = {"request_id": request_id, "by": who.name, "key": who.key, "via": who.via}
+    match talk:
+        case Comment(text=text):
+            return {**head, "text": text}
+        case Assignment(to=to):
+            return {**head, "to": to}
+
+
+def talk_of(data: Mapping[str, Any]) -> Talk | None:
+    """Decode a comment or an assignment; None for unusable data."""
+    match data:
+        case {"text": str(text)} if text.strip():
+            return Comment(text[:LONGEST])
+        case {"to": str() | None as to}:
+            return Assignment(to)
+        case _:
+            return None
+
+
+def check_talk(talk: Talk, events: Iterable[Event]) -> None:
+    """Check that a request can take another comment or assignment.
+
+    Raises:
+        DelfError: If the comment is empty or too long, or the request has too many.
+    """
+    if isinstance(talk, Comment) and not talk.text.strip():
+        raise DelfError("the comment is empty")
+    if isinstance(talk, Comment) and len(talk.text) > LONGEST:
+        raise DelfError(f"the comment has more than {LONGEST:,} characters")
+    talked = [one for one in events if isinstance(one, (ApprovalCommented, ApprovalAssigned))]
+    if len(talked) >= MOST:
+        raise DelfError(f"the request has {MOST} comments and assignments, and takes no more")
+
+
+def reactions_to(events: Iterable[Event], request_id: str) -> list[Reaction]:
+    """Return the votes, comments and assignments of a request, in order."""
+    return [
+        event
+        for event in events
+        if isinstance(event, (ApprovalVoted, ApprovalCommented, ApprovalAssigned))
+        and event.request_id == request_id
+    ]
+
+
+class RequestTalk:
+    """Records the comments and assignments of one pending request, and tells the channels.
+
+    Args:
+        request: The request.
+        log: The log of the task.
+        channels: The channels that show the request to people.
+    """
+
+    def __init__(
+        self, request: ApprovalRequest, log: TaskLog, channels: Sequence[NamedChannel]
+    ) -> None:
+        self._request = request
+        self._log = log
+        self._channels = channels
+        self._loop = asyncio.get_running_loop()
+        self._in_turn = asyncio.Lock()
+        self._working: set[asyncio.Task[None]] = set()
+
+    def take(self, talk: Talk, who: Decider, note: int | None) -> None:
+        """Record a comment or an assignment soon; from any thread.
+
+        Args:
+            talk: The comment or assignment.
+            who: The author.
+            note: The position of the note in the journal's inbox, if any. A resumed task reads its
+                notes again, so a note that is already recorded is ignored.
+        """
+        self._loop.call_soon_threadsafe(self._begin, talk, who, note)
+
+    async def ended(self) -> None:
+        """Wait until everything taken so far is recorded and reported."""
+        await asyncio.sleep(0)
+        while self._working:
+            await asyncio.wait({*self._working})
+
+    def _begin(self, talk: Talk, who: Decider, note: int | None) -> None:
+        work = asyncio.create_task(self._record(talk, who, note))
+        self._working.add(work)
+        work.add_done_callback(self._working.discard)
+
+    async def _record(self, talk: Talk, who: Decider, note: int | None) -> None:
+        async with self._in_turn:
+            before = reactions_to(self._log.events, self._request.request_id)
+            if note is not None and any(one.note == note for one in before):
+                return
+            try:
+                check_talk(talk, before)
+                head: dict[str, Any] = {
+                    "request_id": self._request.request_id,
+                    "by": who.name,
+                    "key": who.key,
+                    "note": note,
+                    "via": who.via,
+                }
+                match talk:
+                    case Comment(text=text):
+                        await self._log.record(ApprovalCommented, **head, text=text)
+                    case Assignment(to=to):
+                        await self._log.record(ApprovalAssigned, **head, to=to)
+            except DelfError as error:
+                _log.warning(
+                    "a comment or assignment of %s is not recorded: %s", who.name, error.message
+                )
+                return
+            after = reactions_to(self._log.events, self._request.request_id)
+        await self._tell(after)
+
+    async def _tell(self, reactions: Sequence[Reaction]) -> None:
+        newest = reactions[-1]
+        if isinstance(newest, ApprovalVoted):
+            return
+        for named in self._channels:
+            if not isinstance(named.channel, SupportsTalk):
+                continue
+            try:
+                await named.channel.talked(self._request, newest, reactions[:-1])
+            except (
+                Exception
+            ) as error:  # a channel is a plugin's code; the other channels still get the event
+                self._log.redactor.log_failure(
+                    _log, f"the channel {named.name} reports no comment", error
+                )
