@@ -75,7 +75,12 @@ def tools_of(box: Outbox) -> list[Any]:
         await box.gate.wait()
         return "held"
 
-    return [send, note, look, every, hold]
+    @tool(effect="read", confirm=False)
+    async def mails(query: str = "") -> list[dict[str, Any]]:
+        """List mails, the newest first."""
+        return [{"id": query or "first", "subject": "hello"}]
+
+    return [send, note, look, every, hold, mails]
 
 
 @dataclass

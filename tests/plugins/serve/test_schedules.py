@@ -9,7 +9,7 @@ from plugins.serve.test_people import RIGHTS, add, person
 from support.serving import bearer
 
 MORNING = {"name": "morning", "cron": "0 8 * * 1-5", "task": "Tell what came in overnight."}
-EACH = {**MORNING, "name": "mails", "each": 'mail.search(query="is:unread")', "id_field": "id"}
+EACH = {**MORNING, "name": "mails", "each": 'mails(query="is:unread")', "id_field": "id"}
 
 
 @pytest.fixture
@@ -84,7 +84,12 @@ async def test_schedule_of_somebody_else_is_not_touched(team, method, path, body
     [
         ({"name": "x", "cron": "every day"}, 422, "every day"),
         ({"name": "x", "zone": "Mars/Base"}, 422, "Mars/Base"),
-        ({"each": "import os"}, 422, "is not a call with values"),
+        ({"name": "x", "each": "import os"}, 422, "is not a call with values"),
+        ({"name": "x", "each": "post.search()"}, 422, "there is no tool 'post.search'"),
+        ({"name": "x", "each": "mail()"}, 422, "did you mean 'mails'?"),
+        ({"name": "x", "each": "mails(sender='a')"}, 422, "sender"),
+        ({"name": "x", "each": "mails(query=7)"}, 422, "query"),
+        ({"name": "x", "each": "send(to='a')"}, 422, "send changes something"),
         ({"name": ""}, 422, "name"),
         ({"name": "a\nb"}, 422, "cannot be the name"),
         ({"task": ""}, 422, "task"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -14,7 +13,6 @@ from delf.protocols.shared_journal import SharedJournal
 from delf_cli.journals import project_journal
 from delf_cli.session import log_to_stderr
 from delf_engine.journal.factory import need_durable_journal
-from delf_engine.one_call import ONE_CALL
 from delf_engine.project.any_project import journal_name
 from delf_runner_dbos.queue import DbosQueue
 from delf_runner_dbos.schedules import database_url, settings_of
@@ -26,13 +24,6 @@ if TYPE_CHECKING:
     from delf_runner_dbos.runner import RunnerOptions
 
 _DEFAULT: Final = "default"
-_LOOKS: Final[Mapping[str, Any]] = {
-    "journal": "none",
-    "strategy": ONE_CALL,
-    "approval_mode": "strict",
-    "approvals": [],
-}
-"""Options of the agent for watched calls, without approvals and journal."""
 
 
 @click.command()
@@ -110,12 +101,13 @@ async def _work(
     from delf_runner_dbos.agents import Agents
     from delf_runner_dbos.engine import Workflows
     from delf_runner_dbos.runner import Runner
+    from delf_runner_dbos.watching import LOOKS
 
     journal = _journal(state, project, options.lease)
     name = journal_name(project, state.discover(project.environ))
     more = {"lease": options.lease, "journal": name, "max_tasks": options.concurrency}
     agents = Agents(state, more, options.former)
-    looks = Agents(state, _LOOKS, options.former)
+    looks = Agents(state, LOOKS, options.former)
     url = database_url(project, settings)
     queue = DbosQueue(url)
     work = Runner(journal, queue, agents, looks, options)

@@ -17,7 +17,7 @@ from delf_cli.errors import say
 from delf_cli.lazy import BareGroup
 from delf_cli.options import run_options
 from delf_cli.schedules import Firing, Schedule, Schedules
-from delf_cli.session import Options
+from delf_cli.session import Options, Setup
 from delf_cli.streams import wrapped
 from delf_cli.tables import one_line, table
 from delf_runner_dbos.schedules import open_schedules
@@ -98,6 +98,8 @@ def add(
         queue=queue,
         setup=options.to_record(ctx.find_root().obj),
     )
+    if each is not None:
+        asyncio.run(_check_watched(ctx.find_root().obj, options, each))
     _with_schedules(ctx, lambda schedules: schedules.add(made))
     write_result(f"{name}: {cron}", _shown(made), as_json=as_json)
 
@@ -217,6 +219,20 @@ def _with_schedules(ctx: click.Context, work: Callable[[Schedules], Awaitable[T]
             await schedules.aclose()
 
     return asyncio.run(main())
+
+
+async def _check_watched(state: State, options: Options, call: str) -> None:
+    """Check a call with the agent of the schedule, before the schedule is stored.
+
+    Raises:
+        ConfigurationError: If the call cannot be watched.
+    """
+    # Here, because the agent takes long to import, and no other command of schedules needs one.
+    from delf_engine.watched_calls import check_watched
+    from delf_runner_dbos.watching import LOOKS
+
+    async with Setup.of(state, options).agent(**LOOKS) as agent:
+        await check_watched(agent.tools, call)
 
 
 def _set_paused(ctx: click.Context, name: str, *, paused: bool, as_json: bool) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, cast
 
 from delf import Agent
 from delf.errors import ConfigurationError, ToolExecutionError
 from delf.records import dataclass
 from delf_cli.output import counted
-from delf_engine.one_call import LIST, call_task, read_call
+from delf_engine.one_call import ONE_CALL, call_task, read_call
+from delf_engine.watched_calls import check_watched
 
 _MOST_SEEN: Final = 1_000
 """The maximum number of digests of seen items; an item that returns after more than these counts as
@@ -22,6 +23,15 @@ _MOST_NEW: Final = 100
 _LONGEST: Final = 40_000
 """Characters of an item that a task gets; longer texts in the item are cut."""
 _SHORT: Final = 1_000
+
+
+LOOKS: Final[Mapping[str, Any]] = {
+    "journal": "none",
+    "strategy": ONE_CALL,
+    "approval_mode": "strict",
+    "approvals": [],
+}
+"""Options of the agent for watched calls, without approvals and journal."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +60,8 @@ async def items_of(agent: Agent, call: str) -> Sequence[Any]:
         ConfigurationError: If the call does not only read, or returns no list.
         DelfError: If the call failed.
     """
-    action, arguments = read_call(call)
-    listed = await agent.arun(LIST)
-    listed.raise_for_status()
-    known = {item["name"]: item["effect"] for item in json.loads(listed.text)}
-    if action not in known:
-        raise ConfigurationError(
-            f"there is no action {action!r}", hint=f"one of {', '.join(sorted(known))}"
-        )
-    if known[action] != "read":
-        raise ConfigurationError(
-            f"{action} changes something; only a call that reads can be watched"
-        )
-    response = await agent.arun(call_task(action, arguments))
+    await check_watched(agent.tools, call)
+    response = await agent.arun(call_task(*read_call(call)))
     response.raise_for_status()
     return _listed(json.loads(response.text), call)
 

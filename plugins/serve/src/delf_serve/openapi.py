@@ -11,7 +11,13 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from pydantic_core import PydanticOmit
 
-from delf.events import ApprovalRequested, Event
+from delf.events import (
+    ApprovalAssigned,
+    ApprovalCommented,
+    ApprovalRequested,
+    ApprovalVoted,
+    Event,
+)
 from delf_serve.operation import Operation
 from delf_serve.problems import MEDIA
 from delf_serve.schemas import Problem
@@ -117,7 +123,7 @@ class _Data(GenerateJsonSchema):
         raise PydanticOmit
 
 
-_FACTS: Final = {
+_FACTS: Final[dict[str, Any]] = {
     "type": "array",
     "title": "Facts",
     "description": "All that a person has to know, worded, in order.",
@@ -137,6 +143,8 @@ def _events() -> dict[str, Any]:
         own["required"] = [name for name in own.get("required", ()) if name not in _COMMON]
         if event is ApprovalRequested:  # the stream words it for its readers
             own["properties"]["facts"] = _FACTS
+        elif event in (ApprovalVoted, ApprovalCommented, ApprovalAssigned):
+            own["properties"]["fact"] = _FACTS["items"]
         own["title"] = f"{event.__name__}Data"
         found[own["title"]] = own
         found[event.__name__] = {

@@ -10,6 +10,7 @@ from delf import Agent
 from delf.errors import ConfigurationError, DelfError, OptionalDependencyError
 from delf.protocols.people import name_of_holder
 from delf_cli.schedules import SCHEDULES, Firing, Schedule, Schedules
+from delf_engine.watched_calls import check_watched
 from delf_serve import schemas as s
 from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
@@ -47,6 +48,8 @@ class ProjectSchedules:
         """
         made = Schedule(**given.model_dump(), key=key.holder)
         with self._opened() as schedules:
+            if made.each is not None:
+                await check_watched(self._agent.tools, made.each)
             await schedules.add(made)
             return _view(await schedules.find(made.name))
 

@@ -41,10 +41,12 @@ def test_program_sees_every_field_of_a_request():
 def test_command_line_and_the_page_see_every_field_of_a_request():
     task = TaskRecord(task_id="t1", task="Pay.", started_at=1.0, state="running")
     data = request_data(RequestRecord(requested=ASKED, decided=None, task=task))
-    assert set(data) == FIELDS | {"message", "facts", "state", "since", "decided", "folder"}
+    own = {"message", "facts", "state", "since", "decided", "assignee", "comments"}
+    assert set(data) == FIELDS | own | {"folder"}
     sent = Request(**data).model_dump()
     # Of the folder, others get the name alone.
-    assert set(sent) == set(data) - {"folder"} | {"can_decide", "can_reject", "why_not", "project"}
+    theirs = {"can_decide", "can_reject", "can_talk", "why_not", "project"}
+    assert set(sent) == set(data) - {"folder"} | theirs
     assert (sent["flow"], sent["worker"]) == ("the text of a page", "payer")
     assert sent["origins"]["to"]["trust"] == "outside"
     assert sent["facts"] == facts_data(ASKED)

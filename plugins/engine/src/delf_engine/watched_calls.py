@@ -1,0 +1,42 @@
+"""Calls that schedules make again and again without a person, checked before they are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from delf.errors import ConfigurationError, ToolRefusedError
+from delf.protocols.connection import ConnectionLike
+from delf_engine.calls.tolerance import fitting
+from delf_engine.one_call import read_call
+from delf_engine.toolset import load_toolset
+
+
+async def check_watched(connections: Sequence[ConnectionLike], text: str) -> None:
+    """Check that a call can be made again and again without a person.
+
+    Args:
+        connections: The connections of the agent that makes the call.
+        text: The call in script syntax.
+
+    Raises:
+        ConfigurationError: If the text is no call, no connection has the action, the arguments are
+            invalid, the action changes something, or a call of it needs approval.
+        DelfError: If the actions of a connection cannot be listed.
+    """
+    action, arguments = read_call(text)
+    connection, _, method = action.partition(".")
+    try:
+        bound = (await load_toolset(connections)).find(connection, method)
+        if bound.action.effect != "read":
+            raise ConfigurationError(
+                f"{action} changes something; only a call that reads can be watched"
+            )
+        if bound.asks:
+            raise ConfigurationError(
+                f"each call of {action} needs approval, and nobody is asked when a schedule looks",
+                hint="confirm of its connection says which actions need approval",
+            )
+        named, _ = bound.bind((), arguments)
+        fitting(bound.action, named)
+    except ToolRefusedError as error:
+        raise ConfigurationError(f"{text[:80]!r} cannot be watched: {error.message}") from None
