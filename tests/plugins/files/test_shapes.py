@@ -345,13 +345,6 @@ async def test_small_table_is_not_shown_whole_where_there_is_no_room(files, tmp_
     assert "all rows" not in reported
 
 
-async def test_times_of_parquet_are_shown_in_utc_as_scripts_get_them(files, tmp_path, monkeypatch):
-    monkeypatch.setenv("TZ", "Asia/Tokyo")
-    path = tmp_path / "a.parquet"
-    duckdb.sql(f"COPY (SELECT TIMESTAMPTZ '2026-01-01 00:00:00+00' AS at) TO '{path}'")
-    assert "datetime 2026-01-01 00:00:00+00:00" in await files(path).context("")
-
-
 async def test_archive_shows_one_of_its_members_that_differ_in_a_number(files, tmp_path):
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w") as archive:

@@ -370,3 +370,28 @@ async def test_moments_inside_of_duckdbs_lists(duckdb_database, open_sql):
         "m": "['24:00:00']",
     }
     assert len(notes) == 4
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT id FROM docs WHERE data = :d",
+        "SELECT id FROM docs WHERE :d = data",
+        "SELECT id FROM docs WHERE id = 1 AND data <> :d",
+        "SELECT id FROM docs WHERE data IN (:d)",
+        "SELECT CASE WHEN data = :d THEN 1 END AS n FROM docs",
+        "UPDATE docs SET id = 2 WHERE data = :d",
+    ],
+)
+async def test_json_is_not_compared_as_text(open_sql, sqlite_database, statement):
+    sqlite_database.run("CREATE TABLE docs (id int, data json)")
+    sqlite_database.run("""INSERT INTO docs VALUES (1, '{"a":1}')""")
+    sql = open_sql(sqlite_database)
+    call = sql.query if statement.startswith("SELECT") else sql.write
+    with pytest.raises(ToolRefusedError, match=r"compared as JSON text.* column ->> "):
+        await call(statement, {"d": {"a": 1}})
+    found = "SELECT id FROM docs WHERE json(data) = json(:d) AND id IN (:ids)"
+    assert await sql.query(found, {"d": {"a": 1}, "ids": [1]}) == [{"id": 1}]
+    await sql.write("UPDATE docs SET id = 3, data = :d WHERE id = :n", {"d": {"b": 2}, "n": 1})
+    await sql.write("INSERT INTO docs VALUES (4, :d)", {"d": {"b": 2}})
+    assert [row["id"] for row in await sql.query("SELECT id FROM docs")] == [3, 4]

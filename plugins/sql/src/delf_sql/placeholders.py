@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from delf.errors import ToolRefusedError
 from delf_sql.target import Dialect
 from delf_sql.tokens import Token
+from delf_sql.values import holds_dict
 
 if TYPE_CHECKING:
     from sqlalchemy import TextClause
@@ -23,6 +24,10 @@ Adapt = Callable[[Any], Any]
 _HOLE: Final = "\x00"
 """The marker for a value in normalised text, which statements may not contain."""
 _NAME: Final = re.compile(r":([A-Za-z_]\w*)")
+_COMPARE_TEXT: Final = ("sqlite", "duckdb", "mysql")
+"""Dialects that compare JSON as text."""
+_COMPARING: Final = {"=", "==", "<>", "!=", "<", ">", "!"}
+_CLAUSES: Final = {"SET", "WHERE", "ON", "HAVING", "WHEN", "SELECT", "AND", "OR", "VALUES", "USING"}
 _AFTER_VALUE: Final = (":", ")", "]")
 
 
@@ -138,12 +143,37 @@ def bind(
     whole: list[str] = []
     place = 0
     for hole in holes:
-        marks = _marks(hole, cast("Any", params)[hole.key], adapt, bound)
+        value = cast("Any", params)[hole.key]
+        if dialect in _COMPARE_TEXT and _is_json(value, hole, dialect) and _compares(tokens, hole):
+            part = "JSON_VALUE(column, '$.key')" if dialect == "mysql" else "column ->> '$.key'"
+            raise ToolRefusedError(
+                f"parameter {hole.key!r} would be compared as JSON text, where a blank or the "
+                f"order of keys makes a difference: compare its parts, as {part} = :value"
+            )
+        marks = _marks(hole, value, adapt, bound)
         whole += [text[place : hole.start], f"({marks})" if hole.bare_list else marks]
         place = hole.end
     whole.append(text[place:])
     bound.pieces.extend("".join(whole).split(_HOLE))
     return bound
+
+
+def _is_json(value: Any, hole: Hole, dialect: Dialect) -> bool:
+    """Return whether a value becomes JSON text; a list after ``IN`` is several values."""
+    if isinstance(value, (list, tuple)) and not hole.in_list and dialect != "duckdb":
+        return True
+    return holds_dict(value)
+
+
+def _compares(tokens: Sequence[Token], hole: Hole) -> bool:
+    """Return whether a placeholder is a side of a comparison, and no value that SET stores."""
+    before = [token for token in tokens if token.end <= hole.start]
+    after = next((token.text for token in tokens if token.start >= hole.end), "")
+    sides = {before[-1].text if before else "", after[:1]}
+    if not (hole.in_list or sides & _COMPARING):
+        return False
+    words = (token.word for token in reversed(before) if token.word in _CLAUSES)
+    return next(words, "") != "SET"
 
 
 def without_holes(text: str, tokens: Sequence[Token], params: Params, dialect: Dialect) -> str:
