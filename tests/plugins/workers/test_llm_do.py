@@ -179,6 +179,8 @@ async def test_place_of_a_sandbox_that_is_not_there_is_reported(bench):
         ("worker_call('helper')", "Do what your instructions say."),
         ("worker_call(worker='helper', task={'topic': 'tea'})", '{"topic": "tea"}'),
         ("worker_call('helper', {'topic': 'tea'}, [])", '{"topic": "tea"}'),
+        ("worker_call(worker='helper', input_data={'topic': 'tea'})", '{"topic": "tea"}'),
+        ("worker_call(worker='helper', input_data='tea')", "tea"),
     ],
 )
 async def test_worker_is_called_as_llm_do_calls_it(bench, call, shown):

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 TOOLS_BUDGET: Final = 21_000
 """The default for ``tools_budget``: the maximum number of characters of tools in a prompt."""
 
-OnDelta = Callable[["ModelDelta"], None]
-"""A listener for pieces of a model's answer. A recorded answer comes in whole pieces."""
+OnDelta = Callable[["ModelDelta"], "Sequence[ModelDelta] | None"]
+"""A listener for pieces of a model's answer. A recorded answer comes in whole pieces.
+
+The listener may return the pieces that people see in place of the raw one, each with its ``kind``.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

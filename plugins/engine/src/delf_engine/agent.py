@@ -432,7 +432,7 @@ class Agent(FixedAttributes, Generic[T]):
         *,
         listeners: Sequence[Listener] = (),
         child_listeners: Sequence[Listener] = (),
-        on_delta: Callable[[str], None] | None = None,
+        on_delta: Callable[[ModelDelta], None] | None = None,
         **given: Any,
     ) -> Response[Any]:
         """Async version of :meth:`run`. Cancelling it stops the task.
@@ -495,7 +495,7 @@ class Agent(FixedAttributes, Generic[T]):
         timeout: float | None = None,
         *,
         listeners: Sequence[Listener] = (),
-        on_delta: Callable[[str], None] | None = None,
+        on_delta: Callable[[ModelDelta], None] | None = None,
         **more: Any,
     ) -> Response:
         """Async version of :meth:`resume`; listeners get new events only.

@@ -176,10 +176,7 @@ async def stream_of(
         if not loop.is_closed():
             loop.call_soon_threadsafe(coming.put_nowait, item)
 
-    def put_text(text: str) -> None:
-        put(ModelDelta(text))
-
-    on_delta = put_text if tokens else None
+    on_delta = put if tokens else None
     request = replace(request, listeners=(put,), on_delta=on_delta, stream=tokens or None)
     work = asyncio.ensure_future(run(request))
     work.add_done_callback(lambda _: put(None))

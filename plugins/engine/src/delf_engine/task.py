@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from delf.errors import ConfigurationError, DelfError, TaskLeftError
 from delf.events import TaskQueued, TaskStarted
 from delf.machine.zones import Zone, local_zone
-from delf.messages import system, user
+from delf.messages import ModelDelta, system, user
 from delf.records import dataclass
 from delf.types import Trust
 
@@ -115,7 +115,7 @@ class TaskRequest:
     conversation: TaskConversation | None = None
     listeners: Sequence[Callable[[Event], None]] = ()
     child_listeners: Sequence[Callable[[Event], None]] = ()
-    on_delta: Callable[[str], None] | None = None
+    on_delta: Callable[[ModelDelta], None] | None = None
     stream: bool | None = None
     interactive: bool = True
     wait_approvals: bool = False

@@ -16,6 +16,7 @@ from delf_engine.task import MODEL, TRUST, VARIABLES, TaskRequest, check_task, n
 from delf_engine.variables import given_variables
 
 if TYPE_CHECKING:
+    from delf.messages import ModelDelta
     from delf_engine.agent_context import AgentChat
     from delf_engine.config import AgentConfig
     from delf_engine.journal.log import Listener
@@ -57,7 +58,7 @@ class Watching(OfTask, total=False):
 
     listeners: Sequence[Listener]
     child_listeners: Sequence[Listener]
-    on_delta: Callable[[str], None] | None
+    on_delta: Callable[[ModelDelta], None] | None
     setup: Mapping[str, Any] | None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Final
@@ -12,7 +13,8 @@ from delf.messages import ModelDelta, ModelReply
 from delf.protocols.sandbox import CallAnswer, Raised, Returned
 from delf.protocols.strategy import OnDelta, StrategyHost, ToolDescription
 from delf_strategy_stream.context import Turn
-from delf_strategy_stream.events import Called, Result
+from delf_strategy_stream.events import Called, Event, Prose, Result, Thought
+from delf_strategy_stream.names import spelled, spellings
 from delf_strategy_stream.notation import Reader
 from delf_strategy_stream.values import plain
 
@@ -45,6 +47,7 @@ class TurnRunner:
         self._host = host
         self._reader = reader
         self._tools = tools
+        self._spellings = spellings(tools)
         self._started: list[tuple[Called, asyncio.Future[CallAnswer]]] = []
         self._is_held = False
 
@@ -62,6 +65,7 @@ class TurnRunner:
             if reply.broken_by in ("filter", "refusal"):
                 raise broken_off(reply)
             turn = self._reader.whole(reply)
+            turn = replace(turn, calls=tuple(map(self._meant, turn.calls)))
             made = self._made(turn)
             answers = await asyncio.gather(*(work for _, work in made))
         finally:
@@ -95,14 +99,25 @@ class TurnRunner:
             work.cancel()
         return made
 
-    def _take(self, delta: ModelDelta) -> None:
-        for event in self._reader.feed(delta):
+    def _meant(self, call: Called) -> Called:
+        """Return a call under the name of the tool that only it can mean."""
+        name = call.name if call.name in self._tools else self._spellings.get(spelled(call.name))
+        return call if name is None else replace(call, name=name)
+
+    def _take(self, delta: ModelDelta) -> list[ModelDelta]:
+        """Start the calls of a piece; return its parts for people, each of its kind."""
+        pieces: list[ModelDelta] = []
+        for read in self._reader.feed(delta):
+            event = self._meant(read) if isinstance(read, Called) else read
             if isinstance(event, Called):
                 # Once a call is held, all later ones are: they may depend on it and must not
                 # overtake it.
                 self._is_held = self._is_held or not self._may_start(event)
                 if not self._is_held:
                     self._start(event)
+            if (piece := _piece(event)) is not None:
+                pieces.append(piece)
+        return pieces
 
     def _may_start(self, call: Called) -> bool:
         tool = self._tools.get(call.name)
@@ -111,6 +126,20 @@ class TurnRunner:
     def _start(self, call: Called) -> None:
         work = asyncio.ensure_future(self._host.call(call.name, call.arguments))
         self._started.append((call, work))
+
+
+def _piece(event: Event) -> ModelDelta | None:
+    """Return a part of an answer for people; None for what counts for nothing."""
+    match event:
+        case Thought(text=text):
+            return ModelDelta(text, kind="think")
+        case Prose(text=text):
+            return ModelDelta(text, kind="respond")
+        case Called(name=name, arguments=arguments):
+            call = {"name": name, "args": dict(arguments)}
+            return ModelDelta(json.dumps(call, ensure_ascii=False), kind="call")
+        case _:
+            return None
 
 
 def _result(name: str, answer: CallAnswer) -> Result:

@@ -6,8 +6,10 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
@@ -16,7 +18,7 @@ from delf.errors import ConfigurationError, ToolRefusedError
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.protocols.context import PluginContext
 from delf.settings import current_folder, current_trust
-from delf.tools.action import actions_of
+from delf.tools.action import Action, actions_of
 from delf.tools.permissions import is_allowed
 from delf_workers import attachments as files_of
 from delf_workers.definition import WorkerDefinition, check_name
@@ -185,6 +187,15 @@ class Workers(Connection):
 
     # -- actions --------------------------------------------------------------------------
 
+    async def actions(self) -> Sequence[Action]:
+        """Return the actions; ``call`` takes ``input_data`` for ``task``, as llm-do names it."""
+        return [
+            replace(each, validate=partial(_with_task, each.validate))
+            if each.name == "call"
+            else each
+            for each in await super().actions()
+        ]
+
     @action(effect="write", resumes=True, sinks=["worker"])
     async def call(
         self,
@@ -304,6 +315,15 @@ def _strategy(context: CallContext, trust: Trust) -> str | None:
     project = Agent.from_project(context.folder, connections=(), llm=context.llm, trust=trust)
     chosen = project.config.strategy
     return "codegen" if chosen == STRATEGY else chosen
+
+
+def _with_task(
+    validate: Callable[[Mapping[str, Any]], dict[str, Any]], named: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Validate arguments of ``call``, in which ``input_data`` may stand for ``task``."""
+    if "input_data" in named and "task" not in named:
+        named = {("task" if name == "input_data" else name): item for name, item in named.items()}
+    return validate(named)
 
 
 def _line(worker: WorkerDefinition) -> str:

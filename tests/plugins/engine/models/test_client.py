@@ -124,7 +124,7 @@ async def test_system_prompt_follows_the_rules_and_leads_without_them(pool):
 async def test_stream_is_seen_in_pieces_and_ends_as_a_whole(pool):
     pieces = []
     reply = await asker(pool, stream=True, on_delta=pieces.append).ask(M, REQUEST)
-    assert (pieces, reply.text) == (["h", "i"], "hi")
+    assert ([piece.text for piece in pieces], reply.text) == (["h", "i"], "hi")
 
 
 async def test_calls_of_a_reply_are_recorded_without_secrets_and_no_part_of_the_text(host):
@@ -139,7 +139,7 @@ async def test_calls_of_a_reply_are_recorded_without_secrets_and_no_part_of_the_
     reply = await it.ask(M, ModelRequest(messages=(user("q"), assistant("", [call]), brought)))
     assert "hunter2" not in repr(model.requests)
     assert "hunter2" not in repr(reply)
-    assert "".join(pieces) == "so"
+    assert "".join(piece.text for piece in pieces) == "so"
     [_, replied] = it.log.events
     assert replied.calls == reply.calls
 

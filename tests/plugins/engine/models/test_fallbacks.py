@@ -20,6 +20,16 @@ class Scripted:
         host.provide(spec, lambda config, _: Model(self, config.model))
 
 
+class Keyed(Scripted):
+    """A provider that knows a model under several keys, and refuses some of them."""
+
+    def __init__(self, host, **refused):
+        self.asked, self.refused = [], refused
+        spec = ModelSpec(name="keyed", factory="x:y", summary="x", serves=("big",))
+        host.provide(spec, lambda config, _: Model(self, config.api_key))
+        self.does = {key: refused.get(key, "print('done')") for key in ("k1", "k2", "k3")}
+
+
 class Model:
     def __init__(self, models, name):
         self.models, self.name = models, name
@@ -133,3 +143,28 @@ def test_list_that_is_none_of_models_is_refused(given):
 def test_fallbacks_are_shown_with_the_models(delf_host, models):
     agent = Agent(host=delf_host, llm=["first", "second"])
     assert agent.info()["models"] == {"llm": "first", "llm fallback 1": "second"}
+
+
+async def test_keys_of_one_provider_are_used_in_turn(delf_host):
+    limited = LLMExecutionError("rate limit", status=429)
+    models = Keyed(delf_host, k1=limited, k2=LLMExecutionError("no credit", status=402))
+    keys = [{"model": "big", "api_key": key} for key in ("k1", "k2", "k3")]
+    events = []
+    async with Agent(host=delf_host, sandbox="local", llm=keys, journal="none") as agent:
+        response = await agent.arun("x", listeners=[events.append])
+    assert (response.text, models.asked) == ("done", ["k1", "k2", "k3"])
+    warned = [event.message for event in events if isinstance(event, Warned)]
+    assert [text for text in warned if "big with another key is asked" in text] == [
+        "big is not available, so big with another key is asked: rate limit",
+        "big is not available, so big with another key is asked: no credit",
+    ]
+    assert not any("k1" in str(event) for event in events), "no key is shown"
+
+
+async def test_refused_key_is_used_last_for_some_time(delf_host):
+    models = Keyed(delf_host, k1=LLMExecutionError("rate limit", status=429))
+    keys = [{"model": "big", "api_key": key} for key in ("k1", "k2")]
+    models.does["k2"] = "rerun('more', 'go on')"
+    async with Agent(host=delf_host, sandbox="local", llm=keys, journal="none") as agent:
+        await agent.arun("x", timeout=20)
+    assert models.asked[:3] == ["k1", "k2", "k2"], "the first key is not tried again at once"

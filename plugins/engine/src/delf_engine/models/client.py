@@ -47,6 +47,8 @@ _SAFE_PROMPT: Final = SAFE | {"prompt"}
 """Event fields of a request that need no redaction, because its messages are already redacted."""
 _MOST_MORE: Final = 3
 """The maximum number of continuations of an answer that reached its token limit."""
+_Account = tuple[str, str | None, str | None]
+"""A model at an address with a key: what a provider limits."""
 _AWAY_SECONDS: Final = 60.0
 """Seconds for which a model that was not available is asked after its fallbacks."""
 _UNAVAILABLE: Final = frozenset({401, 402, 403, 404, 405, 407, 408, 409, 425, 429})
@@ -65,7 +67,7 @@ class ModelClient:
         log: Where calls are recorded.
         system_prompt: The user's instructions, added to every call.
         stream: Take answers in pieces.
-        on_delta: Receives pieces of generated scripts.
+        on_delta: Receives pieces of the answers.
         redactor: Redacts requests.
         replay: The replay of a resumed task.
         keep_prompts: Whether the journal keeps prompts.
@@ -76,11 +78,11 @@ class ModelClient:
     log: TaskLog
     system_prompt: str | None = None
     stream: bool = False
-    on_delta: Callable[[str], None] | None = None
+    on_delta: Callable[[ModelDelta], None] | None = None
     redactor: Redactor = field(default_factory=Redactor)
     replay: Replay = field(default_factory=Replay)
     keep_prompts: bool = False
-    _away: dict[str, float] = field(default_factory=dict[str, float], init=False)
+    _away: dict[_Account, float] = field(default_factory=dict[_Account, float], init=False)
     unexpected: tuple[Exception, str] | None = field(default=None, init=False)
     """The latest model failure that is not a ``DelfError``, with the model's name."""
 
@@ -142,13 +144,14 @@ class ModelClient:
         """Return a model with its fallbacks; the ones that failed a moment ago come last."""
         now = time.monotonic()
         models = [replace(config, fallbacks=()), *config.fallbacks]
-        return sorted(models, key=lambda model: self._away.get(model.model, now) > now)
+        return sorted(models, key=lambda model: self._away.get(_account(model), now) > now)
 
     async def _fall_back(self, failed: LLMConfig, other: LLMConfig, error: DelfError) -> None:
         """Note that another model is asked; this one is asked last for some time."""
         if not getattr(error, "too_long", False):
-            self._away[failed.model] = time.monotonic() + _AWAY_SECONDS
-        message = f"{failed.model} is not available, so {other.model} is asked: {error.message}"
+            self._away[_account(failed)] = time.monotonic() + _AWAY_SECONDS
+        another = f"{other.model} with another key" if other.model == failed.model else other.model
+        message = f"{failed.model} is not available, so {another} is asked: {error.message}"
         await self.log.record(Warned, message=message)
 
     async def ask_whole(
@@ -321,14 +324,17 @@ class ModelClient:
         watch = self.on_delta if watched else None
 
         def show(delta: ModelDelta) -> None:
+            typed = None
             if (delta.text or delta.whole) and on_delta is not None:
                 if draft is not None:
                     draft.add(delta)
-                on_delta(delta)
+                typed = on_delta(delta)
             if delta.text and delta.call is None:
                 so_far.append(delta.text)
-                if watch is not None:
-                    watch(delta.text)
+                typed = (delta,) if typed is None else typed
+            if watch is not None:
+                for seen in typed or ():
+                    watch(seen)
 
         final: ModelReply | None = None
         async with aclosing(bounded(pieces, config)) as coming:
@@ -341,6 +347,11 @@ class ModelClient:
         if final is None:
             raise DelfError("the model's stream ended without its answer")
         return final
+
+
+def _account(model: LLMConfig) -> _Account:
+    """Return what a provider counts the requests of a model by."""
+    return model.model, model.base_url, model.api_key
 
 
 def _is_unavailable(error: LLMExecutionError) -> bool:

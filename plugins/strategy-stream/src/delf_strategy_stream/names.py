@@ -1,0 +1,35 @@
+"""Other spellings of tool names, as models write them after other systems."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from delf.protocols.strategy import ToolDescription
+
+
+def spelled(name: str) -> str:
+    """Return a name in the form in which spellings are compared."""
+    return "".join(letter for letter in name.casefold() if letter.isalnum())
+
+
+def spellings(tools: Mapping[str, ToolDescription]) -> dict[str, str]:
+    """Return each tool by its other spellings, without those that two tools share.
+
+    ``write_file`` is the only action of this name, ``disk_write_file`` the whole name in another
+    notation, and ``shell`` a connection with one action. Singular and plural of a connection's name
+    are equal, as in ``worker_call`` for ``workers.call``.
+
+    Args:
+        tools: The shown tools by name.
+    """
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, tool in tools.items():
+        word = tool.connection
+        other = word[:-1] if word.endswith("s") else f"{word}s"
+        forms = [name, tool.method, word, word + tool.method, other + tool.method]
+        for form in filter(None, forms if word else [name]):
+            found[spelled(form)].add(name)
+    # The whole name of a tool is no spelling of another one.
+    whole = {spelled(name): name for name in tools}
+    return {form: next(iter(names)) for form, names in found.items() if len(names) == 1} | whole
