@@ -33,13 +33,14 @@ _STANDARD: Final = (typing, collections.abc)
 def stub() -> str:
     """Return the stub for the plugins that are installed here."""
     host = PluginHost.discover(environ={})
-    imports, classes = _Imports(), list[str]()
+    imports, classes, names = _Imports(), list[str](), list[str]()
     for record in host.records():
         if record.distribution not in all_packages():
             continue
         for name, target in record.plugin.exports:
             module = target.partition(":")[0]
             made = host.exported(name)
+            names.append(name)
             if inspect.ismodule(made):
                 parent, _, last = target.rpartition(".")
                 imports.named[f"from {parent} import {last} as {name}"] = None
@@ -49,7 +50,9 @@ def stub() -> str:
                 imports.named[f"from {module} import {name} as {name}"] = None
             else:
                 classes.append(_class(made, name, module, options, imports))
-    return "\n".join([_HEAD, "", *imports.lines(), "", *sorted(classes)])
+    public = [f"    {name!r},".replace("'", '"') for name in sorted(names)]
+    listed = ["__all__ = [", *public, "]", ""]
+    return "\n".join([_HEAD, "", *imports.lines(), "", *listed, *sorted(classes)])
 
 
 def kit() -> str:

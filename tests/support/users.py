@@ -133,7 +133,7 @@ class Facts:
 
     async def save(self, facts: Sequence[str]) -> None: ...
 
-    async def list(self, *_: Any, **__: Any) -> Sequence[Any]:
+    async def all(self, *_: Any, **__: Any) -> Sequence[Any]:
         return ()
 
     async def delete(self, *_: Any) -> int:

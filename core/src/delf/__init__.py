@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         UnrecordedCallError,
     )
     from delf.llm import LLMConfig
+    from delf.packages import exported  # pyright: ignore[reportMissingModuleSource]
     from delf.packages.exported import *  # noqa: F403  # pyright: ignore[reportWildcardImportFromLibrary, reportMissingModuleSource]
     from delf.protocols.approval import (
         AlreadyDone,
@@ -139,6 +140,8 @@ __all__ = [
     "action",
     "tool",
 ]
+if TYPE_CHECKING:
+    __all__ += exported.__all__
 
 
 def _warn_of_namesake() -> None:
@@ -153,11 +156,16 @@ def _warn_of_namesake() -> None:
 _warn_of_namesake()
 
 
-def __getattr__(name: str) -> Any:
+def _first_use(name: str) -> Any:
+    """Import a public name, and keep it for later uses."""
     home = _HOMES.get(name, "delf.errors" if name in __all__ else None)
     value = _exported(name) if home is None else getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
+
+
+if not TYPE_CHECKING:  # a checker that saw __getattr__ would accept any name
+    __getattr__ = _first_use
 
 
 def _exported(name: str) -> Any:

@@ -104,7 +104,7 @@ class Silent:
         ({"strategy": Silent}, "strategy is the class Silent: give an object of it"),
         ({"strategy": Half()}, "strategy, a Half, has no solve"),
         ({"memory": Half}, "memory is the class Half: give an object of it"),
-        ({"memory": Half()}, "memory, a Half, has no search, list, delete, clear"),
+        ({"memory": Half()}, "memory, a Half, has no search, all, delete, clear"),
     ],
 )
 def test_object_that_cannot_be_one_is_refused_at_the_start(given, says, scripted_model, delf_host):

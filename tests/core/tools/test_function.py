@@ -90,7 +90,7 @@ def test_tool_inspect_returns_its_description():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: tool("name"), "@tool needs a function, got str"),
+        (lambda: tool(3), "@tool needs a function, got int"),
         (lambda: tool(handle_error=3)(lambda_named), "handle_error of lambda_named is a int"),
         (
             lambda: tool(confirm="yes")(lambda_named),
@@ -113,3 +113,14 @@ def bad_type(x: Annotated[str, Field(pattern="(")]) -> None: ...
 
 
 def many(*words: str) -> None: ...
+
+
+def test_name_of_a_tool_may_come_first():
+    @tool("lookup", effect="read")
+    def find(words: str) -> str:
+        """Find."""
+        return words
+
+    assert find.name == "lookup"
+    with pytest.raises(ToolDefinitionError, match="two names, 'a' and 'b'"):
+        tool("a", name="b")

@@ -65,7 +65,7 @@ class Part:
     async def tools(self) -> list[Any]:
         return []
 
-    save = list = all = delete = clear = search
+    save = all = delete = clear = search
 
 
 class StuckJournal(InProcessJournal):

@@ -70,7 +70,7 @@ async def test_memory_does_not_block_an_event_loop(memory: Memory) -> None:
     with pytest.raises(AgentStateError, match="event loop"):
         memory.save("a fact")
     await memory.store.save(["a fact"])
-    assert len(await memory.store.list()) == 1
+    assert len(await memory.store.all()) == 1
     await memory.store.aclose()
 
 

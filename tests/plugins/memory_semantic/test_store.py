@@ -133,7 +133,7 @@ async def test_equal_fact_replaces_the_old_one(context: PluginContext, url: str)
     await store.save(["Ada likes lamps."], source="task 1")
     await store.save(["  ada likes the lamp "], source="task 2")
     await store.save(["Ada does not like lamps.", "Invoice 1 is paid.", "Invoice 2 is paid."])
-    facts = await store.list()
+    facts = await store.all()
     assert next(fact.content for fact in facts) == "  ada likes the lamp "
     assert facts[0].source == "task 2"
     assert len(facts) == 4
@@ -216,7 +216,7 @@ async def test_queries_are_words_and_never_a_language(
     await store.save(["The office is in Turin."])
     found = await store.search(query)
     assert {fact.content for fact in found} <= {"The office is in Turin."}
-    assert len(await store.list()) == 1
+    assert len(await store.all()) == 1
     await store.aclose()
 
 
@@ -225,7 +225,7 @@ async def test_fact_of_a_megabyte_and_of_all_scripts(context: PluginContext, url
     store = SemanticStore(context, url)
     large = "Die Zauberflöte 🦊 日本語 " * 30_000 + "needle"
     await store.save([large])
-    (fact,) = await store.list()
+    (fact,) = await store.all()
     assert fact.content == large
     assert len(await store.search("Zauberflöte")) == 1
     await store.aclose()
@@ -242,7 +242,7 @@ async def test_save_takes_more_facts_than_one_statement(context: PluginContext) 
         store = SemanticStore(context, embedding_model="off")
         await store.save(facts)
         await store.save(facts)  # each takes the place of itself
-        assert len(await store.list()) == len(facts)
+        assert len(await store.all()) == len(facts)
         assert await store.delete(facts) == len(facts)
         await store.aclose()
     finally:
@@ -275,7 +275,7 @@ async def test_writers_of_the_same_facts_do_not_lock_each_other_out(
     stores = [SemanticStore(context, url) for _ in range(4)]
     orders = [facts, facts[::-1], facts[20:] + facts[:20], sorted(facts)]
     await asyncio.gather(*(store.save(order) for store, order in zip(stores, orders, strict=True)))
-    assert len(await stores[0].list()) == 40
+    assert len(await stores[0].all()) == 40
     assert len(await stores[0].search("town", top_k=100)) == 40
     for store in stores:
         await store.aclose()
@@ -327,7 +327,7 @@ async def test_killed_writer_leaves_whole_batches(tmp_path: Path) -> None:
     process.wait()
     message = int(rest[-1]) if rest else 4
     store = SemanticStore(PluginContext(data_dir=tmp_path), embedding_model="off")
-    facts = await store.list()
+    facts = await store.all()
     assert len(facts) % 10 == 0
     assert len(facts) >= 10 * (message + 1)
     for batch in range(len(facts) // 10):
@@ -390,7 +390,7 @@ async def test_store_that_is_locked_is_reported(
     other.execute("ROLLBACK")
     other.close()
     await store.save(["another"])
-    assert len(await store.list()) == 2
+    assert len(await store.all()) == 2
     await store.aclose()
 
 
@@ -402,7 +402,7 @@ async def test_store_that_is_read_only_is_reported(kept: Path, context: PluginCo
         await store.save(["another"])
     with pytest.raises(MemorySetupError, match="readonly"):
         await store.delete(["The office is in Turin."])
-    assert len(await store.list()) == 1
+    assert len(await store.all()) == 1
     await store.aclose()
 
 
@@ -415,7 +415,7 @@ async def test_store_that_is_full_is_reported(kept: Path, context: PluginContext
         store = SemanticStore(context, embedding_model="off")
         with pytest.raises(MemorySetupError, match="full"):
             await store.save(["short", "long " * 100_000])
-        assert [fact.content for fact in await store.list()] == ["The office is in Turin."]
+        assert [fact.content for fact in await store.all()] == ["The office is in Turin."]
         assert len(await store.search("office")) == 1
         await store.aclose()
     finally:

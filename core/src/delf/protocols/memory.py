@@ -47,7 +47,7 @@ class MemoryStore(Protocol):
         """
         ...
 
-    async def list(self) -> Sequence[Fact]:
+    async def all(self) -> Sequence[Fact]:
         """Return all facts, oldest first."""
         ...
 

@@ -62,6 +62,8 @@ class Tool(Generic[P, R]):
 def tool(function: Callable[P, R], /) -> Tool[P, R]: ...
 @overload
 def tool(
+    function: str | None = None,
+    /,
     *,
     name: str | None = None,
     description: str | None = None,
@@ -75,7 +77,7 @@ def tool(
     author: str | None = None,
 ) -> Callable[[Callable[P, R]], Tool[P, R]]: ...
 def tool(
-    function: Callable[..., Any] | None = None,
+    function: Callable[..., Any] | str | None = None,
     /,
     *,
     name: str | None = None,
@@ -92,7 +94,8 @@ def tool(
     """Make a function a tool.
 
     Args:
-        function: A plain or async function with type hints and a docstring.
+        function: A plain or async function with type hints and a docstring; or the tool's name,
+            as in ``@tool("find")``.
         name: Its name in scripts; the function's when omitted.
         description: The description for the model; the docstring's text when omitted.
         handle_error: The result of a call whose function raises ``ToolException``. By default the
@@ -116,6 +119,10 @@ def tool(
     Raises:
         ToolDefinitionError: When the function cannot be called from a script.
     """
+    if isinstance(function, str):
+        if name is not None:
+            raise ToolDefinitionError(f"@tool has two names, {function!r} and {name!r}")
+        function, name = None, function
 
     def make(target: Callable[..., Any]) -> Tool[Any, Any]:
         if isinstance(target, functools.partial):

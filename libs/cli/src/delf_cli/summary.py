@@ -9,7 +9,7 @@ from delf.terminal import visible
 from delf_cli.output import counted
 from delf_cli.story import cut
 from delf_cli.tables import aligned
-from delf_engine.views.records import ApprovalTrace, ModelUse, StreamEvent, ToolCallTrace
+from delf_engine.views.records import ApprovalTrace, ModelUse, TimelineEntry, ToolCallTrace
 
 if TYPE_CHECKING:
     from delf import Trace
@@ -67,7 +67,7 @@ def summary_of(trace: Trace, *, calls: bool = True, width: int | None = None) ->
     return "\n".join(lines)
 
 
-def step_rows(timeline: Iterable[StreamEvent]) -> list[Row]:
+def step_rows(timeline: Iterable[TimelineEntry]) -> list[Row]:
     """Return the rows about steps of the loop, in order."""
     return [
         (line.label, line.status, _ms(line.duration_ms))

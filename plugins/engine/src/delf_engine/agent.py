@@ -30,6 +30,7 @@ from delf.attributes import FixedAttributes
 from delf.errors import (
     AgentConfirmationError,
     AgentStateError,
+    ConfigurationError,
     UnknownKeywordError,
     check_above_zero,
     check_one_of,
@@ -77,8 +78,8 @@ from delf_engine.views.trace import TASK_PRINTER
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from delf.events import ApprovalRequest, Covers, Event, Remember
-    from delf.messages import ModelDelta, Usage
+    from delf.events import ApprovalRequest, Covers, Remember
+    from delf.messages import Usage
     from delf.plugins.host import PluginHost
     from delf.protocols.memory import MemoryStore
     from delf.protocols.people import PersonChange
@@ -91,6 +92,7 @@ if TYPE_CHECKING:
     from delf_engine.models.money import Ledger
     from delf_engine.project.any_project import AnyProject
     from delf_engine.runtime import Runtime
+    from delf_engine.views.records import StreamEvent
     from delf_engine.views.snapshot import StreamSnapshot
 
     T = TypeVar("T", default=Any)
@@ -114,7 +116,8 @@ class Agent(FixedAttributes, Generic[T]):
     given.
 
     Args:
-        config: The configuration as one object; keywords override its fields.
+        config: The configuration as one object, whose fields keywords override; or the model's
+            name; or the tools.
         tools: Connections, ``@tool`` functions, or plain functions.
         chat: A conversation to continue: a ``Chat``, its options, or True for one in memory.
         memory: A store of facts that are recalled for each task, or the name of a store.
@@ -143,7 +146,7 @@ class Agent(FixedAttributes, Generic[T]):
 
     def __init__(
         self,
-        config: AgentConfig | Sequence[Any] | None = None,
+        config: AgentConfig | str | Sequence[Any] | None = None,
         *,
         tools: Sequence[Any] | None = None,
         chat: AgentChat | Mapping[str, Any] | bool | None = None,
@@ -161,7 +164,15 @@ class Agent(FixedAttributes, Generic[T]):
         from delf_engine.models.money import Ledger
         from delf_engine.strategies import with_strategy
 
-        if isinstance(config, Sequence) and not isinstance(config, str):
+        if isinstance(config, str):
+            if options.get("llm") is not None:
+                raise ConfigurationError(
+                    f"two models are given: {config!r} and llm={options.get('llm')!r}",
+                    hint='Agent("gpt-4o-mini", tools=[…]) or Agent(llm="gpt-4o-mini", tools=[…])',
+                )
+            options["llm"] = config
+            config = None
+        elif isinstance(config, Sequence):
             config, tools = None, [*config, *(tools or ())]
         written = None if project is None else project.agent
         named = {"memory": memory, "strategy": strategy}
@@ -704,7 +715,7 @@ class Agent(FixedAttributes, Generic[T]):
         conversation_id: str | None = None,
         output: type[Any] | Mapping[str, Any] | None = None,
         files: Sequence[str | os.PathLike[str]] | None = None,
-    ) -> AsyncGenerator[Event | ModelDelta]:
+    ) -> AsyncGenerator[StreamEvent]:
         """Run a task and yield its events as they happen; closing the iterator cancels the task.
 
         Args:

@@ -22,6 +22,7 @@ from delf_engine.views.snapshot import snapshot
 if TYPE_CHECKING:
     from delf.events import Event
     from delf_engine.runtime import Runtime
+    from delf_engine.views.records import StreamEvent
     from delf_engine.views.snapshot import StreamSnapshot
 
 
@@ -152,7 +153,7 @@ class BackgroundTasks:
 
 async def stream_of(
     request: TaskRequest, run: Callable[[TaskRequest], Awaitable[object]], granularity: Granularity
-) -> AsyncGenerator[Event | ModelDelta]:
+) -> AsyncGenerator[StreamEvent]:
     """Yield a task's events as they happen; a reader that stops cancels the task.
 
     Args:
@@ -169,9 +170,9 @@ async def stream_of(
         )
     tokens = granularity == "token"
     loop = asyncio.get_running_loop()
-    coming: asyncio.Queue[Event | ModelDelta | None] = asyncio.Queue()
+    coming: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
 
-    def put(item: Event | ModelDelta | None) -> None:
+    def put(item: StreamEvent | None) -> None:
         """Queue an item from the agent's loop; None ends the stream."""
         if not loop.is_closed():
             loop.call_soon_threadsafe(coming.put_nowait, item)

@@ -6,7 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar, Unpack, cast
 
 from pydantic import (
     AfterValidator,
@@ -33,6 +33,9 @@ from delf.protocols.rules import ApprovalRule
 from delf.protocols.strategy import TOOLS_BUDGET
 from delf.providers import Providers
 from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
+
+if TYPE_CHECKING:
+    from delf_engine.options import AgentOptions
 
 PREFIX: Final = "DELF_"
 """The prefix of environment variables with settings."""
@@ -139,6 +142,10 @@ class AgentConfig(FixedAttributes, BaseModel):
         arbitrary_types_allowed=True,
         defer_build=True,  # many commands only want the names of the fields
     )
+
+    if TYPE_CHECKING:  # the validators take more than the fields hold, as a name for a model
+
+        def __init__(self, **options: Unpack[AgentOptions]) -> None: ...
 
     llm: LLM = Field(default=None, description="The model for everything.")
     light_llm: LLM = Field(default=None, description="The quick model; set heavy_llm, too.")

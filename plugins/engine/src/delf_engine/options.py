@@ -19,10 +19,10 @@ class AgentOptions(TypedDict, total=False):
     ``docs/configuration.md`` explains each. A model is a name, or an ``LLMConfig``.
     """
 
-    llm: str | LLMConfig | None
-    light_llm: str | LLMConfig | None
-    heavy_llm: str | LLMConfig | None
-    vision_llm: str | LLMConfig | None
+    llm: str | LLMConfig | Sequence[str | LLMConfig] | None
+    light_llm: str | LLMConfig | Sequence[str | LLMConfig] | None
+    heavy_llm: str | LLMConfig | Sequence[str | LLMConfig] | None
+    vision_llm: str | LLMConfig | Sequence[str | LLMConfig] | None
     system_prompt: str | None
     providers: Mapping[str, str] | None
     api_key_for: Mapping[str, str] | None

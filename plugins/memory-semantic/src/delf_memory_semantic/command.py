@@ -139,7 +139,7 @@ def search(opened: _Opened, query: str, top_k: int, threshold: float, as_json: b
 @click.pass_obj
 def list_command(opened: _Opened, as_json: bool) -> None:
     """List all facts, oldest first."""
-    found = opened.use(lambda store: store.list())
+    found = opened.use(lambda store: store.all())
     _show(found, as_json)
     if not found:
         click.echo("Nothing is remembered yet: delf memory add TEXT", err=True)
@@ -157,7 +157,7 @@ def forget(
     """Forget facts, by their numbers in the list."""
     if bool(numbers) == everything:
         raise click.UsageError("name numbers, or --all")
-    facts = opened.use(lambda store: store.list())
+    facts = opened.use(lambda store: store.all())
     chosen = [fact for fact in facts if everything or fact.id in numbers]
     missing = set(numbers) - {fact.id for fact in facts}
     if missing:

@@ -130,16 +130,16 @@ class Memory(FixedAttributes):
         self._run(self.store.aclose())
 
     def __len__(self) -> int:
-        return len(self._run(self.store.list()))
+        return len(self._run(self.store.all()))
 
     def __bool__(self) -> bool:
         return True
 
     def __iter__(self) -> Iterator[StoredFact]:
-        return iter(self._run(self.store.list()))
+        return iter(self._run(self.store.all()))
 
     def __getitem__(self, number: int) -> StoredFact:
-        return self._run(self.store.list())[number]
+        return self._run(self.store.all())[number]
 
     def __repr__(self) -> str:
         return f"<Memory {self.namespace!r}>"

@@ -217,7 +217,7 @@ class SemanticStore:
                 break
         return found[:top_k]
 
-    async def list(self) -> Sequence[StoredFact]:
+    async def all(self) -> Sequence[StoredFact]:
         """Return all facts, oldest first."""
         return await self._in_thread(self._database.all)
 

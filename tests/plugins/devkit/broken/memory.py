@@ -30,7 +30,7 @@ class Store:
         best = sorted(scored, key=lambda item: -item[0])
         return [fact for score, fact in best if score >= max(threshold, 0.01)][:top_k]
 
-    async def list(self):
+    async def all(self):
         return tuple(self.facts)
 
     async def delete(self, facts):
@@ -100,7 +100,7 @@ class TestCutsFacts(Store):
 
 @breaks("test_list_returns_saved_facts_oldest_first")
 class TestNewestFirst(Store):
-    async def list(self):
+    async def all(self):
         return tuple(reversed(self.facts))
 
 
@@ -282,7 +282,7 @@ class TestReadsTheWholeFileBeforeItWrites(TestGood):
             made = [Fact(content=f, saved_at=now, namespace=self.namespace) for f in facts]
             self.file["facts"] = (*before, *made)
 
-        async def list(self):
+        async def all(self):
             return [f for f in self.file["facts"] if f.namespace == self.namespace]
 
     @pytest.fixture

@@ -507,3 +507,12 @@ def test_driver_written_for_the_reference_works(
     agent.stop()
     assert response.text == "42"
     assert server.requests[0].headers["authorization"] == "Bearer k"
+
+
+def test_model_may_come_first(delf_host: TestHost, scripted_model: ScriptedModel) -> None:
+    scripted_model.default = "```python\nprint(await add(41))\n```"
+    with Agent("scripted", tools=[add], host=delf_host) as agent:
+        assert agent.config.main_llm.model == "scripted"
+        assert agent.run("x").text == "42"
+    with pytest.raises(ConfigurationError, match="two models are given: 'scripted' and llm='b'"):
+        Agent("scripted", llm="b", host=delf_host)

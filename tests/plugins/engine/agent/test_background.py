@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from delf import Agent, Response, UnknownRequestError, UnknownTaskError, tool
+from delf import Agent, Response, StreamEvent, UnknownRequestError, UnknownTaskError, tool
 from delf.errors import TaskStoppedError
-from delf.events import ApprovalRequest, CallFinished, Event, TaskFinished, TaskStarted
+from delf.events import ApprovalRequest, CallFinished, TaskFinished, TaskStarted
 from delf.messages import ModelDelta
 from delf.types import TaskState
 from delf_devkit.testing.hosts import TestHost
@@ -274,8 +274,8 @@ class TestApprovals:
 
 
 class TestStream:
-    def collect(self, agent: Agent, **options: Any) -> list[Event | ModelDelta]:
-        async def read() -> list[Event | ModelDelta]:
+    def collect(self, agent: Agent, **options: Any) -> list[StreamEvent]:
+        async def read() -> list[StreamEvent]:
             async with agent:
                 return [item async for item in agent.stream("x", **options)]
 
@@ -286,6 +286,7 @@ class TestStream:
     ) -> None:
         scripted_model.writes("print(await nap(1))")
         seen = self.collect(make_agent())
+        assert all(isinstance(item, StreamEvent) for item in seen)
         assert isinstance(seen[0], TaskStarted)
         assert isinstance(seen[-1], TaskFinished)
         assert sum(isinstance(item, CallFinished) for item in seen) == 1

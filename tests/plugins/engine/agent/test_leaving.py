@@ -287,7 +287,7 @@ class Learns:
         self.facts += [fact for fact in facts if fact not in self.facts]
         await turns()
 
-    async def list(self, *_: Any, **__: Any) -> Any:
+    async def all(self, *_: Any, **__: Any) -> Any:
         return ()
 
     async def delete(self, *_: Any) -> int:

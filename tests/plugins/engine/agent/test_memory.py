@@ -29,7 +29,7 @@ class Store:
         self.asked.append((query, top_k, threshold))
         return self.facts[:top_k]
 
-    async def list(self):
+    async def all(self):
         return tuple(self.facts)
 
     async def delete(self, facts):
@@ -277,7 +277,7 @@ def test_project_names_its_memory(delf_project):
 
             async def save(self, facts): ...
 
-            async def list(self): ...
+            async def all(self): ...
 
             async def delete(self, facts): ...
 

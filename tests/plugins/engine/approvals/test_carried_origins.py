@@ -29,7 +29,7 @@ class Notebook:
     async def search(self, query, top_k=5, threshold=0.3):
         return [Fact(content=text, saved_at=NOW) for text in self.facts[:top_k]]
 
-    async def list(self):
+    async def all(self):
         return [Fact(content=text, saved_at=NOW) for text in self.facts]
 
     async def delete(self, facts):

@@ -6,8 +6,12 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from delf.messages import Usage
+from delf.events import Event
+from delf.messages import ModelDelta, Usage
 from delf.records import dataclass
+
+StreamEvent = Event | ModelDelta
+"""An item of ``Agent.stream``: an event of the task, or a piece of a model's answer."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -145,7 +149,7 @@ class RerunTrace:
 
 
 @dataclass(slots=True, kw_only=True)
-class StreamEvent:
+class TimelineEntry:
     """An entry of the timeline.
 
     Args:

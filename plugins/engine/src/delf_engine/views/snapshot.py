@@ -13,7 +13,7 @@ from delf.protocols.states import state_of
 from delf.records import dataclass
 from delf.types import TaskState
 from delf.values.encoding import to_jsonable
-from delf_engine.views.records import StreamEvent
+from delf_engine.views.records import TimelineEntry
 from delf_engine.views.trace import Trace
 
 _FIRST_WORDS: Final = {TaskState.FAILED: "error", TaskState.WAITING: "running"}
@@ -44,7 +44,7 @@ class StreamSnapshot:
     state: TaskState
     task: str
     elapsed_ms: int
-    events: list[StreamEvent] = field(default_factory=list[StreamEvent])
+    events: list[TimelineEntry] = field(default_factory=list[TimelineEntry])
     output_so_far: str = ""
     result: str | None = None
     error: str | None = None

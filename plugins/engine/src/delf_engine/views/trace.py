@@ -17,7 +17,7 @@ from delf_engine.views.records import (
     ModelUse,
     RerunTrace,
     SetupTrace,
-    StreamEvent,
+    TimelineEntry,
     ToolCallTrace,
 )
 
@@ -60,14 +60,14 @@ class Trace:
         self._calls: dict[int, ToolCallTrace] = {}
         self._asked: dict[str, ApprovalTrace] = {}
         self._origins: dict[int, Mapping[str, Any]] = {}
-        self._running: dict[str | int, StreamEvent] = {}
-        self._stopped: dict[int, StreamEvent] = {}
+        self._running: dict[str | int, TimelineEntry] = {}
+        self._stopped: dict[int, TimelineEntry] = {}
         self._step = ""
         self._script_ms = 0.0
         self._utterances: list[str] = []
-        self._timeline: list[StreamEvent] = []
+        self._timeline: list[TimelineEntry] = []
         self._open_line: list[str] = []
-        self._line_event = StreamEvent(kind="say", label="", status="success", started_at=0)
+        self._line_event = TimelineEntry(kind="say", label="", status="success", started_at=0)
         self._changing: list[ev.Event] = []
         for event in events:
             self.add(event)
@@ -176,8 +176,8 @@ class Trace:
                     )
                 )
 
-    def _line(self, kind: str, label: str, at: float, status: str = "running") -> StreamEvent:
-        line = StreamEvent(kind=kind, label=label, status=status, started_at=at)
+    def _line(self, kind: str, label: str, at: float, status: str = "running") -> TimelineEntry:
+        line = TimelineEntry(kind=kind, label=label, status=status, started_at=at)
         self._timeline.append(line)
         return line
 
@@ -304,7 +304,7 @@ class Trace:
         return self._utterances
 
     @property
-    def timeline(self) -> list[StreamEvent]:
+    def timeline(self) -> list[TimelineEntry]:
         """The history of a task for a person: steps, calls and printed lines in order."""
         self._join_line()
         return self._timeline
@@ -356,7 +356,7 @@ def _sum(first: float | None, second: float | None) -> float | None:
     return None if first is None or second is None else first + second
 
 
-def _finish(line: StreamEvent, duration_ms: float, *, ok: bool) -> None:
+def _finish(line: TimelineEntry, duration_ms: float, *, ok: bool) -> None:
     """Close an entry; a failed entry stays failed."""
     line.duration_ms = round(duration_ms)
     line.status = "success" if ok and line.status != "error" else "error"

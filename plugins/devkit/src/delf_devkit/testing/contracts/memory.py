@@ -57,10 +57,10 @@ class MemoryContract(Contract):
         missing(self, "a fixture `failing_store`, or fails = False")
 
     async def test_list_returns_saved_facts_oldest_first(self, store: Any) -> None:
-        assert list(await store.list()) == []
+        assert list(await store.all()) == []
         await store.save(self.facts[:1])
         await store.save(self.facts[1:])
-        saved = await store.list()
+        saved = await store.all()
         assert [fact.content for fact in saved] == list(self.facts)
         assert all(fact.saved_at.tzinfo is not None for fact in saved), "times have no zone"
 
@@ -97,12 +97,12 @@ class MemoryContract(Contract):
             "The tower is tall. " * 55_000,
         ]
         await store.save(facts)
-        assert [fact.content for fact in await store.list()] == facts
+        assert [fact.content for fact in await store.all()] == facts
         found = await store.search(facts[7], top_k=1, threshold=0.0)
         assert [fact.content for fact in found] == facts[7:8]
         for fact in facts:
             assert await store.delete([fact]) == 1, fact[:40]
-        assert list(await store.list()) == []
+        assert list(await store.all()) == []
 
     async def test_survives_cancelled_calls(self, store: Any) -> None:
         await store.save(self.facts)
@@ -113,7 +113,7 @@ class MemoryContract(Contract):
         await store.delete(["Half saved."])
         found = await store.search(self.query, 1, 0.0)
         assert [fact.content for fact in found] == [self.expected]
-        assert {fact.content for fact in await store.list()} <= {*self.facts, "Half saved."}
+        assert {fact.content for fact in await store.all()} <= {*self.facts, "Half saved."}
 
     @needs("fails")
     async def test_failure_is_an_error_of_delf(self, failing_store: Any) -> None:
@@ -134,7 +134,7 @@ class MemoryContract(Contract):
         other = await other if inspect.isawaitable(other) else other
         await self._write_both(store, other)
         for each in (store, other):
-            assert len(await each.list()) == 2 * _AT_ONCE, "one overwrites what the other saved"
+            assert len(await each.all()) == 2 * _AT_ONCE, "one overwrites what the other saved"
         await other.aclose()
 
     async def _write_both(self, one: Any, other: Any) -> None:
@@ -144,7 +144,7 @@ class MemoryContract(Contract):
 
     async def test_calls_at_one_time_are_kept_apart(self, store: Any) -> None:
         await asyncio.gather(*(store.save([f"Fact {n}."]) for n in range(20)))
-        assert {fact.content for fact in await store.list()} == {f"Fact {n}." for n in range(20)}
+        assert {fact.content for fact in await store.all()} == {f"Fact {n}." for n in range(20)}
         await store.save(self.facts)
         alone = [await store.search(fact, 1, 0.0) for fact in self.facts]
         together = await asyncio.gather(
@@ -156,47 +156,47 @@ class MemoryContract(Contract):
     async def test_leaves_the_event_loop_alone(self, store: Any) -> None:
         await self.leaves_the_loop(lambda: store.save(self.facts))
         await self.leaves_the_loop(lambda: store.search(self.query))
-        await self.leaves_the_loop(store.list)
+        await self.leaves_the_loop(store.all)
 
     async def test_odd_queries_do_no_harm(self, store: Any) -> None:
         assert list(await store.search(self.query)) == []
         await store.save([])
-        assert list(await store.list()) == []
+        assert list(await store.all()) == []
         await store.save(self.facts)
         for query in ("", "   ", "'; DROP TABLE facts; --", "%_*?\\", "日本語 🦊", "word " * 5000):
             await store.search(query)
-        assert len(await store.list()) == len(self.facts)
+        assert len(await store.all()) == len(self.facts)
 
     @needs("namespaces")
     async def test_namespaces_are_apart(self, store: Any, elsewhere: Callable[[str], Any]) -> None:
         other: Any = elsewhere("it's another")
         await store.save(self.facts[:1])
         await other.save(self.facts[1:])
-        assert [fact.content for fact in await store.list()] == list(self.facts[:1])
+        assert [fact.content for fact in await store.all()] == list(self.facts[:1])
         found = {fact.content for fact in await store.search(self.query, 100, 0.0)}
         assert found <= {*self.facts[:1]}, "it finds what is in another namespace"
         assert await store.delete(self.facts[1:]) == 0
-        assert [fact.content for fact in await other.list()] == list(self.facts[1:])
+        assert [fact.content for fact in await other.all()] == list(self.facts[1:])
         await store.clear()
-        assert [fact.content for fact in await other.list()] == list(self.facts[1:])
+        assert [fact.content for fact in await other.all()] == list(self.facts[1:])
         assert await other.search(self.query, 100, 0.0), "it forgets for another namespace, too"
         await other.clear()
         await self._write_both(store, other)
-        assert len(await store.list()) == len(await other.list()) == _AT_ONCE
-        assert all("mine" in fact.content for fact in await store.list())
+        assert len(await store.all()) == len(await other.all()) == _AT_ONCE
+        assert all("mine" in fact.content for fact in await store.all())
         await other.aclose()
 
     async def test_forgets_single_facts_and_all(self, store: Any) -> None:
         await store.save(self.facts)
         assert await store.delete([self.facts[0], "No such fact."]) == 1
-        assert [fact.content for fact in await store.list()] == list(self.facts[1:])
+        assert [fact.content for fact in await store.all()] == list(self.facts[1:])
         found = await store.search(self.facts[0], top_k=10, threshold=0.0)
         assert self.facts[0] not in [fact.content for fact in found]
         await store.clear()
-        assert list(await store.list()) == []
+        assert list(await store.all()) == []
         assert list(await store.search(self.query, threshold=0.0)) == []
         await store.save(self.facts[:1])
-        assert len(await store.list()) == 1
+        assert len(await store.all()) == 1
 
     async def test_close_twice_then_use_works(self, store: Any) -> None:
         await store.save(self.facts)
@@ -210,5 +210,5 @@ class MemoryContract(Contract):
         await store.aclose()
         again: Any = reopen()
         again = await again if inspect.isawaitable(again) else again
-        assert [fact.content for fact in await again.list()] == list(self.facts)
+        assert [fact.content for fact in await again.all()] == list(self.facts)
         await again.aclose()
