@@ -30,4 +30,3 @@ def test_programs_and_examples_type_check(tmp_path):
     assert wrong[0] == 'wrong.py:2: "Agnet" is unknown import symbol (reportAttributeAccessIssue)'
     assert not [line for line in wrong if "Gmail" in line]
     assert [line for line in found if line not in wrong] == []
-

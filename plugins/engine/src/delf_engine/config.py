@@ -33,6 +33,7 @@ from delf.protocols.rules import ApprovalRule
 from delf.protocols.strategy import TOOLS_BUDGET
 from delf.providers import Providers
 from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
+from delf_engine.memory_config import MemoryConfig
 
 if TYPE_CHECKING:
     from delf_engine.options import AgentOptions
@@ -111,24 +112,6 @@ Text = Annotated[str, PlainValidator(_text)]
 V = TypeVar("V")
 Table = Annotated[dict[str, V], AfterValidator(frozen)]
 """An immutable table of the configuration."""
-
-
-class MemoryConfig(BaseModel):
-    """Settings for facts from the memory store."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    namespace: str = Field(
-        default="default", min_length=1, description="The name of a memory in the store."
-    )
-    scope: Literal["person", "agent"] = Field(
-        default="person",
-        description="Whose facts a task has: those of the person who asks, or all of the agent.",
-    )
-    top_k: int = Field(default=5, ge=1, le=100, description="The most facts that a task gets.")
-    threshold: float = Field(
-        default=0.3, ge=0, le=1, description="The lowest similarity of a fact to the task."
-    )
 
 
 class AgentConfig(FixedAttributes, BaseModel):

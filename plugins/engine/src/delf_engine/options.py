@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from delf.llm import LLMConfig
     from delf.types import ApprovalMode, ConfirmMode, FlowMode, Isolation
-    from delf_engine.config import MemoryConfig
+    from delf_engine.memory_config import MemoryConfig
 
 
 class AgentOptions(TypedDict, total=False):

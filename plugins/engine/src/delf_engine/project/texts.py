@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, get_origin
 
 from delf.errors import ConfigurationError, did_you_mean
-from delf_engine.config import LLM_FIELDS, LLM_KEYS, PREFIX, AgentConfig, MemoryConfig
+from delf_engine.config import LLM_FIELDS, LLM_KEYS, PREFIX, AgentConfig
+from delf_engine.memory_config import MemoryConfig
 from delf_engine.project.files import check_agent_key, check_connection_key, check_instance_name
 
 NESTED: Final = "__"
