@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from delf.events import ApprovalRequest, Covers, Remember
-    from delf.messages import Usage
+    from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
     from delf.protocols.memory import MemoryStore
     from delf.protocols.people import PersonChange

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from delf.errors import ConfigurationError, TaskStoppedError, UnknownTaskError
 from delf.events import TaskFinished
-from delf.messages import ModelDelta
 from delf.records import dataclass
 from delf.types import TaskState
 from delf_engine.elsewhere import wait_for_end
