@@ -52,7 +52,8 @@ async def test_worker_is_a_model_that_does_the_whole_task(opened, tmp_path):
     _, client = await opened(agent={"connections": (workers,)})
     assert [model.id async for model in client.models.list()] == ["delf", "worker/brief"]
     made = await client.chat.completions.create(
-        model="worker/brief", messages=say(doing("print(6 * 7)"))
+        model="worker/brief",
+        messages=say("Count.\n\nGiven: three apples\n" + doing("print(6 * 7)")),
     )
     assert made.choices[0].message.content == "42"
 

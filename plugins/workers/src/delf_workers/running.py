@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from delf.errors import AgentStateError, ToolExecutionError
 from delf.events import ChildStarted, Event, ModelCalled, ModelFailed, ModelReplied, end_event
@@ -24,6 +24,7 @@ Listener = Callable[[Event], None]
 
 DEFAULT_TASK: Final = "Do what your instructions say."
 _GIVEN: Final = "\n\nGiven: "
+_GIVEN_KEYS: Final = {"inputs", "attachments"}
 _ORDER: Final = re.compile(r"(?P<worker>[^\s:]+)(?::\s*(?P<task>.*))?", re.DOTALL)
 
 
@@ -55,12 +56,12 @@ class WorkerStrategy:
         Raises:
             ToolExecutionError: If the worker failed, or the task names none.
         """
-        text, _, given = host.task.partition(_GIVEN)
+        text, more = _parts(host.task)
         named = _ORDER.fullmatch(text.strip())
         if named is None:
             raise ToolExecutionError("the task names no worker", hint="NAME: TASK")
         arguments = {"worker": named["worker"], "task": named["task"] or DEFAULT_TASK}
-        answer = await host.call("workers.call", {**arguments, **_more(given)})
+        answer = await host.call("workers.call", {**arguments, **more})
         if isinstance(answer, Raised):
             hint = getattr(answer.cause, "hint", None)
             raise ToolExecutionError(answer.message, hint=hint) from answer.cause
@@ -68,11 +69,18 @@ class WorkerStrategy:
         return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
 
 
-def _more(given: str) -> dict[str, Any]:
+def _parts(task: str) -> tuple[str, dict[str, Any]]:
+    """Return the text of an order, and its inputs and attachments.
+
+    A person's own text may contain ``Given:``, so only what :func:`order` writes is read.
+    """
+    text, _, given = task.rpartition(_GIVEN)
     try:
-        return dict(json.loads(given)) if given else {}
-    except (ValueError, TypeError):
-        raise ToolExecutionError("the worker's input is not a JSON object") from None
+        more: Any = json.loads(given) if text else None
+    except ValueError:
+        more = None
+    is_order = isinstance(more, dict) and set(cast("dict[str, Any]", more)) == _GIVEN_KEYS
+    return (text, cast("dict[str, Any]", more)) if is_order else (task, {})
 
 
 MessageCallback = Callable[[str, Prompt], None]
