@@ -1,7 +1,7 @@
 """A stranger's checkouts, and every command of ``delf`` run in each.
 
 ``python -m e2e.hostile`` reads a line of JSON for each checkout: ``folder``, ``environ``,
-``first`` and the ``secret`` that nothing may open. It runs each third command line there, from
+``first`` and the ``secret`` that nothing may open. It runs some command lines there, from
 ``first`` on, in a fork for each checkout, and writes what it did as a line of JSON: so each command
 meets many tricks, and each trick many commands.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from delf.protocols.sandbox import SandboxBackend
 
 SECONDS: Final = 20
-EACH: Final = int(os.environ.get("DELF_TEST_EACH_LINE", "6"))
+EACH: Final = int(os.environ.get("DELF_TEST_EACH_LINE", "9"))
 """Each how many command lines are run in a checkout; 1 for all."""
 LASTING: Final = ("serve", "runner")
 """Commands that go on where there is nothing to trust, until they are told to end."""

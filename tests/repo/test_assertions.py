@@ -16,7 +16,6 @@ TESTS: Final = Path(__file__).parents[1]
 ASSERTING: Final = frozenset(
     {
         *("raises", "warns", "fail"),  # pytest
-        *("succeeded", "failed"),  # outcomes of `delf_project`
         *("assert_outcomes", "fnmatch_lines"),  # pytester
         *("call_and_validate", "test_values_cross_both_ways"),  # schemathesis, a suite's own test
     }

@@ -12,7 +12,7 @@ import pytest
 from support.workspace import ROOT, modules
 
 from .prose import PAGES, SOURCES, docstrings
-from .vocabulary import NAMES, PROSE, banned_names, banned_prose, weak_openings
+from .vocabulary import NAMES, PROSE, banned_names, banned_prose, riddles, weak_openings
 
 OPENING: Final = re.compile(
     r"(what|whatever|whether|which|whichever|who|whose|whom|whoever|when|why|where|wherever|how|"
@@ -52,6 +52,15 @@ def test_docstring_opening_is_a_verb_or_a_noun() -> None:
         for line, text in weak_openings(ast.parse(path.read_text(encoding="utf-8")))
     ]
     assert not found, _listed(found, "open functions with a verb, all else with a noun:")
+
+
+def test_docstring_names_its_nouns_and_conditions() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line} {text}"
+        for path in SOURCES
+        for line, text in riddles(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert not found, _listed(found, "begin a sentence with its noun, an error with If:")
 
 
 def test_names_hold_no_banned_word() -> None:
@@ -106,6 +115,25 @@ def test_banned_prose_finds_every_word(word: str) -> None:
 )
 def test_weak_openings_are_judged_by_kind(source: str, is_weak: bool) -> None:
     assert bool([*weak_openings(ast.parse(source))]) == is_weak
+
+
+@pytest.mark.parametrize(
+    ("docstring", "is_riddle"),
+    [
+        ("Return rows.", False),
+        ("One of two rows.", True),
+        ("Return rows. Such rows are empty.", True),
+        ("Return rows.\n\n    Args:\n        rows: Its rows.\n    ", True),
+        ("Return rows.\n\n    Args:\n        rows: The rows that count.\n    ", False),
+        ("Return rows.\n\n    Raises:\n        ValueError: Naming the row.\n    ", True),
+        ("Return rows.\n\n    Raises:\n        ValueError: If a row is empty.\n    ", False),
+    ],
+)
+def test_riddles_are_found_in_sentences_and_sections(docstring: str, is_riddle: bool) -> None:
+    source = f'def f():\n    """{docstring}"""'
+    assert bool([*riddles(ast.parse(source))]) == is_riddle
+    shown = f"@action\n{source}"
+    assert not [*riddles(ast.parse(shown))]
 
 
 def test_docstring_check_reads_every_source() -> None:

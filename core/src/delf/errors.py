@@ -481,7 +481,7 @@ def check_one_of(what: str, value: object, allowed: Iterable[str]) -> None:
         allowed: The words.
 
     Raises:
-        ConfigurationError: With the allowed words.
+        ConfigurationError: If the value is not allowed; the error lists the allowed words.
     """
     words = list(allowed)
     if not (isinstance(value, str) and value in words):

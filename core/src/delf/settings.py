@@ -166,6 +166,20 @@ class PluginSettings(BaseModel):
         """
         return self._sources.get(field, "program")
 
+    def places(self, field: str, *usual: str) -> tuple[list[Path], Path | None]:
+        """Return the folders of a setting, and the project that must be trusted to read them.
+
+        Folders that the program names need no trust; the project is then None.
+
+        Args:
+            field: The name of a field with a list of folders.
+            usual: Folders of the project that are used if the field is empty.
+        """
+        given = [Path(folder) for folder in getattr(self, field)]
+        root = current_folder()
+        is_own = bool(given) and self.source(field) == "program"
+        return given or [root / name for name in usual], None if is_own else root
+
     @classmethod
     def for_instance(cls, name: str, values: Mapping[str, Any]) -> Self:
         """Return settings of a named instance.
@@ -175,7 +189,8 @@ class PluginSettings(BaseModel):
             values: Values given in code or in ``delf.toml``; None means not given.
 
         Raises:
-            ConnectionConfigurationError: Naming the field, never its value.
+            ConnectionConfigurationError: If a value is invalid; the error names the field, never
+                the value.
             KeyAddressError: If a secret would go to an address from an untrusted source.
         """
         given = {key: value for key, value in values.items() if value is not None}
@@ -201,7 +216,8 @@ def check_variables(name: str, source: Source, variables: Iterable[str]) -> None
         variables: Variables that the library reads from the process's environment by itself.
 
     Raises:
-        KeyAddressError: Naming the variable.
+        KeyAddressError: If a key and its address have different sources; the error names the
+            variable.
     """
     held = next((variable for variable in variables if os.environ.get(variable)), None)
     if held is not None and source == "project":

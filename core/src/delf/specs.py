@@ -19,8 +19,8 @@ class Spec:
 
     Each subclass declares a kind of plugin: ``kind``, the ``protocol`` of the factory's object
     (``"module:attribute"``), and in ``optional`` the protocols that the object may have besides,
-    each with the feature that is missing without it. These protocols are named as in the main
-    protocol's module, or as ``"module:attribute"``; an empty feature means that no warning is
+    each with the feature that is missing without it. The optional protocols are named as in the
+    main protocol's module, or as ``"module:attribute"``; an empty feature means that no warning is
     needed.
 
     Args:

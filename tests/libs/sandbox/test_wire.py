@@ -7,7 +7,7 @@ import uuid
 from pathlib import PurePath
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from delf.protocols.sandbox import (
@@ -127,7 +127,7 @@ junk = st.recursive(
 names = st.sampled_from(["call", "done", "failed", "limit", "rerun"])
 
 
-@on_busy_machines
+@settings(on_busy_machines, max_examples=40)  # each is large, and takes 0.1 s to make
 @given(st.builds(lambda name, rest: [name, *rest], names, st.lists(junk, max_size=7)))
 @pytest.mark.slow
 def test_invalid_fields_only_break_the_protocol(frame):

@@ -19,7 +19,8 @@ from support.workspace import CORE, LIBRARIES, ROOT
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 BIN = Path(sys.executable).parent
-PYTHONS = ("3.11", "3.13")  # the oldest and the newest
+PYTHONS = ("3.13",)
+"""The newest: this environment, in which all else is tested, has the oldest."""
 EXTRAS = tomllib.loads((CORE / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 NEEDED = sorted(
     {

@@ -114,10 +114,10 @@ async def test_name_and_folder_of_a_file_say_nothing_about_its_rows(tmp_path):
         duckdb.from_query(f"SELECT {number} AS n").write_parquet(str(tmp_path / name))
     several = files_of(*(tmp_path / name for name in odd))
     for number, name in enumerate(odd):
-        single, double = name.replace("'", "''"), name.replace('"', '""')
+        single = name.replace("'", "''")
         assert await several.query(f"SELECT n FROM '{single}'") == [{"n": number}]
-        assert await several.query(f'SELECT n FROM "{double}"') == [{"n": number}]
-        assert await several.read(name) == [{"n": number}]
+    assert await several.query("""SELECT n FROM "say ""x"".parquet" """) == [{"n": 6}]
+    assert await several.read("data[1].parquet") == [{"n": 3}]
     for number, name in enumerate(("c*.json", "cd.json")):
         (tmp_path / name).write_text(f'[{{"n": {number}}}]')
     assert await files_of(tmp_path / "c*.json", tmp_path / "cd.json").query(
@@ -458,9 +458,11 @@ async def test_unrepresentable_value_is_text_with_a_note(tmp_path):
 @pytest.mark.slow
 def test_file_larger_than_the_memory_is_asked_where_it_is(tmp_path):
     """A table of 400 MB in memory; its process takes much less than that, and less than 512 MB."""
-    numbers = pa.array(range(1_000_000))
+    numbers = duckdb.sql("SELECT range AS n FROM range(1_000_000)").arrow()
+    numbers = (numbers.read_all() if hasattr(numbers, "read_all") else numbers).column("n")
     batch = pa.table({f"c{n}": numbers for n in range(5)})
-    with pyarrow.parquet.ParquetWriter(tmp_path / "big.parquet", batch.schema) as writer:
+    quick = {"use_dictionary": False, "write_statistics": False}
+    with pyarrow.parquet.ParquetWriter(tmp_path / "big.parquet", batch.schema, **quick) as writer:
         for _ in range(10):
             writer.write_table(batch)
     code = f"""

@@ -149,7 +149,9 @@ async def test_prints_arrive_while_the_script_runs(then, lines):
     async with local_session() as session:
         code = f"for number in range({lines}): print(number)\n{then}"
         running = asyncio.create_task(session.execute(code, host))
-        await until(lambda: host.text == "".join(f"{number}\n" for number in range(lines)))
+        expected = "".join(f"{number}\n" for number in range(lines))
+        await until(lambda: host.text == expected)
+        assert not running.done()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

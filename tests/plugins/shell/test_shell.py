@@ -86,6 +86,7 @@ async def test_run_leaves_no_descriptor(shell: Shell) -> None:
             await shell.run(command)
     # The loop closes the pipes of a process after its end.
     await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 async def test_command_gets_the_variables_that_are_named(

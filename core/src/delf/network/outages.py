@@ -15,8 +15,8 @@ _telling: WeakValueDictionary[str, Outage] = WeakValueDictionary()
 class Outage:
     """Logs the first failure of a service, and the number of failures at recovery.
 
-    Several parts of a process may share a service, such as a database. One of them logs the outage;
-    failures of the others are added to its count.
+    Several parts of a process may share a service, such as a database. The first to fail logs the
+    outage; failures of the others are added to its count.
 
     Args:
         log: The logger.

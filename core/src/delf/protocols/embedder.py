@@ -25,7 +25,7 @@ class Vectors(Protocol):
 
 
 class Embedder(Protocol):
-    """One embedding model, shared by memory, prefilters and concurrent tasks.
+    """An embedding model, shared by memory, prefilters and concurrent tasks.
 
     Long work belongs in a thread. An embedder with resources may have an ``async def
     aclose(self)``, which is called once when the agent stops.

@@ -82,7 +82,7 @@ class FactKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One fact about a request, safe to show: invisible characters are escaped in each text.
+    """A fact about a request, safe to show: invisible characters are escaped in each text.
 
     Args:
         kind: The subject of the fact.

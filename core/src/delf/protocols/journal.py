@@ -24,7 +24,7 @@ from delf.types import TaskState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRecord:
-    """One task in a list of tasks.
+    """A task in a list of tasks.
 
     Args:
         task_id: The task's id.
@@ -242,7 +242,7 @@ class JournalSize:
 class SupportsRemembered(Protocol):
     """A journal that stores decisions which hold until they are revoked.
 
-    These are the ``ApprovalDecided`` with ``remember="until_revoked"``, as
+    The decisions are the ``ApprovalDecided`` events with ``remember="until_revoked"``, as
     :meth:`delf.protocols.approval.RememberedDecision.of_events` reads them.
     """
 

@@ -26,7 +26,7 @@ class ModelContext:
 
 
 class Model(Protocol):
-    """One model at one endpoint, used by concurrent tasks.
+    """A model at an endpoint, used by concurrent tasks.
 
     The model retries with back-off by itself; its errors are final.
     """

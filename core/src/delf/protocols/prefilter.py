@@ -13,7 +13,7 @@ Ask = Callable[[str], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogEntry:
-    """One action as a prefilter sees it.
+    """An action as a prefilter sees it.
 
     Args:
         name: ``connection.method``.

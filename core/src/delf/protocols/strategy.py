@@ -47,7 +47,7 @@ class ToolDescription:
         full_types: Returns the parameters and the result with complete types, if the types here are
             shortened.
         returns_doc: The description of the result.
-        notes: What follows the summary where there is room, such as units and warnings.
+        notes: Further text after the summary if there is room, such as units and warnings.
     """
 
     name: str
@@ -284,7 +284,7 @@ class StrategyHost(Protocol):
             continues: Whether the session has answered before.
 
         Raises:
-            BudgetExceededError: Before any cost.
+            BudgetExceededError: If the call could exceed the budget; nothing is spent.
             DelfError: If the call failed after retries.
         """
         ...

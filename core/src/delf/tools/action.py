@@ -68,14 +68,14 @@ class Action:
         sinks: The parameters that decide what a call does; others are contents. None for all.
         contents: The parameters with contents for people to read, such as the text of a mail. All
             other parameters decide the effect. None means the parameters with names of contents.
-        egress: It sends its arguments out of the user's own services, though it only reads.
+        egress: Whether the action sends its arguments out of the user's own services, although it
+            only reads.
         author: The field of a record, or the parameter, with the author that the service vouches
             for, such as the sender of a message. None if it vouches for nobody.
         full_types: Makes the parameters and the result with whole types, where those here were
             shortened; called when a prompt has room for them, or a script looks for them.
         returns_doc: The description of the result.
-        notes: What the model reads after ``summary`` where a prompt has room, such as units and
-            warnings.
+        notes: Further text after ``summary`` if a prompt has room, such as units and warnings.
         is_async: Whether ``call`` is a coroutine function; others run in a thread.
         signature: ``(statement: str, limit: int = 100) -> list[dict]``.
     """

@@ -120,7 +120,7 @@ class Connection:
 
     Raises:
         ConnectionConfigurationError: If a setting is missing, unknown or invalid.
-        AgentConfirmationError: When ``confirm`` is invalid.
+        AgentConfirmationError: If ``confirm`` is invalid.
     """
 
     Settings: ClassVar[type[PluginSettings] | None] = None

@@ -285,7 +285,7 @@ class CallContext:
                 ``broken_by`` set to ``length``; without, the answer is continued to its end.
 
         Raises:
-            BudgetExceededError: Before any cost.
+            BudgetExceededError: If the call could exceed the budget; nothing is spent.
             DelfError: If the call failed after retries, or the answer broke off.
         """
         return await self._ask(messages, llm, settings or {})

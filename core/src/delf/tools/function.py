@@ -96,7 +96,7 @@ def tool(
     Args:
         function: A plain or async function with type hints and a docstring; or the tool's name,
             as in ``@tool("find")``.
-        name: Its name in scripts; the function's when omitted.
+        name: The name in scripts; by default the function's name.
         description: The description for the model; the docstring's text when omitted.
         handle_error: The result of a call whose function raises ``ToolException``. By default the
             script gets a ``ToolError``, so that no script takes a failure for a success; ``"text"``
@@ -117,7 +117,7 @@ def tool(
             for, as ``sender``: a task may order to do what that author's text says.
 
     Raises:
-        ToolDefinitionError: When the function cannot be called from a script.
+        ToolDefinitionError: If the function cannot be called from a script.
     """
     if isinstance(function, str):
         if name is not None:

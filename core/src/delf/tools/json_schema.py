@@ -104,7 +104,7 @@ class Checker:
 
     Raises:
         ToolDefinitionError: If the schema is too large, invalid, or refers outside of itself.
-        OptionalDependencyError: When ``jsonschema-rs`` is not installed.
+        OptionalDependencyError: If ``jsonschema-rs`` is not installed.
     """
 
     def __init__(self, schema: Mapping[str, Any], where: str) -> None:

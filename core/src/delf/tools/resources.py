@@ -148,8 +148,8 @@ def kinds_of_change(step: str) -> frozenset[str]:
 def with_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterator[str]:
     """Yield names of actions, each followed by its resource's read actions, without repeats.
 
-    Whoever closes a ticket has to find it first: ``close_ticket`` is followed by ``get_ticket``
-    and ``list_tickets``.
+    A script that closes a ticket has to find the ticket first: ``close_ticket`` is followed by
+    ``get_ticket`` and ``list_tickets``.
 
     Args:
         names: The chosen actions, best first.

@@ -30,14 +30,14 @@ _EXPECTED = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter as a model reads it.
+    """A parameter as a model reads it.
 
     Args:
         name: The name.
         type_text: The type in stub notation.
         default_text: The default in stub notation; None for a required parameter.
         doc: The description from the docstring.
-        notes: What follows ``doc`` where a prompt has room, such as the descriptions of the
+        notes: Further text after ``doc`` if a prompt has room, such as the descriptions of the
             value's keys.
     """
 
@@ -256,7 +256,8 @@ class ArgumentValidator:
         """Validate and convert arguments; omitted arguments stay omitted, so that defaults apply.
 
         Raises:
-            ToolRefusedError: With the name of each invalid argument and the signature.
+            ToolRefusedError: If arguments are invalid; the error names them and shows the
+                signature.
         """
         validator = self.build().__pydantic_validator__
         try:

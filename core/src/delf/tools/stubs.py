@@ -114,7 +114,7 @@ def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]
 
     Args:
         choice: All tools, with none omitted.
-        ranked: Their names, best first.
+        ranked: The names of the tools, best first.
         task: The user's task, in plain words.
     """
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}

@@ -118,7 +118,7 @@ class Trust:
             items: The contents, or a part of them.
 
         Raises:
-            FolderNotTrustedError: With the new contents.
+            FolderNotTrustedError: If a content is not trusted; the error lists the new contents.
         """
         real = root.resolve()
         if not items or any(real.is_relative_to(folder) for folder in self.vouched):

@@ -61,7 +61,7 @@ _MOST_BRACKETS: Final = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Effect:
-    """One effect of the files.
+    """An effect of the files.
 
     Args:
         kind: The kind.

@@ -143,7 +143,7 @@ def _words(error: BaseException) -> tuple[str, str | None]:
 
 
 def hint_of(error: DelfError) -> str | None:
-    """Return the hint of an error in commands, where it is in Python or in variables."""
+    """Return an error's hint as a command line instead of Python code or variables."""
     if isinstance(error, EnvironmentKeyError) and (error.hint or "").startswith("export "):
         name = error.variable
         return f"delf keys set {name}, which asks for it and keeps it; or export {name}=…"

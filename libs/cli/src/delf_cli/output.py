@@ -147,7 +147,7 @@ def show_printed(response: Response, screen: Screen) -> None:
 
 
 def show_failure(response: Response, screen: Screen) -> None:
-    """Write why a task failed, and its output."""
+    """Write the error of a failed task, and its output."""
     show_printed(response, screen)
     scripts = scripts_of(response.events, screen.width)
     if scripts and scripts[-1].status != "done":

@@ -1,4 +1,4 @@
-"""The schedules of a project, as commands and servers use them where their plugin is installed."""
+"""The interface of schedules for commands and servers, implemented by the plugin of runners."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from delf_engine.project.any_project import AnyProject
 
 ITEM: Final = "item"
-"""The variable that scripts have where a schedule does its task for each new item of a call."""
+"""The script variable with the item that started a schedule's task."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +27,9 @@ class Schedule:
         task: The task, in plain words.
         zone: The time zone of the times; UTC when None.
         each: The call whose new items start the task, such as ``gmail.search(query="is:unread")``;
-            the times alone when None.
-        id_field: The field that identifies an item; by default ``id``. Without that field the whole
-            item identifies itself, so a changed item is a new one.
+            None to start the task at each time.
+        id_field: The field that identifies an item; by default ``id``. An item without the field is
+            identified by its whole content, so a changed item counts as new.
         queue: The queue for the tasks.
         setup: The data that a runner needs to set up the agent.
         key: The person for whom the tasks are done; the local user when None.
@@ -52,13 +52,13 @@ class Schedule:
 
 @dataclass(frozen=True, kw_only=True)
 class Firing:
-    """The outcome of one of a schedule's times.
+    """The outcome of one scheduled time.
 
     Args:
         at: The Unix time.
-        state: ``queued`` until a runner takes it.
+        state: The state; ``queued`` until a runner takes the task.
         task_ids: The tasks that were started.
-        test: Whether it was a test, whose task may only read.
+        test: Whether the task was a test run, which may only read.
         note: The findings, or the reason for a failure.
     """
 
@@ -97,11 +97,11 @@ class Schedules(Protocol):
         ...
 
     async def pause(self, name: str, *, paused: bool) -> None:
-        """Pause a schedule, or resume it; after a pause it continues where it looked last."""
+        """Pause or resume a schedule. Items that came during a pause are found later."""
         ...
 
     async def test(self, name: str) -> str:
-        """Let a runner start the task once, now, so that it changes nothing.
+        """Let a runner do the task once, now, with all changing calls denied.
 
         Returns:
             The name of the test, for :meth:`firing`.
@@ -109,11 +109,11 @@ class Schedules(Protocol):
         ...
 
     async def firing(self, test: str) -> Firing:
-        """Return what happened in a test."""
+        """Return the outcome of a test run."""
         ...
 
     async def history(self, name: str, limit: int = 20) -> Sequence[Firing]:
-        """Return what happened at the schedule's last times, the newest first."""
+        """Return the outcomes of the schedule's last times, the newest first."""
         ...
 
     async def aclose(self) -> None:

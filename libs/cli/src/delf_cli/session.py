@@ -1,4 +1,4 @@
-"""One run, from the options of ``delf run`` to its output and exit status."""
+"""A run, from the options of ``delf run`` to its output and exit status."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The system calls that a confined process may make, by name; all others are refused.
 
-Each name is followed by its numbers on x86_64 and aarch64, or ``-`` if that processor has none.
-These calls cannot reach or create processes, change files that are not open, or open sockets. Calls
-that could, depending on an argument, are in :mod:`seccomp`.
+Each name is followed by its numbers on x86_64 and aarch64, or ``-`` if that processor has none. The
+allowed calls cannot reach or create processes, change files that are not open, or open sockets.
+Calls that could, depending on an argument, are in :mod:`seccomp`.
 
 Deliberately omitted: calls that change a file by path (chmod, chown, utime, truncate, setxattr,
 link, symlink), which Landlock does not restrict; memory outside of limits (memfd_create, shmget);
@@ -52,7 +52,7 @@ def numbers(machine: str, *, writes: bool = True) -> list[int]:
 
     Args:
         machine: ``x86_64`` or ``aarch64``.
-        writes: Whether those are among them that make, move, cut and remove files.
+        writes: Whether to include the calls that make, move, truncate and remove files.
     """
     column = _COLUMN[machine]
     entries = (entry.split(":") for entry in _TABLE.split())

@@ -1,7 +1,8 @@
 """The encoding of a text that has no mark and is not UTF-8, by alphabets and the package chardet.
 
-Of a few letters of Western Europe it makes Polish or Cyrillic as readily as French. So where all
-that is beyond ASCII can be letters and signs of Western Europe, it has to be surer than else.
+For a few Western European letters, chardet guesses Polish or Cyrillic as often as French. If all
+non-ASCII bytes could be letters and signs of Western Europe, another encoding therefore needs a
+higher confidence.
 """
 
 from __future__ import annotations

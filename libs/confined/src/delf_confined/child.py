@@ -1,4 +1,4 @@
-"""In a child: one call of a function, and its answer."""
+"""The child's side: receives a call of a function, and sends its answer."""
 
 from __future__ import annotations
 

@@ -32,12 +32,12 @@ _ONE_THREAD: Final = {f"{name}_NUM_THREADS": "1" for name in ("OPENBLAS", "OMP",
 
 
 class Child:
-    """One call in a process of its own.
+    """A call in a child process of its own.
 
     Args:
         template: The template that forked it.
         pid: The process id.
-        wire: The socket to it.
+        wire: The socket to the child.
     """
 
     def __init__(self, template: Template, pid: int, wire: socket.socket) -> None:
@@ -185,7 +185,7 @@ class Template:
         self._process = self._control = self._finalizer = None
 
     def close(self) -> None:
-        """End the template and its children. The next call starts another."""
+        """End the template and its children. The next call starts another template."""
         with self._lock:
             self._free()
 

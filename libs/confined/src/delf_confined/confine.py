@@ -51,7 +51,7 @@ def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> 
     Args:
         limits: The fields of :class:`delf_confined.limits.Limits`.
         readable: Files that it may read; the interpreter's own are added.
-        parent: The process with which it ends.
+        parent: The process whose end also ends this process.
 
     Raises:
         OSError: If the system refuses.

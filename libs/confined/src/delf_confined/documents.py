@@ -128,7 +128,7 @@ def _is_garbled(text: str) -> bool:
 
 
 class _Remarks(logging.Handler):
-    """Keeps what pypdf says of a page."""
+    """Collects pypdf's log messages about a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -291,7 +291,7 @@ def _tell_left_out(archive: zipfile.ZipFile, name: str) -> None:
 
 
 def _paragraphs(block: ET.Element) -> Iterator[str]:
-    """Yield the text of each paragraph, followed by that of text boxes in it."""
+    """Yield the text of each paragraph, followed by the text of its text boxes."""
     if block.tag == f"{_WORD}p":
         yield "".join(_pieces(block)).strip()
     for part in block:

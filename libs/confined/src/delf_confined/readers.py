@@ -27,12 +27,12 @@ class Readers:
     """Calls functions in children that can read their input and write nothing.
 
     Each call has a fresh child, forked from a process that has imported its module. The child has
-    no environment and no other file, no network and no subprocesses, and ends with the call. Its
-    answer is plain data.
+    no environment and no other file, no network and no subprocesses, and ends with the call. The
+    answer of a call is plain data.
 
     Args:
-        at_once: The most children at the same time, of all readers of an event loop with the same
-            number; further calls wait, fairly.
+        at_once: The maximum number of concurrent children, shared by all readers of an event loop
+            with the same number; further calls wait in fair order.
     """
 
     def __init__(self, at_once: int = AT_ONCE) -> None:
@@ -127,7 +127,7 @@ class Readers:
             raise died(status, about) from None
 
     async def aclose(self) -> None:
-        """End the template and all children. The next call starts them again."""
+        """End the template and all children. The next call starts the processes again."""
         await asyncio.wrap_future(self._thread.submit(self._template.close))
 
 
@@ -162,7 +162,7 @@ def result_of(answer: dict[str, Any], about: str, limits: Limits) -> Any:
     """Return the value of an answer, adding its notes to this call.
 
     Raises:
-        DelfError: The error that the function raised.
+        DelfError: If the function raised this error.
     """
     for warning in answer["notes"]:
         note(str(warning))

@@ -1,8 +1,8 @@
 """The template process: imports requested modules, and forks a child for each call.
 
-It handles no untrusted data: requests come from the program that started it, and a child's answer
-goes to that program by a separate socket. A child is reaped only when the program asks for it, so
-that its process id is not reused before.
+The template handles no untrusted data: requests come from the program that started it, and a
+child's answer goes to that program by a separate socket. A child is reaped only at the program's
+request, because its process id could be reused from then on.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bo
 
     Args:
         data: The text.
-        label: The charset, if it was declared outside of it.
+        label: The charset, if declared outside of the text.
         about: The text, as notes call it.
         is_markup: Whether it may declare a charset itself, as pages do.
     """
@@ -90,7 +90,7 @@ def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bo
 def encoding_of_file(path: str, about: str) -> str:
     """Return the encoding of a file of any size.
 
-    "utf-8" where it is that as a whole and without a mark.
+    "utf-8" for a file that is valid UTF-8 throughout, without a BOM.
 
     Args:
         path: The file.

@@ -1,9 +1,8 @@
 """``Turns``: limited concurrency with fairness between callers.
 
-The caller with the least use comes first. A long call gives its place up if others wait, and is
-restarted later, which is safe because calls have no side effects: so many long calls do not delay a
-short call for long. Each restart may run as long as all earlier attempts together, so that the call
-ends.
+The caller with the least use comes first. A long call is preempted if others wait, and restarted
+later, so that long calls do not delay short ones. Restarting is safe because calls have no side
+effects. Each restart may run as long as all earlier attempts together, so that the call ends.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ SLICE: Final = 0.15
 
 
 class Turn:
-    """One call, from its first wait to its end.
+    """A call, from its first wait to its end.
 
     Args:
-        key: The caller; calls of one key share its part.
+        key: The caller; calls with the same key share the time of that caller.
         can_restart: Whether the call may be interrupted and repeated.
     """
 
@@ -31,7 +30,7 @@ class Turn:
         self.key = key
         self.can_restart = can_restart
         self.used = 0.0
-        """Seconds of its earlier starts."""
+        """Seconds used by the call's earlier attempts."""
         self.began: float | None = None
         self.place: asyncio.Future[None] | None = None
         self.gives_way: asyncio.Future[None] | None = None

@@ -42,7 +42,7 @@ account_option = click.option(
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """One login: an OAuth client and an account, for connections."""
+    """A login of connections: an OAuth client and an account."""
 
     account: str
     client: dict[str, Any]

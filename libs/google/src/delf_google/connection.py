@@ -101,5 +101,5 @@ class GoogleConnection(Connection):
         return None
 
     async def aclose(self) -> None:
-        """Close all connections. The next call opens new ones."""
+        """Close all connections. The next call opens new connections."""
         await self.transport.aclose()

@@ -37,7 +37,7 @@ class GoogleError(ToolExecutionError):
     Args:
         message: The request, and the service's message.
         status: The HTTP status.
-        reason: Google's word for it, such as ``notFound``.
+        reason: Google's reason code, such as ``notFound``.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Problem:
         """Return the error to raise.
 
         Args:
-            what: The request.
+            what: A description of the request, for error messages.
             scopes: The required scopes.
         """
         message = f"{what}: {self.message}"

@@ -1,9 +1,9 @@
 """Parsing of address headers, the same on every version of Python.
 
-``email.utils.getaddresses`` gives other people in other patch releases: for
-``boss@corp.example <stranger@evil.example>`` nobody, or two, of whom a stranger chose the first.
-Here the words before ``<…>`` are a name and nothing else. Parts are separated by commas, or by the
-semicolons of Outlook and of groups. Comments count for nothing, but name who has no other name.
+``email.utils.getaddresses`` differs between patch releases of Python: ``boss@corp.example
+<stranger@evil.example>`` yields no address, or two, the first chosen by a stranger. Here the words
+before ``<…>`` are a name and nothing else. Parts are separated by commas, or by the semicolons of
+Outlook and of groups. Comments are ignored, except as the name of a person without another name.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
 class Mailbox(NamedTuple):
-    """One person in an address header.
+    """A person in an address header.
 
     Args:
         name: The display name without quotes, not decoded.

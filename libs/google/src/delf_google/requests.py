@@ -1,4 +1,4 @@
-"""One request to a Google service and its answer, as data."""
+"""A request to a Google service and its answer, as data."""
 
 from __future__ import annotations
 

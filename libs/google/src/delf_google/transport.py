@@ -20,11 +20,11 @@ from delf_google.settings import GoogleSettings
 
 _log = logging.getLogger(__name__)
 RETRIES: Final = 5
-"""The times that a request that failed in passing is sent again."""
+"""The maximum number of retries after a temporary failure."""
 _LONGEST_WAIT: Final = 70.0
 """Seconds that a call waits in all for a quota: most quotas are of a minute."""
 _SLOWEST: Final = 100_000
-"""Bytes a second that an upload is given time for."""
+"""The assumed upload speed in bytes per second, for timeouts."""
 _AT_ONCE: Final = 16
 _WORTH_TELLING: Final = 5.0
 _PASSING: Final = frozenset({500, 502, 503, 504})
@@ -32,7 +32,7 @@ _GONE: Final = frozenset({404, 410})
 
 
 class Transport:
-    """The HTTP side of one connection.
+    """The HTTP client of a connection.
 
     Args:
         name: The connection's name, for messages.
@@ -117,7 +117,7 @@ class Transport:
         return answer
 
     async def attempts(self, request: Request) -> Answer:
-        """Return the same; an answer that refuses is returned, too."""
+        """Send a request as :meth:`send` does, but return error answers instead of raising."""
         refused_token: str | None = None
 
         async def once() -> Answer:
@@ -181,7 +181,7 @@ class Transport:
         return Again(seconds=wait, is_failure=False)
 
     async def aclose(self) -> None:
-        """Close all connections. The next request opens new ones."""
+        """Close all connections. The next request opens new connections."""
         await self._client.aclose()
 
     # -- one exchange -------------------------------------------------------------------

@@ -28,13 +28,13 @@ _HEADER_VALUE: Final = re.compile(r"[\t -~]*")
 
 @dataclass(frozen=True, kw_only=True)
 class Endpoint:
-    """One model at one address, resolved.
+    """A model at an address, resolved from the user's configuration.
 
     Args:
         model: The name as the user wrote it.
         provider: For people and errors: ``openai``, ``google``, ``anthropic``, ``groq`` …
         dialect: The protocol, by the name of a provider; None for litellm.
-        name: The name without its provider, unless litellm speaks with it.
+        name: The name without the provider, except for providers that litellm serves.
         base_url: The address without credentials, or None for the provider's own.
         custom: Whether the user gave the address.
         api_key: The key, or None.
@@ -81,7 +81,7 @@ class Endpoint:
         """Refuse another address, as of a session, from a source that does not own the key.
 
         Raises:
-            KeyAddressError: With the sources of key and address.
+            KeyAddressError: If key and address have different sources; the error names both.
         """
         source = source_of(address)
         if self.api_key is not None and not _fits(self.key_from, source):
@@ -91,7 +91,7 @@ class Endpoint:
         """Fail when the key is missing, before anything is imported or sent.
 
         Raises:
-            EnvironmentKeyError: Naming the variable.
+            EnvironmentKeyError: If no key is found; the error names the variable.
         """
         if self.missing is not None:
             raise EnvironmentKeyError(
@@ -256,8 +256,8 @@ def _fits(key: Source, address: Source | None) -> bool:
     """Return True if a key may be sent to an address; None is the provider's own address.
 
     An address from the environment or the command line is the user's and may get any key. An
-    address from a program may get that program's keys, and one from a project's file only keys from
-    its files.
+    address set by a program may use the program's keys; an address from a project's file may use
+    only keys from the project's files.
     """
     return address is None or address in ("environment", "command line") or address == key
 

@@ -31,7 +31,7 @@ _TITLE: Final = re.compile(r"<title[^>]*>([^<]{1,200})", re.IGNORECASE)
 
 
 class RefusedError(Exception):
-    """An answer has another status than 200.
+    """An answer with a status other than 200.
 
     Args:
         status: The HTTP status.
@@ -108,7 +108,7 @@ def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure
 
 
 def refused(status: int, text: str, endpoint: Endpoint, wait: float | None = None) -> Failure:
-    """Explain an answer with another status than 200.
+    """Explain an answer with a status other than 200.
 
     Args:
         status: The HTTP status.

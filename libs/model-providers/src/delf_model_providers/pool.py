@@ -34,8 +34,8 @@ _import_lock: Final = threading.Lock()
 class Pool:
     """The connections to one endpoint.
 
-    Redirects are not followed, because the key would be sent along. Proxies are those of the
-    environment.
+    Redirects are not followed, because the key would be sent along. The proxies of the environment
+    are used.
 
     Args:
         is_encrypted: Whether its address is of ``https``; only then certificates are read.
@@ -48,7 +48,7 @@ class Pool:
         ] = WeakKeyDictionary()
 
     async def get(self) -> httpx.AsyncClient:
-        """Return the client of this event loop. The first caller makes it, off the loop."""
+        """Return the client of this event loop. The first caller creates the client in a thread."""
         loop = asyncio.get_running_loop()
         making = self._clients.get(loop)
         if making is None or (making.done() and (making.cancelled() or making.exception())):
@@ -102,7 +102,7 @@ class Pool:
         )
 
     async def aclose(self) -> None:
-        """Close this loop's connections. Idempotent; a later call opens new ones."""
+        """Close this loop's connections. Idempotent; a later call opens new connections."""
         making = self._clients.pop(asyncio.get_running_loop(), None)
         if making is None:
             return

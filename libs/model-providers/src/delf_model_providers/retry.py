@@ -23,10 +23,10 @@ class RetryPolicy:
     """Exponential back-off with jitter; the provider's ``Retry-After`` takes precedence.
 
     Args:
-        retries: Further attempts after a failure that may pass.
+        retries: The number and delays of retries after temporary failures.
         refused_retries: Further attempts when nothing listens at the address.
         first_delay: Seconds before the first further attempt; doubled for each after it.
-        max_delay: The longest pause of one's own choice.
+        max_delay: The longest delay unless the provider asks for a longer one.
         max_retry_after: The longest pause that a provider can ask for. Asked for more, the
             call fails at once: waiting for less would only fail again.
         jitter: Numbers in [0, 1).
@@ -60,7 +60,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempts:
-    """Makes a call of a model again where that may help.
+    """Repeats a model's call after failures that may be temporary.
 
     Args:
         explain: Converts an exception of the call to a failure.
@@ -79,7 +79,7 @@ class Attempts:
             call: Makes it once.
 
         Raises:
-            DelfError: The error of the last failure.
+            DelfError: If no attempt succeeded; the error of the last failure.
         """
         attempt = 1
         while True:
@@ -102,7 +102,7 @@ class Attempts:
             call: Makes it once.
 
         Raises:
-            DelfError: The error of the last failure.
+            DelfError: If no attempt succeeded; the error of the last failure.
         """
         attempt = 1
         while True:

@@ -11,7 +11,7 @@ from delf.llm import SERVER_SIDE_TOOLS
 from delf_model_providers.endpoint import Endpoint
 
 _SEARCHING: Final = re.compile(r"search")
-"""In names of OpenAI's models that search in chat completions."""
+"""The part of names of OpenAI's models that search in chat completions."""
 _FEES: Final = {"anthropic": 0.01, "google": 0.014, "openai": 0.01}
 """USD for a search by the providers' lists, as of November 2026."""
 _HINT: Final = "the connection websearch, with llm or searxng, works with every model"
@@ -71,10 +71,10 @@ def fees(endpoint: Endpoint, searches: int) -> float | None:
 
     Args:
         endpoint: The endpoint.
-        searches: How often, where the server says so.
+        searches: The number of searches, if the server reports it.
 
     Returns:
-        None where that is not known, as at a server of another provider.
+        None if unknown, such as for a server of another provider.
     """
     if endpoint.dialect == "openai":
         searches = 1  # its models for searches search each time, and do not say how often

@@ -29,7 +29,7 @@ _KNOWN: Final = frozenset(
 )
 """Formats that a type or name shows, and whose examples tell nothing."""
 _BEYOND: Final = 2**31 - 1
-"""A larger limit is that of a type."""
+"""Larger limits follow from the type and are not shown."""
 _WORD: Final = re.compile(r"[^\W_]+")
 
 

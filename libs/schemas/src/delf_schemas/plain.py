@@ -35,7 +35,7 @@ def plain(value: Any, path: str, depth: int = 0) -> Any:
     """Convert a value for JSON; bytes stay.
 
     Raises:
-        Misfit: For what cannot be sent.
+        Misfit: If a value cannot be sent.
     """
     if isinstance(value, enum.Enum):
         return plain(value.value, path, depth)

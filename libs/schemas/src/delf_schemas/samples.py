@@ -284,7 +284,7 @@ def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
 def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
     """Return the keys of two shapes: one value's type where they have no key in common.
 
-    Such records depend on the arguments, as the rows of a query do.
+    Records of such actions depend on the arguments, like the rows of a query.
     """
     objects = [shape for shape in (first, second) if _KEYS & shape.keys()]
     if len(objects) < 2:

@@ -57,8 +57,8 @@ FULL: Final = Extent((100, 80, 60, 60, 40, 40), 1_000, 20_000, 20)
 FULL_CHARS: Final = 6_000
 """The maximum number of characters of one type in full; a longer type loses depth.
 
-An enumeration counts as :data:`_COUNTED` at most: whoever shows the type leaves out values, and has
-to find those there that a task names.
+An enumeration counts as at most :data:`_COUNTED` schemas, because the text of the type omits most
+of its values. The values that a task names must still be found.
 """
 _COUNTED: Final = 400
 _ENUMERATION: Final = re.compile(r"Literal\[(?:[^\]'\"]|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")*\]")
@@ -395,7 +395,7 @@ class Merged:
 
     Args:
         properties: The properties by name.
-        required: The names that must be there.
+        required: The names of required properties.
         additional: Whether further properties are declared to be welcome.
         nullable: Whether None is a value, too.
     """

@@ -259,7 +259,7 @@ def edited(request: ApprovalRequest, fields: Mapping[str, str | None]) -> dict[s
     """Return the arguments of a form; unchanged fields keep their values.
 
     Raises:
-        ValueError: With the field's name, if a value of a non-text argument is not JSON.
+        ValueError: If the value of a non-text argument is not JSON; the error has the field's name.
     """
     found: dict[str, Any] = {}
     for name, value in request.arguments.items():

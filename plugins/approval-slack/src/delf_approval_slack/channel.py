@@ -117,11 +117,11 @@ class _Found:
 class SlackChannel:
     """Implements :class:`delf.protocols.approval.ApprovalChannel` and ``SupportsQuestions``.
 
-    A task has a thread, which begins with its words; its questions are answers in it that the
-    channel sees, too. A message says how its question was decided once it is.
+    Each task has a thread that begins with the task's words; its requests are posted in the thread
+    and in the channel. Once a request is decided, its message shows the decision.
 
-    With a journal that processes share, decisions go through it. So Slack may tell any process of
-    an app of a button, and the messages of a task are known to the process that resumes it.
+    With a journal that processes share, decisions go through it. Slack may therefore send a button
+    press to any process of the app, and a process that resumes a task knows the task's messages.
 
     Args:
         options: Fields of :class:`delf_approval_slack.settings.SlackSettings`; what is not given is
@@ -181,7 +181,7 @@ class SlackChannel:
         """Ask a question, and wait for an approver's answer.
 
         Raises:
-            SlackUnavailableError: When nobody could be asked.
+            SlackUnavailableError: If nobody could be asked.
         """
         return await self.decide(request)
 
@@ -195,7 +195,7 @@ class SlackChannel:
             await way.aclose()
 
     async def open(self) -> Any:
-        """Open Slack's client, and the way by which its presses come, unless they are open."""
+        """Open Slack's client and the receiver of button presses, unless they are open."""
         async with self._opening:
             if self._client is None:
                 proxy = proxy_for(self._settings.api_url)

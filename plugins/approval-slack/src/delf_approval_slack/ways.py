@@ -24,7 +24,7 @@ PATH: Final = "/slack/interactions"
 
 
 def way_of(settings: SlackSettings, client: AsyncWebClient, take: Take) -> SocketMode | Http:
-    """Return the way that the settings say."""
+    """Return the receiver that the settings choose."""
     if settings.app_token is not None:
         return SocketMode(settings.app_token.get_secret_value(), client, take)
     assert settings.signing_secret is not None  # noqa: S101 - the settings were checked
@@ -64,7 +64,7 @@ class Http:
         host: The address to listen on.
         port: The port; 0 for any.
         secret: The app's signing secret.
-        take: Takes what people do.
+        take: Called with each button press and form.
     """
 
     def __init__(self, host: str, port: int, secret: str, take: Take) -> None:
@@ -88,7 +88,7 @@ class Http:
         self.port = int(self._runner.addresses[0][1])
 
     async def aclose(self) -> None:
-        """End that."""
+        """Stop receiving."""
         await self._runner.cleanup()
 
     async def _receive(self, request: web.Request) -> web.Response:

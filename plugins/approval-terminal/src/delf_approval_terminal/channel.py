@@ -72,7 +72,7 @@ class TerminalChannel:
 
 
 class _Request(ABC):
-    """One request on a terminal, until it is decided."""
+    """A request on a terminal, until its decision."""
 
     def __init__(self, terminal: Terminal, request: ApprovalRequest) -> None:
         self._terminal = terminal

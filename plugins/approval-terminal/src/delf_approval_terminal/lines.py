@@ -20,7 +20,7 @@ _CHARACTERS: Final = 6
 """The places of the special characters in termios' list."""
 _DISABLED: Final = b"\0" if sys.platform == "linux" else b"\xff"
 _LONGEST: Final = 4095
-"""More than this, and the system cuts a line."""
+"""The maximum length of a typed line; the system truncates longer lines."""
 
 
 _CTRL_C: Final = b"\x03"

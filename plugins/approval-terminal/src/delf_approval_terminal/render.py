@@ -260,7 +260,7 @@ def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool)
         request: The request, which has the values of arguments.
         fact: The fact.
         width: The columns.
-        whole: Show it in full, or a beginning.
+        whole: Whether to show the fact in full instead of its beginning.
     """
     values = {FactKind.ARGUMENT: request.arguments, FactKind.DEFAULT: request.defaults}
     if fact.kind in values:

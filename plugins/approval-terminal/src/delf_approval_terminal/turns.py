@@ -1,4 +1,4 @@
-"""One question at a time: a lock for tasks of any event loop."""
+"""A lock for questions on the terminal, shared by tasks of all event loops."""
 
 from __future__ import annotations
 

@@ -58,8 +58,8 @@ class AuditTrail:
     """An audit file, shared by several processes.
 
     Args:
-        path: The file; it and its folder are made when the first record is written.
-        key: Records bear a code made with it.
+        path: The file; the file and its folder are created with the first record.
+        key: The key of the authentication code of each record.
     """
 
     def __init__(self, path: Path, key: bytes | None = None) -> None:
@@ -174,7 +174,7 @@ def _json(record: Mapping[str, Any]) -> bytes:
 
 
 def _record(line: bytes) -> dict[str, Any] | None:
-    """Parse a line; None if it is no record."""
+    """Parse a line; None if the line is not a record."""
     try:
         record: Any = json.loads(line)
     except ValueError:

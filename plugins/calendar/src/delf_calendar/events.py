@@ -220,7 +220,7 @@ def on_the_wall(when: dt.datetime, zone: str) -> dt.datetime:
     An ambiguous time is the first one, or with ``fold=1`` the second.
 
     Raises:
-        ToolRefusedError: If no clock shows it, because it is put forward then.
+        ToolRefusedError: If the time does not exist, because clocks are put forward.
     """
     if when.tzinfo is not None:
         return when

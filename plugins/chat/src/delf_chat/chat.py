@@ -55,26 +55,26 @@ _KEPT: Final = 10
 class Chat(FixedAttributes):
     """A conversation that an agent's tasks continue.
 
-    ``len(chat)``, ``chat[0]``, ``chat[-5:]`` and ``for message in chat`` see the messages that
-    the summary does not cover, the newest ``history_window`` of them. Each reads them again:
-    other processes may have added some.
+    ``len(chat)``, ``chat[0]``, ``chat[-5:]`` and ``for message in chat`` see the messages that the
+    summary does not cover, the newest ``history_window`` of them. Each of these reads the messages
+    again, because other processes may have added some.
 
-    Every method has an asynchronous twin whose name begins with ``a``. With ``persist`` the
-    plain ones wait for the database; in memory they never wait.
+    Every method has an asynchronous twin whose name begins with ``a``. With ``persist`` the plain
+    methods block on the database; in memory they never block.
 
     Args:
         keep: The number of recent messages to keep unsummarised; older ones are summarised before
             the next task. 0 summarises everything. ``"variables"`` keeps ten messages, and in this
             process the last task's variables that are plain data.
         summarize: Whether older messages become a summary. Without it they stay.
-        persist: Keep it in the journal's database (the plugin ``journal-sql``), with all its
-            messages. Otherwise it is kept in memory, and summarised messages are dropped.
+        persist: Store the conversation with all messages in the journal's database (the plugin
+            ``journal-sql``). Otherwise it is kept in memory, and summarised messages are dropped.
         path: With ``persist``: a SQLite file or a PostgreSQL URL instead of the journal's own.
         namespace: Keeps the conversations of programs that share a database apart.
         summarizer_llm: The model that summarises; else the agent's ``light_llm``, else its
             main model.
-        history_window: How many messages a task is shown at the most, and how many are loaded.
-            One that is smaller than ``keep`` takes its place.
+        history_window: The maximum number of messages that a task is shown, and that are loaded. A
+            value below ``keep`` replaces ``keep``.
         history_transform: Gets the list of ``ChatMessage`` for a task and returns the messages that
             the task is shown. Plain functions are called in a thread.
         conversation_id: The id of the conversation within the namespace.
@@ -413,7 +413,7 @@ _LOOKED_AT: Final = 200
 
 
 class ChatTurns:
-    """One conversation of a chat. Implements :class:`delf.protocols.conversation.TaskConversation`.
+    """A conversation of a chat. Implements :class:`delf.protocols.conversation.TaskConversation`.
 
     Args:
         chat: The chat with its settings.

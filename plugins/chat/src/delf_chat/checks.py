@@ -14,7 +14,7 @@ def check_count(name: str, value: Any, least: int) -> int:
     """Return the value if it is an integer of at least ``least``; raise otherwise.
 
     Raises:
-        ConfigurationError: If it is not.
+        ConfigurationError: If the value is not such a number.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ConfigurationError(f"Chat: {name} must be a whole number from {least}, not {value!r}")

@@ -163,7 +163,7 @@ def _make_chat(setup: Setup, *, needed: bool) -> Chat:
 
     Args:
         setup: The setup with the journal.
-        needed: Whether it must be kept: somebody wants to go on with one.
+        needed: Whether the chat must be persistent, because the user continues a conversation.
     """
     from delf_chat.lines import is_typed
     from delf_chat.slash import new_conversation

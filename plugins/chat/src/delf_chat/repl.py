@@ -50,7 +50,7 @@ class Manner:
 
 
 class Repl:
-    """One session.
+    """An interactive session.
 
     Args:
         agent: The agent, with a chat.

@@ -39,7 +39,7 @@ reasons, what was done and how it ended, what failed, what is open, how the user
 
 
 async def fold(store: ConversationStore, conversation: str, keep: int, ask: Ask) -> bool:
-    """Summarise all but the newest messages. None is dropped before its summary is kept.
+    """Summarise all but the newest messages. No message is dropped before its summary is stored.
 
     Returns:
         True if messages were summarised.

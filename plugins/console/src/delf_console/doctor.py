@@ -55,7 +55,7 @@ _REACH_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One finding.
+    """A finding of ``delf doctor``.
 
     Args:
         area: The area: ``python``, ``sandbox``, ``model`` …

@@ -1,7 +1,7 @@
 """Checks of a plugin before its release, for ``delf plugins check`` and ``delf doctor``.
 
-Loading a plugin finds what makes it unusable. These checks find what its author should fix before
-others install it.
+Loading a plugin finds what makes it unusable. The checks of this module find faults that authors
+should fix before a release.
 """
 
 from __future__ import annotations

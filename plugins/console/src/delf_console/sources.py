@@ -47,7 +47,7 @@ class Package:
     editable: bool = False
 
     def needs(self, extras: Iterable[str]) -> Iterator[Requirement]:
-        """Yield its requirements here, with some of its extras."""
+        """Yield the package's requirements on this machine, with some of its extras."""
         for need in map(Requirement, self.requires):
             wanted = ("", *extras)
             if need.marker is None or any(need.marker.evaluate({"extra": e}) for e in wanted):
@@ -62,7 +62,7 @@ class Package:
 
 @dataclass(frozen=True)
 class Item:
-    """One package to install.
+    """A package to install.
 
     Args:
         name: The distribution's name.

@@ -18,7 +18,7 @@ def units(text: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A style of a part of a text, from one unit to another."""
+    """A style of a part of a text, by its first and last UTF-16 unit."""
 
     start: int
     end: int

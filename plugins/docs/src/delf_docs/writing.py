@@ -121,7 +121,7 @@ def _marks(marks: Sequence[Mark], offset: int) -> list[Request]:
 
 
 def text_style(style: str, value: Any) -> dict[str, Any]:
-    """Return one style in the service's form."""
+    """Return a style in the form of the Docs API."""
     if style == "code":
         return _CODE
     if style == "link":

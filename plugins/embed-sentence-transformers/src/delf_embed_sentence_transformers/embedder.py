@@ -102,8 +102,7 @@ def _check(name: str) -> None:
 class SentenceTransformersEmbedder:
     """A model of sentence-transformers. Implements :class:`delf.protocols.embedder.Embedder`.
 
-    It is loaded in a thread when it is first used. Nothing is downloaded unless ``download``
-    says so.
+    The model is loaded in a thread on first use. Nothing is downloaded unless ``download`` is true.
 
     Args:
         model: A name on the Hugging Face hub, or the path of a folder.

@@ -16,8 +16,7 @@ _DEFAULT: Final = "minishlab/potion-retrieval-32M"
 class StaticEmbedder:
     """A model2vec model. Implements :class:`delf.protocols.embedder.Embedder`.
 
-    It is loaded in a thread when it is first used. Nothing is downloaded unless ``download``
-    says so.
+    The model is loaded in a thread on first use. Nothing is downloaded unless ``download`` is true.
 
     Args:
         model: A name on the Hugging Face hub, or the path of a folder; ``static:`` may stand

@@ -228,7 +228,8 @@ class Agent(FixedAttributes, Generic[T]):
 
         Raises:
             FolderNotTrustedError: If the folder's files are not trusted.
-            ConfigurationError: With file or variable, key and allowed values.
+            ConfigurationError: If a setting is invalid; the error names file or variable, key and
+                allowed values.
         """
         from delf.plugins.host import PluginHost
         from delf_engine.project.any_project import journal_name, project_at

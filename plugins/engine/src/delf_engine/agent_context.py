@@ -129,7 +129,7 @@ class AgentContext:
 
         Raises:
             ModelConfigurationError: If no model is configured.
-            BudgetExceededError: Before any cost.
+            BudgetExceededError: If the call could exceed the budget; nothing is spent.
             DelfError: If the call failed after retries.
         """
         config = self.config

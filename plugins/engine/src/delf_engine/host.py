@@ -68,7 +68,7 @@ from delf_engine.toolset import BoundAction, Toolset
 
 
 class TaskHost:
-    """One task's host. Implements :class:`delf.protocols.strategy.StrategyHost`.
+    """The host of a task's strategy. Implements :class:`delf.protocols.strategy.StrategyHost`.
 
     Args:
         run: The task.

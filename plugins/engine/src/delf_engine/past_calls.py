@@ -15,9 +15,9 @@ class PastCall:
 
     Args:
         action: The action, as ``gmail.send``.
-        arguments: Its arguments, by name.
-        result: Its result.
-        error: Its error; None for a call that succeeded.
+        arguments: The arguments, by name.
+        result: The result.
+        error: The error; None for a call that succeeded.
     """
 
     action: str

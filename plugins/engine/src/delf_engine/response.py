@@ -76,7 +76,7 @@ class Response(Generic[T]):
         """Return the response itself, or raise its error.
 
         Raises:
-            DelfError: The error of the task.
+            DelfError: If the task failed.
         """
         if not self.status:
             raise self.exception or DelfError(self.error or "the task failed")
@@ -89,8 +89,8 @@ class Response(Generic[T]):
         failure stays a failed response.
 
         Raises:
-            ConfigurationError: The error of the task.
-            BudgetExceededError: The error of the task.
+            ConfigurationError: If the task failed with this error.
+            BudgetExceededError: If the task failed with this error.
         """
         error = self.exception
         never_begun = isinstance(error, (ConfigurationError, BudgetExceededError))

@@ -75,9 +75,9 @@ class TaskSandbox:
     def holds_unseen(self) -> bool:
         """True if the open session ran a script that no person approved as a whole.
 
-        Such a script may have replaced ``print``, patched a module, started a thread, or left an
-        object whose ``__format__`` makes calls. A later script may then do something else than the
-        text that a person approves.
+        A script that nobody approved may have replaced ``print``, patched a module, started a
+        thread, or left an object whose ``__format__`` makes calls. A later script may then do
+        something else than the text that a person approves.
         """
         return self._ran_unseen and self.alive
 

@@ -420,7 +420,7 @@ def check_connection_names(connections: Sequence[ConnectionLike]) -> None:
     """Raise for connection names that are equal or reserved.
 
     Raises:
-        ToolDefinitionError: With the conflicting names.
+        ToolDefinitionError: If names conflict; the error lists them.
     """
     seen: set[str] = set()
     for connection in connections:

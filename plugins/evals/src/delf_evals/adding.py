@@ -51,7 +51,7 @@ def add_task(
     Args:
         path: The file of the data set, which is created.
         record: The task.
-        events: Its events.
+        events: The task's events.
         context: The facts of connections for its prompt.
         name: The case's name.
         judged: Let a judge compare the answers, which otherwise must be equal.

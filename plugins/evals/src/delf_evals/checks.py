@@ -22,9 +22,9 @@ class Done:
     """The calls, files and cost of a task.
 
     Args:
-        calls: Its calls, as ``action``, ``arguments``, ``effect`` and ``status``.
+        calls: The calls, as ``action``, ``arguments``, ``effect`` and ``status``.
         files: The files that it wrote, by name.
-        cost_usd: Its cost; None if a price is unknown.
+        cost_usd: The cost; None if a price is unknown.
     """
 
     calls: Sequence[Mapping[str, Any]] = ()

@@ -132,7 +132,8 @@ def load(path: Path, template: str | None = None) -> AnyDataset:
         template: The text of tasks, with the fields of other inputs: ``Answer: {question}``.
 
     Raises:
-        ConfigurationError: With the file, the case and the problem.
+        ConfigurationError: If the file is invalid; the error names the file, the case and the
+            problem.
     """
     data = read_data(path)
     _check_names(path, data)

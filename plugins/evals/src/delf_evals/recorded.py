@@ -27,9 +27,9 @@ class RecordedResult(BaseModel):
 
     Args:
         action: The action, as ``gmail.send``, or a pattern, as ``gmail.*``.
-        arguments: Its arguments, by name; omitted for a stub, which answers any arguments.
-        result: Its result.
-        error: Its error, in place of a result.
+        arguments: The arguments, by name; omitted for a stub, which answers any arguments.
+        result: The result.
+        error: The error, in place of a result.
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -38,7 +38,7 @@ class CallMade(BaseModel):
 
     Args:
         action: The action.
-        arguments: Its arguments, as text.
+        arguments: The arguments, as text.
         status: The end of the call.
     """
 

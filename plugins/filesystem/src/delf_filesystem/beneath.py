@@ -121,7 +121,7 @@ def folder_beneath(folder: int, parts: tuple[str, ...], *, make: bool = False) -
 
     Args:
         folder: The descriptor of the folder above.
-        parts: The path from there.
+        parts: The path from that folder.
         make: Whether folders that are missing are made.
     """
     flags = os.O_RDONLY | os.O_DIRECTORY

@@ -43,7 +43,7 @@ class ReadableFile:
     Args:
         name: The file's name.
         size: Bytes.
-        read: Gives its content.
+        read: Returns the content of the file.
         asks: The reason that reading needs approval; None if it does not.
     """
 
@@ -54,7 +54,7 @@ class ReadableFile:
 
 
 class Filesystem(Connection):
-    """Files under named folders: ``root/folder/file``. Nothing else can be reached.
+    """Files under named folders: ``root/folder/file``. No other file can be reached.
 
     Args:
         roots: Folders by name: a path, to read from, or ``{"root": …, "mode": "rw", …}``.

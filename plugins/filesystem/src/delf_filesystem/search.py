@@ -30,7 +30,7 @@ class FileInfo(TypedDict):
 
 
 class Match(TypedDict):
-    """A line that holds what was looked for; its number counts from 1."""
+    """A matching line; its number counts from 1."""
 
     path: str
     line: int

@@ -13,7 +13,7 @@ from delf.tools.connection import ConnectionOptions
 
 
 class RootSettings(BaseModel):
-    """One folder, and the allowed actions in it."""
+    """A folder with its allowed actions."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 

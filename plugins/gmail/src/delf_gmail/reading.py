@@ -114,7 +114,7 @@ def people_in(payload: Resource, header: str) -> list[str]:
     An encoded name may hold what looks like another address.
 
     Raises:
-        ToolRefusedError: If one of them is not an address.
+        ToolRefusedError: If one of the texts is not an address.
     """
     people: list[str] = []
     for name, person in _people(payload, header):

@@ -19,7 +19,7 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A compressed large value; ``size`` is that of its uncompressed JSON."""
+    """A compressed large value; ``size`` is the size of the uncompressed JSON."""
 
     digest: str
     size: int

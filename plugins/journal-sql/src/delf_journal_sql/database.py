@@ -183,7 +183,7 @@ class Database(Protocol):
         ...
 
     def close(self) -> None:
-        """Close pooled connections. A later use opens new ones."""
+        """Close pooled connections. Later use opens new connections."""
         ...
 
 

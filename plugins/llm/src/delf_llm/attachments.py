@@ -30,9 +30,9 @@ class Attachments:
     """Turns ``file_data`` into parts of a message.
 
     Args:
-        files: The input files that may be read: what scripts call them, to their names. No other
-            file is.
-        read: Reads one for the call, by its name: what a person was asked about.
+        files: The readable input files: the paths that scripts use, mapped to the names of the
+            files.
+        read: Reads a file by its name, with the content that a person was asked about.
     """
 
     def __init__(self, files: Mapping[str, str], read: Callable[[str, int], bytes]) -> None:

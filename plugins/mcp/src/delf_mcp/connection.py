@@ -127,7 +127,7 @@ class MCP(Connection):
 
         Args:
             path: The file.
-            options: For all of them.
+            options: The options apply to every server of the file.
         """
         return [
             cls(name=name.replace("-", "_"), config=str(path), server=name, **options)

@@ -35,7 +35,7 @@ _TAIL: Final = 600
 
 
 class Target:
-    """One server.
+    """A server and how to reach it.
 
     Args:
         name: The connection's name.

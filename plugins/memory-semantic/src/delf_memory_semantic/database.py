@@ -238,7 +238,7 @@ class FactDatabase:
             self._count(connection, alterations=1)
 
     def delete(self, facts: Iterable[str]) -> int:
-        """Forget facts with exactly these texts; how many there were."""
+        """Forget facts with exactly these texts; return their number."""
         with self._begin() as connection:
             self._count(connection, alterations=1)
             return self._remove(connection, _facts.c.content, facts)

@@ -16,7 +16,7 @@ _BY_WORDS: Final = 0.4
 def share_of(query: str, text: str) -> float:
     """Return the share of a query's words in a text.
 
-    Of pairs of letters that count as words, every other one is ignored.
+    For scripts without spaces, every second pair of letters is ignored.
     """
     words = set(words_of(query))
     whole = sum(0.5 if is_pair(word) else 1.0 for word in words)

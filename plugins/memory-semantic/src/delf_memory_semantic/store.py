@@ -160,7 +160,7 @@ class SemanticStore:
     async def _near(self, query: str) -> tuple[Any, dict[int, float]]:
         """Return the query's vector and the facts that are nearest.
 
-        None and none without an embedder.
+        Without an embedder the vector is None and there are no facts.
         """
         vector = await self._query_vector(query)
         if vector is None:
@@ -222,7 +222,7 @@ class SemanticStore:
         return await self._in_thread(self._database.all)
 
     async def delete(self, facts: Sequence[str]) -> int:
-        """Forget facts with exactly these texts; how many there were."""
+        """Forget facts with exactly these texts; return their number."""
         return await self._in_thread(self._database.delete, facts)
 
     async def clear(self) -> None:

@@ -50,7 +50,7 @@ class Facts:
     Args:
         rates: The prices.
         long_from: Input tokens above which the whole call has other prices.
-        long_rates: Those prices.
+        long_rates: The prices of such calls.
         longest: The maximum number of output tokens of an answer.
         reasons: Whether it thinks before it answers.
         fixed: Whether it refuses a temperature and similar settings.

@@ -37,7 +37,7 @@ class HttpEmbedder:
         embedding_base_url: The address of an OpenAI-compatible server; the provider's own when
             None.
         embedding_api_key: The key; from ``providers`` or the environment when None.
-        embedding_dimensions: Shorter vectors, of models that offer them.
+        embedding_dimensions: The length of shortened vectors, for models that support it.
         retry: The maximum number of retries.
     """
 

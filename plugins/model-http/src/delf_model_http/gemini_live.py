@@ -18,7 +18,7 @@ _PATH: Final = "/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGe
 
 
 class GeminiLive:
-    """One session's state. Implements :class:`delf_model_http.live.LiveDialect`."""
+    """The protocol state of a session. Implements :class:`delf_model_http.live.LiveDialect`."""
 
     def __init__(self, name: str) -> None:
         self._name = name if "/" in name else f"models/{name}"

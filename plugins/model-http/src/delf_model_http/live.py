@@ -67,7 +67,7 @@ class LiveDialect(Protocol):
 
 
 class LiveSession:
-    """One session. Implements :class:`delf.protocols.model.ModelSession`.
+    """An open session with a model. Implements :class:`delf.protocols.model.ModelSession`.
 
     A connection that closed between two turns is replaced if the provider can continue the
     conversation; otherwise the next request raises. A truncated answer raises, too.

@@ -75,7 +75,7 @@ _LAST_BYTES: Final = 0.1
 
 
 class HttpModel(EndpointModel):
-    """One model at one endpoint, over HTTP."""
+    """A model at an endpoint, over HTTP."""
 
     def _resolve(self, config: LLMConfig, context: ModelContext) -> Endpoint:
         endpoint = resolve(config, context, SPOKEN)
@@ -169,7 +169,7 @@ class HttpModel(EndpointModel):
         return self._facts.price
 
     async def aclose(self) -> None:
-        """Close the connections. Idempotent; a later call opens new ones."""
+        """Close the connections. Idempotent; a later call opens new connections."""
         await self._pool.aclose()
 
     async def _whole(self, request: ModelRequest) -> ModelReply:

@@ -33,7 +33,7 @@ _STATUS: Final[Mapping[str, int]] = {
 
 
 class Realtime:
-    """One session's state. Implements :class:`delf_model_http.live.LiveDialect`."""
+    """The protocol state of a session. Implements :class:`delf_model_http.live.LiveDialect`."""
 
     must_move = False
     can_move = False

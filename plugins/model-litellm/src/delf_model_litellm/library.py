@@ -1,8 +1,8 @@
 """litellm itself: imported late, off the event loop, and without its habits.
 
-On its own, litellm asks GitHub for prices and for Anthropic's headers, reads the nearest
-``.env`` into the process and prints to the terminal. Here it does none of that. The variables
-that stop it are set while it is imported and restored after.
+On its own, litellm asks GitHub for prices and for Anthropic's headers, reads the nearest ``.env``
+into the process and prints to the terminal. This module prevents all of that. The environment
+variables for that are set during the import and restored afterwards.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def _load_headers() -> None:
 def _log_on_each_loop() -> None:
     """Run a call's callbacks on its own event loop.
 
-    litellm's worker serves one loop at a time: with several, it drops work of the others, of which
-    Python complains.
+    litellm's worker serves one event loop at a time and drops the coroutines of others, so that
+    Python warns.
     """
     try:
         module: Any = importlib.import_module("litellm.litellm_core_utils.logging_worker")

@@ -33,7 +33,7 @@ _MOST_CALLS: Final = 1000
 _STREAM: Final = re.compile(r"Received: .data: ")
 """litellm's error texts for an unexpected stream."""
 _BY_HAND: Final = "litellm/"
-"""In front of a name that another plugin would serve."""
+"""The prefix for names that another plugin would serve."""
 
 
 @dataclass
@@ -77,7 +77,7 @@ class _Collected:
 
 
 class LiteLLMModel(EndpointModel):
-    """One model at one endpoint, through litellm."""
+    """A model at an endpoint, through litellm."""
 
     def _resolve(self, config: LLMConfig, context: ModelContext) -> Endpoint:
         inner = replace(config, model=config.model.removeprefix(_BY_HAND))
@@ -106,7 +106,7 @@ class LiteLLMModel(EndpointModel):
         return convert.price(known)
 
     async def aclose(self) -> None:
-        """Close the connections. Idempotent; a later call opens new ones."""
+        """Close the connections. Idempotent; a later call opens new connections."""
         await self._clients.aclose()
 
     def _explain(self, error: BaseException, timeout: float) -> Failure:

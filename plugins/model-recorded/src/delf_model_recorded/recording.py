@@ -7,9 +7,9 @@
      "reply": {"text": "…", "usage": {"input_tokens": 9, "output_tokens": 4}, "model": "gpt-5.5"}}
     {"request": {"contains": ["revenue", "March"]}, "reply": {"text": "…"}}
 
-A request is either whole, as it was recorded, or by hand: ``contains`` texts that must occur in
-its messages, with a ``purpose`` if that matters. Images and files are kept as their digests. What a
-request leaves out may be anything.
+A request is either whole, as it was recorded, or by hand: ``contains`` texts that must occur in its
+messages, with a ``purpose`` if that matters. Images and files are kept as their digests. Fields
+that an entry's request omits match any value.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _WHOLE: Final = ("messages", "purpose", "settings", "tools", "must_call")
 
 @dataclass(frozen=True)
 class Entry:
-    """One exchange of a recording.
+    """An exchange of a recording.
 
     Args:
         line: The line number in the file.
@@ -69,7 +69,7 @@ class Entry:
         """Return the answer.
 
         Args:
-            model: The model's name where the recording does not say it.
+            model: The model's name for entries without one.
         """
         usage: dict[str, int] = self.reply.get("usage") or {}
         return ModelReply(

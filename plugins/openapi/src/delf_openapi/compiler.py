@@ -60,7 +60,7 @@ _VALUE_TEXTS: Final = ("x-enum-descriptions", "x-enumDescriptions", "x-enum-varn
 
 
 class Argument(NamedTuple):
-    """One keyword of an action, as shown.
+    """A keyword argument of an action, as shown.
 
     Args:
         arg: The keyword.
@@ -69,7 +69,8 @@ class Argument(NamedTuple):
         type: The type.
         default: The default, or None when it is required.
         doc: A short line about it.
-        notes: What follows ``doc``: further sentences, and the descriptions of its value's keys.
+        notes: Further text after ``doc``: further sentences, and the descriptions of its value's
+            keys.
     """
 
     arg: str
@@ -83,7 +84,7 @@ class Argument(NamedTuple):
 
 @dataclass(slots=True)
 class Entry:
-    """One action, compiled.
+    """A compiled action.
 
     Args:
         spot: The place of the operation.
@@ -93,7 +94,7 @@ class Entry:
         arguments: The arguments, the required ones first.
         undeclared: Whether the specification declares no result.
         declared: The declared type, without learned shapes.
-        notes: What the operation's description says beside the summary.
+        notes: The operation's description without the summary.
         result_notes: The descriptions of the result and of the keys in it.
     """
 

@@ -157,7 +157,7 @@ class APITool(Connection):
         return self._caller.samples is not None and self._caller.samples.has_news
 
     async def aclose(self) -> None:
-        """Close all connections. The next call opens new ones."""
+        """Close all connections. The next call opens new connections."""
         await self._caller.aclose()
 
     # -- loading ------------------------------------------------------------------------

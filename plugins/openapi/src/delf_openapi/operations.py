@@ -51,7 +51,7 @@ class Spot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One parameter.
+    """A parameter of an operation.
 
     Args:
         arg: The keyword in scripts.
@@ -207,7 +207,7 @@ def read_operation(document: Document, spot: Spot) -> Operation:
     """Return an operation with its parameters and body.
 
     Raises:
-        SpecError: With the place and the reason, when it cannot be called.
+        SpecError: If the operation cannot be called; the error names the place and the reason.
     """
     item = document.path_item(document.at(pointer_of(spot.tokens[:2])))
     raw: dict[str, Any] = item

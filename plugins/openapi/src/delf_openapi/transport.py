@@ -76,7 +76,7 @@ class Transport:
         return _scrubbed(answer, request)
 
     async def aclose(self) -> None:
-        """Close all connections. The next call opens new ones."""
+        """Close all connections. The next call opens new connections."""
         await self._client.aclose()
 
     async def _check_home(self, url: str, request: Request, what: str) -> None:

@@ -1,8 +1,8 @@
 """Folds events into finished spans, named by OpenTelemetry's conventions for generative AI.
 
 A task is ``invoke_agent``, a model call ``chat``, a tool call ``execute_tool``; a question to a
-person is delf's own ``delf.approval``, to which the tool call that it let through is linked. The
-ids of spans are digests of what they stand for. So a task that goes on in another process, or on
+person is delf's own ``delf.approval``, to which the tool call that it let through is linked. The id
+of a span is a digest of its task, call or request. So a task that goes on in another process, or on
 another machine, goes on in the same trace.
 """
 
@@ -54,7 +54,7 @@ Attribute = str | int | float | bool | tuple[str, ...]
 
 
 def provider_of(model: str) -> str:
-    """Return the conventions' name of a model's provider, else what stands before its name."""
+    """Return the conventions' name of a model's provider, else the prefix of the model's name."""
     known = SPOKEN.of(model)
     name = re.split("[/:]", model, maxsplit=1)[0] if known is None else known.name
     return _CONVENTIONS.get(name, name) or _OTHER
@@ -65,8 +65,8 @@ class FinishedSpan:
     """A span that is over: times in seconds of Unix time, ids as OpenTelemetry's whole numbers.
 
     ``sampled`` is the decision of the program that ordered the task. ``links`` are spans of the
-    same trace. ``failure`` is the low-cardinality name of what went
-    wrong, and ``message`` its text, which is given only where content is wanted.
+    same trace. ``failure`` is the low-cardinality name of the error; ``message`` is its text, set
+    only if content is exported.
     """
 
     name: str

@@ -29,7 +29,7 @@ def named_in(text: str, entries: Iterable[CatalogEntry]) -> tuple[str, ...]:
 
     Args:
         text: A model's answer.
-        entries: The actions that there are.
+        entries: The known actions.
     """
     known = {written(entry).lower(): entry.name for entry in entries}
     found = (known.get(name.replace(".", ":").lower()) for name in _NAME.findall(text))

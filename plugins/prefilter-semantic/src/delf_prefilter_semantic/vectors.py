@@ -36,7 +36,7 @@ class CatalogVectors:
         """Return the vectors of a catalog, cached on disk.
 
         Args:
-            catalog: The actions, one at least.
+            catalog: At least one action.
             embedder: The embedder for missing vectors.
             folder: The cache folder.
         """

@@ -145,7 +145,7 @@ def named_actions(
 
     Args:
         script: Python.
-        tools: The tools that there are.
+        tools: The known tools.
         called: Further names, of actions that it called.
         never_empty: The actions that always returned something.
     """

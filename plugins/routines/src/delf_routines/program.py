@@ -21,7 +21,7 @@ class Routines:
     """The routines of an agent's project.
 
     Args:
-        agent: The agent that does them.
+        agent: The agent that runs the routines.
     """
 
     def __init__(self, agent: Agent[Any]) -> None:

@@ -182,7 +182,7 @@ class Routine:
         saved_from: The task that it came from.
         on_failure: The reaction to a failure: nothing, or a repair by a model.
         confirm: Actions that ask a person in each run, whatever the settings say.
-        answer: The shape of its answer, as :func:`shape_of` tells it; empty where any will do.
+        answer: The shape of the answer, as :func:`shape_of` returns it; empty for any.
         limits: The most that one run does.
     """
 
@@ -298,7 +298,7 @@ class Routine:
 
 
 def shape_of(answer: str) -> str:
-    """Return the shape of an answer: ``text``, ``nothing``, ``number`` or that of its JSON."""
+    """Return the shape of an answer: ``text``, ``nothing``, ``number`` or the shape of its JSON."""
     if not answer.strip():
         return "nothing"
     try:

@@ -114,8 +114,8 @@ class RoutineStrategy:
         """Let a model rewrite the script, run it here, and keep it as a proposal.
 
         Raises:
-            DelfError: The error of the routine if no model is available, else that of the last
-                script.
+            DelfError: If the repair fails: the routine's error if no model is available, else the
+                last script's error.
         """
         name = routine.name
         await host.warn(f"a model repairs the routine {name}: {error.message}")

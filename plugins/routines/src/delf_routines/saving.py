@@ -152,7 +152,7 @@ def propose(
         task: The user's words.
         task_id: The task.
         events: The events of the task.
-        tools: The tools that there are.
+        tools: The known tools.
         script: The script that does it.
         fixed: Parameters that stay as they are in the script.
 

@@ -116,7 +116,7 @@ class RoutineStore:
     def cases(self, name: str) -> list[Path]:
         """Return the files of its recorded runs.
 
-        The first is that of the original task.
+        The first file is the run of the original task.
         """
         later = sorted(self.case(name).parent.glob(f"{check_name(name)}.*.json"))
         return [self.case(name), *later]

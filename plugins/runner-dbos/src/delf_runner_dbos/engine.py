@@ -1,7 +1,7 @@
 """DBOS in a runner: its queues start workflows, each of which runs a task.
 
-Workflows are coroutines of DBOS's own loop that wait for the runner's: its asynchronous functions
-would put an executor of DBOS's in the place of the event loop's own, and shut it down at the end.
+Workflows are coroutines of DBOS's own loop that wait for the runner's: DBOS's asynchronous
+functions would replace the event loop's default executor, and shut it down at the end.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ class DbosQueue:
     async def again(self, ticket: Ticket, delay: float) -> None:
         """Enqueue a task again after some seconds, as a new workflow.
 
-        It comes before tasks of its priority that were not begun yet.
+        The task is placed before tasks of the same priority that were not begun yet.
         """
         await self._enqueue(ticket, f"{ticket.task_id}:{secrets.token_hex(6)}", delay, again=True)
 

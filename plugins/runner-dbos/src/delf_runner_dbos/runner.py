@@ -116,7 +116,7 @@ class Runner:
         """Work until the end is requested.
 
         Args:
-            workflows: Brings what DBOS's queues give.
+            workflows: Receives the workflows of DBOS's queues.
         """
         if not await self._start(workflows):
             return
@@ -409,8 +409,8 @@ class Runner:
     async def sweep(self) -> None:
         """Release workflows without a live owner to other runners.
 
-        The claim of a task says who works on it. A workflow that was begun and whose task
-        nobody claims belongs to a runner that died, too, once a lease is over.
+        The claim of a task names the process that works on the task. A workflow that was begun and
+        whose task nobody claims belongs to a runner that died, too, once a lease is over.
         """
         at_work = await self._queue.at_work(self._options.queues)
         own = dict(self._working.values())

@@ -87,7 +87,7 @@ class RunnerSettings(PluginSettings, QueueSettings):
 
         Args:
             data_dir: The user's data folder; it is made.
-            folder: The project's, which has a file of its own there.
+            folder: The project's folder, for which the default URL has a file of its own.
 
         Raises:
             ConfigurationError: If the data folder cannot be written.

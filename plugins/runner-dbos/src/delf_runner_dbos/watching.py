@@ -53,7 +53,7 @@ async def items_of(agent: Agent, call: str) -> Sequence[Any]:
     """Make a reading call and return its items, as plain data.
 
     Args:
-        agent: Makes the call, with the strategy ``one-call``; it has nobody to ask.
+        agent: An agent with the strategy ``one-call`` and without approval channels.
         call: The call, such as ``gmail.search(query="is:unread")``.
 
     Raises:

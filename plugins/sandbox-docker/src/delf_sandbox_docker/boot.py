@@ -93,7 +93,7 @@ def _used_time() -> float | None:
 def _hide() -> None:
     """Keep this process out of reach of the guest, which runs as the same user.
 
-    Without it a script could write to this process's memory and keep the container alive after
+    Without this a script could write to this process's memory and keep the container alive after
     its host.
     """
     import ctypes

@@ -1,4 +1,4 @@
-"""One container: creation, start, supervision and end."""
+"""A container: creation, start, supervision and end."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ class ContainerProcess:
 class ContainerSession(WireSession):
     """A session with the guest in a container, over its standard streams.
 
-    Docker multiplexes them.
+    Docker multiplexes standard output and standard error.
 
     Args:
         process: The container.

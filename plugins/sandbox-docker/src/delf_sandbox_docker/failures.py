@@ -35,7 +35,8 @@ class FailedBuilds:
             about: The engine, the image, and the image's sources.
 
         Raises:
-            SandboxUnavailableError: The failure of that time, and how to try again.
+            SandboxUnavailableError: If the same build failed recently; the error says how to try
+                again.
         """
         path = self._path(about)
         try:

@@ -1,7 +1,7 @@
 """Namespaces of its own for the template, and so for all its guests.
 
-They have no network but an unconfigured loopback, no System V objects of others, and no
-privilege over anything of the host. Each guest has mounts of its own, so that its scratch folder
+Guests have no network except an unconfigured loopback, no access to other processes' System V
+objects, and no privileges on the host. Each guest has mounts of its own, so that its scratch folder
 is a small file system in memory that ends with it. Standard library only.
 """
 
@@ -76,8 +76,8 @@ def _setting(name: str) -> str:
 def enter() -> list[str]:
     """Move this process into its own namespaces, as far as allowed.
 
-    Must be called while the process has a single thread. It keeps the privileges in them until
-    :func:`drop_capabilities`.
+    Must be called while the process has a single thread. The process keeps its privileges in the
+    namespaces until :func:`drop_capabilities`.
 
     Returns:
         The names of the new namespaces: ``user``, ``network``, ``mounts``.
@@ -128,7 +128,7 @@ def mount_scratch(folder: str, size: int) -> None:
     """Lay a file system in memory over a folder, seen by this process only.
 
     Args:
-        folder: Where.
+        folder: The mount point.
         size: The maximum number of bytes that it holds.
 
     Raises:

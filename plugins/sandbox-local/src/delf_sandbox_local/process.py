@@ -20,8 +20,8 @@ class LocalProcess:
     Args:
         pid: The process, leader of a group; a child of the template, not of ours.
         scratch: The working folder.
-        limits: For words about how it ended.
-        owns_scratch: Whether the folder is its alone, and removed with it.
+        limits: The limits, to explain the end of the process.
+        owns_scratch: Whether no other process uses the folder, so that it is removed at the end.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class LocalProcess:
 
         Args:
             status: The exit code, or the negative number of the signal.
-            cpu_seconds: The processor's time that it used.
+            cpu_seconds: The used processor time.
         """
         if not self._ended.done():
             self.cpu_seconds = cpu_seconds

@@ -16,8 +16,8 @@ _NAME = re.compile(r"delf-scratch-(\d+)-\w+")
 class ScratchFolders:
     """Makes working folders.
 
-    They are removed with :meth:`remove`, at the end of the process at the latest; what a
-    process left that was killed is removed by the next one of the same user.
+    Folders are removed by :meth:`remove`, at the latest when the process ends; folders of a killed
+    process are removed by the user's next process.
     """
 
     def __init__(self) -> None:

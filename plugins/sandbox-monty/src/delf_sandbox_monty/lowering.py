@@ -518,7 +518,7 @@ def _check_methods(node: ast.ClassDef) -> None:
     """Refuse special methods that Python would call but Monty does not.
 
     Raises:
-        AmbiguousError: For the first of them.
+        AmbiguousError: If a script uses a class feature that Monty does not have.
     """
     for part in node.body:
         word = getattr(part, "name", "")
@@ -533,7 +533,7 @@ def _check_syntax(tree: ast.Module) -> None:
     """Refuse unsupported syntax, with an alternative.
 
     Raises:
-        AmbiguousError: For the first of it.
+        AmbiguousError: If a script uses syntax that Monty does not have.
     """
     for node in ast.walk(tree):
         match node:

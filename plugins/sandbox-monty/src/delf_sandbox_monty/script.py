@@ -34,7 +34,7 @@ class Prepared:
             are the same.
         taken: Names of tools that it uses for something else.
         functions: Async functions that it defines for later scripts.
-        names: All names that it leaves to them.
+        names: All names that later scripts can use.
     """
 
     code: str

@@ -51,7 +51,8 @@ class ToolUses:
         """Refuse a value that shows an action or a connection.
 
         Raises:
-            TypeError: With what to write instead.
+            TypeError: If the value holds an uncalled action; the message has the call to write
+                instead.
         """
         if (found := self.find(value)) is not None:
             raise TypeError(found)
@@ -60,13 +61,14 @@ class ToolUses:
         """Refuse a file that shows an action or a connection.
 
         Raises:
-            TypeError: With what to write instead.
+            TypeError: If the value holds an uncalled action; the message has the call to write
+                instead.
         """
         if any(mark.encode() in data for mark in _MARKS):
             self.check(data.decode("utf-8", "replace"))
 
     def find(self, value: Any) -> str | None:
-        """Return what to write instead of an action that stands in a value without its call."""
+        """Return the call to write instead of an uncalled action in a value."""
         if self._pattern is None:
             return None
         for text in _texts(value):

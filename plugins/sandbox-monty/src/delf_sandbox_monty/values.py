@@ -30,7 +30,7 @@ def plain(value: Any, most: int) -> Any:
 
     Raises:
         TooLargeError: If the result would exceed the limit.
-        UnsupportedValueError: For what Monty passes as the text that it shows for it.
+        UnsupportedValueError: If Monty passes the value as its ``repr`` only.
     """
     return _Copy(most, refuses=True).of(value)
 

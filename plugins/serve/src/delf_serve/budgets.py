@@ -55,8 +55,8 @@ class Budgets:
 
         Args:
             key: The owner of the task.
-            checked: Raise if the budget is exhausted. A task that continues by itself is not
-                refused: it ends at its next model call.
+            checked: Raise if the budget is exhausted. False for a task that continues by itself: it
+                ends at its next model call.
 
         Raises:
             ProblemError: If a budget is exhausted.

@@ -1,4 +1,4 @@
-"""One request with its context: the person, the body, and the server's objects."""
+"""A request with its context: the person, the body, and the server's objects."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def cell_of(value: Any, where: str, *, formulas: bool = False) -> tuple[dict[str
         formulas: Whether a text that begins with ``=`` is a formula.
 
     Raises:
-        ToolRefusedError: For anything else.
+        ToolRefusedError: If the value has another type.
     """
     if value is None:
         return {}, None

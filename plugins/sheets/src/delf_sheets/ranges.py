@@ -35,7 +35,7 @@ class Area:
 
     @property
     def json(self) -> dict[str, Any]:
-        """As a GridRange."""
+        """Return the range as a GridRange of the Sheets API."""
         found: dict[str, Any] = {"sheetId": self.sheet.id}
         found |= {"startRowIndex": self.top, "startColumnIndex": self.left}
         if self.bottom is not None:
@@ -54,12 +54,12 @@ class Area:
         return f"'{quoted}'!{first}:{last}"
 
     def of_size(self, height: int, width: int) -> Area:
-        """So many rows and columns from its first cell on."""
+        """Return a range of this size that starts at the same cell."""
         bottom, right = self.top + height, self.left + max(width, 1)
         return replace(self, bottom=bottom, right=right)
 
     def beginning(self, most: int) -> Area:
-        """Return its first rows that there are."""
+        """Return the first rows of the range, as far as the sheet has them."""
         end = self.sheet.rows if self.bottom is None else min(self.bottom, self.sheet.rows)
         right = self.sheet.columns if self.right is None else min(self.right, self.sheet.columns)
         bottom = max(self.top + 1, min(end, self.top + most))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Final, Unpack
 
 from delf import Connection, action
@@ -24,7 +23,7 @@ class Skills(Connection):
     """Instructions for kinds of tasks, in folders of the open Agent Skills format.
 
     Args:
-        folders: Where the skills are; ``skills``, ``.agents/skills`` and ``.claude/skills`` of the
+        folders: The folders of skills; ``skills``, ``.agents/skills`` and ``.claude/skills`` of the
             project when omitted.
         agents_md: Whether the project's ``AGENTS.md`` is part of each prompt.
     """
@@ -37,16 +36,11 @@ class Skills(Connection):
         if options.get("confirm") is None:
             options["confirm"] = False
         super().__init__(**options)
-        folders = [Path(folder) for folder in self.settings.folders]
-        # Folders that a program names are its own; others are the project's, as it was trusted.
-        own = bool(folders) and self.settings.source("folders") == "program"
-        root = current_folder()
-        places = folders or [root / name for name in FOLDERS]
-        self._library = Library(places, None if own else root, current_trust())
-        self._project = Library((), root, current_trust())
+        self._library = Library(*self.settings.places("folders", *FOLDERS), current_trust())
+        self._project = Library((), current_folder(), current_trust())
 
     async def context(self, task: str) -> str | None:
-        """Return AGENTS.md, and the names of the skills with what they are for."""
+        """Return AGENTS.md, and the skills' names with their descriptions."""
         return await asyncio.to_thread(self._context)
 
     def _context(self) -> str | None:

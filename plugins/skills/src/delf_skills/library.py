@@ -31,8 +31,8 @@ class Skill:
     """A skill.
 
     Args:
-        name: The name, which is that of its folder.
-        description: What it is for, and when to use it.
+        name: The name, the same as the folder's.
+        description: The purpose of the skill, and when to use it.
         text: The instructions.
         folder: The folder.
     """
@@ -139,7 +139,7 @@ def skill_of(path: Path, content: bytes) -> Skill:
         content: The bytes.
 
     Raises:
-        ConfigurationError: Naming the file and what is wrong.
+        ConfigurationError: If the file is invalid; the error names the file and the fault.
     """
     text = content.decode("utf-8-sig", "replace").replace("\r\n", "\n")
     begin, mark, rest = text.partition(f"\n{_MARK}")

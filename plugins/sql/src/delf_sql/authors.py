@@ -79,11 +79,11 @@ class OwnTables:
         return name.lower() if self.dialect in _FOLDS else name
 
     def without_comment(self, relation: Relation) -> Relation:
-        """Return a table without its comment if the user declares it not as own."""
+        """Return a table without its comment unless the user declares the comment as own."""
         return relation if self.is_whole(relation.full_name) else replace(relation, comment=None)
 
     def without_others(self, table: Table) -> Table:
-        """Return a table without the comments on what is not own, which others may have written."""
+        """Return a table without comments that others may have written."""
         name = table.relation.full_name
         columns = [
             column if self.has_column(name, column.name) else replace(column, comment=None)

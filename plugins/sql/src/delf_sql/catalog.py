@@ -65,7 +65,7 @@ class Column:
         unique: Whether it alone is unique.
         references: The column that it refers to.
         comment: The author's description.
-        holds: What it holds in some rows, for the prompt.
+        holds: The values of some rows, for the prompt.
     """
 
     name: str

@@ -322,7 +322,7 @@ class SQL(Connection):
         return self.context_trust if action == "schema" else "outside"
 
     async def aclose(self) -> None:
-        """Close all connections. The next call opens new ones."""
+        """Close all connections. The next call opens new sessions."""
         if self._parts is not None:
             await self._parts[1].aclose()
 

@@ -40,7 +40,7 @@ class _Job:
 
 
 class Database:
-    """One database. Each statement gets a clean session.
+    """A database with its pool of sessions. Each statement gets a clean session.
 
     Args:
         backend: The backend.
@@ -60,7 +60,7 @@ class Database:
         Raises:
             ConnectionUnavailableError: If the database does not answer.
             TimeoutError: If the statement exceeded its timeout and was stopped.
-            LostError: If it could not be stopped, so that its outcome is unknown.
+            LostError: If the statement could not be stopped, so that its outcome is unknown.
         """
         loop = asyncio.get_running_loop()
         clock = asyncio.timeout(None)
@@ -125,7 +125,7 @@ class Database:
         """Stop a statement in the database, which frees its thread.
 
         Returns:
-            False if it could not be stopped.
+            False if the statement could not be stopped.
         """
         if future.cancel() or future.done():
             return True
@@ -160,7 +160,7 @@ class Database:
         return self._threads[key]
 
     async def aclose(self) -> None:
-        """Close all connections. The next statement opens new ones."""
+        """Close all connections. The next statement opens new sessions."""
         threads, self._threads = list(self._threads.values()), {}
         await asyncio.to_thread(self._backend.dispose)
         for executor in threads:

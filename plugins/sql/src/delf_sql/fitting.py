@@ -1,7 +1,8 @@
 """Checks that a value fits its column's type, for databases that cast silently.
 
 PostgreSQL, MariaDB and DuckDB round 1.5 for an integer column, drop the time of a datetime for a
-date column, and drop the zone for a column without one. Such values are refused with a hint.
+date column, and drop the zone for a column without one. Values that would change are refused with a
+hint.
 """
 
 from __future__ import annotations
@@ -150,7 +151,7 @@ def _fit(value: Any, family: Family, depth: int, *, stores: bool) -> Any:
 
 
 def _map_of(text: str) -> Any:
-    """Return a map as DuckDB's driver takes it, if the text is that of a dict."""
+    """Return a map as DuckDB's driver takes it, if the text represents a dict."""
     try:
         value = json.loads(text)
     except ValueError:

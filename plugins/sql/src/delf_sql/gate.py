@@ -58,7 +58,7 @@ _WHOLE: Final = ("sqlite", "duckdb", "postgresql")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One accepted statement.
+    """An accepted statement.
 
     Args:
         text: The normalised text that is sent, without comments and trailing text.

@@ -1,8 +1,8 @@
 """The script in an answer that has several blocks.
 
-Blocks are one program where the text says that they go on, or nothing stands between them and
-the later one needs the earlier. Of versions and alternatives the last one counts. Examples,
-tests and quotations of another block do not. Where none of this holds, nobody can know.
+Blocks are one program where the text says that they go on, or nothing stands between them and the
+later one needs the earlier. Among versions and alternatives, the last block is used. Examples,
+tests and quotations of another block do not. In all other cases the script is ambiguous.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def changes_messages(code: str, result: ScriptResult) -> tuple[Message, Message]
 
     Args:
         code: The script.
-        result: Its result, with the requested changes.
+        result: The result, with the requested changes.
     """
     lines = ["A person looked at the script and its calls, and asks for changes:"]
     lines += [f"- {text}" for text in result.changes_requested]

@@ -1,7 +1,8 @@
 """``CodegenStrategy``: the model writes a script, which calls the tools.
 
-A script that asks for another pass, or fails, is followed by another one. That is written with what
-was learned, or with what went wrong. It ends with a script that is done, or with the last pass.
+A script that asks for another pass, or fails, is followed by another one. The prompt of the next
+script contains the new context, or the error. The task ends with a script that succeeds, or with
+the last pass.
 """
 
 from __future__ import annotations
@@ -318,7 +319,7 @@ def _last_answer(result: ScriptResult) -> str:
     """Return the answer of a silent last script.
 
     Raises:
-        SandboxExecutionError: Unless it found nothing, which is an answer.
+        SandboxExecutionError: If the script failed; a search without results is an answer.
     """
     if not result.found_nothing:
         raise SandboxExecutionError(f"there is no answer: {SILENT}", hint=_HINT)

@@ -1,7 +1,7 @@
 """Messages for the model: pure functions from events.
 
-The beginning (rules, tools, history, the task) is the same in every turn, byte for
-byte. So is each turn once it is over, until earlier ones are shortened.
+The beginning (rules, tools, history, the task) is the same in every turn, byte for byte. A finished
+turn stays the same, too, until earlier turns are shortened.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _QUOTED: Final = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One answer of the model, and its results.
+    """An answer of the model, with the results of its calls.
 
     Args:
         thoughts: The reasoning.

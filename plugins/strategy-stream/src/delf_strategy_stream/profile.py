@@ -64,7 +64,7 @@ class Profile(Connection):
 
     @action(effect="read", trust="own")
     async def show(self) -> str:
-        """The description; empty while there is none."""
+        """The description; empty by default."""
         return await asyncio.to_thread(_read, self._path)
 
     @action(effect="write", trust="own", sinks=["text"])
@@ -72,7 +72,7 @@ class Profile(Connection):
         """Replace the description.
 
         Args:
-            text: All of it, in short lines.
+            text: The whole description, in short lines.
         """
         await asyncio.to_thread(_write, self._path, text)
         return "kept"

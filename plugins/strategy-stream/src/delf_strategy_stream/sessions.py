@@ -48,12 +48,12 @@ class Turns:
 
         Args:
             new: The new messages.
-            whole: The whole conversation with it.
+            whole: The whole conversation, with the new messages.
             tools: The callable tools.
             on_delta: Sees the answer's pieces as they come.
 
         Raises:
-            BudgetExceededError: Before anything is spent.
+            BudgetExceededError: If the call could exceed the budget; nothing is spent.
             ModelConfigurationError: If the model does not support sessions and they are required.
             DelfError: If the call failed after retries.
         """

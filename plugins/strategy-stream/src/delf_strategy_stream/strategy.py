@@ -86,7 +86,7 @@ class StreamStrategy:
 
 
 class _Task:
-    """One running task."""
+    """The state of a running task."""
 
     def __init__(
         self,

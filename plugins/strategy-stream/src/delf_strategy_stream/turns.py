@@ -1,4 +1,4 @@
-"""One turn: calls start as soon as they are written, and results keep their order."""
+"""Calls of a turn start as soon as they are written; results keep the order of the calls."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class TurnRunner:
         return replace(turn, calls=calls, results=results)
 
     def _made(self, turn: Turn) -> list[tuple[Called, asyncio.Future[CallAnswer]]]:
-        """Return the calls of the whole answer, starting the rest; none of a truncated one.
+        """Start the remaining calls and return all; return none for a truncated answer.
 
         Started calls that are not part of the complete answer are abandoned.
         """

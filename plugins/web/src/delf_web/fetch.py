@@ -156,7 +156,7 @@ class Fetcher:
 
 
 def _unreached(url: httpx.URL, message: str) -> ToolExecutionError:
-    """Return an error; behind a proxy it says that pages are not asked for through it."""
+    """Return an error, which says so if a proxy is set, because pages are fetched without it."""
     proxy = proxy_for(str(url))
     if proxy is None:
         return ToolExecutionError(message)

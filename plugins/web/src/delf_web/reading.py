@@ -20,7 +20,7 @@ class Readers:
     """Reads documents, a few at once.
 
     Args:
-        seconds: How long one document may take.
+        seconds: The timeout of a document in seconds.
         most: The maximum number of bytes of a document.
     """
 

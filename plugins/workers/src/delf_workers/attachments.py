@@ -73,7 +73,7 @@ def find(context: CallContext, paths: Sequence[str]) -> list[Attached]:
         paths: Names, or paths as ``papers/a.pdf``.
 
     Raises:
-        ToolRefusedError: If one is not there, or must not be read.
+        ToolRefusedError: If a file does not exist or must not be read.
     """
     return [Attached(path, _find(context, path)) for path in dict.fromkeys(paths)]
 
@@ -98,7 +98,7 @@ def check(worker: WorkerDefinition, files: Sequence[Attached]) -> None:
     """Raise for files outside of the worker's policy.
 
     Raises:
-        ToolRefusedError: With the allowed files.
+        ToolRefusedError: If a file is not allowed; the error lists the allowed files.
     """
     policy = worker.attachments
     total = sum(item.file.size for item in files)
@@ -142,7 +142,7 @@ def copy_to(folder: Path, files: Sequence[Attached], most: int, context: CallCon
         folder: The target folder, created for the user only.
         files: The files.
         most: The maximum number of bytes of all files together.
-        context: The call, which has read them before where a person was asked.
+        context: The call, which has already read the files if a person was asked.
 
     Raises:
         ToolRefusedError: If the files have grown beyond the limit.

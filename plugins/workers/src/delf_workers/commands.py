@@ -136,7 +136,7 @@ class _Checking:
         """Make a worker's connections.
 
         Raises:
-            ConfigurationError: Naming file, line and key.
+            ConfigurationError: If the file is invalid; the error names file, line and key.
         """
         found = self._registry.find(name)
         self._shop.tools_of(found, self._own)

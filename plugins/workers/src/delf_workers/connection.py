@@ -17,7 +17,7 @@ from delf import Agent, CallContext, Connection, action
 from delf.errors import ConfigurationError, ToolRefusedError
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
 from delf.protocols.context import PluginContext
-from delf.settings import current_folder, current_trust
+from delf.settings import current_trust
 from delf.tools.action import Action, actions_of
 from delf.tools.permissions import is_allowed
 from delf_workers import attachments as files_of
@@ -72,11 +72,7 @@ class Workers(Connection):
         if options.get("confirm") is None:
             options["confirm"] = False
         super().__init__(**options)
-        folders = [Path(folder) for folder in self.settings.folders]
-        # Folders that a program names are its own; others are the project's, as it was trusted.
-        own = bool(folders) and self.settings.source("folders") == "program"
-        root = current_folder()
-        self.registry = Registry(folders or [root / FOLDER], None if own else root, current_trust())
+        self.registry = Registry(*self.settings.places("folders", FOLDER), current_trust())
         self.patterns: tuple[tuple[str, ...], ...] = (self.settings.allow_workers,)
         """Lists of patterns, in each of which a worker's name must match to be callable."""
         self.caller: WorkerDefinition | None = None

@@ -38,7 +38,7 @@ _POLICY: Final = {
     "allowed_suffixes": "suffixes",
     "denied_suffixes": "denied_suffixes",
 }
-"""The keys of ``attachment_policy``, such as ``attachments`` has them."""
+"""The keys of ``attachment_policy``, by their names in ``attachments``."""
 _HIDDEN: Final = ("instructions", "front", "generated", "read")
 """Fields that are not keys of a file."""
 _GIVEN_BY_MAKER: Final = ("model", "server_side_tools", "sandbox", "limits")
@@ -91,7 +91,7 @@ class Sandbox(_Part):
 class WorkerDefinition(_Part):
     """The contents of a ``.worker`` file.
 
-    Its table has these keys; ``instructions`` are what comes below.
+    The fields are the keys of the file's table; ``instructions`` is the text below.
     """
 
     name: str = Field(description="What it is called by.")
@@ -161,10 +161,10 @@ class WorkerDefinition(_Part):
 
         Args:
             model: The model's name.
-            names: Every way to write it, in small letters.
+            names: All spellings of the model's name, in lower case.
 
         Raises:
-            ToolRefusedError: Naming the patterns.
+            ToolRefusedError: If no pattern allows the model; the error names the patterns.
         """
         names, patterns = {model.lower(), *names}, self.compatible_models
         if patterns and not any(fnmatchcase(n, p.lower()) for n in names for p in patterns):
@@ -181,7 +181,7 @@ class WorkerDefinition(_Part):
             inputs: Values by name; those with a default may be left out.
 
         Raises:
-            ToolRefusedError: For an unknown or missing one, or one of another type.
+            ToolRefusedError: If an input is unknown, missing or of another type.
         """
         for name in inputs:
             if name not in self.inputs:
@@ -224,7 +224,7 @@ def from_front_matter(
     """Parse a worker's file.
 
     Raises:
-        ConfigurationError: Naming file, line and key.
+        ConfigurationError: If the file is invalid; the error names file, line and key.
     """
     table: dict[str, Any] = {str(key): value for key, value in front.table.items()}
     if "toolsets" in table:
@@ -395,7 +395,7 @@ def check_name(name: str, where: str) -> None:
     """Raise for an invalid worker name.
 
     Raises:
-        ConfigurationError: With the rules for names.
+        ConfigurationError: If the name is invalid; the error has the rules for names.
     """
     if not _NAME.fullmatch(name):
         raise ConfigurationError(

@@ -41,7 +41,7 @@ class FrontMatter:
         """Return the place of a value: file, line, keys.
 
         Args:
-            keys: The keys that lead to it; the nearest that is there counts.
+            keys: The keys that lead to the value; the nearest existing key is used.
         """
         names = tuple(map(str, keys))
         known = (names[:n] for n in range(len(names), 0, -1) if names[:n] in self.lines)

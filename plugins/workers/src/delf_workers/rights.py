@@ -38,8 +38,8 @@ class Workshop:
     Args:
         registry: The workers.
         tools: The agent's own connections, by name.
-        connect: Makes further ones.
-        environ: Where ``tools.py`` files look up settings.
+        connect: Makes further connections.
+        environ: The environment for settings in ``tools.py`` files.
     """
 
     registry: Registry
@@ -58,7 +58,7 @@ class Workshop:
             own: The agent's connection to workers, from which the worker's own is derived.
 
         Raises:
-            ConfigurationError: Naming file, line and key.
+            ConfigurationError: If the file is invalid; the error names file, line and key.
         """
         key = f"{worker.file}\0{worker.model_dump_json()}"
         if key not in self._made:
@@ -110,7 +110,7 @@ class Workshop:
             raise type(error)(f"{where}: {error.message}", hint=error.hint) from None
 
     def _named(self, name: str, where: str) -> ConnectionLike:
-        """Return the agent's own connection, else that of ``delf.toml``, else one of that type."""
+        """Return the connection of the agent, else of ``delf.toml``, else a new one of the type."""
         if name in self.tools:
             return self.tools[name]
         try:
@@ -182,7 +182,7 @@ def lineage(registry: Registry, worker: WorkerDefinition) -> list[WorkerDefiniti
     """Return a worker with its maker, the maker's maker, and so on.
 
     Raises:
-        ConfigurationError: If one is its own maker.
+        ConfigurationError: If a worker is its own maker.
     """
     line = [worker]
     while (maker := line[-1].maker) is not None:

@@ -96,7 +96,11 @@ async def everybody(office: Office, agent: Agent) -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("plain", [True, False], ids=["plain", "async"])
+@pytest.mark.parametrize(
+    ("sandbox", "plain"),
+    [("local", True), *((name, False) for name in (*OURS, "careless"))],
+    indirect=["sandbox"],
+)
 async def test_fifty_users_of_one_agent_see_themselves(
     office: Office, sandbox: dict[str, Any], plain: bool
 ) -> None:

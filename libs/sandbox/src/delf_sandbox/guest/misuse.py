@@ -1,7 +1,7 @@
 """Refusal of scripts that use a tool as a value instead of calling it.
 
 ``mail("x")``, ``mail.subject = "x"``, ``mail.send`` without parentheses and ``f"{mail.unread}"``
-call nothing, and the script would continue as if they had called the tool. Such uses are detected
+call nothing, and the script would continue as if they had called the tool. Misuses are detected
 before the script runs.
 """
 

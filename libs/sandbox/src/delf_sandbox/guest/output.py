@@ -72,7 +72,7 @@ class Printer(io.TextIOBase):
     def end(self) -> None:
         """Send the remaining text, and discard output of leftover threads from now on.
 
-        Send the rest, and nothing that a thread of its prints later.
+        Send the remaining output; drop what threads of the script print later.
         """
         self._is_over = True
         self.pass_on()

@@ -1,9 +1,9 @@
 """Rewriting of scripts so that ``await`` before tool calls is optional.
 
-A tool call is awaited where its result is used. It stays awaitable where it is passed to
-``gather``, ``create_task`` and the like, also through a list. A plain function that calls tools is
-made async if the script only calls it directly. Where Python allows no ``await``, as in a lambda or
-generator, the call blocks.
+A tool call is awaited where its result is used. A tool call stays awaitable where the call is
+passed to ``gather``, ``create_task`` and the like, also through a list. A plain function that calls
+tools is made async if the script only calls it directly. Where Python allows no ``await``, as in a
+lambda or generator, the call blocks.
 
 Tool names keep their meaning even if a script rebinds them.
 """

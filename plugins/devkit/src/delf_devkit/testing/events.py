@@ -1,4 +1,4 @@
-"""One event of every kind, for tests of journals and observers."""
+"""Sample events of every kind, for tests of journals and observers."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def forget_modules(folder: Path, before: Iterable[str]) -> None:
 
     Args:
         folder: The folder.
-        before: The modules that were there before.
+        before: The names of the modules to keep.
     """
     kept = set(before)
     for name, module in list(sys.modules.items()):

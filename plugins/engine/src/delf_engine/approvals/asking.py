@@ -37,7 +37,7 @@ class Asking:
     Args:
         shared: The parts that the agent's tasks share.
         task: The task.
-        log: Where votes are recorded.
+        log: The log that records votes.
         request: The request.
     """
 

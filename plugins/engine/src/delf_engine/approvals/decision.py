@@ -49,7 +49,7 @@ class Answer:
 
     Args:
         decision: The decision.
-        who: The person who gave it, or the way by which it was given.
+        who: The person who answered, or the channel of the answer.
         note: The position in the journal's inbox, if it came from there.
         source: The kind of answer.
         others: The people who approved the same before.

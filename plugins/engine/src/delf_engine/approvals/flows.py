@@ -1,7 +1,7 @@
 """Flows: detection of calls that only other people's words could have asked for.
 
 A text that a task reads, such as a mail, may hold instructions of a stranger. A call passes if all
-that decides it is known to be the user's own. Whatever is not known counts as a stranger's.
+that decides it is known to be the user's own. Values of unknown origin count as a stranger's.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ def call_digest(name: str, arguments: Mapping[str, Any]) -> str:
 def identity(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
     """Return a text that identifies a call among all calls that need approval.
 
-    It covers the script's arguments, which are plain data. Objects made from them may hide a part,
-    such as a secret.
+    The identity covers the script's arguments, which are plain data. Objects made from them may
+    hide a part, such as a secret.
 
     Args:
         name: The action.

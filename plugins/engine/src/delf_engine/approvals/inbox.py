@@ -39,8 +39,8 @@ async def open_journal(journal: Journal, lease: float | None = None) -> Journal:
     """Return the journal, ready to be written if it can tell.
 
     Args:
-        journal: One that was not used yet.
-        lease: Seconds of silence after which others may take its tasks over.
+        journal: A journal that was not used yet.
+        lease: Seconds of silence after which other processes may claim the tasks of this one.
 
     Raises:
         ConfigurationError: If the journal does not support leases.

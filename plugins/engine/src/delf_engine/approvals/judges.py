@@ -30,7 +30,7 @@ class ModeJudge:
     """Decides by the agent's approval mode and the user's advance approvals.
 
     Args:
-        shared: What the agent's tasks share.
+        shared: The approvals that all tasks of the agent share.
         task: The task.
     """
 

@@ -138,7 +138,7 @@ class PendingRequests:
 
         Args:
             request_id: The request.
-            answer: The answer to it.
+            answer: The answer to the request.
             digest: The digest of the answered request, if the answer comes from elsewhere.
 
         Raises:

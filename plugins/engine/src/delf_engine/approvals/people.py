@@ -38,7 +38,7 @@ class PeopleJudge:
     Args:
         shared: The parts that the agent's tasks share.
         task: The task.
-        log: Where requests and decisions are recorded.
+        log: The log that records requests and decisions.
         permit: The task's place among running tasks, released while a person decides.
         clock: The task's clock, which is paused meanwhile.
         decisions: Remembers decisions.

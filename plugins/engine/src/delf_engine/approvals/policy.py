@@ -56,12 +56,12 @@ Question = tuple[ApprovalRequested | None, ApprovalDecided | None]
 
 
 class TaskApprovals:
-    """Decides about the calls of one task.
+    """Decides whether the calls of a task may be made.
 
     Args:
         shared: The parts that the agent's tasks share.
         task: The task.
-        log: Where requests and decisions are recorded.
+        log: The log that records requests and decisions.
         permit: The task's place among running tasks, released while a person decides.
         clock: The task's clock, which is paused meanwhile.
         flows: Finds the origins of values; None if origins are off.

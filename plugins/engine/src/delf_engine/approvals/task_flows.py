@@ -73,7 +73,7 @@ class TaskFlows:
         Args:
             bound: The action.
             arguments: The validated arguments.
-            learned: Reads the rules that a person's yes made, where they count.
+            learned: Returns the rules learned from people's approvals, if they apply.
             line: The line of the script with the call, if known.
         """
         reason = self.reason(bound, arguments, (), line)

@@ -61,7 +61,7 @@ _MAX_NAME = 200
 _FRAME_HEAD = 1024
 """The bytes of a frame in addition to the result."""
 _MOST_QUESTIONS = 20
-"""The most questions about one call whose effect keeps changing while a person is asked."""
+"""The maximum number of questions about a call whose effect keeps changing."""
 
 
 class Gate:

@@ -39,7 +39,7 @@ class CallMaker:
     """Executes the calls of one task.
 
     Args:
-        log: Where every call is recorded.
+        log: The log that records every call.
         records: The recorder of starts and ends.
         threads: The threads for plain functions.
         results: Converts results for scripts.

@@ -67,7 +67,7 @@ async def fork(
         The new task's id.
 
     Raises:
-        UnknownTaskError: As for :func:`forked`.
+        UnknownTaskError: If :func:`forked` raises it.
     """
     events = await journal.read(task_id)
     name = new_task_id()
@@ -83,7 +83,7 @@ async def fork(
 def is_torn(events: Sequence[Event]) -> bool:
     """Return True for a fork whose process died before all events were copied.
 
-    Such a fork must not be resumed, because recorded calls would be made again.
+    A resumed part of a fork would make recorded calls again.
     """
     return len(events) < copied_events(events)
 

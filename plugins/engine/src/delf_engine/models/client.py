@@ -64,7 +64,7 @@ class ModelClient:
     Args:
         pool: The models.
         ledger: Counts tokens and money, and holds the budget.
-        log: Where calls are recorded.
+        log: The log that records calls.
         system_prompt: The user's instructions, added to every call.
         stream: Take answers in pieces.
         on_delta: Receives pieces of the answers.
@@ -116,7 +116,7 @@ class ModelClient:
                 then returned with the ``finish_reason`` ``cut`` instead of raising.
 
         Raises:
-            BudgetExceededError: Before any cost.
+            BudgetExceededError: If the call could exceed the budget; nothing is spent.
             DelfError: If the call failed after retries.
         """
         past = self.replay.reply(request.purpose) if self.replay.resumed else None
@@ -163,7 +163,7 @@ class ModelClient:
         continued. With a limit in the request's own settings, the answer may be truncated there.
 
         Raises:
-            BudgetExceededError: Before any cost.
+            BudgetExceededError: If the call could exceed the budget; nothing is spent.
             LLMExecutionError: If the answer stays incomplete, with an excerpt.
             DelfError: If the call failed after retries.
         """

@@ -268,7 +268,7 @@ class Ledger:
                 self.cost_usd += cost_usd
 
     def begin(self, task_id: str, past: Sequence[Event] = (), *, parent: str | None = None) -> None:
-        """Register a task; the cost it had in another process is added once.
+        """Register a task; its cost in an earlier process is added once.
 
         Args:
             task_id: The task.

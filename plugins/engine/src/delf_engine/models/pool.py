@@ -125,7 +125,7 @@ class ModelPool:
         """Check that a model or one of its fallbacks can be asked, without a request.
 
         Raises:
-            DelfError: The failure of the model, if none of them can be used.
+            DelfError: If neither the model nor a fallback can be used.
         """
         failure: DelfError | None = None
         for one in (config, *config.fallbacks):

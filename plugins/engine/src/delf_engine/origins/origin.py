@@ -111,9 +111,9 @@ class ReadCall:
     """A call with its result.
 
     Args:
-        number: Its number.
+        number: The number.
         action: The called action.
-        arguments: Its arguments.
+        arguments: The arguments.
         wording: The declared authors of the result.
         is_clean: Whether the author of the call had read no text of others.
         changes: Whether the action may change something.

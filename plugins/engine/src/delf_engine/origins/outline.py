@@ -46,7 +46,7 @@ class Outline:
     """The calls that the user's words ask for.
 
     Args:
-        calls: Those calls.
+        calls: The calls of the outline.
         orders: The calls that read texts which the user's words order to follow.
     """
 

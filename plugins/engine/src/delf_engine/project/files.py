@@ -96,7 +96,7 @@ def check_agent_key(where: str, key: str) -> None:
     """Raise for an unknown key of ``[agent]``.
 
     Raises:
-        ConfigurationError: With a suggestion.
+        ConfigurationError: If a key is unknown; the error suggests a known one.
     """
     fields = tuple(AgentConfig.model_fields)
     if key in fields:
@@ -111,7 +111,7 @@ def check_instance_name(where: str, name: str) -> None:
     """Raise for a connection name that is not a valid variable name.
 
     Raises:
-        ConfigurationError: Naming the section.
+        ConfigurationError: If the section is invalid; the error names it.
     """
     try:
         check_name(name, "the connection name")
@@ -123,7 +123,7 @@ def check_connection_key(where: str, key: str) -> None:
     """Raise for a key with another meaning in a connection's constructor.
 
     Raises:
-        ConfigurationError: Naming the section.
+        ConfigurationError: If the section is invalid; the error names it.
     """
     if key in _RESERVED:
         raise ConfigurationError(

@@ -69,7 +69,7 @@ class Folder:
         root: The folder.
         file: The ``delf.toml``, if it exists.
         document: The content of ``delf.toml``.
-        env: Its ``.env``.
+        env: The ``.env`` of the folder.
         items: All contents with an effect, by file and key.
     """
 

@@ -16,7 +16,7 @@ StreamEvent = Event | ModelDelta
 
 @dataclass(slots=True, kw_only=True)
 class ToolCallTrace:
-    """One call.
+    """A call of an action.
 
     Args:
         call_id: The number in the task, from 1.
@@ -84,7 +84,7 @@ class ApprovalTrace:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCallTrace:
-    """One call of a model.
+    """A call of a model.
 
     Args:
         model: The model, as the user named it.

@@ -46,7 +46,7 @@ _CSV: Final = "save the sheet as .csv and open() that in the script"
 
 
 class _Enough(Exception):  # noqa: N818 - no error: the rest of a part does not matter
-    """Ends a scan whose result is known."""
+    """Ends a scan as soon as its result is known."""
 
 
 def check_archive(source: str | IO[bytes]) -> None:

@@ -26,7 +26,7 @@ class Query:
         text: The text of the query.
         count: How many pages at most.
         model: The model's name at its provider.
-        domains: Only pages of these.
+        domains: The domains to search; empty for all.
         language: For SearXNG.
     """
 

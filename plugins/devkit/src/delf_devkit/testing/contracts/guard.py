@@ -112,7 +112,7 @@ def _frames(work: object) -> Generator[FrameType]:
 def _step(work: Any) -> tuple[object, object]:
     """Return the object that a suite's innermost frame awaits, and its name.
 
-    None if that object has its own guard.
+    None if another object guards the step.
     """
     current = work
     while True:

@@ -124,7 +124,7 @@ class PrefilterContract(Contract):
     async def _select(
         self, prefilter: Any, task: str, catalog: Sequence[CatalogEntry], ask: Any
     ) -> frozenset[str]:
-        """Return its selection; None if it cannot choose."""
+        """Return the prefilter's selection; None if it raises ``PrefilterError``."""
         try:
             return frozenset((await prefilter.select(task, Catalog(catalog), ask)).names)
         except PrefilterError:
