@@ -9,6 +9,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from delf import Connection, action
+from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.protocols.strategy import ToolChoice
 from delf.tools.action import Action, action_from_function
 from delf.tools.catalogs import best_first
@@ -72,6 +73,25 @@ async def test_whole_docstring_is_shown_where_there_is_room():
         "    week: The week, as 2026-W27.\n"
         '    returns: Hours by day."""'
     )
+
+
+async def test_best_actions_keep_notes_where_others_are_left_out():
+    def described(number):
+        name = "pay_bill" if number == 0 else f"other_{number}"
+        notes = "Amounts are in cents." if number == 0 else "Something else."
+        return replace(one, name=name, summary="Pay a bill." if number == 0 else "X.", notes=notes)
+
+    one = (await load_toolset([shifts])).shown[0].describe()
+    tools = [described(number) for number in range(200)]
+    entries = [CatalogEntry(name=t.name, summary=t.summary, parameters=()) for t in tools]
+    choice = ToolChoice(
+        shown=tools, left_out=0, catalog=Catalog(entries), describe=None, budget=5_000
+    )
+    kept = fill(choice, [tool.name for tool in tools], "pay the bill")
+    shown = [tool for tool in tools if tool.name in kept]
+    text = stubs_of(replace(choice, shown=shown, left_out=200 - len(kept)), "pay the bill")
+    assert "Amounts are in cents." in text
+    assert len(text) <= 5_000
 
 
 @pytest.mark.parametrize("budget", [5_000, 1_500, 1_000, 400])

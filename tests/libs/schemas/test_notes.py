@@ -69,6 +69,15 @@ def test_keys_that_a_side_does_not_see_are_left_out():
     )
 
 
+def test_units_of_numbers_come_before_other_descriptions():
+    text = {"type": "string", "description": "Link to more."}
+    flag = {"type": "boolean", "description": "Whether there are more."}
+    schema = record(more=flag, url=text, rows={"type": "array", "items": record(fee=FEE)})
+    assert notes_of(Document(), schema, "out") == (
+        "fee: In cents; url: Link to more; more: Whether there are more"
+    )
+
+
 def test_long_description_is_shown_by_the_first_sentences_of_its_paragraphs():
     text = (
         "# Intro\n\nMoney is in cents. "

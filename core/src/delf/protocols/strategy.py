@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from delf.tools.signature import FullTypes, Parameter
     from delf.types import Effect
 
-TOOLS_BUDGET: Final = 21_000
+TOOLS_BUDGET: Final = 21_700
 """The default for ``tools_budget``: the maximum number of characters of tools in a prompt."""
 
 OnDelta = Callable[["ModelDelta"], "Sequence[ModelDelta] | None"]

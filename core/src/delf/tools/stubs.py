@@ -73,7 +73,9 @@ _FIRSTS_SHARE: Final = 0.2
 _TIGHT: Final = Detail(120, 30, 160, 90, docs=False, values=4)
 _LESS_NOTES: Final = (1_500, 800, 400, 200, 100)
 _NO_FIRSTS: Final[Mapping[str, Detail]] = MappingProxyType({})
-_FIRST_NOTES: Final = (800, 400, 200, 100, 0)
+_FIRST_NOTES: Final = (1_500, 800, 400, 300, 200, 150, 100, 60, 0)
+_NOTES_SHARE: Final = 0.04
+"""The share of the budget for notes of the best matching actions."""
 _DETAILS: Final = (
     *(WHOLE, *(WHOLE._replace(notes=most) for most in _LESS_NOTES), _TYPES),
     *(Detail(1_200, 1_200, 1_200), Detail(600, 300, 600), LEAST),
@@ -92,7 +94,8 @@ def stubs_of(choice: ToolChoice, task: str) -> str:
     names = ""
     if choice.left_out:
         shown = {tool.name for tool in own}
-        names = names_of((e.name for e in choice.catalog if e.name not in shown), room)
+        others = (e.name for e in choice.catalog if e.name not in shown)
+        names = names_of(others, _without_notes(room))
         room -= len(names)
     named = named_by(task)
     firsts = _firsts(choice, named, task) if choice.left_out else _NO_FIRSTS
@@ -121,6 +124,7 @@ def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]
     if whole_size(by_name.values(), choice.budget) <= choice.budget:
         wanted = (name for name in ranked if name in by_name)
         return frozenset(with_readers(wanted, choice.catalog))
+    budget = _without_notes(choice.budget)
     named = named_by(task)
     firsts = _firsts(choice, named, task)
     kept: dict[str, ToolDescription] = {}
@@ -132,14 +136,19 @@ def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]
     wanted = dict.fromkeys([*first, *with_readers(order, choice.catalog)])
     left = [by_name[name] for name in wanted]
     for _ in range(_ROUNDS):  # what a stub takes beside others is known once they are together
-        names = names_of((name for name in by_name if name not in kept), choice.budget)
-        size = _size([*kept.values()], LEAST, named, choice.budget, firsts) + len(names)
-        room = choice.budget - size
+        names = names_of((name for name in by_name if name not in kept), budget)
+        size = _size([*kept.values()], LEAST, named, budget, firsts) + len(names)
+        room = budget - size
         left, more = _taken(left, room, named, firsts, kept, is_listed=_ABOUT not in names)
         if not more:
             break
         kept |= more
     return frozenset(kept)
+
+
+def _without_notes(budget: int) -> int:
+    """Return the budget of stubs and names where not all tools are shown."""
+    return int(budget * (1 - _NOTES_SHARE))
 
 
 def _taken(

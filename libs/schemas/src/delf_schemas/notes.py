@@ -39,17 +39,19 @@ class _Key(NamedTuple):
     Args:
         path: The keys that lead to the value, without lists.
         text: The description.
+        rank: The place of the value's kind: numbers first, whose units no type tells.
     """
 
     path: tuple[str, ...]
     text: str
+    rank: int = 0
 
 
 def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
     """Return the descriptions of a record's keys: ``fee: in cents; route: <site>-<hub> codes``.
 
     Descriptions that only repeat the key's name are left out. A key that has several descriptions
-    in the record is given with the keys around it. A text has an example instead.
+    in the record is given with the keys around it. Numbers come first, whose units no type tells.
 
     Args:
         document: The document, for resolving references.
@@ -57,7 +59,8 @@ def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
         mode: ``in`` for parameters, ``out`` for results.
         texts: Descriptions of the value itself, which come first.
     """
-    keys = list(dict.fromkeys(_keys(document, schema, mode, (), (), [_MOST_VISITS])))
+    found = dict.fromkeys(_keys(document, schema, mode, (), (), [_MOST_VISITS]))
+    keys = sorted(found, key=lambda key: key.rank)
     by_name: dict[str, set[str]] = {}
     for key in keys:
         by_name.setdefault(key.path[-1], set()).add(key.text)
@@ -100,7 +103,7 @@ def _keys(
             continue
         deeper = (*path, clean(name, 60))
         if text := _text(document, name, about):
-            yield _Key(deeper, text)
+            yield _Key(deeper, text, _rank(about))
         inner.append((part, deeper))
     for word in ("allOf", "anyOf", "oneOf"):
         parts = found.get(word)
@@ -108,6 +111,14 @@ def _keys(
     inner += [(found.get(word), path) for word in ("items", "additionalProperties")]
     for part, deeper in inner:
         yield from _keys(document, part, mode, deeper, around, left)
+
+
+def _rank(found: Mapping[str, Any]) -> int:
+    kinds = found.get("type")
+    kinds = cast("list[Any]", kinds) if isinstance(kinds, list) else [kinds]
+    if "integer" in kinds or "number" in kinds:
+        return 0
+    return 1 if "string" in kinds and "enum" not in found else 2
 
 
 def _text(document: Document, name: str, found: Mapping[str, Any]) -> str:
