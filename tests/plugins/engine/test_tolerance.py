@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from delf.errors import ToolRefusedError
 from delf.tools.action import action_from_function
-from delf_engine.calls.tolerance import fitting, respelled
+from delf_engine.tolerance import fitting, respelled
 
 
 class Event(BaseModel):

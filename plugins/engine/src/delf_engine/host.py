@@ -49,6 +49,7 @@ from delf.protocols.strategy import (
 )
 from delf.values.frozen import thawed
 from delf_engine.approvals.plan import named_actions
+from delf_engine.bound_action import BoundAction
 from delf_engine.calls.children import ChildTasks
 from delf_engine.calls.gate import Gate
 from delf_engine.changes import (
@@ -64,7 +65,7 @@ from delf_engine.models.drafts import Draft
 from delf_engine.own_context import awaited_in_own_context, in_own_context
 from delf_engine.scripts import ScriptRunner
 from delf_engine.task_run import TaskRun
-from delf_engine.toolset import BoundAction, Toolset
+from delf_engine.toolset import Toolset
 
 
 class TaskHost:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from delf_engine.bound_action import BoundAction
 from delf_engine.forecast import least_calls
 from delf_engine.task_run import TaskRun
-from delf_engine.toolset import BoundAction
 
 _KB, _MB = 1024, 1024 * 1024
 _MANY: Final = 1_000

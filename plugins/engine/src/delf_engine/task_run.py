@@ -5,20 +5,18 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from delf.errors import DelfError
 from delf.events import TaskStarted, Warned
 from delf.llm import LLMConfig
 from delf.machine.zones import local_zone
 from delf.messages import ModelRequest, Purpose, user
-from delf.protocols.connection import SupportsResultTrust
 from delf.protocols.conversation import KeptVariables
 from delf.protocols.formats import InputFile
 from delf.protocols.sandbox import SessionSpec
@@ -26,8 +24,9 @@ from delf.protocols.strategy import ToolChoice, ToolDescription
 from delf.tools.stubs import stubs_of
 from delf.types import Trust
 from delf_engine.agent_tools import AgentTools
+from delf_engine.approvals.flows import TaskFlows
 from delf_engine.approvals.policy import TaskApprovals
-from delf_engine.approvals.task_flows import TaskFlows
+from delf_engine.bound_action import BoundAction
 from delf_engine.config import AgentConfig
 from delf_engine.inputs import check_inputs, find_inputs, input_files
 from delf_engine.journal.log import TaskLog
@@ -36,18 +35,15 @@ from delf_engine.memory import AgentMemory, is_own_fact
 from delf_engine.models.client import ModelClient
 from delf_engine.models.money import Ledger
 from delf_engine.origins.fold import ANSWER, CONVERSATION, MEMORY, PARENT, VARIABLE, Origins
-from delf_engine.origins.origin import Wording
 from delf_engine.origins.outline import FOLLOWED, OUTLINE_QUESTION
 from delf_engine.output import OutputFiles, OutputFolder, written_before
 from delf_engine.resources import Resources
 from delf_engine.strategies import with_strategy
 from delf_engine.task import TaskContext, TaskRequest, moment
-from delf_engine.toolset import BoundAction
 from delf_engine.variables import shown
 from delf_engine.waiting import Permit, TaskClock
 
 _log = logging.getLogger(__name__)
-_UNKNOWN: Final = Wording()
 _MOST_SEARCHED: Final = 20
 """The maximum number of input files whose texts are searched for values."""
 _MOST_OF_A_FILE: Final = 1_000_000
@@ -245,11 +241,11 @@ class TaskRun:
             self.log.redactor.log_failure(_log, what, error)
             await self.warn(f"{what}: an unexpected {type(error).__name__}")
 
-    async def _outline(self, followed: str) -> None:
+    async def _outline(self, followed: Sequence[str]) -> None:
         """Ask the main model for an outline of the calls that the task asks for.
 
         Args:
-            followed: The text that the user's words order to follow; empty for the words alone.
+            followed: The texts that the user's words order to follow.
         """
         words, choice = self._values.own_words, self.tool_choice()
         # What a server says of its tools is no word of the user's.
@@ -263,7 +259,7 @@ class TaskRun:
         question = OUTLINE_QUESTION.format(
             tools=stubs_of(replace(choice, shown=shown), self.request.task),
             now=moment(begun, self.zone),
-            words=f"{words}\n\n{FOLLOWED}\n{followed}" if followed else words,
+            words="\n\n".join([words, *(f"{FOLLOWED}\n{text}" for text in followed)]),
         )
         async with self.unharmed("nobody could say which calls the task asks for"):
             await self.ask("outline", question, self.config.main_llm)
@@ -291,27 +287,6 @@ class TaskRun:
                 yield "own" if is_own_fact(fact) else "outside", fact, MEMORY
             yield from self._texts_of_connections()
 
-        known: dict[str, Wording] = {}
-
-        def wording_of(action: str) -> Wording:
-            if action not in known:
-                bound = next((bound for bound in self.tools if bound.name == action), None)
-                if bound is None:
-                    return _UNKNOWN
-                trust = bound.action.trust
-                checks = "own" if bound.check is None or trust == "own" else "outside"
-                known[action] = Wording(
-                    trust=trust,
-                    author=bound.action.author,
-                    checks=checks,
-                    parameters=tuple(each.name for each in bound.action.parameters),
-                    defaults=bound.action.defaults,
-                    is_known=True,
-                    is_built_in=bound.built_in,
-                    of_call=_result_trust(bound),
-                )
-            return known[action]
-
         foreign = [file for file in self.inputs if file.trust != "own"]
 
         def files() -> Iterator[tuple[str, str]]:
@@ -319,8 +294,11 @@ class TaskRun:
                 yield file.name, _beginning_of(file.path)
 
         words = self.request.task if is_own else ""
-        kept = self.resources.approvals.kept
-        return Origins(words, before, wording_of, files if foreign else None, kept)
+
+        def tool_of(name: str) -> BoundAction | None:
+            return self.tools.get(name)
+
+        return Origins(words, before, tool_of, files if foreign else None)
 
     def _texts_of_connections(self) -> Iterator[tuple[Trust, str, str]]:
         """Yield the texts of connections in the prompt, each with its author and its place."""
@@ -333,26 +311,11 @@ class TaskRun:
                 for text in filter(None, bound.action.texts()):
                     yield "outside", text, place
 
-    def end_origins(self) -> None:
-        """Take in the last calls: what they gave to connections counts in later tasks, too."""
-        if self.resources.approvals.guards:
-            self._values.follow(self.log.events)
-
     @property
     def trust(self) -> Trust:
         """Return ``own`` while the task has read nothing that others wrote, else ``outside``."""
         self._values.follow(self.log.events)
         return "outside" if self._values.has_read else "own"
-
-
-def _result_trust(bound: BoundAction) -> Callable[[Mapping[str, Any]], Any] | None:
-    """Return a function with the trust of an action's result by its arguments, if it varies."""
-    connection = bound.connection
-    if not isinstance(connection, SupportsResultTrust):
-        return None
-    if isinstance(getattr(connection, "trust", None), str):
-        return None  # the user's word for all of it
-    return partial(connection.result_trust, bound.action.name)
 
 
 def _author_of(connection: object, what: str, undeclared: Trust = "outside") -> Trust:

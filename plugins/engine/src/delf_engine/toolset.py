@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import builtins
 import functools
-import hashlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from delf.errors import ToolDefinitionError, ToolRefusedError, did_you_mean
 from delf.events import ANSWER, ASK
 from delf.plugins.factories import check_made
 from delf.protocols.connection import (
     ConnectionLike,
-    ProposedCall,
     SupportsCheck,
     SupportsContext,
     SupportsResultTrust,
-    Verdict,
 )
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.protocols.sandbox import ToolNames
 from delf.protocols.strategy import TOOLS_BUDGET, ToolChoice, ToolDescription
-from delf.records import dataclass
 from delf.tools.action import Action
 from delf.tools.permissions import (
     check_groups,
@@ -33,9 +29,7 @@ from delf.tools.permissions import (
 )
 from delf.tools.stubs import whole_size
 from delf.tools.type_texts import values_in
-from delf.values.encoding import dumps
-from delf_engine.calls.tolerance import respelled
-from delf_engine.secrets import without_secrets
+from delf_engine.bound_action import BoundAction
 
 RESERVED: Final = frozenset(
     {"rerun", "add_to_output_files", "asyncio", "files", "llm", "ToolError", "ToolException"}
@@ -47,101 +41,6 @@ _MAX_NAME = 100
 """The maximum number of characters of an unknown name in an error, because scripts choose that
 name.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class BoundAction:
-    """An action together with its connection.
-
-    Args:
-        connection: The connection of the action.
-        action: The action.
-        name: ``connection.method``, or the bare name of a function.
-        asks: Whether a person is asked before each call.
-        built_in: Whether the action is delf's own, which is always shown.
-        check: The connection's check of calls, if any.
-    """
-
-    connection: ConnectionLike
-    action: Action
-    name: str
-    asks: bool
-    built_in: bool = False
-    check: Callable[[ProposedCall], Verdict | Awaitable[Verdict]] | None = None
-
-    @property
-    def digest(self) -> str:
-        """The digest of the action and its connection, to which remembered decisions are bound.
-
-        The digest changes with the connection's configuration and with the action's parameters or
-        effect.
-        """
-        function = getattr(self.action.call, "__func__", self.action.call)
-        content = [
-            self.name,
-            self.action.digest,
-            [_place_of(type(self.connection)), _place_of(function)],
-            without_secrets(getattr(self.connection, "settings", None)),
-        ]
-        return hashlib.sha256(dumps(content)).hexdigest()
-
-    def describe(self) -> ToolDescription:
-        """Describe the action for the model."""
-        action, connection = self.action, self.connection
-        return ToolDescription(
-            name=self.name,
-            summary=action.summary,
-            effect=action.effect,
-            asks=self.asks,
-            make_schema=_any_object if action.schema is None else action.schema,
-            parameters=action.parameters,
-            returns=action.returns,
-            connection="" if connection.is_function else connection.name,
-            about=connection.summary,
-            tags=action.tags,
-            built_in=self.built_in,
-            full_types=action.full_types,
-            returns_doc=action.returns_doc,
-            notes=action.notes,
-        )
-
-    def bind(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> tuple[dict[str, Any], str | None]:
-        """Return arguments by name, and separately ``desc=`` unless the action has that parameter.
-
-        Other spellings of a name are accepted, such as ``customerId`` for ``customer_id``.
-
-        Raises:
-            ToolRefusedError: If there are too many positional arguments.
-        """
-        parameters = self.action.parameters
-        named = dict(kwargs)
-        if named:
-            names = [parameter.name for parameter in parameters]
-            named = respelled(named, names if "desc" not in named else [*names, "desc"])
-        description = None
-        if "desc" in named and all(parameter.name != "desc" for parameter in parameters):
-            description = str(named.pop("desc"))
-        if len(args) > len(parameters):
-            raise ToolRefusedError(
-                f"{self.name} takes at most {len(parameters)} arguments, {len(args)} were given. "
-                f"Expected {self.name}{self.action.signature}"
-            )
-        for parameter, value in zip(parameters, args, strict=False):
-            if parameter.name in named:
-                raise ToolRefusedError(f"{self.name} got {parameter.name!r} twice")
-            named[parameter.name] = value
-        return named, description
-
-
-def _place_of(item: object) -> str:
-    """Return the place where a class or a function is defined."""
-    return f"{getattr(item, '__module__', '')}.{getattr(item, '__qualname__', '')}"
-
-
-def _any_object() -> dict[str, Any]:
-    return {"type": "object"}
 
 
 class Toolset:
@@ -224,8 +123,7 @@ class Toolset:
 
     def _describe(self, name: str) -> ToolDescription:
         connection, _, method = name.rpartition(".")
-        key = (connection, method) if connection else (method, "")
-        return self._allowed[key].describe()
+        return self._allowed[(connection, method) if connection else (method, "")].describe()
 
     def _is_shown(self, bound: BoundAction) -> bool:
         if bound.name == ASK:
@@ -241,6 +139,11 @@ class Toolset:
     def with_context(self) -> Mapping[str, SupportsContext]:
         """The connections with live facts, by name."""
         return {c.name: c for c in self.connections if isinstance(c, SupportsContext)}
+
+    def get(self, name: str) -> BoundAction | None:
+        """Return an allowed action by the name that scripts use; None if there is none."""
+        connection, _, method = name.rpartition(".")
+        return self._allowed.get((connection, method) if connection else (method, ""))
 
     def find(self, connection: str, method: str) -> BoundAction:
         """Return the action behind a call.
@@ -384,21 +287,23 @@ async def _bind(
     check_permission_names(connection.allow, "allow", connection.name, actions)
     check_permission_names(connection.confirm, "confirm", connection.name, actions)
     check = connection.check if isinstance(connection, SupportsCheck) else None
-    for action in actions:
+    declared = [_with_users_words(connection, each) for each in actions]
+    returns_own = any(each.effect == "read" and each.trust == "own" for each in declared)
+    for action in declared:
         method = "" if connection.is_function else action.name
         name = f"{connection.name}.{method}" if method else connection.name
         if not is_allowed(connection.allow, action):
             hidden.add(name)
             continue
         asks = needs_confirmation(connection.confirm, action)
-        declared = _with_users_words(connection, action, name)
-        allowed[connection.name, method] = BoundAction(
-            connection, declared, name, asks, check=check
-        )
+        # What an action keeps would come back as the user's own words.
+        is_kept = returns_own and action.effect != "read" and action.sinks is action.contents
+        shown = replace(action, contents=()) if is_kept else action
+        allowed[connection.name, method] = BoundAction(connection, shown, name, asks, check=check)
     return allowed, hidden
 
 
-def _with_users_words(connection: ConnectionLike, action: Action, name: str) -> Action:
+def _with_users_words(connection: ConnectionLike, action: Action) -> Action:
     """Return an action with the trust and the contents that its user declares."""
     trust = getattr(connection, "trust", None)
     contents = getattr(connection, "contents", {}).get(action.name)
@@ -407,8 +312,8 @@ def _with_users_words(connection: ConnectionLike, action: Action, name: str) -> 
         for each in contents:
             if each not in known:
                 raise ToolDefinitionError(
-                    f"{name} has no parameter {each!r}, which contents names"
-                    f"{did_you_mean(each, known)}"
+                    f"{connection.name}.{action.name} has no parameter {each!r}, which contents "
+                    f"names{did_you_mean(each, known)}"
                 )
         action = replace(action, contents=contents, sinks=None)
     if isinstance(connection, SupportsResultTrust) and not isinstance(trust, str):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from delf.errors import ConfigurationError, ToolRefusedError
 from delf.protocols.connection import ConnectionLike
-from delf_engine.calls.tolerance import fitting
 from delf_engine.one_call import read_call
+from delf_engine.tolerance import fitting
 from delf_engine.toolset import load_toolset
 
 

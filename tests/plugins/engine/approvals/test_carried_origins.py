@@ -271,14 +271,24 @@ class Notes(Connection):
         return self.texts
 
 
-def test_text_of_a_stranger_that_a_service_kept_is_theirs_in_a_later_task(desk):
-    desk.model.writes("notes.add(text=mails()[0]['body'], place='top')")
-    desk.model.writes("print(pay(notes.list()[-1]))", "print(pay(notes.list()[0]))")
+@pytest.mark.parametrize(
+    ("text", "asks"), [("mails()[0]['body']", 1), ("'Tea'", 0)], ids=["a stranger's", "an own"]
+)
+def test_text_that_would_come_back_as_own_words_is_asked_about(desk, text, asks):
+    """A later task, of any process, believes what the service returns."""
+    desk.model.writes(f"mails()\nnotes.add(text={text}, place='top')")
     with desk.agent(tools=[mails, Notes(confirm=False), pay]) as agent:
         assert agent.run("Keep the newest mail as a note").status
-        assert not desk.asked
-        assert agent.run("Pay to the account in my last note").status
-    assert len(desk.asked) == 1
+    assert len(desk.asked) == asks
+
+
+def test_own_results_after_a_text_of_others_was_kept_are_theirs(desk):
+    desk.model.writes(
+        "notes.add(text=mails()[0]['body'], place='top')\nprint(pay(notes.list()[0]))"
+    )
+    with desk.agent(tools=[mails, Notes(confirm=False), pay]) as agent:
+        assert agent.run("Keep the newest mail, and pay the account in my first note").status
+    assert len(desk.asked) == 2
 
 
 def test_script_that_a_person_approved_asks_about_its_flows(desk):

@@ -156,13 +156,6 @@ def test_approved_payment_asks_where_it_passes_on_a_read_text(run):
     assert asked[0].flow == "amount: written by the model after it read what others wrote"
 
 
-def test_or_the_first_script_makes_such_calls_itself(run):
-    first = "m = mails()\nif not m:\n    remove('note-4711')\nrerun(str(m), 'pay it')"
-    response, asked = run(first, "print(remove('note-4711'))")
-    assert response.status
-    assert not asked
-
-
 def test_action_that_the_first_script_does_not_name_is_new(run):
     first = "n = notes()\nrerun(str(n), 'tidy up')"
     _, asked = run(first, "print(remove(n[0]['id']))")
@@ -173,7 +166,7 @@ def test_action_that_the_first_script_does_not_name_is_new(run):
 
 def test_call_that_decides_nothing_is_asked_about_where_nobody_asked_for_it(run):
     _, asked = run("n = notes()\nrerun(str(n), 'tell it')", "print(tell('all is well'))")
-    assert asked[0].flow == "the model wrote this call after it had read notes (call 1)"
+    assert asked[0].flow == "the model wrote this call after it had read what others wrote"
 
 
 def test_rule_lets_a_flow_pass(run):

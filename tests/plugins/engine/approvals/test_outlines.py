@@ -6,7 +6,7 @@ import pytest
 
 from delf import Agent, tool
 from delf.events import ModelReplied
-from delf_engine.origins.outline import Outline, PlannedField
+from delf_engine.origins.outline import calls_of, field_of
 
 OWN = "GB33BUKB20201555555555"
 MAILS = [
@@ -276,7 +276,7 @@ def test_model_that_fails_to_tell_is_a_warning_and_the_call_is_asked_about(run):
     ],
 )
 def test_outline_parser_reads_any_answer(text):
-    assert isinstance(Outline.of(text), Outline)
+    assert len(calls_of(text)) <= 1
 
 
 @pytest.mark.parametrize(
@@ -284,15 +284,15 @@ def test_outline_parser_reads_any_answer(text):
     ["find(name='Ada').items['sender']", "find('Ada').items[0].sender", "list(find('Ada').items.sender)"],
 )  # fmt: skip
 def test_field_is_the_same_however_it_is_written(text):
-    field = PlannedField.of(ast.parse(text, mode="eval").body)
-    assert (ast.unparse(field.call.func), field.path) == ("find", ("items", "sender"))
+    call, path = field_of(ast.parse(text, mode="eval").body)
+    assert (ast.unparse(call.func), path) == ("find", ["items", "sender"])
 
 
 @pytest.mark.parametrize(
     "text", ["join(find('Ada'), find('Bob'))", "'to ' + find('Ada').sender", "..."]
 )
 def test_composed_value_is_not_a_field(text):
-    assert PlannedField.of(ast.parse(text, mode="eval").body) is None
+    assert field_of(ast.parse(text, mode="eval").body) is None
 
 
 POSTS = [

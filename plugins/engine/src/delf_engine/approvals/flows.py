@@ -6,157 +6,226 @@ that decides it is known to be the user's own. Values of unknown origin count as
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from delf.protocols.approval import flow_between
-from delf_engine.approvals.deciding import is_content
+from delf.records import dataclass
+from delf_engine.bound_action import BoundAction
+from delf_engine.calls.call import Call
 from delf_engine.config import ARROW
+from delf_engine.journal.log import TaskLog
+from delf_engine.origins.contents import is_content
 from delf_engine.origins.fold import Origins
 from delf_engine.origins.origin import Origin
-from delf_engine.origins.texts import has_code, has_link
-from delf_engine.origins.values import MOST_LEAVES, parameter_of, whole
-from delf_engine.toolset import BoundAction
+from delf_engine.origins.texts import may_carry
+from delf_engine.origins.values import MOST_LEAVES, parameter_of, values_of
+
+_MOST_SEARCHED: Final = 20
+"""The most values among which the one to show is chosen."""
 
 
-def origins_in(
-    origins: Origins, bound: BoundAction, arguments: Mapping[str, Any]
-) -> Mapping[str, dict[str, Any]]:
-    """Find the sources of all values of a call, as plain data by path."""
-    leaves = (leaf for name, item in arguments.items() for leaf in whole(item, name))
-    deciding = islice((leaf for leaf in leaves if not is_content(bound, *leaf)), MOST_LEAVES)
-    found = {**origins.of_values(deciding), **origins.of(arguments)}
-    return {path: origin.data() for path, origin in found.items()}
-
-
-def reason_of(
-    origins: Origins,
-    bound: BoundAction,
-    arguments: Mapping[str, Any],
-    allowed: Sequence[str],
-    line: int | None = None,
-) -> str | None:
-    """Return why a person should review a call; None if nothing suggests a stranger's influence.
+class TaskFlows:
+    """Finds the sources of a task's calls, and the reasons to review a call.
 
     Args:
-        origins: The origins in the task so far.
-        bound: The action.
-        arguments: The arguments, without secrets.
-        allowed: Flows that are no reason, such as ``mail.read.sender -> mail.send.to``.
-        line: The line of the script with the call, if known.
+        origins: Finds where values of calls came from.
+        outline: Asks a model which calls the task itself asks for, given the texts that the task
+            orders to follow.
+        log: The task's events.
+        allowed: The rules of the settings: flows that are no reason to ask, as
+            ``mail.read.sender -> mail.send.to``.
     """
-    action = bound.action
-    is_read = action.effect == "read"
-    if not origins.has_read or bound.built_in or (is_read and not action.egress):
-        return None
-    every = (leaf for name, item in arguments.items() for leaf in whole(item, name))
-    leaves = [*islice(every, MOST_LEAVES + 1)]
-    if len(leaves) > MOST_LEAVES:
-        return "it has too many values to look for each of them"
-    is_clean = not origins.author.read
-    deciding = [leaf for leaf in leaves if not is_content(bound, *leaf)]
-    # Where nothing else decides, contents do: such a call may carry them out.
-    is_alone = not deciding and action.sinks is None and action.contents is None
-    checked = leaves if is_alone else deciding
-    foreign = [leaf for leaf in checked if not _is_own(origins, bound, *leaf, line)]
-    if is_clean:
-        if is_alone and len(foreign) < len(leaves):
+
+    def __init__(
+        self,
+        origins: Origins,
+        outline: Callable[[Sequence[str]], Awaitable[None]],
+        log: TaskLog,
+        allowed: Sequence[str],
+    ) -> None:
+        self._origins = origins
+        self._outline = outline
+        self._log = log
+        self._allowed = tuple(allowed)
+        self._asked = 0
+        """The number of texts to follow at the last question, and the user's words: one more."""
+        self._outlining = asyncio.Lock()
+
+    def sources(self, arguments: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
+        """Find the sources of a call's values, as plain data by path."""
+        self._origins.follow(self._log.events)
+        leaves = values_of(self._log.redactor.value(arguments))
+        return {path: self._origins.find(text).data() for path, text in islice(leaves, MOST_LEAVES)}
+
+    def reason(self, call: Call, learned: Sequence[str] = ()) -> str | None:
+        """Return why a person should review a call; None if a stranger cannot be behind it.
+
+        Args:
+            call: The call.
+            learned: Rules from a person's approvals, in addition to the settings.
+        """
+        self._origins.follow(self._log.events)
+        action = call.bound.action
+        is_harmless = call.bound.built_in or (action.effect == "read" and not action.egress)
+        if is_harmless or not self._origins.has_read:
             return None
-        foreign = [
-            (path, text)
-            for path, text in foreign
-            if not (allowed and _is_allowed(bound.name, path, origins.find(text), allowed))
-        ]
-        if not foreign:
+        safe = self._log.redactor.value(call.arguments)
+        leaves = dict(islice(values_of(safe), MOST_LEAVES + 1))
+        if len(leaves) > MOST_LEAVES:
+            return "it has too many values to look for each of them"
+        suspect = _Suspect(self._origins, call.bound, safe, leaves, call.line)
+        if self._origins.is_clean:
+            return suspect.reason_if_clean((*self._allowed, *learned))
+        return suspect.reason_after_reading()
+
+    async def reason_left(
+        self, call: Call, learned: Callable[[], Awaitable[Sequence[str]]] | None = None
+    ) -> str | None:
+        """Find the reason that is left after all that may let a call pass, from the cheapest on.
+
+        Args:
+            call: The call.
+            learned: Reads the rules that a person's yes made, where they count.
+        """
+        reason = self.reason(call)
+        rules: Sequence[str] = ()
+        if reason is not None and learned is not None and (rules := await learned()):
+            reason = self.reason(call, rules)
+        while reason is not None and await self._has_more_outline(self._origins.planned.answers):
+            reason = self.reason(call, rules)
+        return reason
+
+    async def _has_more_outline(self, known: int) -> bool:
+        """Ask for the task's outline, again with texts to follow; return whether there is more.
+
+        Args:
+            known: The answers that were looked at.
+        """
+        origins, planned = self._origins, self._origins.planned
+        async with self._outlining:
+            followed = [*origins.followed()]
+            is_asked = max(self._asked, planned.answers) > len(followed)
+            if planned.answers == known and origins.own_words and not is_asked:
+                self._asked = 1 + len(followed)
+                await self._outline(followed)
+                origins.follow(self._log.events)
+            return planned.answers > known
+
+
+@dataclass(frozen=True, slots=True)
+class _Suspect:
+    """A call that a text of others may have caused; ``leaves`` are its values by path."""
+
+    origins: Origins
+    bound: BoundAction
+    arguments: Mapping[str, Any]
+    leaves: Mapping[str, str]
+    line: int | None
+
+    def reason_if_clean(self, rules: Sequence[str]) -> str | None:
+        """Return the reason to review a call of a script whose author had read nothing of others.
+
+        Args:
+            rules: Flows that are no reason.
+        """
+        foreign = [path for path in self._checked if not self._is_own(path)]
+        if rules:
+            foreign = [path for path in foreign if not self._is_allowed(path, rules)]
+        if not foreign or (self._is_alone and len(foreign) < len(self.leaves)):
             return None
-    is_free = partial(is_content, bound)
-    misfits = origins.planned.misfits(
-        bound.name,
-        arguments,
-        is_free,
-        is_alone=is_alone,
-        names={parameter_of(path) for path, _ in foreign} if is_clean else None,
-    )
-    texts = dict(leaves)
-    if misfits is None:
-        if not (is_clean or deciding):
-            return f"the model wrote this call after it had read {origins.author.described()}"
-        unstated = (path for path, text in foreign if not origins.is_stated(text))
-        misfits = [next(unstated, foreign[0][0])]
-    for path in misfits:
-        origin = origins.find(texts.get(path, ""))
-        if not (allowed and _is_allowed(bound.name, path, origin, allowed)):
-            return _reason_of(origins, bound, path, texts.get(path))
-    if is_clean:
+        misfits = self._misfits({parameter_of(path) for path in foreign})
+        names = min(misfits, key=len, default=[parameter_of(foreign[0])])
+        return self._reason_of(names, foreign) if names else None
+
+    def reason_after_reading(self) -> str | None:
+        """Return the reason to review a call whose author had read texts of others."""
+        misfits = self._misfits()
+        if not (misfits or self._deciding):
+            return "the model wrote this call after it had read what others wrote"
+        names = min(misfits, key=len, default=[*map(parameter_of, self._checked)])
+        if names:
+            return self._reason_of(names, self._checked)
+        if reason := self._reason_of_contents():
+            return reason
+        planned = sum(not each for each in misfits)
+        if self.origins.planned.uses_up(self.bound.name, self.arguments, self._is_free, planned):
+            return "the task does not ask to do this once more"
         return None
-    contents = {
-        path: text
-        for path, text in leaves
-        if is_content(bound, path, text)
-        and not origins.planned.states(
-            bound.name, parameter_of(path), arguments[parameter_of(path)]
+
+    @property
+    def _deciding(self) -> Sequence[str]:
+        return [path for path, text in self.leaves.items() if not self._is_free(path, text)]
+
+    @property
+    def _is_alone(self) -> bool:
+        """True if nothing but contents could decide: such a call may carry them out."""
+        action = self.bound.action
+        return not self._deciding and action.sinks is None and action.contents is None
+
+    @property
+    def _checked(self) -> Sequence[str]:
+        return [*self.leaves] if self._is_alone else self._deciding
+
+    def _is_free(self, path: str, text: str) -> bool:
+        return is_content(self.bound, path, text)
+
+    def _at(self, path: str) -> Origin:
+        return self.origins.find(self.leaves[path])
+
+    def _is_own(self, path: str) -> bool:
+        """Return whether a value is the user's own and stays within the user's services."""
+        place = self.bound.name, path
+        is_sent = self.bound.action.egress and self.origins.sources(*place, self.line)
+        return not is_sent and self.origins.is_own(*place, self.leaves[path], self.line)
+
+    def _is_allowed(self, path: str, rules: Sequence[str]) -> bool:
+        """Return whether a rule allows a value to flow to its argument."""
+        origin = self._at(path)
+        flow = flow_between(str(origin.action), origin.path, self.bound.name, path)
+        parts = (map(str.strip, rule.split(ARROW, 1)) for rule in rules)
+        return origin.kind == "result" and any(all(map(fnmatchcase, flow, each)) for each in parts)
+
+    def _misfits(self, names: Collection[str] | None = None) -> Sequence[Sequence[str]]:
+        return self.origins.planned.misfits(
+            self.bound.name, self.arguments, self._is_free, is_alone=self._is_alone, names=names
         )
-    }
-    reason = _reason_of_contents(origins, bound, contents)
-    if reason is None and origins.planned.uses_up(bound.name, arguments, is_free):
-        return "the task does not ask to do this once more"
-    return reason
 
+    def _reason_of(self, names: Collection[str], checked: Sequence[str]) -> str:
+        """Return what is wrong with a value of some parameters, best one that others wrote."""
+        paths = [path for path in checked if parameter_of(path) in names]
+        if not paths:
+            return f"it leaves out {', '.join(names)}, which the task asks for"
+        found = {path: self._at(path) for path in islice(paths, _MOST_SEARCHED)}
+        path = min(found, key=lambda path: (not found[path].is_others, found[path].kind == "task"))
+        origin = found[path]
+        if origin.kind == "result" and origin.trust == "own":
+            if self.bound.action.effect == "read":
+                return f"it sends {path} out: {origin.text}"
+            return f"{path}: {origin.text}; the task does not say that it is this one"
+        if origin.kind == "task":
+            return f"{path}: {origin.text}, which does not ask for it here"
+        return f"{path}: {origin.text}"
 
-def _is_own(origins: Origins, bound: BoundAction, path: str, text: str, line: int | None) -> bool:
-    """Return whether a value is the user's own and stays within the user's services."""
-    if bound.action.egress and origins.sources(bound.name, path, line):
-        return False
-    return origins.is_own(bound.name, path, text, line)
-
-
-def _reason_of(origins: Origins, bound: BoundAction, path: str, text: str | None) -> str:
-    if text is None:
-        return f"it leaves out {path}, which the task asks for"
-    origin = origins.find(text)
-    if origin.kind == "result" and origin.trust == "own":
-        if bound.action.effect == "read":
-            return f"it sends {path} out: {origin.text}"
-        return f"{path}: {origin.text}; the task does not say that it is this one"
-    if origin.kind == "task":
-        return f"{path}: {origin.text}, which does not ask for it here"
-    return f"{path}: {origin.text}"
-
-
-def _reason_of_contents(
-    origins: Origins, bound: BoundAction, contents: Mapping[str, str]
-) -> str | None:
-    """Return the reason to review contents whose author had read other people's words, if any."""
-    for path, text in contents.items():
-        if origins.is_stated(text):
-            continue
-        if (read := origins.unplanned_read()) is not None:
-            return (
-                f"{path} may tell what {read.action} (call {read.number}) returned, which the "
-                "task does not ask for"
-            )
-        own = origins.own_part(text)
-        if own is not None and own.action not in origins.planned.sources_of(
-            bound.name, parameter_of(path)
-        ):
-            return f"it passes on {path}, which the task does not say: {own.text}"
-        if has_code(text):
-            return f"{path} holds a word that nobody writes by hand: {origins.find(text).text}"
-        if has_link(text) and (origin := origins.find(text)).is_others:
-            return f"{path} holds an address: {origin.text}"
-    return None
-
-
-def _is_allowed(action: str, path: str, origin: Origin, allowed: Sequence[str]) -> bool:
-    """Return whether a rule allows a value to flow to an argument."""
-    if origin.kind != "result":
-        return False
-    source, goal = flow_between(str(origin.action), origin.path, action, path)
-    for rule in allowed:
-        left, _, right = (part.strip() for part in rule.partition(ARROW))
-        if fnmatchcase(source, left) and fnmatchcase(goal, right):
-            return True
-    return False
+    def _reason_of_contents(self) -> str | None:
+        """Return the reason to review contents that the task does not state, if any."""
+        action, planned = self.bound.name, self.origins.planned
+        for path, text in self.leaves.items():
+            name = parameter_of(path)
+            is_stated = self.origins.is_stated(text) or not self._is_free(path, text)
+            if is_stated or planned.states(action, name, self.arguments[name]):
+                continue
+            if (read := self.origins.unplanned_read()) is not None:
+                return (
+                    f"{path} may tell what {read.action} (call {read.number}) returned, which the "
+                    "task does not ask for"
+                )
+            own = self.origins.own_part(text)
+            if own is not None and own.action not in planned.sources_of(action, name):
+                return f"it passes on {path}, which the task does not say: {own.text}"
+            if may_carry(text):
+                return f"{path} holds an address or a code: {self._at(path).text}"
+        return None

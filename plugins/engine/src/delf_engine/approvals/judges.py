@@ -16,12 +16,12 @@ from delf.protocols.approval import AlreadyDone, Approved, Rejected
 from delf.protocols.connection import NeedsApproval
 from delf_engine.approvals.case import Case, Ruling
 from delf_engine.approvals.decision import Answer
+from delf_engine.approvals.flows import TaskFlows
 from delf_engine.approvals.remembered import RememberedDecisions
 from delf_engine.approvals.shared import Approvals
-from delf_engine.approvals.task_flows import TaskFlows
+from delf_engine.bound_action import BoundAction
 from delf_engine.calls.call import Call
 from delf_engine.task import TaskRequest
-from delf_engine.toolset import BoundAction
 
 _READ_ONLY: Final = Rejected(reason="this task may only read: every change is denied")
 
@@ -150,15 +150,10 @@ class FlowsJudge:
             return so_far
         if self._guarded is None:
             is_shown = so_far.answer is None or so_far.has_request
-            flow = (
-                self._shown.reason(call.bound, call.arguments, (), call.line) if is_shown else None
-            )
-            return replace(so_far, flow=flow)
+            return replace(so_far, flow=self._shown.reason(call) if is_shown else None)
+        bound = call.bound
         flow = await self._guarded.reason_left(
-            call.bound,
-            call.arguments,
-            lambda: self._decisions.flow_rules(call.bound.name, call.bound.digest, self._worker),
-            call.line,
+            call, lambda: self._decisions.flow_rules(bound.name, bound.digest, self._worker)
         )
         if flow is None:
             return so_far
@@ -171,16 +166,11 @@ class FlowsJudge:
 
     async def requires_review(self, call: Call) -> bool:
         """Return whether a person has to review a call that would otherwise need no approval."""
-        if self._guarded is None:
-            return False
-        parts = call.bound, call.arguments
-        return await self._guarded.reason_left(*parts, line=call.line) is not None
+        return self._guarded is not None and await self._guarded.reason_left(call) is not None
 
-    def sources(
-        self, bound: BoundAction, arguments: Mapping[str, Any]
-    ) -> Mapping[str, dict[str, Any]]:
+    def sources(self, arguments: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
         """Return the sources of a call's values; empty if origins are off."""
-        return {} if self._shown is None else self._shown.sources(bound, arguments)
+        return {} if self._shown is None else self._shown.sources(arguments)
 
 
 class RuleJudge:

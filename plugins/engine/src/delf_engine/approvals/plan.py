@@ -6,7 +6,8 @@ import ast
 import warnings
 
 from delf.protocols.sandbox import check_script
-from delf_engine.toolset import BoundAction, Toolset
+from delf_engine.bound_action import BoundAction
+from delf_engine.toolset import Toolset
 
 
 def named_actions(code: str, tools: Toolset) -> tuple[BoundAction, ...]:

@@ -29,6 +29,7 @@ from delf_engine.approvals.decision import (
     why_not,
     with_secrets,
 )
+from delf_engine.approvals.flows import TaskFlows
 from delf_engine.approvals.identity import call_digest
 from delf_engine.approvals.judges import (
     FlowsJudge,
@@ -40,13 +41,12 @@ from delf_engine.approvals.judges import (
 from delf_engine.approvals.people import PeopleJudge
 from delf_engine.approvals.remembered import RememberedDecisions, answer_before, call_key
 from delf_engine.approvals.shared import Approvals
-from delf_engine.approvals.task_flows import TaskFlows
+from delf_engine.bound_action import BoundAction
 from delf_engine.calls.call import Call
 from delf_engine.changes import SHAPED, shapers_of, situation
 from delf_engine.journal.log import TaskLog
 from delf_engine.journal.recording import RecordedCall
 from delf_engine.task import TaskRequest
-from delf_engine.toolset import BoundAction
 from delf_engine.waiting import Permit, TaskClock
 
 SCRIPT: Final = "script"
@@ -330,7 +330,7 @@ class TaskApprovals:
 
     def _sources(self, call: Call) -> Mapping[str, dict[str, Any]]:
         """Return the sources of a call's values, except of values that a person edited."""
-        found = self._flows.sources(call.bound, call.arguments)
+        found = self._flows.sources(call.arguments)
         return {path: one for path, one in found.items() if root_of(path) not in call.edited}
 
     def _shapers(self, asker: str) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from fnmatch import fnmatchcase
 
 from delf.protocols.approval import SupportsQuestions
@@ -28,8 +27,6 @@ class Approvals:
         inbox: The inbox for answers of other processes.
         journal: The journal with lasting decisions.
         project: The folder of the project that remembered decisions hold for.
-        kept: Texts of others that calls wrote to each connection; later tasks still treat them as
-            texts of others.
     """
 
     config: AgentConfig
@@ -38,7 +35,6 @@ class Approvals:
     inbox: Inbox | None = None
     journal: Journal | None = None
     project: str = ""
-    kept: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
 
     @property
     def is_strict(self) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from delf.records import dataclass
-from delf_engine.toolset import BoundAction
+from delf_engine.bound_action import BoundAction
 
 
 @dataclass(slots=True)

@@ -19,11 +19,11 @@ from delf.protocols.connection import NeedsApproval
 from delf.tools.action import Action
 from delf.tools.context import CallContext, ChildResult, ChildTask, read_once
 from delf_engine.approvals.identity import call_digest
+from delf_engine.bound_action import BoundAction
 from delf_engine.calls.call import Call
 from delf_engine.calls.children import ChildTasks
 from delf_engine.redact import RedactedStream
 from delf_engine.task_run import TaskRun
-from delf_engine.toolset import BoundAction
 
 _MOST_FROZEN: Final = 100 * 1024 * 1024
 """The maximum number of bytes of a file that is kept in memory while a person is asked."""

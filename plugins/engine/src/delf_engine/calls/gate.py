@@ -43,16 +43,17 @@ from delf.values.encoding import UnsupportedValueError
 from delf.values.sizes import is_large
 from delf_engine.approvals.decision import Answer, why_not, with_secrets
 from delf_engine.approvals.identity import identity
+from delf_engine.bound_action import BoundAction
 from delf_engine.calls.call import Call
 from delf_engine.calls.contexts import CallContexts
 from delf_engine.calls.making import CallMaker, describe_failure, is_cancelled
 from delf_engine.calls.records import CallRecords
 from delf_engine.calls.results import Results
 from delf_engine.calls.threads import ToolThreads
-from delf_engine.calls.tolerance import fitting
 from delf_engine.journal.recording import RecordedCall
 from delf_engine.task_run import TaskRun
-from delf_engine.toolset import BoundAction, Toolset
+from delf_engine.tolerance import fitting
+from delf_engine.toolset import Toolset
 
 _MAX_MESSAGE = 4000
 """The most characters of an error, which a script controls and the model has to read."""

@@ -323,7 +323,6 @@ class TaskPipeline:
             return replace(outcome, postponed=True)
         if run.request.conversation is not None:
             await keep_turn(run, text, error)
-        run.end_origins()
         try:
             await log.record(
                 TaskFinished,

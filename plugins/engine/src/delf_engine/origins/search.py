@@ -1,4 +1,4 @@
-"""Search for a value's place in results; only informs people."""
+"""Search for a value's place in results, for the message to a person."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from typing import Final
 
 from delf.types import Trust
 from delf_engine.origins.origin import Origin, ReadCall
-from delf_engine.origins.texts import LEAST, SHORT, letters_of, pieces_of
+from delf_engine.origins.texts import letters_of, pieces_of
 from delf_engine.origins.values import authored
 
+_LEAST: Final = 3
+"""The least number of characters of a value that can reveal its source."""
+_SHORT: Final = 12
+"""The least number of characters of a value that may match within another value."""
 _MOST_CHARACTERS: Final = 4_000_000
 """The most characters of results of one trust that are searched."""
 _MOST_VALUES: Final = 200_000
@@ -31,11 +35,12 @@ class ResultTexts:
 
     def add(self, call: ReadCall) -> None:
         """Add a result, up to the size limit."""
-        values = [*islice(authored(call.result, call.wording.trust), _MOST_VALUES)]
+        values = [*islice(authored(call.result, call.trust), _MOST_VALUES)]
         for trust in _TRUSTS:
             held = [(path, text) for whose, path, text in values if whose == trust]
             if held and self._sizes[trust] <= _MOST_CHARACTERS:
-                letters = _SEAM.join(letters_of(text.replace(_SEAM, "")) for _, text in held)
+                texts = (letters_of(text.replace(_SEAM, "")) for _, text in held)
+                letters = f"{_SEAM}{_SEAM.join(texts)}{_SEAM}"
                 self._texts.append((trust, call, [path for path, _ in held], letters))
                 self._sizes[trust] += len(letters)
 
@@ -48,29 +53,27 @@ class ResultTexts:
             trusts: The trusts to search.
         """
         letters = letters_of(text)
-        if len(letters) < LEAST:
+        if len(letters) < _LEAST:
             return None
-        found = self._find(letters, trusts, whole=len(letters) < SHORT)
-        pieces = (self._find(piece, trusts, is_piece=True) for piece in pieces_of(text))
-        return found or next(filter(None, pieces), None)
+        whole = f"{_SEAM}{letters}{_SEAM}" if len(letters) < _SHORT else letters
+        found = (self._find(each, letters, trusts) for each in (whole, *pieces_of(text)))
+        return next(filter(None, found), None)
 
-    def _find(
-        self, wanted: str, trusts: Sequence[Trust], *, whole: bool = False, is_piece: bool = False
-    ) -> Origin | None:
+    def _find(self, wanted: str, value: str, trusts: Sequence[Trust]) -> Origin | None:
         for trust in trusts:
             for author, call, paths, letters in self._texts:
-                if author != trust or wanted not in letters:
+                begin = letters.find(wanted) if author == trust else -1
+                if begin < 0:
                     continue
-                padded = f"{_SEAM}{letters}{_SEAM}"
-                begin = padded.find(f"{_SEAM}{wanted}{_SEAM}") + 1 if whole else padded.find(wanted)
-                if begin > 0:
-                    is_whole = padded[begin - 1] == _SEAM == padded[begin + len(wanted)]
-                    return Origin(
-                        kind="result",
-                        trust=trust,
-                        call_id=call.number,
-                        action=call.action,
-                        path=paths[padded.count(_SEAM, 0, begin) - 1],
-                        is_part=is_piece or not is_whole,
-                    )
+                end = begin + len(wanted)
+                ends = letters[begin - 1 : begin], letters[end : end + 1]
+                is_whole = wanted[0] == _SEAM or (wanted == value and ends == (_SEAM, _SEAM))
+                return Origin(
+                    kind="result",
+                    trust=trust,
+                    call_id=call.number,
+                    action=call.action,
+                    path=paths[letters.count(_SEAM, 0, begin + 1) - 1],
+                    is_part=not is_whole,
+                )
         return None

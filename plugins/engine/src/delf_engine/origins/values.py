@@ -5,23 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from decimal import Decimal
-from enum import Enum
-from itertools import chain, islice
 from typing import Any, Final, cast
 
-from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from delf.types import Trust
 from delf_engine.origins.texts import number_text
 
 MOST_LEAVES: Final = 500
-"""The most values of one call that are searched."""
+"""The most values of one call that are examined."""
 _MOST_OF_BYTES: Final = 4_000_000
 """The most bytes of one value that are decoded as text."""
-_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
-"""A number with equivalent notations; codes such as ``007`` are excluded."""
 _NAMES: Final = re.compile(r"[^.\[\]]+(?![^\[]*\])")
 _Step = tuple[str, Any, Trust, Mapping[str, Trust]]
 """A path, its value, the value's trust, and the trusts of fields."""
@@ -35,8 +29,6 @@ def authored(
     is_whole: bool = False,
 ) -> Iterator[tuple[Trust, str, str]]:
     """Yield trust, path and text of each value of plain data, in order.
-
-    Empty values are skipped unless ``is_whole``.
 
     A text of JSON is parsed. If it is the whole result, its fields have their own trusts; within a
     field, everything has the trust of that field, whose author could choose the names.
@@ -64,58 +56,58 @@ def authored(
             case bool() | None:
                 if is_whole:
                     yield whose, path, str(item)
-            case int() | float() | Decimal():
+            case int() | float():
                 yield whose, path, number_text(item)
             case bytes():
                 yield whose, path, item[:_MOST_OF_BYTES].decode(errors="replace")
-            case Mapping() | list() | tuple() | set() | frozenset() if not item:
+            case dict() | list() if not item:
                 if is_whole:
                     yield whose, path, "[]"
-            case Mapping():
+            case dict():
                 entries: list[_Step] = []
-                for index, (key, each) in enumerate(cast("Mapping[Any, Any]", item).items()):
+                for index, (key, each) in enumerate(cast("dict[Any, Any]", item).items()):
                     if isinstance(key, str) and (is_whole or not key.isidentifier()):
                         yield whose, f"{path}[key {index}]", key
                     entries.append((f"{path}.{key}", each, named.get(key, whose), named))
                 todo += reversed(entries)
-            case list() | tuple() | set() | frozenset():
+            case list():
                 items: list[_Step] = [
                     (f"{path}[{at}]", each, whose, named)
-                    for at, each in enumerate(cast("Iterable[Any]", item))
+                    for at, each in enumerate(cast("list[Any]", item))
                 ]
                 todo += reversed(items)
-            case BaseModel():
-                todo.append((path, dict(item), whose, named))
-            case _ if is_dataclass(item) and not isinstance(item, type):
-                held = {each.name: getattr(item, each.name) for each in fields(item)}
-                todo.append((path, held, whose, named))
-            case Enum():
-                todo.append((path, item.value, whose, named))
             case _:
-                yield whose, path, str(item)
+                todo.append((path, _plain(item), whose, named))
 
 
-def leaves_of(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the texts and numbers of arguments as texts, each with its path, such as ``to[0]``."""
-    for name, item in arguments.items():
-        for _, path, text in authored(item, path=name):
-            yield path, text
+def values_of(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield all values of a call's arguments as texts, each with its path, such as ``to[0]``."""
+    return (leaf for name, item in arguments.items() for leaf in whole(item, name))
 
 
-def whole(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def whole(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """Yield all values of plain data, including keys, ``None`` and empty lists."""
     return ((inner, text) for _, inner, text in authored(value, path=path, is_whole=True))
 
 
-def texts_in(value: Any) -> Iterator[str]:
-    """Yield the first values of plain data as texts."""
-    return (text for _, _, text in islice(authored(value), MOST_LEAVES))
+def own_texts(value: Any, trust: Trust | Mapping[str, Trust]) -> Iterator[str]:
+    """Yield the texts of a result that are the user's own; in rows, those of the own fields."""
+    if isinstance(trust, str) or trust.get("*") == "own" or not isinstance(value, list):
+        yield from (text for whose, _, text in authored(value, trust) if whose == "own")
+    else:
+        own = [name for name, whose in trust.items() if whose == "own"]
+        fields = (field for name in own for field in fields_at(cast("Any", value), (name,)))
+        for field in fields:
+            yield from [field] if isinstance(field, str) else (text for _, text in whole(field))
 
 
-def text_of(value: Any) -> str:
-    """Return plain data as one text, with a line for each of the first values."""
-    leaves = islice(authored(value), MOST_LEAVES)
-    return "\n".join(f"{path.lstrip('.')}: {text}" if path else text for _, path, text in leaves)
+def _plain(value: Any) -> Any:
+    """Convert a set, a tuple, a record of a class and other values to data of JSON."""
+    if isinstance(value, (tuple, set, frozenset)):
+        return list(cast("Iterable[Any]", value))
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[Any, Any]", value))
+    return to_jsonable_python(value, fallback=str, inf_nan_mode="strings")
 
 
 def _data_in(value: Any) -> Any:
@@ -131,18 +123,27 @@ def _data_in(value: Any) -> Any:
 def fields_at(value: Any, path: Sequence[str]) -> Iterator[Any]:
     """Yield the values of a result's field, in each record of its lists.
 
-    Texts are not parsed, because their author could choose the field names.
+    Texts in it are not parsed, because their author could choose the field names.
 
     Args:
         value: The result; if it is a text of JSON, its data.
         path: The names of the field, from the outside in.
     """
-    found: list[Any] = [_data_in(value)]
+    found = [*items_of(_data_in(value))]
     for name in path:
-        items = chain.from_iterable(map(items_of, found))
-        records = (cast("Mapping[Any, Any]", item) for item in items if isinstance(item, Mapping))
-        found = [record[name] for record in records if name in record]
-    return chain.from_iterable(map(items_of, found))
+        found = [
+            each
+            for record in found
+            if isinstance(record, Mapping) and name in record
+            for each in items_of(cast("Mapping[Any, Any]", record)[name])
+        ]
+    return iter(found)
+
+
+def fields_of(value: Any) -> Mapping[Any, Any] | None:
+    """Return a record's fields by name; None for other values."""
+    data: object = _data_in(value if isinstance(value, (str, list, dict)) else _plain(value))
+    return cast("dict[Any, Any]", data) if isinstance(data, dict) else None
 
 
 def items_of(value: Any) -> Iterator[Any]:
@@ -154,67 +155,11 @@ def items_of(value: Any) -> Iterator[Any]:
         yield value
 
 
-def fields_of(value: Any) -> Mapping[Any, Any] | None:
-    """Return a record's fields by name; None for other values."""
-    value = _data_in(value)
-    if isinstance(value, BaseModel):
-        return dict(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return {each.name: getattr(value, each.name) for each in fields(value)}
-    return cast("Mapping[Any, Any]", value) if isinstance(value, Mapping) else None
-
-
-def same_text(text: str) -> str:
-    """Convert a text to the form in which texts are compared.
-
-    Ignores number formats, spaces in account numbers, and case in mail addresses.
-    """
-    plain = text.strip()
-    if " " in plain and any(map(str.isdigit, plain)):
-        plain = "".join(plain.split())
-    if "@" in plain:
-        return plain.casefold()
-    is_number = plain[:1] in "-0123456789" and _NUMBER.fullmatch(plain)
-    return number_text(float(plain)) if is_number else plain
-
-
-def plain_text(text: str) -> str:
-    """Convert a text for comparison: without case, line breaks and a final full stop."""
-    return " ".join(text.split()).casefold().rstrip(".!?")
-
-
-def letters_of_name(name: str) -> str:
-    """Convert a parameter's name to snake case: ``customerId`` becomes ``customer_id``."""
-    return name.replace("_", "").lower()
-
-
 def names_in(path: str) -> Sequence[str]:
-    """Return the names in a path.
-
-    ``payment.to[0].iban`` has ``payment``, ``to`` and ``iban``.
-    """
+    """Return the names in a path: ``payment``, ``to`` and ``iban`` in ``payment.to[0].iban``."""
     return _NAMES.findall(path)
 
 
 def parameter_of(path: str) -> str:
     """Return the parameter in a value's path, such as ``to`` in ``to[0]``."""
     return re.split(r"[.[]", path, maxsplit=1)[0]
-
-
-def own_texts(value: Any, trust: Trust | Mapping[str, Trust]) -> Iterator[str]:
-    """Yield the texts of a result that are the user's own.
-
-    In rows with few own fields, only those are examined.
-    """
-    if isinstance(trust, str) or trust.get("*") == "own" or not isinstance(value, list):
-        yield from (text for whose, _, text in authored(value, trust) if whose == "own")
-        return
-    own = [name for name, whose in trust.items() if whose == "own"]
-    for row in cast("list[Any]", value):
-        for name in own if isinstance(row, dict) else ():
-            field = cast("dict[Any, Any]", row).get(name)
-            if isinstance(field, str) and field[:1] not in ("{", "["):
-                yield field
-                continue
-            inner = authored(field, {**trust, "*": "own"})
-            yield from (text for whose, _, text in inner if whose == "own")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from delf.events import CallStarted, Event, TaskStarted
 from delf_engine.origins.fold import Origins
-from delf_engine.origins.origin import Wording
+from delf_engine.origins.values import values_of
 
 _MOST_CALLS: Final = 200
 """The maximum number of calls to search."""
@@ -23,18 +24,16 @@ def sources_of(events: Sequence[Event]) -> Mapping[int, Mapping[str, Any]]:
         events: The task's events.
     """
     task = next((event.task for event in events if isinstance(event, TaskStarted)), "")
-    origins = Origins(task, list, lambda _: Wording(trust="own"))
-    found: dict[int, Mapping[str, Any]] = {}
+    origins = Origins(task, list, lambda _: None)
+    found: dict[int, dict[str, Any]] = {}
     for at, event in enumerate(events):
         if isinstance(event, CallStarted):
             origins.follow(events[:at])
-            sources = origins.of(event.arguments)
-            as_data = {path: source.data() for path, source in sources.items()}
-            found[event.call_id] = {
-                path: {name: item for name, item in data.items() if name != "trust"}
-                for path, data in as_data.items()
-                if data["kind"] in ("task", "result")
-            }
+            found[event.call_id] = {}
+            for path, text in values_of(event.arguments):
+                data = replace(origins.find(text), trust="own").data()
+                if data.pop("trust") and data["kind"] in ("task", "result"):
+                    found[event.call_id][path] = data
             if len(found) == _MOST_CALLS:
                 break
     return found

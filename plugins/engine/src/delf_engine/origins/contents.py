@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from delf_engine.bound_action import BoundAction
 from delf_engine.origins.values import names_in, parameter_of
-from delf_engine.toolset import BoundAction
 
 CONTENTS: Final = frozenset(
     {"text", "body", "subject", "title", "description", "content", "message", "note"}

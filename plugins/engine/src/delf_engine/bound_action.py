@@ -1,0 +1,119 @@
+"""``BoundAction``: an action of a connection, under the name that scripts use."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from delf.errors import ToolRefusedError
+from delf.protocols.connection import ConnectionLike, ProposedCall, SupportsResultTrust, Verdict
+from delf.protocols.strategy import ToolDescription
+from delf.records import dataclass
+from delf.tools.action import Action
+from delf.types import Trust
+from delf.values.encoding import dumps
+from delf_engine.secrets import without_secrets
+from delf_engine.tolerance import respelled
+
+
+@dataclass(frozen=True, slots=True)
+class BoundAction:
+    """An action together with its connection.
+
+    Args:
+        connection: The connection of the action.
+        action: The action.
+        name: ``connection.method``, or the bare name of a function.
+        asks: Whether a person is asked before each call.
+        built_in: Whether the action is delf's own, which is always shown.
+        check: The connection's check of calls, if any.
+    """
+
+    connection: ConnectionLike
+    action: Action
+    name: str
+    asks: bool
+    built_in: bool = False
+    check: Callable[[ProposedCall], Verdict | Awaitable[Verdict]] | None = None
+
+    @property
+    def digest(self) -> str:
+        """The digest of the action and its connection, to which remembered decisions are bound.
+
+        The digest changes with the connection's configuration and with the action's parameters or
+        effect.
+        """
+        function = getattr(self.action.call, "__func__", self.action.call)
+        content = [
+            self.name,
+            self.action.digest,
+            [_place_of(type(self.connection)), _place_of(function)],
+            without_secrets(getattr(self.connection, "settings", None)),
+        ]
+        return hashlib.sha256(dumps(content)).hexdigest()
+
+    def trust_of(self, arguments: Mapping[str, Any]) -> Trust | Mapping[str, Trust] | None:
+        """Return the trust of a call's result, if the connection tells that by the arguments."""
+        is_all_own = isinstance(getattr(self.connection, "trust", None), str)  # its user's word
+        if is_all_own or not isinstance(self.connection, SupportsResultTrust):
+            return None
+        return self.connection.result_trust(self.action.name, arguments)
+
+    def describe(self) -> ToolDescription:
+        """Describe the action for the model."""
+        action, connection = self.action, self.connection
+        return ToolDescription(
+            name=self.name,
+            summary=action.summary,
+            effect=action.effect,
+            asks=self.asks,
+            make_schema=_any_object if action.schema is None else action.schema,
+            parameters=action.parameters,
+            returns=action.returns,
+            connection="" if connection.is_function else connection.name,
+            about=connection.summary,
+            tags=action.tags,
+            built_in=self.built_in,
+            full_types=action.full_types,
+            returns_doc=action.returns_doc,
+            notes=action.notes,
+        )
+
+    def bind(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], str | None]:
+        """Return arguments by name, and separately ``desc=`` unless the action has that parameter.
+
+        Other spellings of a name are accepted, such as ``customerId`` for ``customer_id``.
+
+        Raises:
+            ToolRefusedError: If there are too many positional arguments.
+        """
+        parameters = self.action.parameters
+        named = dict(kwargs)
+        if named:
+            names = [parameter.name for parameter in parameters]
+            named = respelled(named, names if "desc" not in named else [*names, "desc"])
+        description = None
+        if "desc" in named and all(parameter.name != "desc" for parameter in parameters):
+            description = str(named.pop("desc"))
+        if len(args) > len(parameters):
+            raise ToolRefusedError(
+                f"{self.name} takes at most {len(parameters)} arguments, {len(args)} were given. "
+                f"Expected {self.name}{self.action.signature}"
+            )
+        for parameter, value in zip(parameters, args, strict=False):
+            if parameter.name in named:
+                raise ToolRefusedError(f"{self.name} got {parameter.name!r} twice")
+            named[parameter.name] = value
+        return named, description
+
+
+def _place_of(item: object) -> str:
+    """Return the place where a class or a function is defined."""
+    return f"{getattr(item, '__module__', '')}.{getattr(item, '__qualname__', '')}"
+
+
+def _any_object() -> dict[str, Any]:
+    return {"type": "object"}
