@@ -55,7 +55,7 @@ from delf_serve.server import bind, serve
 from support.serving import Outbox, make_agent
 agent = make_agent(os.path.dirname(sys.argv[2]), Outbox(), max_tasks=1)
 options = {"open_tasks": 1_000_000, "grace_seconds": 0, "access_log": False}
-serve(lambda: make_app(agent, options, {}), bind("127.0.0.1", int(sys.argv[1])))
+serve(make_app(agent, options, {}), bind("127.0.0.1", int(sys.argv[1])))
 """
 
 
@@ -102,14 +102,14 @@ def turn(program: str, requests: int, clients: int) -> tuple[float, float]:
         hold = "hold on\n```run\nprint(await hold())\n```"
         body = json.dumps({"task": hold}).encode()
         try:
-            return asyncio.run(measure(server.pid, port, body, requests, clients))
+            return asyncio.run(measure(server, port, body, requests, clients))
         finally:
             server.kill()
             server.wait()
 
 
 async def measure(
-    pid: int, port: int, body: bytes, requests: int, clients: int
+    server: subprocess.Popen[bytes], port: int, body: bytes, requests: int, clients: int
 ) -> tuple[float, float]:
     """Return the result of :func:`turn`, for a server that has just been started."""
     while True:
@@ -117,11 +117,13 @@ async def measure(
             await ask(port, body, 1)
             break
         except OSError:
+            if server.poll() is not None:
+                raise RuntimeError(f"the server ended with {server.returncode}") from None
             await asyncio.sleep(0.05)
-    before, began = processor(pid), time.perf_counter()
+    before, began = processor(server.pid), time.perf_counter()
     await asyncio.gather(*(ask(port, body, requests // clients) for _ in range(clients)))
     took = time.perf_counter() - began
-    return requests / took, (processor(pid) - before) * 1e6 / requests
+    return requests / took, (processor(server.pid) - before) * 1e6 / requests
 
 
 def main() -> None:

@@ -56,9 +56,10 @@ class Receiver:
 
     Args:
         answers: A status for each message; 0 drops the connection, and later ones are 204.
+        content: The body of each answer.
     """
 
-    def __init__(self, answers: Sequence[int] = ()) -> None:
+    def __init__(self, answers: Sequence[int] = (), content: bytes = b"") -> None:
         self.got: list[tuple[dict[str, str], bytes]] = []
         left = list(answers)
 
@@ -74,6 +75,7 @@ class Receiver:
                 handler.send_response(status)
                 handler.send_header("location", "/elsewhere")
                 handler.end_headers()
+                handler.wfile.write(content)
 
             do_GET = do_POST
 

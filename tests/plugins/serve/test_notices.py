@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
+from functools import partial
+from urllib.parse import parse_qs
 
-from plugins.serve.test_channel import mailing, quickly, receive, smtp  # noqa: F401 - fixtures
+import pytest
+
+from delf.errors import ConfigurationError
+from delf.testing import request_for
+from delf_serve import channel
+from delf_serve.settings import ServeSettings
+from plugins.serve.test_channel import (  # noqa: F401 - fixtures
+    Receiver,
+    mailing,
+    quickly,
+    receive,
+    smtp,
+)
 from plugins.serve.test_people import add, person
 from support.serving import Outbox, bearer, doing, make_agent, serving
 from support.until import until
@@ -101,7 +117,15 @@ async def test_person_chooses_mails(serve):
     server = await serve("ada-key", api_key="boss:boss-key")
     await add(server, person("ada", mail="ada@example.com"))
     shown = (await server.client.get("/notices")).json()
-    assert shown == {"notices": [], "mail": "ada@example.com", "works": False}
+    assert shown == {
+        "notices": [],
+        "ways": ["mail", "browser"],
+        "mail": "ada@example.com",
+        "webhook": "",
+        "webhook_secret": None,
+        "works": ["browser"],
+        "reaches": ["browser"],
+    }
     body = {"notices": ["ended", "asked"]}
     assert (await server.client.post("/notices", json=body)).json()["notices"] == ["asked", "ended"]
     assert (await server.client.get("/notices")).json()["notices"] == ["asked", "ended"]
@@ -112,3 +136,144 @@ async def test_person_chooses_mails(serve):
     boss = bearer("boss-key")
     assert (await server.client.get("/notices", headers=boss)).status_code == 404
     assert (await server.client.post("/notices", json=body, headers=boss)).status_code == 404
+
+
+async def test_person_chooses_ways_and_a_webhook_of_a_permitted_host(serve):
+    hosts = ["hooks.example.com", "*.example.org"]
+    server = await serve("ada-key", notice_hosts=hosts, slack_token="xoxb-1")
+    await add(server, person("ada", mail="ada@example.com"))
+
+    async def chosen(**more):
+        return await server.client.post("/notices", json={"notices": ["asked"], **more})
+
+    first = (await chosen(ways=["webhook", "slack"], webhook="https://hooks.example.com/a")).json()
+    assert (first["ways"], first["works"]) == (
+        ["slack", "webhook"],
+        ["slack", "webhook", "browser"],
+    )
+    assert first["webhook_secret"].startswith("whsec_")
+    again = (await chosen(webhook="https://hooks.example.com/a")).json()
+    assert (again["webhook"], again["webhook_secret"]) == ("https://hooks.example.com/a", None)
+    for wrong in (
+        "http://hooks.example.com/a",
+        "https://hooks.example.com.evil.net/a",
+        "https://evil.net/hooks.example.com",
+        "https://hooks.example.com@evil.net/",
+        "https://example.org/a",
+        "https://hooks.example.com:8443/a",
+        "https://[::1]/a",
+        "https://169.254.169.254/latest",
+        "https://localhost/a",
+        "file:///etc/passwd",
+        "https://[::1/a",
+        "hooks.example.com/a",
+    ):
+        answer = await chosen(webhook=wrong)
+        assert (answer.status_code, answer.json()["param"]) == (422, "webhook"), wrong
+    assert (await server.client.get("/notices")).json()["webhook"] == "https://hooks.example.com/a"
+    people = (await server.client.get("/openapi.json")).text
+    assert first["webhook_secret"] not in people
+    gone = (await chosen(webhook="", ways=[])).json()
+    assert (gone["webhook"], gone["ways"], gone["reaches"]) == ("", [], ["slack", "browser"])
+
+
+class Sent:
+    """What was sent in each way, in place of the network."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.got: list[tuple[str, str, str]] = []
+        ways = {"mail": "to", "message_in_slack": "address", "post_to": "person"}
+        for way, field in ways.items():
+            monkeypatch.setattr(channel, way, self.way(way, field))
+
+    def way(self, name, field):
+        def send(_settings, notice, **more):
+            to = more[field]
+            event = notice.content["event"]
+            self.got.append((name, event, getattr(to, "name", to if name != "mail" else to[0])))
+
+        return send
+
+
+async def test_notices_of_talk_reach_those_who_take_part_in_their_ways(serve, monkeypatch):
+    sent = Sent(monkeypatch)
+    monkeypatch.setenv("DELF_SERVE_SMTP_URL", "smtp://127.0.0.1:1")
+    monkeypatch.setenv("DELF_SERVE_SLACK_TOKEN", "xoxb-1")
+    monkeypatch.setenv("DELF_SERVE_NOTICE_HOSTS", '["hooks.example.com"]')
+    server = await serve("ada-key", agent={"approvals": ["web"]})
+    wants = {"notices": ("assigned", "commented"), "scope": "all"}
+
+    def one(name, *ways, **more):
+        return person(name, mail=f"{name}@a.com", notice_ways=ways, **{**wants, **more})
+
+    hook = {"webhook": "https://hooks.example.com/cy", "webhook_secret": "whsec_YQ=="}
+    await add(
+        server,
+        one("ada", "mail"),
+        one("bo", "slack"),
+        one("cy", "webhook", "mail", **hook),
+        one("dee", "mail"),
+        one("eve", "mail", notices=()),
+        one("fay", "mail", scope="own"),
+    )
+    task = await run(server, "ada")
+    request = await server.question(task["task_id"])
+
+    async def says(who, what, **body):
+        place = f"/approvals/{request['request_id']}/{what}"
+        assert (await server.client.post(place, json=body, headers=bearer(f"{who}-key"))).is_success
+
+    await says("ada", "assignee", person="cy")
+    await until(lambda: len(sent.got) == 2)
+    assert set(sent.got) == {
+        ("post_to", "approval_assigned", "cy"),
+        ("mail", "approval_assigned", "cy@a.com"),
+    }
+    sent.got.clear()
+    await says("bo", "comments", text="why?")  # to who asked, and who is assigned
+    await until(lambda: len(sent.got) == 3)
+    assert {to for _, _, to in sent.got} == {"ada@a.com", "cy", "cy@a.com"}
+    sent.got.clear()
+    await says("ada", "comments", text="because")  # also to who has commented before
+    await until(lambda: len(sent.got) == 3)
+    assert {to for _, _, to in sent.got} == {"bo@a.com", "cy", "cy@a.com"}
+    assert ("message_in_slack", "approval_commented", "bo@a.com") in sent.got
+    sent.got.clear()
+    await says("ada", "assignee", person="eve")  # who wants no notices
+    await says("ada", "assignee", person=None)
+    await says("ada", "assignee", person="ada")  # one's own
+    await says("ada", "assignee", person="bo")
+    await until(lambda: sent.got)
+    assert sent.got == [("message_in_slack", "approval_assigned", "bo@a.com")]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ({"ok": True, "user": {"id": "U0ADA"}}, None),
+        ({"ok": False, "error": "users_not_found"}, "Slack says users_not_found"),
+    ],
+)
+async def test_slack_gets_a_direct_message_for_the_mail_address(content, problem):
+    """The message is plain text, in which nobody is mentioned."""
+    slack = Receiver([200, 200], json.dumps(content).encode())
+    given = {"slack_token": "xoxb-1", "slack_api_url": slack.url}
+    settings = ServeSettings.model_validate(given)
+    notice = channel.notice_of(settings, replace(request_for(), task="<!channel> *look*"))
+    send = partial(channel.message_in_slack, settings, notice, address="ada@example.com")
+    try:
+        if problem is not None:
+            with pytest.raises(ConfigurationError, match=problem):
+                await asyncio.to_thread(send)
+            return
+        await asyncio.to_thread(send)
+    finally:
+        slack.close()
+    (asked, (headers, body)) = slack.got
+    assert parse_qs(asked[1].decode()) == {"email": ["ada@example.com"]}
+    assert headers["authorization"] == "Bearer xoxb-1"
+    message = parse_qs(body.decode())
+    assert message["channel"] == ["U0ADA"]
+    (block,) = json.loads(message["blocks"][0])
+    assert block["text"]["type"] == "plain_text"
+    assert "<!channel> *look*" in block["text"]["text"]

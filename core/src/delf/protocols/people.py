@@ -7,7 +7,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import asdict, fields
+from dataclasses import asdict, field, fields
 from typing import Any, Final, Literal, get_args
 
 from delf.errors import ConfigurationError
@@ -20,9 +20,10 @@ RIGHTS: Final[tuple[Right, ...]] = EVERY_RIGHT[:-1]
 Scope = Literal["own", "team", "all"]
 """The tasks that a person may see: their own, those of their teams, or all."""
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
-NoticeChoice = Literal["asked", "reminded", "ended"]
-"""Mails that a person can choose: a new request that they may decide, a reminder of that request,
-the end of their own task.
+NoticeChoice = Literal["asked", "reminded", "ended", "assigned", "commented"]
+"""Notices that a person can choose: a new request that they may decide, a reminder of that request,
+the end of their own task, a request that is assigned to them, and a comment on a request that they
+asked for, are assigned to, or talked about.
 """
 NOTICES: Final[tuple[NoticeChoice, ...]] = get_args(NoticeChoice)
 LOCAL: Final = "local"
@@ -85,7 +86,10 @@ class Person:
         mail: The person's mail address, which a login can use.
         keys: The keys, the oldest first.
         revoked_at: The Unix time from which the person has no access, if revoked.
-        notices: The mails that the person chose to receive.
+        notices: The notices that the person chose to receive.
+        notice_ways: The ways in which the person gets notices, by names of the server.
+        webhook: The address of the person's own webhook; empty for none.
+        webhook_secret: The key that signs messages to that webhook.
         history: The latest changes of the person, the newest last.
     """
 
@@ -99,6 +103,9 @@ class Person:
     keys: tuple[PersonKey, ...] = ()
     revoked_at: float | None = None
     notices: tuple[NoticeChoice, ...] = ()
+    notice_ways: tuple[str, ...] = ("mail", "browser")
+    webhook: str = field(default="", repr=False)
+    webhook_secret: str = field(default="", repr=False)
     history: tuple[PersonEntry, ...] = ()
 
     @property
@@ -248,8 +255,8 @@ def person_of(text: str) -> Person:
     """Decode a person stored by :func:`person_text`, ignoring unknown fields of newer versions."""
     data = _known(Person, json.loads(text))
     keys = tuple(_key_of(_known(PersonKey, item)) for item in data.pop("keys", ()))
-    for name in ("rights", "teams", "notices"):
-        data[name] = tuple(data.get(name, ()))
+    for name in {"rights", "teams", "notices", "notice_ways"} & set(data):
+        data[name] = tuple(data[name])
     history = tuple(PersonEntry(**_known(PersonEntry, item)) for item in data.pop("history", ()))
     return Person(**data, keys=keys, history=history)
 

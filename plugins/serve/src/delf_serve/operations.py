@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import mimetypes
 import os
+import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
@@ -13,7 +15,7 @@ from urllib.parse import quote
 
 from starlette.responses import FileResponse, Response
 
-from delf.errors import DelfError
+from delf.errors import ConfigurationError, DelfError
 from delf.protocols.conversation import ChatMessage, ConversationRecord
 from delf.protocols.people import NOTICES, NoticeChoice, Person, digest_of
 from delf.types import TaskState
@@ -21,12 +23,13 @@ from delf_engine.views.figures import figures_csv
 from delf_serve import evaluations, history, staff
 from delf_serve import schemas as s
 from delf_serve.call import Call, page_of, shown
+from delf_serve.channel import check_webhook, ways_of
 from delf_serve.event_stream import EventStreamResponse
 from delf_serve.keys import Key
 from delf_serve.metrics import metrics_text
 from delf_serve.openapi import document
 from delf_serve.operation import JSON, Operations
-from delf_serve.people import Changer, present
+from delf_serve.people import NOTICE_WAYS, Changer, present
 from delf_serve.problems import ProblemError
 from delf_serve.tasks import TURN, Submitted, kept_name, owner_of, shown_name
 
@@ -534,38 +537,68 @@ async def audit(call: Call, query: s.AuditQuery) -> s.AuditList | Response:
 
 @OPERATIONS.add("GET", "/notices", "read", other=_NOBODY)
 async def get_notices(call: Call) -> s.NoticesView:
-    """Return the mails that the caller gets."""
+    """Return the notices that the caller gets."""
     return _notices_of(call, _own_person(call))
 
 
 @OPERATIONS.add("POST", "/notices", "read", other=(*_NOBODY, _LATE))
 async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
-    """Choose the mails that the caller gets."""
+    """Choose the notices that the caller gets, and the ways."""
     name = _own_person(call).name
     chosen: tuple[NoticeChoice, ...] = tuple(n for n in NOTICES if n in body.notices)
+    ways = None if body.ways is None else tuple(way for way in NOTICE_WAYS if way in body.ways)
+    address = None if body.webhook is None else body.webhook.strip()
+    if address:
+        try:
+            check_webhook(call.service.settings, address)
+        except ConfigurationError as error:
+            raise ProblemError(422, error.message, param="webhook") from None
+    secret = f"whsec_{base64.b64encode(secrets.token_bytes(32)).decode()}" if address else ""
+    made: str | None = None
 
     def change(known: Person | None) -> Person:
-        return replace(present(known, name), notices=chosen)
+        nonlocal made
+        before = present(known, name)
+        is_new = address is not None and address != before.webhook
+        made = secret if is_new and address else None
+        own = {"webhook": address, "webhook_secret": secret} if is_new else {}
+        return replace(
+            before, notices=chosen, notice_ways=before.notice_ways if ways is None else ways, **own
+        )
 
     journal = call.service.tasks.journal
     person = await Changer(name, call.via, call.service.agent.tell_observers).change(
         journal, name, change
     )
     await call.service.keys.look(journal, at_once=True)
-    return _notices_of(call, person)
+    return _notices_of(call, person, made)
 
 
 def _own_person(call: Call) -> Person:
     person = call.service.keys.known(call.key.holder)
     if person is None:
-        raise ProblemError(404, "your key is of no person who could be sent mails")
+        raise ProblemError(404, "your key is of no person who could get notices")
     return person
 
 
-def _notices_of(call: Call, person: Person) -> s.NoticesView:
+def _notices_of(call: Call, person: Person, secret: str | None = None) -> s.NoticesView:
     chosen: list[NoticeChoice] = [choice for choice in NOTICES if choice in person.notices]
-    works = call.service.settings.smtp_url is not None
-    return s.NoticesView(notices=chosen, mail=person.mail, works=works)
+    settings = call.service.settings
+    works = {
+        "mail": settings.smtp_url is not None,
+        "slack": settings.slack_token is not None,
+        "webhook": bool(settings.notice_hosts),
+        "browser": True,
+    }
+    return s.NoticesView(
+        notices=chosen,
+        ways=[way for way in NOTICE_WAYS if way in person.notice_ways],
+        mail=person.mail,
+        webhook=person.webhook,
+        webhook_secret=secret,
+        works=[way for way in NOTICE_WAYS if works[way]],
+        reaches=ways_of(settings, person),
+    )
 
 
 # -- conversations ----------------------------------------------------------------------------

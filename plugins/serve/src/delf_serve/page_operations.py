@@ -123,6 +123,7 @@ def _oidc(call: Call) -> oidc.OpenIdConnect:
 async def _session(call: Call, key: Key, cookie: str | None) -> s.Session:
     service, by_proxy = call.service, bool(call.http.scope.get("delf.proxy"))
     csrf = None if cookie is None or not service.keys else csrf_of(cookie)
+    person = service.keys.known(key.holder)
     way = "proxy" if by_proxy else "session" if cookie is not None else "key"
     return s.Session(
         name=key.name,
@@ -135,6 +136,7 @@ async def _session(call: Call, key: Key, cookie: str | None) -> s.Session:
         server=service.start,
         model=short_name(service.agent.config.main_llm.model).rpartition("/")[2],
         models=service.settings.models,
+        browser_notices=person is None or "browser" in person.notice_ways,
         budget=budget_of(call, key),
         budgets=await service.tasks.budgets.shown(key),
     )

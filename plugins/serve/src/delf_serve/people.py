@@ -6,7 +6,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Literal, get_args
 
 from delf.errors import ConfigurationError, DelfError
 from delf.protocols.people import (
@@ -22,6 +22,9 @@ from delf.protocols.people import (
 )
 from delf.protocols.shared_journal import SharedJournal
 
+NoticeWay = Literal["mail", "slack", "webhook", "browser"]
+"""The ways in which a person can get notices."""
+NOTICE_WAYS: Final[tuple[NoticeWay, ...]] = get_args(NoticeWay)
 _MOST_TRIES: Final = 5
 _MOST_ENTRIES: Final = 100
 """The maximum number of entries kept in a person's history."""

@@ -29,6 +29,7 @@ from delf.tools.docstrings import read_docstring
 from delf.types import TaskState
 from delf_engine.approvals.talk import LONGEST
 from delf_engine.views import prompts
+from delf_serve.people import NoticeWay
 
 Seconds = Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)]
 ConversationId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:-]{1,100}$")]
@@ -481,21 +482,40 @@ class AuditList(Shown):
 
 
 class NoticesRequest(Given):
-    """The mails that a person wants."""
+    """The notices that a person wants."""
 
     notices: list[NoticeChoice] = Field(
-        max_length=3,
+        max_length=5,
         description="`asked`: a request waits that you may decide; `reminded`: it still waits; "
-        "`ended`: a task of yours has ended.",
+        "`ended`: a task of yours has ended; `assigned`: a request is assigned to you; "
+        "`commented`: somebody commented on a request that concerns you.",
+    )
+    ways: list[NoticeWay] | None = Field(
+        default=None,
+        max_length=4,
+        description="The ways in which you get them; they stay as they are when left out.",
+    )
+    webhook: Annotated[str, StringConstraints(max_length=2_000)] | None = Field(
+        default=None,
+        description="The https address of your own webhook, at a host of the setting "
+        "`notice_hosts`; empty for none. It stays as it is when left out.",
     )
 
 
 class NoticesView(Shown):
-    """The mails that a person gets."""
+    """The notices that a person gets."""
 
     notices: list[NoticeChoice]
-    mail: str = Field(description="The address to which they are sent; empty if none is known.")
-    works: bool = Field(description="Whether this server sends mails.")
+    ways: list[NoticeWay] = Field(description="The ways that you chose.")
+    mail: str = Field(description="Your mail address, for mails and Slack; empty if unknown.")
+    webhook: str = Field(description="The address of your own webhook; empty for none.")
+    webhook_secret: str | None = Field(
+        default=None,
+        description="The key that signs messages to a new webhook, as Standard Webhooks says. It "
+        "is shown only once.",
+    )
+    works: list[NoticeWay] = Field(description="The ways that this server has.")
+    reaches: list[NoticeWay] = Field(description="The ways in which you can be reached.")
 
 
 class Prompt(_as_body(prompts.Prompt)):
@@ -930,6 +950,9 @@ class Session(Shown):
     model: str | None = None
     models: list[str] = Field(
         default_factory=list[str], description="Further models, for `llm` of a task."
+    )
+    browser_notices: bool = Field(
+        default=True, description="Whether the person wants notices in the browser."
     )
     budget: Budget | None = Field(default=None, description="Null where there is no limit.")
     budgets: list[OwnBudget] = Field(

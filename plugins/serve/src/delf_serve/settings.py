@@ -173,6 +173,17 @@ class ServeSettings(PluginSettings):
         default=None,
         description="smtp[s]://USER:PASSWORD@HOST:PORT, for mails when something waits.",
     )
+    slack_token: Annotated[SecretStr | None, SentTo("slack_api_url")] = Field(
+        default=None,
+        description="The token of a Slack app with chat:write and users:read.email, for direct "
+        "messages to people who want them.",
+    )
+    slack_api_url: str = Field(default="https://slack.com/api/", description="Slack's API.")
+    notice_hosts: list[str] = Field(
+        default_factory=list[str],
+        description="The hosts of webhooks that people may set for themselves, such as "
+        "hooks.example.com or *.example.com.",
+    )
     remind_minutes: list[float] = Field(
         default_factory=list[float],
         description="Minutes after which a waiting request is announced again, as [60, 1440].",
@@ -180,7 +191,9 @@ class ServeSettings(PluginSettings):
     mail_to: list[str] = Field(default_factory=list, description="Who gets these mails.")
     mail_from: str = Field(default="delf@localhost", description="Whom they are from.")
 
-    @field_validator("hosts", "allow_origins", "trusted_proxies", "mail_to", mode="before")
+    @field_validator(
+        "hosts", "allow_origins", "trusted_proxies", "mail_to", "notice_hosts", mode="before"
+    )
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value

@@ -400,7 +400,7 @@ class Tasks:
             return
         person = self._keys.known(owner)
         wants = person is not None and person.revoked_at is None and "ended" in person.notices
-        to = [person.mail] if person is not None and wants and person.mail else []
+        to = [person] if person is not None and wants else []
         self._notices.tell(notice_of_end(self._settings, task, end), to)
 
     def _ended(self, name: str) -> None:

@@ -33,7 +33,7 @@ from delf_cli.lazy import LazyGroup
 from delf_cli.observing import tell_observers
 from delf_cli.output import json_text
 from delf_cli.streams import wrapped
-from delf_serve.people import Changer, present, without_key
+from delf_serve.people import NOTICE_WAYS, Changer, NoticeWay, present, without_key
 
 _FIRST: Final = "first"
 """The default label of a key."""
@@ -69,7 +69,14 @@ def users() -> None:
     "notices",
     multiple=True,
     type=click.Choice([*NOTICES, "none"]),
-    help="A mail that the person gets; none for no mails.",
+    help="A notice that the person gets; none for no notices.",
+)
+@click.option(
+    "--way",
+    "ways",
+    multiple=True,
+    type=click.Choice(NOTICE_WAYS),
+    help="A way in which the person gets notices; by default mail and browser.",
 )
 @as_json_option
 @click.pass_context
@@ -84,19 +91,21 @@ def add(
     teams: Sequence[str],
     mail: str,
     notices: Sequence[str],
+    ways: Sequence[str],
     as_json: bool,
 ) -> None:
     """Add a person with a key, or another key for a person.
 
     The key is shown only once. By default a new person has all rights and sees their own tasks. A
-    further key has at most the rights and the scope of its person; --team, --mail and --notice
-    change the person.
+    further key has at most the rights and the scope of its person; --team, --mail, --notice and
+    --way change the person.
     """
     wanted = None if rights is None else _rights(rights)
     asked: Scope | None = cast("Scope | None", scope)
     secret = None if no_key else new_secret()
     labels = {check_name(team, "team") for team in teams}
     chosen: tuple[NoticeChoice, ...] = tuple(choice for choice in NOTICES if choice in notices)
+    wished: tuple[NoticeWay, ...] = tuple(way for way in NOTICE_WAYS if way in ways)
     check_name(label, "name of the key")
 
     def change(known: Person | None) -> Person:
@@ -124,6 +133,7 @@ def add(
                 mail=mail,
                 keys=own,
                 notices=chosen,
+                notice_ways=wished or ("mail", "browser"),
             )
         if known.revoked_at is not None:
             # Whoever has a name again is another person: what the former one began is not theirs.
@@ -139,6 +149,7 @@ def add(
             teams=tuple(sorted(labels)) or known.teams,
             mail=mail or known.mail,
             notices=chosen if notices else known.notices,
+            notice_ways=wished or known.notice_ways,
             rights=known.rights if secret is not None or wanted is None else wanted,
             scope=known.scope if secret is not None or asked is None else asked,
         )
@@ -276,6 +287,7 @@ def _data(person: Person) -> dict[str, Any]:
         "teams": list(person.teams),
         "mail": person.mail,
         "notices": list(person.notices),
+        "notice_ways": list(person.notice_ways),
         "made_at": person.made_at,
         "revoked_at": person.revoked_at,
         "keys": [

@@ -70,7 +70,7 @@ def decider_of(person: Person) -> Decider:
 
 
 def deciders(request: ApprovalRequest, asker: str | None, people: Iterable[Person]) -> list[Person]:
-    """Return the people who may approve a request, by name.
+    """Return the people who may approve a request or answer a question, by name.
 
     Args:
         request: The request.
@@ -81,7 +81,7 @@ def deciders(request: ApprovalRequest, asker: str | None, people: Iterable[Perso
     return [
         person
         for person in present
-        if "decide" in person.rights
+        if ("decide" in person.rights or (request.is_question and person.holder == asker))
         and sees(person, present, asker)
         and why_refused(request, asker, decider_of(person), Approved()) is None
     ]

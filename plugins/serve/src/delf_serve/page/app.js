@@ -45,7 +45,7 @@ class Page {
     fill(document.getElementById("list"), this.list.nodes);
     const managed = who.rights.includes("people") && who.scope === "all" && who.login ? [["people", "people"]] : [];
     const places = [...PLACES, ...managed].flatMap(([name, words]) => [" · ", el("a", { href: `#/${name}` }, words)]);
-    this.waiting = new Waiting(who.rights.includes("decide"));
+    this.waiting = new Waiting(who);
     this.entitled = new MutationObserver(() => this.waiting.entitle());
     this.entitled.observe(document.querySelector("title"), { childList: true });
     fill(document.getElementById("who"), this.waiting.node, ...places, who.model ? ` · model: ${who.model}` : "", who.login ? [` · ${who.name}${who.scope === "all" ? "" : `, sees ${who.scope} tasks`} · `, el("a", { href: "#/sessions" }, "sessions"), " · ", el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : "");

@@ -174,8 +174,9 @@ export class InboxView {
 
 /** How many wait for the reader: in the title of the page, in its bar, and as a notification. */
 export class Waiting {
-  constructor(may) {
-    this.may = may;
+  constructor(who) {
+    this.who = who;
+    const may = this.may = who.rights.includes("decide");
     this.number = null;
     this.link = el("a", { href: "#/inbox" }, "inbox");
     this.ask = el("button", { type: "button", class: "link", hidden: true, onclick: () => this.askLeave() }, "tell me");
@@ -205,7 +206,7 @@ export class Waiting {
     this.number = found.count;
     setText(this.link, this.number ? `inbox (${this.number})` : "inbox");
     this.entitle();
-    const isNew = before !== null && this.number > before;
+    const isNew = this.who.browser_notices !== false && before !== null && this.number > before;
     if (isNew && document.hidden && "Notification" in window && Notification.permission === "granted") {
       new Notification(`delf: ${count(this.number, "request waits", "requests wait")} for you`, { body: `${found.asked_by}: ${found.action}`, tag: "delf" });
     }

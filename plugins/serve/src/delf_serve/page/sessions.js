@@ -4,7 +4,8 @@ import { get, post, remove } from "./api.js";
 import { el, fill, say, setText } from "./dom.js";
 import { ago, exact } from "./words.js";
 
-const NOTICES = { asked: "A request waits that I may decide", reminded: "It still waits after some time", ended: "A task of mine has ended" };
+const NOTICES = { asked: "A request waits that I may decide", reminded: "It still waits after some time", ended: "A task of mine has ended", assigned: "A request is assigned to me", commented: "Somebody comments on a request that I asked for, am assigned to, or talked about" };
+const NOTICE_WAYS = { mail: "by mail", slack: "as a direct message in Slack", webhook: "by my webhook", browser: "in this browser, while the page is open" };
 const WAYS = { key: "by a key", oidc: "by the organisation's login" };
 
 /** What a browser calls itself, in a word or two. */
@@ -35,26 +36,35 @@ export class SessionsView {
     } catch (error) { setText(this.problem, error.message); }
   }
 
-  /** The mails that the reader gets; a key of the settings is of no person who could get any. */
+  /** The notices that the reader gets; a key of the settings is of no person who could get any. */
   async loadNotices() {
     try {
       this.showNotices(await get("notices"));
     } catch (error) { if (error.status !== 404) setText(this.problem, error.message); }
   }
 
-  showNotices({ notices, mail, works }) {
-    const box = (choice, words) => el("p", {}, el("label", {}, el("input", { type: "checkbox", name: choice, checked: notices.includes(choice), onchange: () => this.choose() }), ` ${words}`));
-    const why = !works ? "This server sends no mails." : mail ? `They are sent to ${mail}.` : "No mail address of yours is known: whoever runs the server can add it.";
-    fill(this.notices, el("legend", {}, "Mails to you"), Object.entries(NOTICES).map(([choice, words]) => box(choice, words)), el("p", { class: "quiet" }, why));
+  showNotices({ notices, ways, mail, webhook, webhook_secret: secret, works, reaches }) {
+    const box = (group, choice, words, chosen, more = {}) => el("p", {}, el("label", {}, el("input", { type: "checkbox", name: group, value: choice, checked: chosen.includes(choice), onchange: () => this.choose(), ...more }), ` ${words}`));
+    const missing = { mail: "no mail address of yours is known: whoever runs the server can add it", slack: "no mail address of yours is known, by which Slack finds you", webhook: "give its address below" };
+    const about = { mail: `to ${mail}`, slack: `to ${mail}` };
+    const way = ([name, words]) => box("way", name, `${words}${!works.includes(name) ? ": this server has no such way" : !reaches.includes(name) ? `: ${missing[name]}` : about[name] ? ` (${about[name]})` : ""}`, ways, { disabled: !works.includes(name) });
+    this.address = el("input", { type: "url", id: "webhook", value: webhook, placeholder: "https://", maxLength: 2000 });
+    const ofWebhook = works.includes("webhook") ? [el("p", {}, el("label", { htmlFor: "webhook" }, "Address of my webhook "), this.address, " ", el("button", { type: "button", onclick: () => this.choose(this.address.value.trim()) }, "Keep address")),
+      secret ? el("p", { role: "status" }, "The key that signs its messages, which is shown only now: ", el("code", {}, secret)) : null] : [];
+    fill(this.notices, el("legend", {}, "Notices to you"), Object.entries(NOTICES).map(([choice, words]) => box("notice", choice, words, notices)),
+      el("p", { class: "quiet" }, "You get them:"), Object.entries(NOTICE_WAYS).map(way), ...ofWebhook);
     this.notices.hidden = false;
   }
 
-  async choose() {
-    const chosen = [...this.notices.querySelectorAll("input:checked")].map((input) => input.name);
+  async choose(webhook = undefined) {
+    const chosen = (group) => [...this.notices.querySelectorAll(`input[name=${group}]:checked`)].map((input) => input.value);
     setText(this.problem, "");
     try {
-      await post("notices", { notices: chosen });
+      const known = await post("notices", { notices: chosen("notice"), ways: chosen("way"), ...(webhook === undefined ? {} : { webhook }) });
+      this.who.browser_notices = known.ways.includes("browser");
+      if (this.who.browser_notices && "Notification" in window && Notification.permission === "default") await Notification.requestPermission();
       say("Your choice is kept.");
+      if (webhook !== undefined) this.showNotices(known);
     } catch (error) {
       setText(this.problem, error.message);
       await this.loadNotices(); // as they are
