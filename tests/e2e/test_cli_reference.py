@@ -140,64 +140,6 @@ def add(a: int, b: int) -> int:
     """Add."""
     return a + b
 '''
-OF_TASKS = {
-    *("delf run", "delf resume", "trace", "call", "event", "delf runs events", "delf runs list"),
-    *(
-        "delf runs fork",
-        "delf runs diff",
-        "delf runs search",
-        "delf runs figures",
-        "prompt",
-        "delf runs show",
-        "delf runs code",
-        "delf runs prune",
-    ),
-    *(f"delf journal {name}" for name in ("size", "prune", "check", "backup", "export", "import")),
-}
-OF_APPROVALS = {
-    f"delf approvals {name}"
-    for name in (
-        *("list", "show", "approve", "reject", "edit", "settle", "answer", "remembered"),
-        *("changes", "comment", "assign"),
-    )
-}
-SCHEDULE = ("add", "history", "list", "pause", "remove", "resume", "test")
-OF_THE_REST = {
-    *("delf chat", "delf chat list", "delf chat delete", "delf chat prune"),
-    *("delf demo", "delf doctor", "finding", "delf inspect", "method", "setting"),
-    *(f"delf plugins {name}" for name in ("list", "available", "new", "check")),
-    *("delf plugins install", "delf plugins uninstall", "delf init"),
-    *(
-        "delf config show",
-        "delf config check",
-        "delf config get",
-        "delf config set",
-        "delf quickstart",
-        "delf trust",
-        "delf trust --list",
-    ),
-    *(f"delf keys {name}" for name in ("list", "set", "remove")),
-}
-
-
-OF_PLUGINS = {
-    *(f"delf routines {name}" for name in ("list", "show", "history", "save", "test", "check")),
-    *(f"delf evals {name}" for name in ("add", "run", "show", "list")),
-    *(f"delf routines {name}" for name in ("diff", "accept", "reject", "rename", "remove")),
-    *(
-        "delf memory",
-        *(f"delf memory {name}" for name in ("list", "search", "add", "forget", "import")),
-    ),
-    *(f"delf google {name}" for name in ("login", "logout", "status")),
-    *(f"delf audit {name}" for name in ("show", "verify", "head")),
-    *(f"delf schedule {name}" for name in SCHEDULE),
-    *("delf mcp effects", "delf openapi effects"),
-    *(f"delf workers {name}" for name in ("list", "show", "run", "check")),
-    "delf runs stop",
-    *(f"delf users {name}" for name in ("add", "list", "revoke", "sessions")),
-}
-
-
 SERVERS = {"delf serve", "delf mcp serve", "delf runner"}
 """Commands without ``--json``: they run until they are stopped, and have no result."""
 
@@ -211,10 +153,9 @@ def test_every_command_but_servers_writes_json():
     assert single - writing_json() == SERVERS
 
 
-def test_every_json_output_has_a_table_and_a_test():
-    writing = writing_json()
-    assert writing - set(TABLES) == set()
-    assert set(TABLES) == OF_TASKS | OF_APPROVALS | OF_THE_REST | OF_PLUGINS
+def test_every_json_output_has_a_table():
+    tables = {name.partition(" --")[0] for name in TABLES if name.startswith("delf ")}
+    assert tables == writing_json()
 
 
 def written(here: Path, *arguments: str) -> Any:

@@ -43,6 +43,7 @@ from delf_engine.response import Response as Response
 from delf_engine.views.records import StreamEvent as StreamEvent
 from delf_engine.views.snapshot import StreamSnapshot as StreamSnapshot
 from delf_engine.views.trace import Trace as Trace
+from delf_evals.program import Evaluations as Evaluations
 from delf_memory_semantic import Memory as Memory
 from delf_routines.connection import RoutineTools as RoutineTools
 from delf_routines.program import Routines as Routines
@@ -67,6 +68,7 @@ __all__ = [
     "ConversationCompressionError",
     "Docs",
     "Drive",
+    "Evaluations",
     "Filesystem",
     "Gmail",
     "MCP",

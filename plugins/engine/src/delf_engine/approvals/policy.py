@@ -201,8 +201,10 @@ class TaskApprovals:
         """Return an answer that this task already has: a recorded decision or a refusal."""
         if (decided := case.decided) is not None:
             decision = with_secrets(recorded(decided), case.request, case.arguments)
-            again = case.asked is not None and asks_again(case.asked, decision)
-            return replace(Answer.given(decision, decided.source, decided.by), asks_again=again)
+            return replace(
+                Answer.given(decision, decided.source, decided.by),
+                asks_again=case.asked is not None and asks_again(case.asked, decision),
+            )
         if case.is_question and case.asked is None:
             before = answer_before(self._log.events, case.request)
             if before is not None:
