@@ -349,10 +349,12 @@ async def test_archive_shows_one_of_its_members_that_differ_in_a_number(files, t
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w") as archive:
         for month in range(1, 7):
-            archive.writestr(f"x_{month:02}.csv", "Fläche;m²\nGröße;12\n".encode("cp1252"))
+            lines = ["Fläche;m²", *(f"Größe;{n}" for n in range(9)), "Summe;36"]
+            archive.writestr(f"x_{month:02}.csv", "\n".join(lines).encode("cp1252"))
         archive.writestr("README.TXT", "All in m².")
     reported = await files(path).context("")
-    assert "'x_01.csv' begins (cp1252)\n  | Fläche;m²\n  | Größe;12\n" in reported
+    first = "  | Fläche;m²\n  | Größe;0\n  | Größe;1\n  | Größe;2\n  …\n  | Summe;36\n"
+    assert f"'x_01.csv' begins (cp1252)\n{first}" in reported
     assert reported.endswith("'README.TXT' begins\n  | All in m².")
     assert reported.count("begins") == 2
 

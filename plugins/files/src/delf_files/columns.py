@@ -21,7 +21,7 @@ _ODD_TEXTS: Final = 3
 _ITEMS: Final = 20_000
 _LONGEST_CHOICE: Final = 30
 _MOST_KEYS: Final = 40
-_DEEPEST: Final = 6
+_DEEPEST: Final = 8
 _MOST: Final = 0.6
 """The share of numbers from which a column counts as numeric despite other values."""
 

@@ -495,13 +495,20 @@ def _compressed(path: str) -> str:
 
 
 def _first_lines(data: bytes, about: str, encoding: str = "") -> str:
-    """Return the first lines of a text, below a line about it; empty for other bytes."""
+    """Return the first lines of a text and its last, below a line about it.
+
+    Empty for other bytes. The last line may be a total; of a long text it is not known.
+    """
     cut = data[: data.rfind(b"\n") + 1] or data
-    text = decode_if_text(cut) or (
-        encoding and b"\0" not in cut and cut.decode(encoding, "replace")
-    )
+    text = decode_if_text(cut if len(data) == _PIECE else data)
+    if text is None and encoding and b"\0" not in cut:
+        text = data.decode(encoding, "replace")
     lines = [f"\n  {_line(line)}" for line in (text or "").splitlines() if line.strip()]
-    return f"\n  {about}{''.join(lines[:_MEMBER_LINES])}" if lines else ""
+    shown = lines[:_MEMBER_LINES]
+    if len(data) < _PIECE and len(lines) > _MEMBER_LINES:
+        shown += ["\n  …"] if len(lines) > _MEMBER_LINES + 1 else []
+        shown.append(lines[-1])
+    return f"\n  {about}{''.join(shown)}" if lines else ""
 
 
 def _line(text: str) -> str:
