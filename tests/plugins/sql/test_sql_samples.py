@@ -37,6 +37,8 @@ def held(name, values, kind="text"):
         ("seenAt", [1_782_345_600_000], "unix time in ms"),
         ("number", [1_782_345_600, 1_782_345_601], None),
         ("code", ["AB-0012", "CD-0034", "EF-0056"], "as AA-0000"),
+        ("price", ["9,50 EUR", "12,25 EUR", "1.200,00 EUR", "2,00 EUR", "3,00 EUR", "4,00 EUR"], "as 0,00 AAA or 0.000,00 AAA"),
+        ("place", ["12 High Street", "7 Low Road", "9 Old Lane"], None),
         ("data", ['{"a": 1, "b": "x"}', '{"a": null}'], 'JSON {"a": int | None, "b": str}'),
         ("data", [json.dumps({"kind": k}) for k in STATES], "JSON {\"kind\": 'open' | 'paid' | 'void'}"),
         ("data", ["{broken"] * 5, "'{broken'"),
@@ -46,7 +48,7 @@ def held(name, values, kind="text"):
         ("mixed", [1, "n/a"], "int or str"),
         ("price", [1.5, 2.5], None),
     ],
-    ids=range(24),
+    ids=range(26),
 )  # fmt: skip
 def test_column_has_shared_values_or_its_form(name, values, words):
     assert held(name, values) == (words or None)

@@ -32,6 +32,7 @@ _SEVERAL: Final = 10
 _CHARS: Final = 300
 _MOST_JSON: Final = 100
 _MOST_KEYS: Final = 30
+_MOST_MASKS: Final = 2
 _DEPTH: Final = 4
 _KEY: Final = re.compile(r"[^\W\d][\w.-]{0,39}(?<!\d{4})")
 """Keys that name a value; others, as ids, are values themselves."""
@@ -127,10 +128,12 @@ def _texts(name: str, values: Sequence[str]) -> str:
         return form
     if shared := _shared(name, values):
         return shared
-    masks = {_mask(value) for value in values}
-    if len(masks) == 1 and len(set(values)) >= _SHARED and "0" in (mask := masks.pop()):
-        return f"as {mask}"
-    return ""
+    masks: dict[str, str] = {}
+    for mask in sorted({_mask(value) for value in values}):
+        masks.setdefault(re.sub("0+", "0", mask), mask)  # numbers of any length are alike
+    is_one = len(masks) <= _MOST_MASKS and all("0" in mask for mask in masks)
+    is_one = is_one and len(set(values)) >= _SHARED * len(masks)
+    return f"as {' or '.join(masks.values())}" if is_one else ""
 
 
 def _shared(name: str, values: Sequence[str]) -> str:
