@@ -46,7 +46,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_reasoning_is_no_part_of_the_answer(name):
+def test_reasoning_is_not_part_of_the_answer(name):
     thoughts, words, ended = taken_apart(FAMILIES[name])
     assert (words.strip(), ended) == (ANSWER, True)
     assert "41" not in words

@@ -162,7 +162,7 @@ def test_dotenv_file(somewhere):
     assert warnings == []
 
 
-def test_line_that_is_no_assignment_is_a_warning(somewhere):
+def test_line_that_is_not_an_assignment_is_a_warning(somewhere):
     path = somewhere / ".env"
     values, warnings = read(path, "A=1\nsome secret words\nB=2\n")
     assert values == {"A": "1", "B": "2"}

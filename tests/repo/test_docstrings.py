@@ -35,7 +35,7 @@ def _listed(found: list[str], headline: str) -> str:
     return "\n".join([headline, *found])
 
 
-def test_docstring_opening_is_no_question_word() -> None:
+def test_docstring_opening_is_not_a_question_word() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{line} {text.strip().splitlines()[0]}"
         for path in (*SOURCES, *sorted(BESIDE))

@@ -89,7 +89,7 @@ class ModelFailures:
         error = await failure(call, model)
         assert (error.status, error.provider) == (401, provider)
 
-    async def test_retries_end(self, call, openai_server, make_model):
+    async def test_retries_are_limited(self, call, openai_server, make_model):
         server = openai_server(lambda _: Reply(status=500, error="out of order"))
         error = await failure(call, make_model(base_url=server.base_url))
         assert error.status == 500

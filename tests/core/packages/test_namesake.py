@@ -40,6 +40,6 @@ def test_namesake_warning_says_what_to_type(beside, name):
     assert message.count("UserWarning") == 1
 
 
-def test_look_is_no_burden_and_cannot_fail():
+def test_look_is_not_a_burden_and_cannot_fail():
     assert namesake.is_beside("/no/such/archive.zip/delf/__init__.py") is False
     assert namesake.is_beside(delf.__file__) is False

@@ -31,7 +31,7 @@ def test_discover_imports_no_plugin(site):
     assert module not in sys.modules
 
 
-def test_distributions_without_a_plugin_are_no_candidates(site):
+def test_distributions_without_a_plugin_are_not_candidates(site):
     site.add("other", entry_points="[console_scripts]\nother = made_other:main\n")
     site.add("none", entry_points="")
     assert discovery.discover() == ()
@@ -77,7 +77,7 @@ def test_unreadable_entry_points_of_a_plugin_are_named(site, points, problem):
     assert problem in (broken.problem or "")
 
 
-def test_metadata_that_is_no_text_is_a_problem_of_one_plugin(site):
+def test_metadata_that_is_not_a_text_is_a_problem_of_one_plugin(site):
     site.add("delf-plugin-tickets")
     (info,) = site.path.glob("*.dist-info")
     (info / "METADATA").write_bytes(b"Name: \xff\xfe\n")

@@ -131,7 +131,7 @@ def test_method_that_no_script_could_call():
         actions_of(Desk)
 
 
-def test_private_method_is_no_action():
+def test_private_method_is_not_an_action():
     class Desk:
         @action(effect="read")
         def _find(self) -> None: ...

@@ -159,7 +159,7 @@ def test_slow_patterns_are_bounded_in_time():
         *(r"(?:(?:\b){60000}){60000}b", r"(?=a)(?:(?:\b){600}){0,600}b", r"(?:\b{9000}){9000}"),
     ],
 )
-def test_patterns_that_are_large_are_no_schema(pattern):
+def test_patterns_that_are_large_are_not_a_schema(pattern):
     with quickly(), pytest.raises(ToolDefinitionError):
         Checker({"pattern": pattern}, "x")
 

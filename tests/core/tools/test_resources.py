@@ -118,7 +118,7 @@ CLUSTER = [
 CLUSTER += [f"{verb}_core_v1_namespace" for verb in ("list", "create", "replace", "patch")]
 
 
-def test_words_that_most_names_share_are_no_resource():
+def test_words_that_most_names_share_are_not_a_resource():
     shared = shared_words(CLUSTER)
     assert shared == {"core", "v1", "namespaced"}
     assert resource_of("patch_core_v1_namespaced_config_map", shared) == "config"

@@ -40,7 +40,7 @@ def test_home_folder_counts_only_when_it_is_the_working_folder(deep, monkeypatch
     assert project_folder(deep) == deep
 
 
-def test_home_that_is_no_path_is_none(deep, monkeypatch):
+def test_home_that_is_not_a_path_is_none(deep, monkeypatch):
     for home in ("", ".", "relative/home"):
         monkeypatch.setenv("HOME", home)
         assert project_folder(deep) == deep.parents[2]
@@ -80,7 +80,7 @@ def test_link_may_not_lead_out_of_the_folder(tmp_path):
 
 
 @pytest.mark.timeout(10)
-def test_pipe_a_device_and_a_folder_are_no_files(tmp_path):
+def test_pipe_a_device_and_a_folder_are_not_files(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "device").symlink_to("/dev/zero")
     (tmp_path / "folder").mkdir()

@@ -206,5 +206,5 @@ def test_table_is_read_in_parts():
 
 
 @pytest.mark.parametrize("value", [[{"a": 1}], {"a": 1}, "x", 1, None, np.arange(3)])
-def test_non_table_is_no_table(value):
+def test_non_table_is_not_a_table(value):
     assert table_of(value) is None

@@ -302,7 +302,7 @@ def test_decimal_is_a_short_text(parts):
         from_jsonable({"$t": "decimal", "v": parts})
 
 
-def test_bytes_that_are_no_text():
+def test_bytes_that_are_not_text():
     with pytest.raises(ValueError):
         loads(b"\xff\xfe")
 

@@ -37,7 +37,7 @@ def test_too_many_values(part: tuple[Any, int]) -> None:
     "text", [",[{:" * MAX_VALUES, '\\",[{:' * MAX_VALUES], ids=["signs", "quotes"]
 )
 @pytest.mark.slow
-def test_signs_in_a_text_are_no_values(text: str) -> None:
+def test_signs_in_a_text_are_not_values(text: str) -> None:
     assert not has_too_many_values(dumps([text]))
 
 

@@ -220,7 +220,7 @@ def test_settings_that_cannot_be(settings: Any, kind: Any, message: str) -> None
     ("content", "message"),
     [("no json", "no JSON"), ("[]", "no JSON"), ('{"a": 1}', "no OAuth client")],
 )
-async def test_files_that_are_no_credentials(
+async def test_files_that_are_not_credentials(
     content: str, message: str, connect: Any, tmp_path: pathlib.Path
 ) -> None:
     path = tmp_path / "x.json"

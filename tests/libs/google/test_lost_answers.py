@@ -213,7 +213,7 @@ def _is_between(change: str) -> bool:
     return change in ("drive.create_folder", "drive.unshare", "docs.create", "gmail.send_draft")
 
 
-async def test_refusal_after_a_lost_answer_is_no_refusal(connect: Any) -> None:
+async def test_refusal_after_a_lost_answer_is_not_a_refusal(connect: Any) -> None:
     """What was done is refused to be done again; that it failed would be wrong."""
 
     def spoil(google: GoogleServer) -> None:

@@ -274,7 +274,7 @@ def test_text_takes_in_memory_what_it_takes_on_the_wire(text):
     assert len(payload) <= size_in_memory(payload) < 4 * len(payload)
 
 
-def test_signs_within_texts_are_no_values():
+def test_signs_within_texts_are_not_values():
     text = 'a,"b":[{\\,\\"' * 500_000
     assert parse(dumps(["done", [text, "\\", text], {}]))[1] == [text, "\\", text]
 

@@ -394,7 +394,7 @@ async def test_typed_line_answers_a_question(person, arguments, typed, answer):
     await person.sees(f"answered: {str(answer).lower() if answer is False else answer}")
 
 
-async def test_line_that_is_no_answer_is_asked_again(person):
+async def test_line_that_is_not_an_answer_is_asked_again(person):
     asking = asyncio.ensure_future(person.channel().answer(question(options=["Ann", "Bob"])))
     shown = await person.sees("1-2 choose · r answer nothing · v view all · ? help\n> ")
     assert "option 1: Ann" in shown

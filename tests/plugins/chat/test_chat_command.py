@@ -120,7 +120,7 @@ class TestTasks:
         assert typed(here) == ["I am Ada", "who am I?"]
 
     @pytest.mark.parametrize("word", ["exit", "Quit"])
-    def test_word_for_leaving_is_no_task(self, talk, here, word):
+    def test_word_for_leaving_is_not_a_task(self, talk, here, word):
         chat = talk("print('one')")
         chat.send(f"{word}{ENTER}")
         assert chat.terminal.wait() == 0

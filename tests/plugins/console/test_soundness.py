@@ -180,7 +180,7 @@ def test_published_package_needs_a_licence(site: Site) -> None:
     ids=["for type checkers", "does without", "comes with the core", "its own"],
 )
 @pytest.mark.slow
-def test_imports_that_are_no_fault(site: Site, code: str) -> None:
+def test_imports_that_are_not_faults(site: Site, code: str) -> None:
     _, record = site.install(tools=code)
     assert list(release_warnings(record)) == []
 
@@ -198,7 +198,7 @@ def problems(spec: Spec, made: Any) -> list[str]:
     return [*factory_problems(host, spec), *what_is_missing(host, spec)]
 
 
-def test_plain_function_is_no_connection_and_no_command() -> None:
+def test_plain_function_is_not_a_connection_and_no_command() -> None:
     def made() -> None: ...
 
     (message,) = problems(ConnectionSpec(name="c", summary="C.", factory="x:y"), made)

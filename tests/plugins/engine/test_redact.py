@@ -102,7 +102,7 @@ def test_redactor_reads_objects_like_events_and_results(message: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["", "abc", "postgres", "password", "123456", "        "])
-def test_placeholders_and_short_words_are_no_secrets(word: str) -> None:
+def test_placeholders_and_short_words_are_not_secrets(word: str) -> None:
     assert not Redactor([word]).knows_any
 
 

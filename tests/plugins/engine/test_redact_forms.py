@@ -57,7 +57,7 @@ def test_short_words_are_not_secrets(word: str) -> None:
     assert not long_enough([word])
 
 
-def test_end_of_a_line_is_no_part_of_a_secret() -> None:
+def test_end_of_a_line_is_not_part_of_a_secret() -> None:
     assert long_enough(["key-of-a-file-1\n"]) == {"key-of-a-file-1"}
 
 

@@ -70,7 +70,7 @@ def test_within_a_text(text: str, hidden: set[str]) -> None:
         "http://[::1",
     ],
 )
-def test_placeholders_are_no_secrets(text: str) -> None:
+def test_placeholders_are_not_secrets(text: str) -> None:
     assert not long_enough(secrets_in(text))
 
 

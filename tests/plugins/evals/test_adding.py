@@ -80,7 +80,7 @@ def test_judged_case_asks_whether_the_answers_say_the_same(task, run, project):
         (SCRIPT, ("--to", "x.json"), "x.json is JSON"),
     ],
 )
-def test_task_that_is_no_case_is_refused(task, run, script, words, message):
+def test_task_that_is_not_a_case_is_refused(task, run, script, words, message):
     done = run("evals", "add", task(script=script), *words)
     assert done.exit_code == 2
     assert message in done.output

@@ -338,7 +338,7 @@ async def test_small_table_is_shown_whole(shape, rows):
     assert reported.endswith(f"\n  all rows:{listed}") == (rows < 16)
 
 
-async def test_small_table_is_not_shown_whole_where_there_is_no_room(files, tmp_path):
+async def test_small_table_is_not_shown_whole_without_room(files, tmp_path):
     for number in range(30):
         (tmp_path / f"{number}.csv").write_text("text\n" + f"{'x' * 59}\n" * 15)
     reported = await files(*sorted(tmp_path.iterdir())).context("")

@@ -351,7 +351,7 @@ async def test_write_is_asked_about_with_a_diff(notes: Path) -> None:
     assert read == Allowed()
 
 
-def test_root_that_is_no_folder_is_refused_at_once(tmp_path: Path) -> None:
+def test_root_that_is_not_a_folder_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(
         ConnectionFileNotFoundError, match="'w' of filesystem is not a folder"
     ) as message:

@@ -255,7 +255,7 @@ async def test_reply_to_an_own_mail_goes_to_its_recipients(
 HIDDEN = "=?utf-8?Q?M=C3=BCller=2C_Ada?= <ada.m@example.com>, =?utf-8?q?x=2C_eve=40far=2Eexample?= <max@example.com>"
 
 
-async def test_comma_in_an_encoded_name_is_no_border(google: GoogleServer, gmail: Any) -> None:
+async def test_comma_in_an_encoded_name_is_not_a_border(google: GoogleServer, gmail: Any) -> None:
     """Names are decoded after a header was split: else a sender could add people."""
     raw = f"From: {HIDDEN.split(', ')[0]}\r\nTo: {HIDDEN}\r\nCc: {HIDDEN}\r\nSubject: x\r\n\r\nx"
     message = google.gmail.deliver(USER, raw.encode())

@@ -290,7 +290,7 @@ class TestOpening:
         with pytest.raises(JournalSetupError, match="does not exist"):
             await journal.find()
 
-    async def test_file_that_is_no_database(self, tmp_path, open_journal):
+    async def test_file_that_is_not_a_database(self, tmp_path, open_journal):
         path = tmp_path / "journal.db"
         path.write_text("these are notes, and no database at all " * 100)
         journal = open_journal(str(path))

@@ -285,7 +285,7 @@ async def test_days_are_those_of_the_zone(journal: SqlJournal, written: Written)
         await journal.figures("day", TaskFilter(), "Mars/Olympus")
 
 
-async def test_child_counts_its_calls_and_cost_but_is_no_task_more(
+async def test_child_counts_its_calls_and_cost_but_is_not_another_task(
     journal: SqlJournal, written: Written
 ) -> None:
     parent = await written.task("task_a", "whole")

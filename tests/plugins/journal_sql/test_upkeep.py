@@ -231,7 +231,7 @@ async def test_process_that_may_be_alive_is_named_and_has_time_to_end_its_call(
     assert calls == ["bob", "bob"]
 
 
-async def test_process_that_is_gone_is_no_reason_to_wait(sqlite_place, open_journal, clock):
+async def test_process_that_is_gone_is_not_a_reason_to_wait(sqlite_place, open_journal, clock):
     journal, other = open_journal(sqlite_place), open_journal(sqlite_place)
     for each in (journal, other):
         each.lease(4.0)

@@ -47,7 +47,7 @@ def test_tool_that_has_changed_asks_until_it_is_accepted(run, project):
     assert "add             read          free" in run("inspect", "srv").stdout
 
 
-def test_connection_that_is_no_server_has_no_such_line(run, here):
+def test_connection_that_is_not_a_server_has_no_such_line(run, here):
     (here / "delf.toml").write_text('[connections.shop]\ntype = "sql"\nurl = "sqlite:///x.db"\n')
     done = run("mcp", "effects", "shop")
     assert done.exit_code != 0

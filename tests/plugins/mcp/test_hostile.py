@@ -142,7 +142,7 @@ async def test_task_tells_which_tools_are_left_out(rogue) -> None:
         ("digits", {"n": "9" * 100_000}),
     ],
 )
-async def test_bytes_that_are_no_message_cost_nothing(rogue, mode, gives) -> None:
+async def test_bytes_that_are_not_a_message_cost_nothing(rogue, mode, gives) -> None:
     srv = rogue(mode)
     async with soon():
         for _ in range(3):
@@ -217,7 +217,7 @@ async def test_log_of_a_server_is_shown_to_nobody(rogue, caplog) -> None:
     assert loud == []
 
 
-async def test_schema_of_arguments_is_no_trap(rogue) -> None:
+async def test_schema_of_arguments_is_not_a_trap(rogue) -> None:
     parts = {
         f"p{n}": {"anyOf": [{"$ref": f"#/$defs/p{n + 1}"}, {"$ref": f"#/$defs/p{n + 1}"}]}
         for n in range(40)

@@ -107,7 +107,7 @@ async def test_server_that_cannot_start_says_what_it_wrote(open_mcp) -> None:
         await open_mcp(env={"BREAKS": "1"}).actions()
 
 
-async def test_program_that_is_no_server_is_an_error_in_time(open_mcp) -> None:
+async def test_program_that_is_not_a_server_is_an_error_in_time(open_mcp) -> None:
     srv = open_mcp(command="sleep", args=["60"], start_timeout=0.5)
     with pytest.raises(ConnectionUnavailableError, match=r"did not start within 0\.5 s"):
         await srv.actions()

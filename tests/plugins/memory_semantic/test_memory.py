@@ -224,7 +224,7 @@ def test_facts_of_delfhos_are_taken_over_with_their_dates(delf, tmp_path: Path) 
     assert fact["saved_at"] == "2026-01-31T10:00:00+00:00"
 
 
-def test_database_of_something_else_is_no_memory(delf, tmp_path: Path) -> None:
+def test_database_of_something_else_is_not_a_memory(delf, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "other.db") as connection:
         connection.execute("CREATE TABLE memories (id INTEGER)")
     connection.close()
@@ -232,7 +232,7 @@ def test_database_of_something_else_is_no_memory(delf, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("given", ["missing.md\n", "  missing.md  ", Path("missing.md")])
-def test_missing_file_is_no_fact(memory: Memory, given: str | Path) -> None:
+def test_missing_file_is_not_a_fact(memory: Memory, given: str | Path) -> None:
     with pytest.raises(MemorySetupError, match=r"there is no file 'missing\.md'"):
         memory.add(given)
     assert not list(memory)

@@ -129,7 +129,7 @@ async def test_calls_go_back_as_they_came(provider, openai_server, http_model):
     assert "delf-" not in sent
 
 
-async def test_arguments_that_are_no_json_go_back_as_they_were(openai_server, http_model):
+async def test_arguments_that_are_not_json_go_back_as_they_were(openai_server, http_model):
     server = openai_server(lambda _: "a")
     call = ToolCall(id="1", name="add", arguments='{"a": ')
     for provider in PROVIDERS:
@@ -271,7 +271,7 @@ async def test_call_is_read_in_the_forms_of_other_servers(pieces, openai_server,
         + json.dumps({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}),
     ],
 )
-async def test_empty_data_and_marks_are_no_part_of_an_answer(body, openai_server, http_model):
+async def test_empty_data_and_marks_are_not_part_of_an_answer(body, openai_server, http_model):
     server = openai_server([Reply(body=body.encode()), Reply(body=body.encode())])
     model = http_model(**at(server, "openai"))
     assert (await read_stream(model, ask()))[1].text == "Hi"

@@ -113,7 +113,7 @@ async def test_thinking_before_a_call_is_sent_back_with_the_call(openai_server, 
     assert server.json[-1]["messages"][1]["content"] == [THOUGHT, USE]
 
 
-async def test_token_of_another_provider_is_no_thinking(sent):
+async def test_token_of_another_provider_is_not_thinking(sent):
     call = ToolCall(id="t1", name="add", arguments="{}", token="not of anthropic")
     body = await sent("anthropic", SONNET, {}, answered(call))
     assert body["messages"][1]["content"] == [USE]

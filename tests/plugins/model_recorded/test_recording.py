@@ -124,7 +124,7 @@ def test_processes_share_a_file(tmp_path):
     assert names == {f"{name}-{i}" for name in "abcd" for i in range(40)}
 
 
-async def test_text_that_is_no_unicode_survives(tmp_path):
+async def test_text_that_is_not_unicode_survives(tmp_path):
     path = tmp_path / "run.jsonl"
     await RecordingModel(Echo(), path).complete(ask("half \ud83d"))
     assert lines(path)[0]["reply"]["text"] == "half \ud83d"

@@ -129,7 +129,7 @@ async def test_body_without_listed_properties_is_one_dict(
     assert server.last.body in (b'{"a":"1"}', b'{"a": "1"}', b"a=1")
 
 
-async def test_closed_body_without_properties_is_no_keyword(open_api):
+async def test_closed_body_without_properties_is_not_a_keyword(open_api):
     schema = {"type": "object", "additionalProperties": False}
     (action,) = await open_api(one({"requestBody": body(schema)})).actions()
     assert action.parameters == ()

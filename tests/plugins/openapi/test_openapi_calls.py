@@ -351,7 +351,7 @@ async def test_body_is_not_carried_to_another_origin(open_api, invoke, server: R
         assert not other.seen
 
 
-async def test_redirects_end(open_api, invoke, server: RawServer):
+async def test_redirects_are_limited(open_api, invoke, server: RawServer):
     server.answer = lambda seen: Reply(302, b"", {"Location": "/x"})
     with pytest.raises(ToolExecutionError, match="redirects"):
         await invoke(open_api(one({})), "call")

@@ -48,7 +48,7 @@ def test_effects_command_writes_settings_of_reading_operations(run, project):
     ]
 
 
-def test_connection_that_is_no_api_has_no_such_line(run, here):
+def test_connection_that_is_not_an_api_has_no_such_line(run, here):
     (here / "delf.toml").write_text('[connections.shop]\ntype = "sql"\nurl = "sqlite:///x.db"\n')
     done = run("openapi", "effects", "shop")
     assert done.exit_code != 0

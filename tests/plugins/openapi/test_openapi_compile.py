@@ -729,7 +729,7 @@ async def test_value_descriptions_are_shown_everywhere(schema: Any, doc: str) ->
     assert parameter.doc.endswith(doc)
 
 
-async def test_bytes_are_only_where_the_answer_is_no_json() -> None:
+async def test_bytes_are_only_where_the_answer_is_not_json() -> None:
     schema = {"type": "object", "properties": {"data": {"type": "string", "format": "binary"}}}
     operation = {
         "requestBody": body(schema),

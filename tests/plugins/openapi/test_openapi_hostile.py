@@ -74,7 +74,7 @@ async def test_description_of_blanks_costs_nothing() -> None:
 
 @pytest.mark.parametrize("name", ["\ud800", "long" * 40 + "\ud800"], ids=["short", "long"])
 @pytest.mark.parametrize("place", ["query", "path", "body"])
-async def test_names_that_are_no_text_harm_that_operation_only(name: str, place: str) -> None:
+async def test_names_that_are_not_text_harm_that_operation_only(name: str, place: str) -> None:
     schema = {"type": "object", "properties": {name: {"type": "string"}}}
     bad: dict[str, Any] = {"operationId": "bad", "responses": {}}
     if place == "body":

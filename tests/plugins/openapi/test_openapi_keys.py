@@ -195,6 +195,6 @@ async def test_address_that_only_looks_like_an_accepted_one_gets_no_key(address,
 @pytest.mark.parametrize(
     "given", ["", "ftp://api.example", "https://", "https://*.example", "a b:c"]
 )
-def test_servers_that_are_no_addresses(given):
+def test_servers_that_are_not_addresses(given):
     with pytest.raises(ConnectionConfigurationError, match="no address of a server"):
         APITool(spec(), name="api", servers=[given])

@@ -166,7 +166,7 @@ async def test_parameters_with_one_name_in_several_places_are_distinct(
     assert (server.last.header("id"), server.last.header("cookie")) == ("h", "id=c")
 
 
-async def test_names_that_are_no_python_names(open_api, invoke, server: RawServer):
+async def test_names_that_are_not_python_names(open_api, invoke, server: RawServer):
     names = ["StartTime<", "StartTime>", "continue", "page[size]", "$top", "X-1", "ünï", "desc"]
     tool = open_api(one({"parameters": [param(name) for name in names]}))
     (action,) = await tool.actions()

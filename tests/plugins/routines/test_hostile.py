@@ -175,7 +175,7 @@ def test_words_with_joiners_and_marks_are_kept_as_they_are():
 
 
 @pytest.mark.parametrize("name", ["../evil", "a/b", "/etc/passwd", "a.b", "", "A", "раy", "x" * 64])
-def test_name_is_no_path(store, name):
+def test_name_is_not_a_path(store, name):
     for find in (store.find, store.path, store.case, store.proposed, store.remove):
         with pytest.raises(ConfigurationError):
             find(name)

@@ -178,14 +178,14 @@ def test_actions_as_they_are_now_are_taken_as_a_diff(saved, here):
     assert "nothing of income changes" in saved("diff", "income").output
 
 
-def test_task_that_is_no_call_of_a_routine_says_how_one_is_written(saved, run, here):
+def test_task_that_is_not_a_call_of_a_routine_says_how_one_is_written(saved, run, here):
     done = run(
         "--trust", str(here), "run", "do it", "--strategy", "routine", "--llm", "none:no model"
     )
     assert 'report(month="2026-10")' in " ".join(done.output.split())
 
 
-def test_task_that_failed_is_no_routine(project, run):
+def test_task_that_failed_is_not_a_routine(project, run):
     trusting = ("--trust", str(project))
     run(*trusting, "run", "something else", "--llm", "recorded:model.jsonl")
     found = json.loads(run(*trusting, "runs", "list", "--json").stdout)

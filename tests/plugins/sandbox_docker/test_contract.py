@@ -35,7 +35,7 @@ class TestDocker(SandboxContract):
         return left
 
 
-async def test_container_is_no_machine_of_its_own(make_backend):
+async def test_container_is_not_a_machine_of_its_own(make_backend):
     measured = await measure(make_backend(), thorough=True)
     assert (measured.calls, measured.files, measured.network) == (True, True, True)
     assert (measured.processes, measured.forks) == (True, True)
@@ -127,7 +127,7 @@ def test_failed_build_is_forgotten_after_two_minutes(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"at": "x"}', b"\xff"])
-def test_record_that_cannot_be_read_is_no_failure(tmp_path, content):
+def test_record_that_cannot_be_read_is_not_a_failure(tmp_path, content):
     failed = FailedBuilds(tmp_path)
     failed.keep(("a",), SandboxUnavailableError("no route"))
     (file,) = tmp_path.iterdir()

@@ -173,7 +173,7 @@ async def test_password_of_a_proxy_is_not_in_the_container(
     assert environ["HOME"] == "/tmp"
 
 
-async def test_volumes_of_the_base_image_are_no_place_to_write(docker_engine):
+async def test_volumes_of_the_base_image_are_not_writable(docker_engine):
     """They would be on the engine's disk, without limit."""
     client = docker_engine.client()
     name = f"{docker_engine.base_image.partition(':')[0]}-volumes"

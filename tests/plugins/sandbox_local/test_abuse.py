@@ -294,7 +294,7 @@ async def test_tools_by_other_ways_make_the_same_call():
     assert {(call.connection, call.method) for call in host.calls} == {("shop", "find")}
 
 
-async def test_names_that_are_no_tools_reach_the_host_to_be_refused():
+async def test_names_that_are_not_tools_reach_the_host_to_be_refused():
     _, host = await run_script("await shop.drop(1)\nawait shop.find()")
     assert [call.method for call in host.calls] == ["drop", "find"]
 
@@ -318,7 +318,7 @@ async def test_names_that_are_no_tools_reach_the_host_to_be_refused():
         "del [shop][0].find",
     ],
 )
-async def test_tool_is_no_value_however_it_is_reached(line):
+async def test_tool_is_not_a_value_however_it_is_reached(line):
     outcome, host = await run_script(f"{line}\nprint('done')")
     assert isinstance(outcome, Failed)
     assert re.search(r"shop(\.find)? is (named here and not called|a connection)", outcome.message)

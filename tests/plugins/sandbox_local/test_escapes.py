@@ -155,7 +155,7 @@ def test_corpus_as_nobody(part, unprivileged, target):
 
 @here
 @pytest.mark.parametrize("without", ["landlock", "seccomp"])
-async def test_remaining_layers_hold_without_one(without, tmp_path, monkeypatch):
+async def test_remaining_layers_hold_if_one_fails(without, tmp_path, monkeypatch):
     """Only reading files rests on Landlock alone."""
     names = ["ptrace", "memory_of_others", "namespaces", "mounts", "network", "limits_of_others"]
     names += ["signals_to_others", "chmod_outside", "signals_by_owner"]

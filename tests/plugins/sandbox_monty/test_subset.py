@@ -196,7 +196,7 @@ async def test_fifty_sessions_side_by_side(bench):
 
 
 @pytest.mark.parametrize("code", ["(" * 5000, "-" * 100_000 + "1", "\0", "x = 'a\ud800'"])
-async def test_text_that_is_no_script(bench, code):
+async def test_text_that_is_not_a_script(bench, code):
     run = await bench.open()
     outcome = await run(code)
     assert isinstance(outcome, Failed | Done), outcome

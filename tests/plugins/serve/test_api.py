@@ -481,7 +481,7 @@ async def test_files_go_up_and_come_down(serve):
 @pytest.mark.parametrize(
     "name", ["../x", "a/b", "..", ".", "a\\b", "a\0b", "a\nb", " x", "x" * 300, "a\u202eb"]
 )
-async def test_path_is_no_name_of_a_file(serve, name, tmp_path):
+async def test_path_is_not_a_name_of_a_file(serve, name, tmp_path):
     server = await serve()
     answer = await server.client.post("/files", params={"name": name}, content=b"x")
     assert answer.status_code == 422, answer.text

@@ -145,7 +145,7 @@ async def test_person_and_a_key_of_the_same_name_have_limits_of_their_own(serve)
     server.box.gate.set()
 
 
-async def test_look_at_the_head_of_a_stream_is_no_stream(serve):
+async def test_look_at_the_head_of_a_stream_is_not_a_stream(serve):
     server = await serve(key_streams=1)
     for _ in range(3):
         answer = await server.client.head("/events")

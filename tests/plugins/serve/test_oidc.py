@@ -116,7 +116,7 @@ async def test_login_of_another_browser_is_none(served, provider):
 
 
 @pytest.mark.parametrize("verified", [False, None, "no", ""])
-async def test_mail_that_nobody_has_verified_is_no_name(served, provider, verified):
+async def test_mail_that_nobody_has_verified_is_not_a_name(served, provider, verified):
     server = await served()
     knows(provider, "mallory", email="ada@example.com", email_verified=verified)
     async with httpx.AsyncClient(base_url=server.url) as browser:

@@ -88,7 +88,7 @@ async def test_stream_ends_with_its_session(serve):
                         break
 
 
-def test_keys_that_are_none_are_no_open_door(tmp_path):
+def test_empty_keys_do_not_open_the_server(tmp_path):
     with pytest.raises(ConfigurationError):
         make_app(make_agent(str(tmp_path), Outbox()), {"api_key": " , "}, {})
 

@@ -383,7 +383,7 @@ async def test_remembered_yes_of_another_lets_nothing_pass(office):
 
 
 @pytest.mark.parametrize("name", ["../journal", "..%2fjournal.db", "%2e%2e/x", "a/../../b"])
-async def test_routine_is_no_path(office, name):
+async def test_routine_is_not_a_path(office, name):
     for who in WHO:
         answer = await office.ask(who, "POST", f"/routines/{name}", {})
         assert answer.status_code in (404, 405), answer.text

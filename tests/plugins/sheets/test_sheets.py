@@ -194,7 +194,7 @@ async def test_batch_is_done_whole_or_not_at_all(
         await sheets.batch(book, [{"do": "format", "range": "A1", "colour": "red"}])
 
 
-async def test_batch_is_no_way_round_allow_and_confirm(connect: Any, book: str) -> None:
+async def test_batch_is_not_a_way_round_allow_and_confirm(connect: Any, book: str) -> None:
     async def verdict(**settings: Any) -> Any:
         arguments = {"spreadsheet": book, "steps": STEPS}
         made = connect(Sheets, **settings)

@@ -138,7 +138,7 @@ def test_file_that_is_away_is_an_error_before_the_task(scheme, delf_host, script
     assert not scripted_model.requests
 
 
-async def test_file_that_is_no_database(tmp_path, open_sql):
+async def test_file_that_is_not_a_database(tmp_path, open_sql):
     path = tmp_path / "x.db"
     path.write_bytes(b"no database at all" * 100)
     error = await failure_of(open_sql(f"sqlite:///{path}").query("SELECT * FROM t"))

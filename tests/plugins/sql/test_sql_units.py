@@ -318,7 +318,7 @@ def test_user_lists_functions_by_name_or_pattern():
         check_query("SELECT total(1)", "postgresql", None, listed)
 
 
-def test_names_of_columns_are_no_calls():
+def test_names_of_columns_are_not_calls():
     for statement in (
         "WITH RECURSIVE r(n) AS (SELECT 1), q(a, b) AS (SELECT 1, 2) SELECT n, a FROM r, q",
         "SELECT c FROM generate_series(1, 2) AS t(c)",
@@ -338,7 +338,7 @@ def test_very_long_statement_is_refused():
     check_query(f"SELECT '{'x' * 100_000}'", "sqlite")
 
 
-def test_deep_nesting_is_no_crash():
+def test_deep_nesting_is_not_a_crash():
     with pytest.raises(ToolRefusedError):
         check_query("SELECT " + "(" * 5000 + "1" + ")" * 5000, "postgresql")
 

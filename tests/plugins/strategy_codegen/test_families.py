@@ -9,7 +9,7 @@ from .model_answers import CALLS, FENCES, NONE, REASONING, SEVERAL
 
 
 @pytest.mark.parametrize("name", REASONING)
-def test_draft_in_reasoning_is_no_script(name):
+def test_draft_in_reasoning_is_not_a_script(name):
     assert read(REASONING[name]).code == SCRIPT
 
 

@@ -281,7 +281,7 @@ async def test_after_a_farewell_without_a_handle_the_journal_is_reported() -> No
         assert str(server.requests).count("Keep Ann, Bob and Cem.") > 1
 
 
-async def test_results_of_cancelled_calls_are_no_results() -> None:
+async def test_results_of_cancelled_calls_are_not_results() -> None:
     world = World()
     async with GeminiServer(in_calls, cancels=1) as server:
         response = await world.run(config_of(server), "tools")

@@ -204,7 +204,7 @@ def half(text: str, reason: str = "length") -> ModelReply:
     return ModelReply(text=text, model="scripted", finish_reason=reason, cost_usd=0.0)
 
 
-async def test_half_a_sentence_is_no_answer_and_is_read_to_its_end() -> None:
+async def test_half_a_sentence_is_not_an_answer_and_is_read_to_its_end() -> None:
     bench = Bench()
     bench.model.replies.extend([[half("Three orders are la")], "te."])
     response = await bench.run()

@@ -118,7 +118,7 @@ async def test_web_content_is_marked_as_external(web, serve) -> None:
     assert "never instructions" in (await web.context("anything"))
 
 
-async def test_page_that_is_no_article_is_read_whole(web, serve) -> None:
+async def test_page_that_is_not_an_article_is_read_whole(web, serve) -> None:
     page = await web.scrape(serve("/", html("<p>Hi</p>")))
     assert "Hi" in page["text"]
 

@@ -30,7 +30,7 @@ def test_instructions_take_texts_and_conditions(tmp_path):
     assert "Be thorough." in found.fill({"deep": True})
 
 
-def test_value_is_no_template(tmp_path):
+def test_value_is_not_a_template(tmp_path):
     found = worker(tmp_path, "inputs: {topic: {}}", "About {{ topic }}.")
     assert found.fill({"topic": "{{ 7 * 7 }}"}) == "About {{ 7 * 7 }}."
 

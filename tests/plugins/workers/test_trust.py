@@ -125,7 +125,7 @@ async def test_task_cannot_write_a_worker_and_have_its_tools_run_here(bench, can
     assert not canary.exists()
 
 
-async def test_link_out_of_the_folder_is_no_worker(bench, canary, tmp_path_factory):
+async def test_link_out_of_the_folder_is_not_a_worker(bench, canary, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "spy.worker").write_text("---\ndescription: x\n---\nLook.\n")
     (bench.folder / "workers").mkdir()

@@ -122,7 +122,7 @@ def _sample_of(data: bytes) -> bytes:
 
 
 def _latin_share(sample: bytes) -> float:
-    """Return the share of bytes beyond ASCII that are Latin letters among letters, or signs."""
+    """Return the share of non-ASCII bytes that are signs or letters in Latin words."""
     fit = total = 0
     for run in _RUN.finditer(sample):
         total += len(run[0])

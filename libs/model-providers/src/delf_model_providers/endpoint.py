@@ -167,7 +167,7 @@ def _undeclared(word: str) -> Provider:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Makes an endpoint of a model as written and as understood, its keys and environment."""
+    """Resolves the endpoint of a model: address, protocol and key."""
 
     written: str
     config: LLMConfig

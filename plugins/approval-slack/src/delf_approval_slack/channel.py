@@ -260,7 +260,7 @@ class SlackChannel:
         return is_shown
 
     async def _thread(self, client: Any, request: ApprovalRequest) -> str:
-        """Return the thread of a task, begun with its words."""
+        """Return the thread of a task; a new thread begins with the task's words."""
         async with self._posting:
             known = self._threads.get(request.task_id)
             known = known or await self._place(request.task_id, _THREAD)

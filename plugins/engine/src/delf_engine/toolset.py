@@ -304,7 +304,7 @@ async def _bind(
 
 
 def _with_users_words(connection: ConnectionLike, action: Action) -> Action:
-    """Return an action with the trust and the contents that its user declares."""
+    """Return an action with the trust and contents that the user declared for it."""
     trust = getattr(connection, "trust", None)
     contents = getattr(connection, "contents", {}).get(action.name)
     if contents is not None:

@@ -48,7 +48,7 @@ def repaired(text: str) -> str:
 
 
 def tell(meta: Mapping[str, Any] | None) -> None:
-    """Add notes to the call about losses in a repaired result."""
+    """Add a note to the current call for each loss in a repaired result."""
     for text in (meta or {}).get(_NOTES_KEY, ()):
         note(text)
 

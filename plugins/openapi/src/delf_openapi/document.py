@@ -206,7 +206,7 @@ class Document:
     def reference(self, node: Any) -> dict[str, Any]:
         """Resolve a parameter, body or response like :meth:`resolve` resolves a schema.
 
-        Next to a reference, only annotations count in every version.
+        Fields next to a reference are ignored in every version, except annotations.
         """
         if isinstance(node, dict):
             mapping = cast("dict[str, Any]", node)

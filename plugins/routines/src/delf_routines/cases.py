@@ -82,7 +82,7 @@ def case_of(events: Sequence[Event], inputs: Mapping[str, Any]) -> Case:
 
     Args:
         events: The task's events.
-        inputs: The values of the routine's parameters in it.
+        inputs: The values of the routine's parameters in this task.
     """
     return Case(inputs=inputs, calls=past_calls(events), answer=answer_of(events))
 

@@ -66,7 +66,7 @@ class RunnerOptions:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A running workflow in a sweep's view.
+    """A running workflow that a sweep has found.
 
     Args:
         begun: The start time by DBOS.

@@ -482,7 +482,7 @@ class AuditList(Shown):
 
 
 class NoticesRequest(Given):
-    """The notices that a person wants."""
+    """The notices that a person chooses."""
 
     notices: list[NoticeChoice] = Field(
         max_length=5,
@@ -529,7 +529,7 @@ class Prompt(_as_body(prompts.Prompt)):
 
 
 class PromptList(Shown):
-    """A task's model calls, the first first."""
+    """A task's model calls, in order."""
 
     prompts: list[Prompt]
     more: bool = Field(description="Whether there are further ones.")
@@ -974,7 +974,7 @@ class Query(BaseModel):
 
 
 class PageQuery(Query):
-    """The part of a list that is asked for."""
+    """The requested part of a list."""
 
     limit: Annotated[int, Field(ge=1, le=1000, description="How many at the most.")] = 100
     offset: Annotated[int, Field(ge=0, le=100_000, description="How many are passed over.")] = 0

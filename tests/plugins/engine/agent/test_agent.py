@@ -52,7 +52,7 @@ class TestConfiguration:
         with pytest.raises(ConfigurationError, match="retry_count"):
             Agent(llm="m", retry_count=-1)
 
-    def test_classes_are_no_tools(self) -> None:
+    def test_classes_are_not_tools(self) -> None:
         with pytest.raises(ToolDefinitionError, match="a class"):
             Agent(llm="m", tools=[dict])
 

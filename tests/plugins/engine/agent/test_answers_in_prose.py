@@ -55,7 +55,7 @@ def test_prose_answer_in_a_conversation_costs_one_call(make_agent, scripted_mode
     assert response.trace.warnings == []
 
 
-def test_prose_is_no_answer_once_a_tool_was_used(make_agent, scripted_model, look):
+def test_prose_is_not_an_answer_once_a_tool_was_used(make_agent, scripted_model, look):
     scripted_model.says(script("await look('x')\n1 / 0"), "It is 42.", "It is 42, surely.")
     response = make_agent(look).run("look")
     assert not response.status
@@ -96,7 +96,7 @@ def test_script_without_an_answer_is_asked_again(make_agent, scripted_model, loo
     assert "printed nothing" in scripted_model.prompts[1]
 
 
-def test_script_that_stays_without_an_answer_is_no_success(make_agent, scripted_model):
+def test_script_that_stays_without_an_answer_is_not_success(make_agent, scripted_model):
     scripted_model.writes("pass", "pass")
     response = make_agent().run("x")
     assert not response.status
@@ -116,7 +116,7 @@ def test_empty_result_is_an_answer(make_agent, scripted_model):
     assert response.text == "Nothing was found:\n- search(words='gone') returned an empty list"
 
 
-def test_unprinted_findings_are_no_answer(make_agent, scripted_model):
+def test_unprinted_findings_are_not_an_answer(make_agent, scripted_model):
     scripted_model.writes(*["rows = await search('there')\nx = None"] * 2)
     response = make_agent(search).run("x")
     assert not response.status

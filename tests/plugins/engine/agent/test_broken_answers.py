@@ -140,7 +140,7 @@ def test_script_gets_an_error_for_an_answer_that_a_filter_stopped(make_agent, sc
     assert "One, tw" in text
 
 
-def test_reasoning_is_no_part_of_what_a_script_gets(make_agent, scripted_model):
+def test_reasoning_is_not_part_of_what_a_script_gets(make_agent, scripted_model):
     scripted_model.writes("print(await llm.call('count'))").says("<think>1, 2</think>\n\nthree")
     assert make_agent().run("x").text == "three"
 

@@ -115,7 +115,7 @@ def test_task_without_its_answer_fails(make_agent, scripted_model):
     assert "call answer(value)" in response.error
 
 
-def test_prose_is_no_data(make_agent, scripted_model):
+def test_prose_is_not_data(make_agent, scripted_model):
     scripted_model.says("It is A-1.", "It is A-1.")
     response = make_agent(chat=Chat()).run("x", output=Invoice)
     assert not response.status

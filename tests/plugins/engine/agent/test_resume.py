@@ -177,7 +177,7 @@ async def test_changed_script_is_refused_in_replay(bench: Bench) -> None:
     assert not isinstance((await bench.journal.read(first.trace.task_id))[-1], ev.TaskFinished)
 
 
-async def test_script_that_waits_in_vain_until_the_tasks_timeout_is_no_end_of_the_task(
+async def test_script_that_waits_in_vain_until_the_tasks_timeout_is_not_an_end_of_the_task(
     bench: Bench,
 ) -> None:
     bench.model.writes("await asyncio.gather(write('x'), write('y'))\nprint(await look(1))")

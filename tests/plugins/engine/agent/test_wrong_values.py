@@ -42,7 +42,7 @@ def test_wrong_word_is_an_error_that_says_what_is_allowed(agent, name):
     assert allowed in (refused.value.hint or "")
 
 
-def test_wrong_word_in_on_confirm_is_reported_and_is_no_decision(delf_host, scripted_model):
+def test_wrong_word_in_on_confirm_is_reported_and_is_not_a_decision(delf_host, scripted_model):
     @tool(effect="write")
     def send() -> None:
         """Send."""

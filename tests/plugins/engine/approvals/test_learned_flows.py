@@ -114,7 +114,7 @@ def test_unattended_task_passes_a_remembered_flow(agent, scripted_model):
         assert not other.run("Answer my mails").status
 
 
-def test_name_in_a_result_is_no_pattern(agent, monkeypatch):
+def test_name_in_a_result_is_not_a_pattern(agent, monkeypatch):
     made, run = agent
     monkeypatch.setitem(MAILS[0], "*", "eve@evil.example")
     with made(Approved(remember="until_revoked", covers="action")) as one:

@@ -221,7 +221,7 @@ def test_outline_asks_about_calls_the_user_did_not_ask_for(run, code, outline):
     assert len(asked) == 1
 
 
-def test_short_number_of_the_task_is_no_record_that_it_names(delf_host, scripted_model):
+def test_short_number_of_the_task_is_not_a_record_that_it_names(delf_host, scripted_model):
     scripted_model.writes("m = mails()\nrerun(str(m), 'go on')", "print(remove('13'))")
     asked = []
     with Agent(

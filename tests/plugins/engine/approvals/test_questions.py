@@ -100,7 +100,7 @@ async def test_calls_that_their_script_leaves_behind_are_asked_about_and_made(be
     assert [call.status for call in bench.events(ev.CallFinished)] == ["ok"] * 3
 
 
-async def test_call_that_its_script_leaves_behind_and_that_is_refused_is_no_success(bench):
+async def test_call_that_its_script_leaves_behind_and_that_is_refused_is_not_success(bench):
     script = "import asyncio\nasyncio.ensure_future(pay('a', [1]))\nprint('done')"
     response = await bench.run(script, decide=lambda r: Rejected(reason="not her"))
     assert not response.status

@@ -33,7 +33,7 @@ def test_search_from_the_root_of_the_file_system_ends():
     assert load_project("/", environ={}).root.as_posix() == "/"
 
 
-def test_directory_of_that_name_is_no_file(tmp_path):
+def test_directory_of_that_name_is_not_a_file(tmp_path):
     (tmp_path / "delf.toml").mkdir()
     assert load_project(tmp_path, environ={}).file is None
 
@@ -116,13 +116,13 @@ def test_journal_has_a_section_of_its_own(tmp_path):
     assert read.journal == "sql"
 
 
-def test_file_that_is_no_text(tmp_path):
+def test_file_that_is_not_text(tmp_path):
     (tmp_path / "delf.toml").write_bytes(b"[agent]\nsystem_prompt = '\xff'\n")
     with pytest.raises(ConfigurationError, match=r"delf\.toml is not UTF-8 text"):
         load_project(tmp_path, environ={})
 
 
-def test_byte_order_mark_is_no_error(tmp_path):
+def test_byte_order_mark_is_not_an_error(tmp_path):
     (tmp_path / "delf.toml").write_bytes(b"\xef\xbb\xbf[agent]\r\ntimeout = 7\r\n")
     assert load_project(tmp_path, environ={}).agent.timeout == 7
 

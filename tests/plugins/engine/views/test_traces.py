@@ -120,7 +120,7 @@ def test_running_lines_are_stopped_with_the_task():
     ]
 
 
-def test_step_whose_script_failed_is_no_success():
+def test_step_whose_script_failed_is_not_success():
     common = {"task_id": "t", "at": 1.0}
     events = [
         ev.StepStarted(seq=1, step="execute", **common),

@@ -58,9 +58,9 @@ class ScriptedApprovals:
         """Queue decisions.
 
         Args:
-            decisions: True, False, a reason to reject, or None for the next channel. Other
-                arguments to use in place of the call's own. Or a decision of
-                :mod:`delf.protocols.approval`, or a function of the request that gives one.
+            decisions: True, False, a reason to reject, or None for the next channel; a dict of
+                arguments to replace the call's own; a decision of :mod:`delf.protocols.approval`;
+                or a function that returns one of these for a request.
 
         Raises:
             TypeError: For anything else.
@@ -85,7 +85,7 @@ class ScriptedApprovals:
         return await (self.answer if request.is_question else self.decide)(request)
 
     async def answer(self, request: ApprovalRequest) -> Decision | None:
-        """Return the next decision about a question: a text, True or False is an answer."""
+        """Return the next queued decision about a question."""
         given = await self._next(request)
         return Answered(given) if isinstance(given, (str, bool)) else _decision(given)
 

@@ -114,7 +114,7 @@ class Gate:
             guard.begin()
 
     def end_script(self) -> None:
-        """End a script: a wish for changes does not concern later calls."""
+        """Forget requested changes, which concern only the calls of this script."""
         self._runs_script = self._is_outdated = False
 
     def abandon(self, request: int) -> None:
