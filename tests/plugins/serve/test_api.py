@@ -739,3 +739,16 @@ async def test_file_is_deleted_by_its_own_key_alone(serve):
     assert (await server.client.get("/files", headers=cy)).json()["files"] == []
     assert (await server.client.delete(place, headers=cy)).status_code == 404
     assert (await server.client.delete(place)).status_code == 204
+
+
+@pytest.mark.parametrize("path", ["/", "/page/app.js", "/page/style.css", "/page/states.js"])
+async def test_browser_loads_an_unchanged_file_of_the_page_once(serve, path):
+    server = await serve()
+    first = await server.client.get(path)
+    tag = first.headers["etag"]
+    assert (first.status_code, first.headers["cache-control"]) == (200, "no-cache")
+    for known in (tag, f'"other", {tag}', f"W/{tag}"):
+        again = await server.client.get(path, headers={"if-none-match": known})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    other = await server.client.get(path, headers={"if-none-match": '"other"'})
+    assert (other.status_code, other.content) == (200, first.content)

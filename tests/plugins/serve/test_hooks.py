@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -17,6 +18,7 @@ from delf_serve.signatures import signature
 from plugins.serve.test_people import add, change, person
 from plugins.serve.test_routines import store  # noqa: F401 - a fixture
 from support.serving import bearer, doing
+from support.until import until
 
 SECRET = "a-secret-of-the-hook"
 ORDER = {"order": {"id": "A-17", "number": 3}, "tags": ["x", "y"]}
@@ -172,3 +174,25 @@ def test_signature_is_that_of_standard_webhooks():
     secret = "whsec_" + base64.b64encode(b"a" * 24).decode()
     body, at = b'{"a": 1}', int(time.time())
     assert webhooks.Webhook(secret).verify(body, signature(secret, "m", at, body)) == {"a": 1}
+
+
+async def test_message_starts_its_task_once_through_servers_that_end(serve):
+    """Its sender repeats the message at two servers, while both live and after the first ended."""
+    code = "await hold()\nprint(await look(number=item['order']['number']))"
+    one = await serve(hooks=hook(code))
+    two = await serve(hooks=hook(code))
+    answers = await asyncio.gather(*(send(each) for each in (one, two, one, two)))
+    (name,) = {answer.json()["task_id"] for answer in answers}
+    assert sorted(answer.json()["is_new"] for answer in answers) == [False] * 3 + [True]
+    await until(lambda: one.app.tasks.working + two.app.tasks.working == 1)
+    first, last = (one, two) if one.app.tasks.working else (two, one)
+    await first.app.stop()  # in the midst of the task
+    await last.client.post(f"/tasks/{name}/resume", json={})
+    again = await send(last)
+    assert (again.json()["task_id"], again.json()["is_new"]) == (name, False)
+    await until(lambda: last.app.tasks.working == 1)
+    last.box.gate.set()
+    done = await last.until(name, "done", "failed")
+    assert (done["state"], "thing 3" in done["result"]) == ("done", True)
+    assert (await send(last)).json()["is_new"] is False
+    assert len((await last.client.get("/tasks")).json()["tasks"]) == 1

@@ -316,7 +316,8 @@ def _refused(error: HTTPException, routes: Sequence[BaseRoute], scope: Scope) ->
 
 
 async def _page(request: Request) -> Response:
-    return page_file(request.path_params.get("name", "index.html"))
+    known = request.headers.get("if-none-match", "")
+    return page_file(request.path_params.get("name", "index.html"), known)
 
 
 def _check_open(settings: ServeSettings, *, keyed: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import mimetypes
 from functools import cache
@@ -18,8 +19,12 @@ from delf_serve.problems import ProblemError
 _FOLDER: Final = "page"
 
 
-def page_file(name: str) -> Response:
-    """Return a file of the page as a response.
+def page_file(name: str, known: str = "") -> Response:
+    """Return a file of the page as a response, without content if the browser has the file.
+
+    Args:
+        name: The name of the file.
+        known: The header ``If-None-Match`` of the request.
 
     Raises:
         ProblemError: If the page has no such file.
@@ -27,13 +32,16 @@ def page_file(name: str) -> Response:
     found = _files().get(name)
     if found is None:
         raise ProblemError(404, "there is nothing at this address")
-    kind, data = found
-    return Response(data, media_type=kind, headers={"cache-control": "no-cache"})
+    kind, data, tag = found
+    headers = {"cache-control": "no-cache", "etag": tag}
+    if tag in [one.strip().removeprefix("W/") for one in known.split(",")]:
+        return Response(status_code=304, headers=headers)
+    return Response(data, media_type=kind, headers=headers)
 
 
 @cache
-def _files() -> dict[str, tuple[str, bytes]]:
-    """Load the files by name, with their content types."""
+def _files() -> dict[str, tuple[str, bytes, str]]:
+    """Load the files by name, with their content types and entity tags."""
     found: dict[str, tuple[str, bytes]] = {}
     for file in files("delf_serve").joinpath(_FOLDER).iterdir():
         kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
@@ -41,7 +49,11 @@ def _files() -> dict[str, tuple[str, bytes]]:
         found[file.name] = (kind, file.read_bytes())
     for name, module in (("effects.js", _effects()), ("states.js", _states())):
         found[name] = ("text/javascript", module.encode())
-    return found
+    return {name: (kind, data, _tag(data)) for name, (kind, data) in found.items()}
+
+
+def _tag(data: bytes) -> str:
+    return f'"{hashlib.sha256(data).hexdigest()[:32]}"'
 
 
 def _effects() -> str:
