@@ -71,6 +71,15 @@ async def test_learned_shapes_are_kept_between_programs() -> None:
     assert later.found("it") == {found}
 
 
+@pytest.mark.parametrize("value", [[{"a": 1}, {"a": 2, "b": [{}]}], [{"x": 1}, {"y": 2}], "[1]"])
+def test_same_shape_again_is_no_news(value: Any) -> None:
+    samples = Samples(None)
+    samples.note("it", value)
+    samples.has_news = False
+    samples.note("it", value)
+    assert not samples.has_news
+
+
 @pytest.mark.parametrize("value", [5, "x", {"shapes": 3, "found": {"it": [1, [2], [[2], 3]]}}])
 def test_damaged_sample_store_counts_as_empty(value: Any) -> None:
     kept = Kept()

@@ -295,7 +295,8 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
     required = [name for name in names if all(name in s.get("required", ()) for s in objects)]
     if required and len(names) <= _MAX_KEYS:
         merged = {name: merge_shapes(own.get(name), others.get(name, {})) for name in names}
-        return {"properties": merged, "required": required, _SEEN: True}
+        marks = {_SEEN: True} if len(required) < len(names) else {}
+        return {"properties": merged, "required": required, **marks}
     values: Any = None
     for shape in objects:
         for value in (*shape.get("properties", {}).values(), shape.get("additionalProperties")):

@@ -248,7 +248,11 @@ class SQL(Connection):
             except DelfError:
                 return table
             rows += fetched.rows
-        return with_samples(table, rows, lambda column: own is None or own.has_column(name, column))
+
+        def is_shown(column: str) -> bool:
+            return own is None or own.has_column(name, column)
+
+        return await asyncio.to_thread(with_samples, table, rows, is_shown)
 
     async def _without_transactions(self, changes: Sequence[Change]) -> str:
         """Return a warning if a failing change cannot be undone; empty otherwise.
