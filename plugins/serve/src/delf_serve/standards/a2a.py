@@ -50,5 +50,5 @@ async def a2a_request(call: Call) -> Response:
 def _need_package() -> None:
     if find_spec("a2a") is None:
         raise ProblemError(
-            501, "A2A needs the package a2a-sdk", "pip install 'delf-plugin-serve[a2a]'"
+            501, "A2A needs the package a2a-sdk", "delf plugins install 'serve[a2a]'"
         )
