@@ -144,11 +144,13 @@ def build(
     code = [
         _instruction(_LOAD, 0, 0, _OFFSET_ARCH),
         _instruction(_JUMP_EQUAL, 1, 0, _ARCH[machine]),
+        # Call numbers mean other calls on another architecture, which a 64-bit process can enter.
         _instruction(_RETURN, 0, 0, _KILL_PROCESS),
         _instruction(_LOAD, 0, 0, _OFFSET_NUMBER),
     ]
     if machine == "x86_64":
         code += [
+            # The x32 calls are the same kernel functions under other numbers.
             _instruction(_JUMP_AT_LEAST, 0, 1, _X32_BIT),
             _instruction(_RETURN, 0, 0, _REFUSE),
         ]
@@ -163,6 +165,7 @@ def build(
             _instruction(_RETURN, 0, 0, _ALLOW),
         ]
     code += [
+        # ENOSYS lets the C library fall back from calls that are newer than this table.
         _instruction(_JUMP_ABOVE, 0, 1, calls.NEWEST),
         _instruction(_RETURN, 0, 0, _UNKNOWN),
         _instruction(_RETURN, 0, 0, _REFUSE),

@@ -98,6 +98,7 @@ class Transport:
             for item in cast("list[dict[str, Any]]", page.get(items) or []):
                 yield item
             following = page.get("nextPageToken")
+            # A service that repeats a token would otherwise be asked forever.
             if not following or following == token:
                 return
             token = str(following)
@@ -124,6 +125,7 @@ class Transport:
             nonlocal refused_token
             token = await self._tokens.get(refused_token)
             answer = await self._once(request, token)
+            # A token may be revoked before it expires. A second refusal is the login's end.
             if answer.status == 401 and refused_token is None:
                 refused_token = token
                 answer = await self._once(request, await self._tokens.get(refused_token))

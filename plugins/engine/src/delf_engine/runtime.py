@@ -128,6 +128,8 @@ class Runtime:
                 return await work
             except asyncio.CancelledError:
                 own = asyncio.current_task()
+                # A cancellation of the caller is passed on; a stop ends the work alone, and the
+                # caller gets the outcome of the stopped task.
                 if (own is not None and own.cancelling()) or not (self._stopped or stop.asked):
                     raise
                 if self._stopped:
@@ -162,6 +164,7 @@ class Runtime:
         ledger = TaskRun.ledger_of(self.resources, request)
         ledger.begin(request.task_id, request.past, parent=_parent_of(request))
         try:
+            # Descriptors first: a task with a place that waits for them would keep the place.
             # A task that waits for its place is no more than its request.
             async with self._room(request), permit.taken():
                 run = await TaskRun.begin(self.resources, request, permit)
@@ -186,6 +189,7 @@ class Runtime:
         return outcome
 
     async def _run(self, pipeline: TaskPipeline, request: TaskRequest) -> TaskOutcome:
+        # A task may be left before its pipeline exists, so both are looked at.
         self._pipelines[request.task_id] = pipeline
         if self._is_left(request):
             pipeline.leave()
@@ -232,6 +236,8 @@ class Runtime:
         request = self._noted(request)
         queued = handed_in(request, self.resources.agent.agent_id, self.resources.redactor)
         if request.queue is not None:
+            # Queue first: an entry without a task is dropped by runners, a task without an entry
+            # would wait forever.
             await self.resources.queue.enqueue(queued)
         await self.journal.append(queued)
         for listener in (*self.resources.observers.feeds, *request.listeners):

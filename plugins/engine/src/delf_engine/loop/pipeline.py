@@ -116,6 +116,7 @@ class TaskPipeline:
         work: asyncio.Future[str] | None = None
         try:
             await self._record_start(origin)
+            # In a task of its own: the clock can end the work, and the end is still recorded.
             work = asyncio.ensure_future(self._work())
             work.add_done_callback(_look_at)
             await self._run.clock.wait(work)
@@ -185,6 +186,7 @@ class TaskPipeline:
         if run.tools is not tools:
             self._host.use(run.tools)
         if runs_scripts(self._strategy):
+            # The sandbox starts while the context loads and the model answers.
             self._host.scripts.sandbox.open()
         run.context = replace(
             run.context, limits=limits_of(run, scripts=runs_scripts(self._strategy))
@@ -209,6 +211,7 @@ class TaskPipeline:
         """Return the answer, or the error in its place."""
         host = self._host
         if not work.done():
+            # A replay that waits for a call that never comes is a mismatch, not a timeout.
             unfinished = self._run.replay.unfinished()
             unapproved = waiting_for(self._log.events)
             host.close(left=unfinished is not None, cut=True)
@@ -264,6 +267,7 @@ class TaskPipeline:
         """Stop all running parts: kill the sandbox, cancel the rest."""
         work.cancel()
         self._log.hurry(_LAST_SECONDS)
+        # First of all: a script that computes notices no cancellation.
         await self._host.scripts.sandbox.end(GRACE_SECONDS)
         await asyncio.wait({work}, timeout=GRACE_SECONDS)
 
@@ -319,9 +323,11 @@ class TaskPipeline:
         if error is not None and not outcome.is_over:
             await self._leave(outcome)
             return outcome
+        # A postponed task has no end, and its turn is added by the attempt that ends it.
         if error is not None and await self._postpone(error):
             return replace(outcome, postponed=True)
         if run.request.conversation is not None:
+            # Before the end is recorded: a task that is over is not resumed to add its turn.
             await keep_turn(run, text, error)
         try:
             await log.record(

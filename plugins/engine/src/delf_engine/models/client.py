@@ -125,6 +125,7 @@ class ModelClient:
                 _show_again(past, on_delta)
             return spoken(past)
         request = self._made_ready(request, instruct=not continues)
+        # A session has its history at one model, so a fallback could not continue the session.
         models = deque([config] if session is not None else self._available(config))
         while True:
             chosen = self.pool.understood(models.popleft())
@@ -148,6 +149,7 @@ class ModelClient:
 
     async def _fall_back(self, failed: LLMConfig, other: LLMConfig, error: DelfError) -> None:
         """Note that another model is asked; this one is asked last for some time."""
+        # A prompt that is too long says nothing about the next, shorter prompt.
         if not getattr(error, "too_long", False):
             self._away[_account(failed)] = time.monotonic() + _AWAY_SECONDS
         another = f"{other.model} with another key" if other.model == failed.model else other.model
@@ -232,6 +234,7 @@ class ModelClient:
         number = self.log.next_model_call()
         same, prompt = 0, None
         if self.keep_prompts:
+            # Only new messages are stored: else each turn would store the conversation again.
             before = self.log.prompted.get(request.purpose, ())
             self.log.prompted[request.purpose] = request.messages
             size = sum(len(message.text) for message in request.messages)
@@ -251,6 +254,7 @@ class ModelClient:
             tools=tuple(tool.name for tool in request.tools),
             server_side=config.server_side_tools_for(request.purpose),
         )
+        # Time is measured after the journal has the call, whose write is no time of the model.
         started = time.perf_counter()
         shown: list[str] = []
         try:

@@ -178,6 +178,7 @@ class Ledger:
     def learn(self, config: LLMConfig, request: ModelRequest, cost_usd: float | None) -> None:
         """Record the cost of a reply, for later estimates."""
         key = (config.model, request.purpose)
+        # The dearest reply, not the mean: a budget is a limit, so the estimate errs upwards.
         self.dearest[key] = max(self.dearest.get(key, 0.0), cost_usd or 0.0)
 
     @asynccontextmanager
@@ -198,6 +199,7 @@ class Ledger:
                 amount = await self._take(estimate)
                 held.callback(self._give_back, amount)
             if self.within is not None:
+                # Inner before outer, for every task: two tasks cannot wait for each other.
                 await held.enter_async_context(self.within.reserved(estimate))
             yield
 
@@ -227,6 +229,7 @@ class Ledger:
     def _wake(self) -> None:
         """Wake waiting calls on their event loops; the caller holds the lock."""
         for loop, changed in self._waiting:
+            # Agents on several loops may share a ledger, and an event belongs to its loop.
             if not loop.is_closed():
                 loop.call_soon_threadsafe(changed.set)
 
@@ -241,6 +244,7 @@ class Ledger:
             BudgetExceededError: If the expected cost exceeds the rest of the budget.
         """
         self.check(estimate.expected)
+        # A call that could cost more than what is left runs alone: it reserves all of the rest.
         return min(max(estimate.expected, estimate.most), self._free)
 
     def add(self, usage: Usage, cost_usd: float | None, task_id: str = "") -> None:
@@ -259,6 +263,7 @@ class Ledger:
         with self._lock:
             if payer := self._payers.get(task_id, task_id):
                 self._by_task[payer] = self._by_task.get(payer, 0.0) + (cost_usd or 0.0)
+                # The list is for people; a server for months would otherwise keep each task.
                 while len(self._by_task) > _MOST_TASKS:
                     del self._by_task[next(iter(self._by_task))]
             self.usage = self.usage + usage
