@@ -50,6 +50,7 @@ def type_of(*values: Any) -> str | None:
             [[{"name": "x"}], [{"n": 1}], [{"name": "y", "k": None}]],
             "list[dict[str, str | int | None]]",
         ),
+        ([{"a": 1}, {}], '{?"a": int}'),
         ([{"rooms": 1.5}, [{"person": "Ann"}]], '{"rooms": float} | list[{"person": str}]'),
     ],
 )

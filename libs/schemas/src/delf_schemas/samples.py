@@ -293,7 +293,9 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
     own, others = (shape.get("properties", {}) for shape in objects)
     names = list(dict.fromkeys([*own, *others]))
     required = [name for name in names if all(name in s.get("required", ()) for s in objects)]
-    if required and len(names) <= _MAX_KEYS:
+    is_open = any("additionalProperties" in shape for shape in objects)
+    is_alike = bool(required) or not (own and others)  # an empty record tells of no other keys
+    if is_alike and not is_open and len(names) <= _MAX_KEYS:
         merged = {name: merge_shapes(own.get(name), others.get(name, {})) for name in names}
         marks = {_SEEN: True} if len(required) < len(names) else {}
         return {"properties": merged, "required": required, **marks}
