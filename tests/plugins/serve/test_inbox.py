@@ -264,3 +264,25 @@ async def test_people_talk_at_a_request_with_the_keyboard(ruled, open_page):  # 
     await expect(one.locator(".state")).to_contain_text("done")
     await expect(one.locator(".ask").first).to_contain_text("comment by ada: the one of sales")
     assert ruled.box.sent == [("carl", 1)]
+
+
+async def test_form_stays_while_the_server_says_who_may_decide(ruled, open_page):  # noqa: F811
+    """Under a rule the page asks who may decide; its answer may come once somebody writes."""
+    name = await ask(ruled, "print(await send('bob'))")
+    page = await open_page(ruled.url)
+    await logged_in(page, "bo-key")
+    held = []
+    await page.route("**/approvals/req_*", lambda route: held.append(route))
+    await page.evaluate("name => { location.hash = `#/${name}`; }", name)
+    card = page.locator(".ask")
+    await card.get_by_role("button", name="Comment…").click()
+    await page.keyboard.type("which ")
+    for route in held:
+        await route.continue_()
+    await expect(page.locator(".state")).to_contain_text("waiting for you")
+    await page.keyboard.type("Bob?")
+    await expect(card.get_by_label("Comment")).to_have_value("which Bob?")
+    await page.unroute("**/approvals/req_*")
+    await page.keyboard.press("Control+Enter")
+    await expect(card).to_contain_text("comment by bo: which Bob?")
+    await expect(card.locator(".primary")).to_have_text("Approve")

@@ -128,7 +128,7 @@ export class Card {
       if (this.question.decided || this.editing) return;
       this.know(known);
     } catch (error) { this.whyNot = error.message; }
-    fill(this.buttons);
+    if (!this.isWriting) fill(this.buttons); // a form stays; its "Back" leads to the buttons as they are now
     this.update();
     this.tell.changed();
   }
@@ -209,6 +209,9 @@ export class Card {
   /** Whether another person has to approve the call once it is edited. */
   get needsOthers() { return needsOthers(this.question.rule); }
 
+  /** Whether a form is open, in which the reader may have written. */
+  get isWriting() { return this.buttons.querySelector("textarea, input, select[aria-label='Assign to']") !== null; }
+
   /** Whether it waits for the reader. */
   get waits() { return !this.question.decided && this.may === true; }
 
@@ -248,7 +251,7 @@ export class Card {
     }
   }
 
-  /** Whether the reader may ask for changes: a model has to be there that can plan anew. */
+  /** Whether the reader may ask for changes: a model has to be there that can plan again. */
   get canAsk() { return this.mayReject && this.question.takes_changes === true; }
 
   get canEdit() { return this.may === true && !this.question.code && !this.question.outcome_unknown && !this.question.is_question; }
