@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from delf import Agent, __version__
 from delf.errors import DelfError
-from delf.events import CallPrinted, CallStarted, Event, ModelCalled
+from delf.events import ASK, CallPrinted, CallStarted, Event, ModelCalled
 from delf.protocols.approval import ApprovalRequest, Decision, Rejected
 from delf.types import can_be_undone
 from delf_engine.one_call import LIST, ONE_CALL, call_task
@@ -279,7 +279,7 @@ class Served:
             response.raise_for_status()
             tools = {_RUN: _run_tool()}
             for item in json.loads(response.text):
-                if item["name"].startswith(_OWN):
+                if item["name"].startswith(_OWN) or item["name"] == ASK:
                     continue
                 name = _free(_UNFIT.sub("_", item["name"])[:_LONGEST], tools)
                 self._names[name] = item["name"]
