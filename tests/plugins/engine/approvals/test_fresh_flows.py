@@ -305,7 +305,7 @@ class Facts:
     async def save(self, facts):
         raise NotImplementedError
 
-    list = delete = clear = save
+    list = all = delete = clear = save
 
     async def aclose(self):
         pass

@@ -165,6 +165,21 @@ SOURCES = {
         False,
     ),
     "a print of both": ("a = 'GB33'\nm = mails()\nprint(a, m)\npay(a)", True),
+    "a place in a list that another gives": ("pay(['a', 'b'][mails()])", False),
+    "a generator": ("def all():\n    yield mails()[0]\npay(next(all()))", False),
+    "a function in a function": (
+        "def made():\n    t = mails()\n    def f():\n        return t\n    return f\npay(made()())",
+        False,
+    ),
+    "an own value beside texts of both": (
+        "m = mails()\nc = customers()[0]\ntext = c['name'] + m[0]['body']\npay(c['iban'])",
+        True,
+    ),
+    "a helper that gets own data": (
+        "m = mails()\nasync def go(c, d):\n    pass\nfor c in customers():\n    go(c, 1)\n"
+        "pay(c['iban'])",
+        True,
+    ),
     "a file": ("pay(open('bill.txt').read())", False),
     "a module that reads": ("import os\npay(os.environ['X'])", False),
     "arguments that another gives": ("pay(**mails()[0])", False),

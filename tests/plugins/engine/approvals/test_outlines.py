@@ -185,6 +185,14 @@ ASKED = {
         "print(patch({'label': 'paid', 'public': True}))",
         "patch(changes={'label': 'paid'})",
     ),
+    "values of two records of the plan": (
+        "print(patch({'pairs': [{'to': 'a', 'n': 2}, {'to': 'b', 'n': 1}]}))",
+        "patch(changes={'pairs': [{'to': 'a', 'n': 1}, {'to': 'b', 'n': 2}]})",
+    ),
+    "a list that lacks an item of the plan": (
+        "print(patch({'names': ['a']}))",
+        "patch(changes={'names': ['a', 'b']})",
+    ),
     "contents that a read may have fed that nobody planned": (
         "v = find()\nprint(send('zoe@firm.example', 'Hi'))",
         "send(to='zoe@firm.example', text=...)",

@@ -100,11 +100,7 @@ class TaskFlows:
         return reason
 
     async def _has_more_outline(self, known: int) -> bool:
-        """Ask for the task's outline, again with texts to follow; return whether there is more.
-
-        Args:
-            known: The answers that were looked at.
-        """
+        """Ask for the task's outline, again with texts to follow; return whether it has grown."""
         origins, planned = self._origins, self._origins.planned
         async with self._outlining:
             followed = [*origins.followed()]
@@ -127,11 +123,7 @@ class _Suspect:
     line: int | None
 
     def reason_if_clean(self, rules: Sequence[str]) -> str | None:
-        """Return the reason to review a call of a script whose author had read nothing of others.
-
-        Args:
-            rules: Flows that are no reason.
-        """
+        """Return the reason to review a call whose author had read nothing of others."""
         foreign = [path for path in self._checked if not self._is_own(path)]
         if rules:
             foreign = [path for path in foreign if not self._is_allowed(path, rules)]
@@ -202,13 +194,13 @@ class _Suspect:
         found = {path: self._at(path) for path in islice(paths, _MOST_SEARCHED)}
         path = min(found, key=lambda path: (not found[path].is_others, found[path].kind == "task"))
         origin = found[path]
-        if origin.kind == "result" and origin.trust == "own":
-            if self.bound.action.effect == "read":
-                return f"it sends {path} out: {origin.text}"
-            return f"{path}: {origin.text}; the task does not say that it is this one"
         if origin.kind == "task":
             return f"{path}: {origin.text}, which does not ask for it here"
-        return f"{path}: {origin.text}"
+        if origin.is_others or origin.kind != "result":
+            return f"{path}: {origin.text}"
+        if self.bound.action.effect == "read":
+            return f"it sends {path} out: {origin.text}"
+        return f"{path}: {origin.text}; the task does not say that it is this one"
 
     def _reason_of_contents(self) -> str | None:
         """Return the reason to review contents that the task does not state, if any."""

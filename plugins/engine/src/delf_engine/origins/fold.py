@@ -104,11 +104,7 @@ class Origins:
         return "\n\n".join(filter(None, self._words))
 
     def follow(self, events: Sequence[Event]) -> None:
-        """Process new events.
-
-        Args:
-            events: All events of the task.
-        """
+        """Process the new ones among all events of the task."""
         for event in events[self._seen :]:
             match event:
                 case ModelCalled(purpose="generate"):
@@ -210,14 +206,7 @@ class Origins:
         return self._all_results().find(text, ("own",))
 
     def is_own(self, action: str, path: str, text: str, line: int | None) -> bool:
-        """Return whether a clean script computes a value only from constants and own results.
-
-        Args:
-            action: The called action.
-            path: The value's place in the arguments.
-            text: The value.
-            line: The line of the script with the call, if known.
-        """
+        """Return whether a clean script computes a value only from constants and own results."""
         if not self.is_clean:
             return False
         sources = self.sources(action, path, line)
@@ -245,10 +234,7 @@ class Origins:
         return same_text(text) in found
 
     def unplanned_read(self) -> ReadCall | None:
-        """Return the first call that read something the task does not ask for.
-
-        Its author had read texts of others, which may have asked to pass the result on.
-        """
+        """Return the first call that read, on others' word, what the task does not ask for."""
         for call in self._calls.values():
             is_read = not (call.is_clean or call.changes or (call.tool and call.tool.built_in))
             if is_read and not call.has_failed and not self.planned.is_planned(call):

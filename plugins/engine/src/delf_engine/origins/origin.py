@@ -20,15 +20,13 @@ class Origin:
     """The source of a value, as far as known.
 
     Args:
-        kind: The words of the ``task``; the ``script``, whose author wrote it; the ``result`` of a
-            call; or ``unknown`` for computed values.
+        kind: The words of the ``task``; the ``script``; the ``result`` of a call; or ``unknown``.
         trust: The author of the words. A script's words are the user's until its author has read
             words of others.
         call_id: The number of the call with the result.
         action: The called action.
         path: The place in the result, such as ``[3].body``.
-        is_part: Whether only a part of the value was found there, or the value is a part of the
-            text found.
+        is_part: Whether value and text share only a part.
     """
 
     kind: OriginKind

@@ -65,15 +65,10 @@ class Planned:
         is_alone: bool = False,
         names: Iterable[str] | None = None,
     ) -> Sequence[Sequence[str]]:
-        """Return for each planned call the parameters in which a call differs.
+        """Return for each planned call of an action the parameters in which a call differs.
 
-        Args:
-            action: The called action.
-            arguments: The arguments by name.
-            is_free: Returns whether a value is left to the model.
-            is_alone: Whether free values alone do not match: the plan must state at least one
-                value.
-            names: The compared parameters; all if None.
+        Compares all parameters, or only ``names``. With ``is_alone``, values that are left to the
+        model match only a planned call that states some value.
         """
         found: list[Sequence[str]] = []
         for call in self._planned(action):

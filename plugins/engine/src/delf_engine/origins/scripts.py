@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from delf_engine.origins.values import names_in
+from delf_engine.origins.values import parameter_of
 
 _READERS: Final = "open input exec eval compile globals locals vars __import__"
 """Builtins that introduce data the script does not state."""
@@ -61,28 +61,20 @@ class Scripts:
     def sources(
         self, action: str, parameters: Sequence[str], path: str, line: int | None
     ) -> frozenset[str] | None:
-        """Return the sources of an argument in the last script; None if unknown.
-
-        Args:
-            action: The called action.
-            parameters: The names of its parameters, in their order.
-            path: The value's place in the arguments.
-            line: The line of the call; if unknown, any call of the action counts.
+        """Return the actions and unknown names behind an argument in the last script.
 
         Returns:
-            The actions whose results went into the value, and the unknown names.
+            The names; None if the script's text has no such call. If the line of the call is
+            unknown, all calls of the action count.
         """
         key = action, path, line
         if key not in self._known:
             every = self._last.get(action, [])
             calls = [c for c in every if line and c.lineno <= line <= (c.end_lineno or line)]
-            parameter, *inner = names_in(path)
-            found: set[str] = set()
+            name, found = letters_of_name(parameter_of(path)), set[str]()
             for call in calls or every:
                 given = arguments_of(call, parameters)
-                node = given.get(letters_of_name(parameter), given.get("*", _UNKNOWN))
-                for each in _inner(node, [] if "[key " in path else inner):
-                    found.update(self._reached(each))
+                found.update(self._reached(given.get(name, given.get("*", _UNKNOWN))))
             self._known[key] = frozenset(found) if every else None
         return self._known[key]
 
@@ -202,27 +194,8 @@ def _given_to(call: ast.Call) -> Sequence[ast.expr]:
     return [*call.args, *(each.value for each in call.keywords)]
 
 
-def _inner(node: ast.expr, names: Sequence[str]) -> Iterator[ast.expr]:
-    """Follow names into literal records, as far as possible."""
-    match node:
-        case ast.List(elts=items) | ast.Tuple(elts=items) if names:
-            for item in items:
-                yield from _inner(item, names)
-        case ast.Dict(keys=keys, values=values) if names and all(keys):
-            held = [getattr(key, "value", names[0]) for key in keys]
-            for value in (v for key, v in zip(held, values, strict=True) if key == names[0]):
-                yield from _inner(value, names[1:])
-        case _:
-            yield node
-
-
 def arguments_of(call: ast.Call, parameters: Sequence[str]) -> Mapping[str, ast.expr]:
-    """Return a call's arguments by normalised parameter name; ``*`` for all others.
-
-    Args:
-        call: The call.
-        parameters: The names of the parameters, in their order.
-    """
+    """Return a call's arguments by normalised parameter name; ``*`` for all others."""
     given = dict(zip(map(letters_of_name, parameters), call.args, strict=False))
     given |= {letters_of_name(each.arg or "*"): each.value for each in call.keywords}
     spread = next((each for each in call.args if isinstance(each, ast.Starred)), None)

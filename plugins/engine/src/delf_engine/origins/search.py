@@ -47,10 +47,7 @@ class ResultTexts:
     def find(self, text: str, trusts: Sequence[Trust] = _TRUSTS) -> Origin | None:
         """Return the first place of a text or its pieces, searching others' words first.
 
-        Args:
-            text: The value. A short value must match a whole value, because it occurs in many
-                texts.
-            trusts: The trusts to search.
+        A short text must match a whole value, because it occurs in many texts.
         """
         letters = letters_of(text)
         if len(letters) < _LEAST:

@@ -31,15 +31,8 @@ def authored(
     """Yield trust, path and text of each value of plain data, in order.
 
     A text of JSON is parsed. If it is the whole result, its fields have their own trusts; within a
-    field, everything has the trust of that field, whose author could choose the names.
-
-    Args:
-        value: The data.
-        trust: The trust of all values, or by field name with ``*`` for the rest. Other fields have
-            the trust of the enclosing field.
-        path: The path of the data.
-        is_whole: Whether to yield every key, ``True``, ``False``, ``None`` and empty values, too.
-            Otherwise only keys that are data, such as addresses or titles, are yielded.
+    field, everything has the trust of that field, whose author could choose the names. Every key,
+    ``True``, ``False``, ``None`` and empty values are yielded only with ``is_whole``.
     """
     named: Mapping[str, Trust] = {"*": trust} if isinstance(trust, str) else trust
     whose = named.get("*", "outside")
@@ -124,10 +117,6 @@ def fields_at(value: Any, path: Sequence[str]) -> Iterator[Any]:
     """Yield the values of a result's field, in each record of its lists.
 
     Texts in it are not parsed, because their author could choose the field names.
-
-    Args:
-        value: The result; if it is a text of JSON, its data.
-        path: The names of the field, from the outside in.
     """
     found = [*items_of(_data_in(value))]
     for name in path:
