@@ -176,8 +176,7 @@ SOURCES = {
         True,
     ),
     "a helper that gets own data": (
-        "m = mails()\nasync def go(c, d):\n    pass\nfor c in customers():\n    go(c, 1)\n"
-        "pay(c['iban'])",
+        "m = mails()\nasync def go(c, d):\n    pass\nfor c in customers():\n    go(c, 1)\npay(c)",
         True,
     ),
     "a file": ("pay(open('bill.txt').read())", False),
