@@ -30,6 +30,7 @@ DOES = {
     "edits": lambda request: Edited(arguments={**request.arguments, "amount": 7}),
     "remembers": Approved(remember="until_revoked"),
     "answers": "Bob",
+    "decides one": lambda request: True if request.action == "bank.pay_1" else never(request),
     "is away": None,
     "is silent": never,
     "cannot be reached": refuses,
@@ -38,7 +39,7 @@ DOES = {
 
 class Suite(ApprovalContract):
     seconds = 0.5
-    people = ApprovalContract.people | {"answers"}
+    people = ApprovalContract.people | {"answers", "decides one"}
     kind = ScriptedApprovals
     does = DOES
 
@@ -248,3 +249,42 @@ class TestShowsNothing(Suite):
 
     def show(self, request):
         return Shown(text="", offers_yes=False)
+
+
+@breaks("test_yes_is_for_its_own_request", says="bind an answer to the id")
+class TestAnyYesApprovesWhateverWaits(ScriptedApprovals):
+    def __init__(self, **more):
+        super().__init__(**more)
+        self.approved = asyncio.Event()
+
+    async def decide(self, request):
+        own = asyncio.ensure_future(super().decide(request))
+        any_yes = asyncio.ensure_future(self.approved.wait())
+        try:
+            await asyncio.wait({own, any_yes}, return_when=asyncio.FIRST_COMPLETED)
+            if any_yes.done():
+                return Approved()
+            if isinstance(own.result(), Approved):
+                self.approved.set()
+                await asyncio.sleep(0)
+            return own.result()
+        finally:
+            own.cancel()
+            any_yes.cancel()
+            await asyncio.wait({own, any_yes})
+
+
+class TestShowsSignsAsTheyAre(Suite):
+    breaks = ("test_signs_that_change_a_display_arrive_as_text",)
+    says = "can clear the screen"
+
+    def show(self, request):
+        good = super().show(request)
+        raw = "".join(str(value) for value in request.arguments.values())
+        return Shown(text=good.text + raw, offers_yes=True)
+
+
+class TestAlwaysCoversTheAction(Suite):
+    breaks = ("test_yes_can_last",)
+    says = "with any arguments"
+    does = {**DOES, "remembers": Approved(remember="task", covers="action")}

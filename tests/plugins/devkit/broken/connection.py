@@ -4,7 +4,9 @@ import asyncio
 import base64
 import datetime as dt
 import logging
+import os
 import socket
+import threading
 import time
 from dataclasses import replace
 from typing import Literal
@@ -456,3 +458,72 @@ class TestChangesItsDefault(Desk):
         """Tickets in a state."""
         seen.append(state)
         return [state]
+
+
+class TestSecretIsPlainText(Suite):
+    breaks = ("test_secret_settings_are_declared_as_secrets",)
+    says = "declare it as delf.settings.SecretStr"
+
+    class kind(Desk):
+        """A desk."""
+
+        class Settings(DeskSettings):
+            api_key: str = ""
+
+
+class TestRefusedLoginLooksEmpty(Suite):
+    breaks = ("test_refused_login_is_no_empty_result",)
+    says = "there is nothing"
+    refused_login = (Call("find", state="open"),)
+
+    @pytest.fixture
+    def refused_connection(self):
+        class Refused(Desk):
+            """A desk whose service answers 401."""
+
+            @action(effect="read")
+            async def find(self, state: str, limit: int = 5) -> list[dict[str, str]]:
+                """Tickets in a state."""
+                return []
+
+        return Refused()
+
+
+@breaks("test_call_leaves_the_process_as_it_was", says="keep state in `self`")
+class TestCountsInItsClass(Desk):
+    made = 0
+
+    @action(effect="write")
+    def close(self, ticket: str) -> bool:
+        """Close a ticket."""
+        type(self).made += 1
+        return super().close(ticket)
+
+
+@breaks("test_call_leaves_the_process_as_it_was", says="variable DESK_TOKEN")
+class TestSetsAVariable(Desk):
+    @action(effect="write")
+    def close(self, ticket: str) -> bool:
+        """Close a ticket."""
+        os.environ["DESK_TOKEN"] = f"{os.environ.get('DESK_TOKEN', '')}x"
+        return super().close(ticket)
+
+
+@breaks("test_close_ends_tasks_and_threads", says="still runs after aclose")
+class TestLeavesATask(Desk):
+    @action(effect="write")
+    async def close(self, ticket: str) -> bool:
+        """Close a ticket."""
+        if ticket == "none":
+            raise ToolExecutionError("there is no ticket 'none'")
+        self.poll = asyncio.ensure_future(asyncio.Event().wait())
+        return True
+
+
+@breaks("test_close_ends_tasks_and_threads", says="the thread 'desk-poll'")
+class TestLeavesAThread(Desk):
+    @action(effect="write")
+    def close(self, ticket: str) -> bool:
+        """Close a ticket."""
+        threading.Thread(target=threading.Event().wait, name="desk-poll", daemon=True).start()
+        return super().close(ticket)

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ class Good:
     def lines(self, path):
         try:
             return Path(path).read_text().splitlines()
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise ToolExecutionError(f"{Path(path).name} cannot be read") from error
 
     async def parts(self, path):
@@ -29,9 +30,13 @@ class Good:
         first, *rows = self.lines(path)
         if part not in (None, first):
             raise ToolExecutionError(f"there is no {part}")
+        if not all("=" in row for row in rows):
+            raise ToolExecutionError(f"{Path(path).name} is damaged")
         return [dict([row.split("=")]) for row in rows]
 
     async def write(self, parts):
+        if len(parts) > 1 or not all(parts.values()):
+            raise ToolExecutionError("one table with a head can be written")
         ((name, (head, *rows)),) = parts.items()
         if len(head) > 1 or any(set("=\n") & set(str(row[0])) for row in rows):
             raise ToolExecutionError("such a table cannot be written")
@@ -132,7 +137,7 @@ class TestQuotesNothing(Suite):
         async def read(self, path, part):
             try:
                 text = Path(path).read_text()
-            except OSError as error:
+            except (OSError, UnicodeDecodeError) as error:
                 raise ToolExecutionError(f"{Path(path).name} cannot be read") from error
             first, *rows = (line.split(",") for line in text.splitlines())
             return [dict(zip(first, row, strict=False)) for row in rows]
@@ -146,3 +151,53 @@ class TestQuotesNothing(Suite):
         path = tmp_path / "stock.csv"
         path.write_text("name,note\ndesk,a\nlamp,b\n")
         return path
+
+
+@breaks("test_garbage_is_an_error_and_no_empty_table", says="would count as empty")
+class TestReadsGarbageAsNothing(Good):
+    def lines(self, path):
+        try:
+            return super().lines(path)
+        except ToolExecutionError:
+            if not Path(path).is_file():
+                raise
+            return ["stock"]
+
+
+@breaks("test_garbage_is_an_error_and_no_empty_table", says="raise ToolExecutionError")
+class TestRaisesItsParsersError(Good):
+    def lines(self, path):
+        try:
+            return Path(path).read_text().splitlines()
+        except OSError as error:
+            raise ToolExecutionError(f"{Path(path).name} cannot be read") from error
+
+
+@breaks("test_table_without_rows_is_no_failure", says="raised ValueError")
+class TestCannotWriteNothing(Good):
+    async def write(self, parts):
+        ((_name, (_head, *_rows)),) = parts.items()
+        return await super().write(parts)
+
+
+@breaks("test_table_without_rows_is_no_failure", says="was read back as")
+class TestReadsTheHeadAsARow(Good):
+    async def write(self, parts):
+        ((name, table),) = parts.items()
+        return await super().write({name: table if table[1:] else [*table, *table]})
+
+
+@breaks("test_second_table_is_kept_or_refused", says="the other is lost")
+class TestWritesTheFirstTableOnly(Good):
+    async def write(self, parts):
+        return await super().write(dict([*parts.items()][:1]))
+
+
+@breaks("test_time_keeps_its_zone_or_is_refused", says="is another moment")
+class TestDropsTheZone(Good):
+    async def write(self, parts):
+        def plain(value):
+            return value.replace(tzinfo=None) if isinstance(value, datetime) else value
+
+        tables = {n: [[plain(v) for v in row] for row in table] for n, table in parts.items()}
+        return await super().write(tables)

@@ -258,3 +258,34 @@ class TestNeverEndsClosing(InProcessJournal):
 class TestNeverEndsReading(InProcessJournal):
     async def read(self, task_id, after=0):
         await asyncio.Event().wait()
+
+
+@breaks("test_large_event_is_kept_whole", says="raise an error rather than cut it")
+class TestCutsLargeEvents(InProcessJournal):
+    async def append(self, event):
+        if len(getattr(event, "text", "")) > 65_536:
+            event = dataclasses.replace(event, text=event.text[:65_536])
+        await super().append(event)
+
+
+@breaks("test_slow_subscriber_loses_nothing", says="a task that never ends")
+class TestDropsWhatASlowReaderMisses(InProcessJournal):
+    def subscribe(self, task_id=None):
+        return self._bounded(super().subscribe(task_id))
+
+    async def _bounded(self, events):
+        async for event in events:
+            if event.seq < 1_000:
+                yield event
+
+
+@breaks("test_queued_task_is_found_as_queued", says="nobody would see it")
+class TestListsNoQueuedTasks(InProcessJournal):
+    async def find(self, limit=100):
+        return [task for task in await super().find(limit) if task.events > 1]
+
+
+@breaks("test_queued_task_is_found_as_queued", says="counts the task's `events`")
+class TestCountsNoEvents(InProcessJournal):
+    async def find(self, limit=100):
+        return [dataclasses.replace(task, events=0) for task in await super().find(limit)]

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import socket
 import time
+from base64 import b64encode
 from dataclasses import replace
 
 import pytest
@@ -25,10 +26,33 @@ class Suite(ModelContract):
     failure = LLMExecutionError("no")
     slow = True
     calls = True
+    echoes = True
+    cuts = True
+    images = True
+    sends = True
 
     @pytest.fixture
     def model(self):
         return self.kind(default="Hello, grüß Gott.")
+
+    @pytest.fixture
+    def sent(self, model):
+        def texts():
+            return [self.as_sent(request) for request in model.requests]
+
+        return texts
+
+    def as_sent(self, request):
+        """What a service would get of a request."""
+        return repr([(message.role, [*map(part, message.parts)]) for message in request.messages])
+
+    @pytest.fixture
+    def echo_model(self):
+        return self.kind(default=lambda request: request.messages[-1].text)
+
+    @pytest.fixture
+    def cut_model(self):
+        return self.kind(default=ModelReply(text="Hel", model="m", finish_reason="length"))
 
     @pytest.fixture
     def calling_model(self):
@@ -42,6 +66,11 @@ class Suite(ModelContract):
     @pytest.fixture
     def slow_model(self):
         return self.kind(default=lambda _: asyncio.Event().wait())
+
+
+def part(content):
+    data = getattr(content, "data", None)
+    return content.text if data is None else b64encode(data).decode()
 
 
 breaks = planting(Suite)
@@ -171,7 +200,7 @@ class TestSaysEverythingAgain(Suite):
 
 
 class TestGoodSends(Suite):
-    sends = True
+    images = None
 
     @pytest.fixture
     def sent(self, model):
@@ -250,3 +279,51 @@ class TestAsksAFastServer(Suite):
 
         yield Asks(default="Hello, grüß Gott.")
         server.close()
+
+
+@breaks("test_answers_at_one_time_are_kept_apart", says="the answer of another")
+class TestAnswersTheLastAsked(ScriptedModel):
+    async def complete(self, request):
+        self.latest = await super().complete(request)
+        await asyncio.sleep(0)
+        return self.latest
+
+
+@breaks("test_cut_answer_says_so", says="half a script")
+class TestTakesACutAnswerForWhole(ScriptedModel):
+    async def complete(self, request):
+        return replace(await super().complete(request), finish_reason="stop")
+
+
+class TestSendsNoSystemMessage(Suite):
+    breaks = ("test_sends_every_message",)
+    says = "of the role 'system'"
+
+    def as_sent(self, request):
+        left = tuple(one for one in request.messages if one.role != "system")
+        return super().as_sent(replace(request, messages=left))
+
+
+class TestDropsImages(Suite):
+    breaks = ("test_image_is_sent_or_refused",)
+    says = "a picture that it never saw"
+
+    def as_sent(self, request):
+        return repr([message.text for message in request.messages])
+
+
+class TestAnswersAboutImagesThatItRefuses(Suite):
+    breaks = ("test_image_is_sent_or_refused",)
+    images = False
+
+
+@breaks("test_cost_follows_the_price", says="for a million tokens")
+class TestCostsAHundredTimesAsMuch(ScriptedModel):
+    async def price(self):
+        return Price(input=1.0, output=2.0, cached_input=0.5)
+
+    async def complete(self, request):
+        reply = await super().complete(request)
+        usage = reply.usage
+        cost = (usage.input_tokens + 2 * usage.output_tokens) / 1_000_000
+        return replace(reply, cost_usd=100 * cost)

@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import os
 import tempfile
+from pathlib import Path
 
 import pytest
 from planting import planting
@@ -470,3 +471,74 @@ class TestNamesItsOwnCode(Suite):
                 else outcome
             )
         )
+
+
+class Leaky(Session):
+    """A session whose scripts reach a file of the host."""
+
+    async def execute(self, code, host):
+        outcome = await super().execute(code, host)
+        files = self.backend.spec.files
+        if files and self.backend.what in code:
+            self.backend.change(Path(files[0]))
+        return outcome
+
+
+class BindsWritable(Backend):
+    session = Leaky
+    what = "os.truncate"
+
+    async def open(self, spec):
+        self.spec = spec
+        return await super().open(spec)
+
+    def change(self, path):
+        path.write_text("")
+
+
+@breaks("test_input_files_cannot_be_changed", says="could truncate the user's input file")
+class TestBindsInputFilesWritable(BindsWritable):
+    pass
+
+
+@breaks("test_input_files_cannot_be_changed", says="which now holds 'nothing'")
+class TestBindsTheFolderWritable(BindsWritable):
+    what = "os.remove"
+
+    def change(self, path):
+        path.unlink()
+
+
+@breaks("test_input_files_cannot_be_changed", says="its folder is bound writable")
+class TestLetsFilesBeMadeBesideInputs(BindsWritable):
+    what = "os.path.dirname"
+
+    def change(self, path):
+        path.with_name("new").write_text("x")
+
+
+class Sharing(Session):
+    """A session that shares its working folder with those of its backend."""
+
+    async def execute(self, code, host):
+        outcome = await super().execute(code, host)
+        if "of another user" in code:
+            self.backend.left = self
+        elif "left.txt" in code and self.backend.shows(self):
+            outcome = dataclasses.replace(outcome, value=["left.txt"])
+        return outcome
+
+
+@breaks("test_working_folders_are_apart", says="a folder of its own")
+class TestSharesItsWorkingFolder(Backend):
+    session = Sharing
+    left = None
+
+    def shows(self, session):
+        return self.left is not None
+
+
+@breaks("test_working_folders_are_apart", says="remove the folder with its session")
+class TestKeepsTheFolderOfAnEndedTask(TestSharesItsWorkingFolder.kind):
+    def shows(self, session):
+        return self.left is not None and not self.left.alive

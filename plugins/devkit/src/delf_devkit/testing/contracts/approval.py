@@ -37,6 +37,7 @@ Person = Literal[
     "remembers",
     "answers",
     "changes their mind",
+    "decides one",
     "is away",
     "is silent",
     "cannot be reached",
@@ -44,6 +45,7 @@ Person = Literal[
 """The behaviour of the person behind a channel.
 
 A person who ``changes their mind`` approves the first request and rejects all later ones. A person
+who ``decides one`` approves the request of the action ``bank.pay_1`` and answers no other. A person
 who ``is silent`` never answers. A person ``cannot be reached`` if the service is down, the
 connection breaks or the answer is garbled.
 """
@@ -200,11 +202,46 @@ class ApprovalContract(Contract):
                 "engine's work, not a channel's"
             )
 
+    @needs("people:decides one")
+    async def test_yes_is_for_its_own_request(self, channel_to: Callable[..., Any]) -> None:
+        channel = channel_to("decides one")
+        other = asyncio.ensure_future(channel.decide(request_for("bank.close_all", account=7)))
+        try:
+            await asyncio.wait({other}, timeout=0.05)
+            asked = channel.decide(request_for("bank.pay_1"))
+            answer = _decision(await self.within(asked, self.seconds))
+            assert isinstance(answer, Approved), "the person approves this request"
+            await asyncio.wait({other}, timeout=0.1)
+            assert not other.done(), (
+                "the yes to one request answered another that waits, too: bind an answer to the "
+                "id of its request"
+            )
+        finally:
+            other.cancel()
+            await asyncio.wait({other})
+
+    @needs("people:approves")
+    async def test_signs_that_change_a_display_arrive_as_text(
+        self, shown_to: Callable[[ApprovalRequest], Awaitable[Shown]]
+    ) -> None:
+        request = request_for(to="Ann\x1b[2J\x1b]8;;http://evil\x07", note="pay\u202eyna\r\u200b")
+        shown = await self.within(shown_to(request), self.seconds)
+        raw = {"\x1b[2J": "clear the screen", "\x1b]8": "hide a link", "\u202e": "turn text round"}
+        for sign, does in raw.items():
+            assert sign not in shown.text, (
+                f"{sign!r} arrives as it is, and can {does} for the person who decides: lay out "
+                "the lines of delf.protocols.facts.plain_lines, or delf.terminal.visible(text)"
+            )
+
     @needs("people:remembers")
     async def test_yes_can_last(self, channel_to: Callable[..., Any]) -> None:
         decision = _decision(await channel_to("remembers").decide(request_for()))
         assert isinstance(decision, Approved)
         assert decision.remember in ("task", "until_revoked")
+        assert decision.covers == "call", (
+            f"a lasting yes covers the {decision.covers}, with any arguments: the person has seen "
+            "this call alone; offer `covers='action'` as a choice of its own"
+        )
 
     @needs("people:is away")
     async def test_channel_without_a_person_never_approves(

@@ -8,11 +8,14 @@ import datetime as dt
 import inspect
 import json
 import os
+import re
 import sys
 import textwrap
+import threading
 import typing
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -30,6 +33,7 @@ from delf.protocols.connection import (
     SupportsClose,
     SupportsContext,
 )
+from delf.settings import PluginSettings
 from delf.specs import SandboxSpec
 from delf.tools.action import EFFECTS, Action
 from delf.tools.connection import Connection
@@ -102,22 +106,36 @@ class Call:
         return f"await {target}({named})"
 
 
+_POOLS = ("asyncio_", "ThreadPoolExecutor", "AnyIO", "delf")
+"""The beginnings of names of threads that outlive a connection and do nothing then."""
+_SECRET_NAME = re.compile(
+    r"(?:^|_)(?:password|passwd|secret|token|api_?key|private_key|credential)s?$", re.IGNORECASE
+)
+
+
+def _is_state(value: object) -> bool:
+    """Return whether a class attribute is a value that calls could change."""
+    return isinstance(value, (dict, list, set, int, str, float, tuple)) or value is None
+
+
 class ConnectionContract(Contract):
     """Tests for a connection; needs a fixture ``connection`` and ``calls`` that succeed.
 
     The fixture returns a usable connection, which the suite closes. Secrets are found in its
-    settings (``SecretStr``); list others in ``secrets``. ``failing_calls`` have valid arguments but
-    are refused by the service. ``slow_call`` takes a second or more with the fixture
-    ``slow_connection``, for tests of cancellation. ``refused`` are calls that ``check`` always
-    refuses; set ``refuses = False`` if the check only makes previews. Every action needs a call, or
-    an entry in ``untested``. Actions with a ``CallContext`` get one in which models and child tasks
-    answer ``answer`` and the person agrees.
+    settings (``SecretStr``); list others in ``secrets``. ``refused_login`` are calls made with the
+    fixture ``refused_connection``, whose password or key the service refuses. ``failing_calls``
+    have valid arguments but are refused by the service. ``slow_call`` takes a second or more with
+    the fixture ``slow_connection``, for tests of cancellation. ``refused`` are calls that ``check``
+    always refuses; set ``refuses = False`` if the check only makes previews. Every action needs a
+    call, or an entry in ``untested``. Actions with a ``CallContext`` get one in which models and
+    child tasks answer ``answer`` and the person agrees.
     """
 
     calls: ClassVar[Sequence[Call]] = ()
     failing_calls: ClassVar[Sequence[Call]] = ()
     slow_call: ClassVar[Call | None] = None
     refused: ClassVar[Sequence[Call]] = ()
+    refused_login: ClassVar[Sequence[Call]] = ()
     refuses: ClassVar[bool] = True
     untested: ClassVar[Sequence[str]] = ()
     secrets: ClassVar[Sequence[str]] = ()
@@ -133,6 +151,11 @@ class ConnectionContract(Contract):
     def slow_connection(self, connection: Any) -> Any:
         """The connection for which ``slow_call`` is slow; the same one unless overridden."""
         return connection
+
+    @pytest.fixture
+    def refused_connection(self) -> Any:
+        """The connection with a login that its service refuses."""
+        missing(self, "a fixture `refused_connection`, or no calls in `refused_login`")
 
     # -- what it says about itself ---------------------------------------------------------
 
@@ -339,6 +362,66 @@ class ConnectionContract(Contract):
             self._has_no_secret(connection, text, "a secret is shown")
         for line in lines:
             self._has_no_secret(connection, line, "a secret is logged or printed")
+
+    def test_secret_settings_are_declared_as_secrets(self, connection: Any) -> None:
+        settings = getattr(connection, "settings", None)
+        if not isinstance(settings, PluginSettings):
+            return
+        for name, field in type(settings).model_fields.items():
+            plain = str(field.annotation) in ("<class 'str'>", "str | None")
+            assert not (plain and _SECRET_NAME.search(name)), (
+                f"the setting {name!r} is a plain str: `delf config`, errors and logs would show "
+                "it; declare it as delf.settings.SecretStr"
+            )
+
+    @needs("refused_login")
+    async def test_refused_login_is_no_empty_result(self, refused_connection: Any) -> None:
+        for call in self.refused_login:
+            try:
+                result = await self._make(call, refused_connection)
+            except DelfError:
+                continue
+            pytest.fail(
+                f"{call.action} gave {result!r} although the service refuses the login: the "
+                "answer of a task would be that there is nothing"
+            )
+
+    async def test_call_leaves_the_process_as_it_was(self, connection: Any) -> None:
+        environ, folder = dict(os.environ), Path.cwd()
+        kind = cast("type[object]", type(connection))
+        owned = {name: repr(value) for name, value in vars(kind).items() if _is_state(value)}
+        for call in self._calls():
+            await self._make(call, connection)
+        changed = {name for name, value in owned.items() if repr(vars(kind).get(name)) != value}
+        assert not changed, (
+            f"a call changes {kind.__name__}.{min(changed)}, which all connections of the class "
+            "share: keep state in `self`"
+        )
+        left = {
+            name for name in {*environ, *os.environ} if environ.get(name) != os.environ.get(name)
+        }
+        assert not left, (
+            f"a call leaves the variable {min(left)} changed: programs that other plugins start "
+            "would get it"
+        )
+        assert Path.cwd() == folder, "a call leaves the process in another folder"
+
+    async def test_close_ends_tasks_and_threads(self, connection: Any) -> None:
+        threads, tasks = {*threading.enumerate()}, asyncio.all_tasks()
+        for call in self._calls():
+            await self._make(call, connection)
+        await _close(connection)
+        await asyncio.sleep(0)
+        running = [task for task in asyncio.all_tasks() - tasks if not task.done()]
+        names = [getattr(task.get_coro(), "__qualname__", "a task") for task in running]
+        assert not names, f"{names[0]} still runs after aclose(): end what the connection started"
+        own = [
+            thread.name
+            for thread in {*threading.enumerate()} - threads
+            if not thread.name.startswith(_POOLS)
+            and "process_request" not in thread.name  # of a server in the test
+        ]
+        assert not own, f"the thread {own[0]!r} still runs after aclose(): end it there"
 
     # -- its life -----------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -63,6 +64,22 @@ class FormatContract(Contract):
                 await file_format.read(str(bad), None)
             assert caught.value.message.strip()
 
+    async def test_garbage_is_an_error_and_no_empty_table(
+        self, file_format: Any, path: Path, tmp_path: Path
+    ) -> None:
+        garbage = tmp_path / f"garbage{path.suffix}"
+        garbage.write_bytes(bytes(range(256)) * 8)
+        try:
+            rows = await file_format.read(str(garbage), None)
+        except ToolExecutionError:
+            return
+        except Exception as error:
+            pytest.fail(
+                f"a damaged file raised {type(error).__name__}: {error}; raise "
+                "ToolExecutionError, so that a script learns what is wrong"
+            )
+        assert rows, "random bytes were read as no rows: a damaged file would count as empty"
+
     async def test_reads_at_one_time_are_kept_apart(
         self, file_format: Any, path: Path, tmp_path: Path
     ) -> None:
@@ -110,3 +127,52 @@ class FormatContract(Contract):
             rows = await file_format.read(str(made), None)
             wanted = [{"name": "desk", "note": value}, {"name": "lamp", "note": "plain"}]
             assert rows == wanted, f"{value!r} is not kept: quote it, or raise ToolExecutionError"
+
+    @needs("writes")
+    async def test_table_without_rows_is_no_failure(
+        self, file_format: Any, tmp_path: Path, path: Path
+    ) -> None:
+        made = tmp_path / f"empty{path.suffix}"
+        for table in ([["name"]], []):
+            try:
+                made.write_bytes(await file_format.write({"first": table}))
+            except ToolExecutionError:
+                continue  # it says that it cannot keep that
+            except Exception as error:
+                pytest.fail(f"the table {table!r} raised {type(error).__name__}: {error}")
+            rows = await file_format.read(str(made), None)
+            assert rows == [], f"the table {table!r} without rows was read back as {rows!r}"
+
+    @needs("writes")
+    async def test_second_table_is_kept_or_refused(
+        self, file_format: Any, tmp_path: Path, path: Path
+    ) -> None:
+        tables = {"first": [["name"], ["desk"]], "second": [["name"], ["lamp"]]}
+        made = tmp_path / f"two{path.suffix}"
+        try:
+            made.write_bytes(await file_format.write(tables))
+        except ToolExecutionError:
+            return  # it says that it cannot keep two
+        parts = list(await file_format.parts(str(made)))
+        assert len(parts) == len(tables), f"of two tables {parts!r} are left: the other is lost"
+        read = [await file_format.read(str(made), part) for part in parts]
+        assert sorted(str(rows) for rows in read) == sorted(
+            str([{"name": name}]) for name in ("desk", "lamp")
+        ), f"two tables were read back as {read!r}"
+
+    @needs("writes")
+    async def test_time_keeps_its_zone_or_is_refused(
+        self, file_format: Any, tmp_path: Path, path: Path
+    ) -> None:
+        zoned = datetime(2026, 3, 1, 12, 30, tzinfo=timezone(timedelta(hours=5, minutes=30)))
+        made = tmp_path / f"zoned{path.suffix}"
+        try:
+            made.write_bytes(await file_format.write({"first": [["name"], [zoned]]}))
+        except ToolExecutionError:
+            return  # it says that it cannot keep zones
+        ((value,),) = (row.values() for row in await file_format.read(str(made), None))
+        as_text = str(value)
+        same = value == zoned if isinstance(value, datetime) and value.tzinfo else False
+        assert same or "05:30" in as_text or "07:00" in as_text, (
+            f"{zoned} was read back as {value!r}: without its zone it is another moment"
+        )

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
 
 from delf.errors import DelfError, UnknownTaskError
-from delf.events import Event, Printed, TaskFinished, TaskStarted
+from delf.events import Event, Printed, TaskFinished, TaskQueued, TaskStarted
 from delf.protocols.journal import Journal
+from delf.protocols.states import state_of
 from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing, needs
 from delf_devkit.testing.events import every_event
 
+_BEHIND = 1_500
+"""More events than the usual bounds of queues."""
 _MANY = 500
 
 
@@ -173,6 +177,50 @@ class JournalContract(Contract):
         for name in names:
             assert [event.task_id for event in await journal.read(name)] == [name]
         assert {item.task_id for item in await journal.find()} == {*names}
+
+    async def test_large_event_is_kept_whole(self, journal: Any) -> None:
+        text = "Grüße 🦊 " * 150_000
+        await journal.append(started("t"))
+        await journal.append(printed("t", 2, text))
+        kept = (await journal.read("t"))[-1].text
+        assert kept == text, (
+            f"of an event with {len(text)} characters {len(kept)} are kept: a resumed task would "
+            "go on with half a result; raise an error rather than cut it"
+        )
+
+    async def test_slow_subscriber_loses_nothing(self, journal: Any) -> None:
+        await journal.append(started("t"))
+        slow = journal.subscribe("t")
+        events = [printed("t", seq) for seq in range(2, _BEHIND)]
+        for event in events:
+            await self.within(journal.append(event), self.seconds * 10)
+        taken: list[int] = []
+
+        async def take() -> None:
+            while len(taken) < len(events):
+                taken.append((await anext(slow)).seq)
+
+        taking = asyncio.ensure_future(take())
+        await asyncio.wait({taking}, timeout=self.seconds / 2)
+        taking.cancel()
+        await asyncio.wait({taking})
+        assert taken == [event.seq for event in events], (
+            f"a subscriber that is slow gets {len(taken)} of {len(events)} events: a page would "
+            "show a task that never ends"
+        )
+
+    async def test_queued_task_is_found_as_queued(self, journal: Any) -> None:
+        queued = TaskQueued(task_id="q", seq=1, at=1.0, task="do q", timeout=30)
+        await journal.append(queued)
+        found = [(record.task, state_of(record)) for record in await journal.find()]
+        assert found == [("do q", "queued")], (
+            f"a task that waits for a runner is listed as {found!r}: nobody would see it"
+        )
+        await journal.append(replace(started("q"), seq=2))
+        found = [state_of(record) for record in await journal.find()]
+        assert found == ["running"], (
+            f"once it has begun, it is listed as {found!r}: a record counts the task's `events`"
+        )
 
     @needs("fails")
     async def test_unstorable_event_raises_an_error_of_delf(self, failing_journal: Any) -> None:

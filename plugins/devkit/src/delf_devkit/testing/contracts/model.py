@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from base64 import b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any, ClassVar
@@ -12,6 +13,7 @@ import pytest
 
 from delf.errors import DelfError
 from delf.messages import (
+    ImagePart,
     ModelDelta,
     ModelReply,
     ModelRequest,
@@ -35,6 +37,7 @@ from delf_devkit.testing.contracts.leaks import Secrets, captured_logs
 
 _CONCURRENT = 4
 _MARK = "marmalade-7741"
+_PIXEL = b"\x89PNG\r\n\x1a\nmarmalade-7741"
 _ADD = ModelTool(
     name="add",
     description="Adds two numbers.",
@@ -55,7 +58,10 @@ class ModelContract(Contract):
     ``slow = True`` needs a fixture ``slow_model`` whose answers take a second or more. ``sends =
     True`` needs a fixture ``sent``, a function that returns the text of each request sent so far.
     ``calls = True`` needs a fixture ``calling_model`` that answers each request with one call of
-    the tool ``add``.
+    the tool ``add``. ``echoes = True`` needs a fixture ``echo_model`` whose service answers with
+    the words of the last message. ``cuts = True`` needs a fixture ``cut_model`` whose service stops
+    at the limit of tokens. ``images = True`` means that the model sends images, which ``sent``
+    shows in base64; otherwise the model must refuse a request with one.
     """
 
     fails: ClassVar[bool] = True
@@ -63,6 +69,9 @@ class ModelContract(Contract):
     counts_tokens: ClassVar[bool] = True
     calls: ClassVar[bool] = False
     sends: ClassVar[bool] = False
+    echoes: ClassVar[bool] = False
+    cuts: ClassVar[bool] = False
+    images: ClassVar[bool | None] = None
     secrets: ClassVar[Sequence[str]] = ()
 
     @pytest.fixture
@@ -89,6 +98,16 @@ class ModelContract(Contract):
     def calling_model(self) -> Model:
         """The same model, answering with a call."""
         missing(self, "a fixture `calling_model`, or calls = False")
+
+    @pytest.fixture
+    def echo_model(self) -> Model:
+        """The same model, answering with the words of the last message."""
+        missing(self, "a fixture `echo_model`, or echoes = False")
+
+    @pytest.fixture
+    def cut_model(self) -> Model:
+        """The same model, whose answers are cut at the limit of tokens."""
+        missing(self, "a fixture `cut_model`, or cuts = False")
 
     @pytest.fixture
     def question(self) -> ModelRequest:
@@ -148,6 +167,71 @@ class ModelContract(Contract):
         found = [[mark for mark in marks if mark in text] for text in sent()]
         assert sorted(found) == sorted([mark] for mark in marks * 2), (
             "requests that overlap are mixed up: keep a request in variables, not in `self`"
+        )
+
+    @needs("sends")
+    async def test_sends_every_message(self, model: Any, sent: Callable[[], Sequence[str]]) -> None:
+        words = [f"{_MARK}-{number}-x" for number in range(4)]
+        messages = (system(words[0]), user(words[1]), assistant(words[2]), user(words[3]))
+        await model.complete(ModelRequest(messages=messages))
+        lost = [word for word in words if word not in sent()[-1]]
+        assert not lost, (
+            f"of four messages {len(lost)} did not arrive, first that of the role "
+            f"{messages[words.index(lost[0])].role!r}: the model works without its instructions"
+        )
+
+    async def test_image_is_sent_or_refused(self, model: Any, request: Any) -> None:
+        if self.images is None:
+            pytest.skip("images: True if the model sends them, False if it refuses them")
+        asked = ModelRequest(messages=(user("What is this?", [ImagePart(_PIXEL, "image/png")]),))
+        if not self.images:
+            with pytest.raises(DelfError) as refused:
+                await model.complete(asked)
+            assert refused.value.message.strip()
+            return
+        await model.complete(asked)
+        if self.sends:
+            sent: Callable[[], Sequence[str]] = request.getfixturevalue("sent")
+            assert b64encode(_PIXEL).decode() in sent()[-1], (
+                "the image did not arrive: the model answers about a picture that it never saw"
+            )
+
+    @needs("echoes")
+    async def test_answers_at_one_time_are_kept_apart(self, echo_model: Any) -> None:
+        marks = [f"{_MARK}-{number}-x" for number in range(_CONCURRENT)]
+        whole = await asyncio.gather(*(echo_model.complete(_about(mark)) for mark in marks))
+        streams = await asyncio.gather(
+            *(_collect(echo_model.stream(_about(mark))) for mark in marks)
+        )
+        for replies in (whole, [pieces[-1] for pieces in streams]):
+            for mark, reply in zip(marks, replies, strict=True):
+                assert mark in reply.text, (
+                    f"the request about {mark} was answered {reply.text!r}: one user gets the "
+                    "answer of another; keep an answer in variables, not in `self`"
+                )
+
+    @needs("cuts")
+    async def test_cut_answer_says_so(self, cut_model: Any, question: ModelRequest) -> None:
+        streamed = (await _collect(cut_model.stream(question)))[-1]
+        for reply in (await cut_model.complete(question), streamed):
+            assert reply.broken_by is not None, (
+                f"an answer that was cut has the finish_reason {reply.finish_reason!r}: half a "
+                "script would run as a whole one; say 'length'"
+            )
+
+    async def test_cost_follows_the_price(self, model: Any, question: ModelRequest) -> None:
+        asked: Any = model
+        price = await asked.price() if isinstance(model, SupportsPrice) else None
+        reply: ModelReply = await asked.complete(question)
+        if price is None or reply.cost_usd is None or min(price.input, price.output) < 0:
+            return
+        usage = reply.usage
+        fresh = usage.input_tokens - usage.cached_tokens
+        costs = (fresh * price.input, usage.cached_tokens * price.cached_input)
+        due = (sum(costs) + usage.output_tokens * price.output) / 1_000_000
+        assert abs(reply.cost_usd - due) <= max(due, 1e-9) / 2, (
+            f"an answer of {usage.total_tokens} tokens costs {reply.cost_usd} USD, by its price "
+            f"{due:g}: prices are in USD for a million tokens"
         )
 
     async def test_stream_can_be_cancelled_at_any_point(

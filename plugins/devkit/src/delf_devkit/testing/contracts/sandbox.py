@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 from delf.protocols.sandbox import (
@@ -16,6 +17,17 @@ from delf_devkit.testing.contracts.base import needs
 from delf_devkit.testing.contracts.bench import Bench, done, failed
 from delf_devkit.testing.contracts.sandbox_calls import SandboxCalls
 from delf_devkit.testing.scripts import RecordingScriptHost
+
+_CHANGES = {
+    "append to": "with open({path!r}, 'a') as f: f.write('2')",
+    "overwrite": "with open({path!r}, 'r+') as f: f.write('xx')",
+    "truncate": "import os\nos.truncate({path!r}, 0)",
+    "remove": "import os\nos.remove({path!r})",
+    "replace": "import os\nopen('new', 'w').write('x')\nos.replace('new', {path!r})",
+    "overwrite after chmod": "import os\nos.chmod({path!r}, 438)\nopen({path!r}, 'w').write('x')",
+    "write beside": "import os\nopen(os.path.dirname({path!r}) + '/new', 'w').write('x')",
+}
+"""Scripts that try to change an input file."""
 
 
 class SandboxContract(SandboxCalls):
@@ -203,6 +215,45 @@ add_to_output_files("empty.txt", "")
             assert done(await run(f"open({shown!r}).read()")).value == "Grüße"
             failed(await run(f"open({shown!r}, 'w')"))
         assert path.read_text(encoding="utf-8") == "Grüße"
+
+    @needs("input_files", "cpython")
+    async def test_input_files_cannot_be_changed(
+        self, backend: SandboxBackend, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "orders.csv"
+        path.write_text("id\n1\n", encoding="utf-8")
+        shown = backend.visible_path(str(path))
+        async with Bench(backend) as bench:
+            for name, code in _CHANGES.items():
+                run = await bench.open(files=(str(path),))
+                await run(code.format(path=shown))
+                await run.session.aclose()
+                kept = path.read_text(encoding="utf-8") if path.is_file() else "nothing"
+                assert kept == "id\n1\n", (
+                    f"a script could {name} the user's input file, which now holds {kept!r}: bind "
+                    "it read-only, or give the sandbox a copy"
+                )
+        assert os.listdir(tmp_path) == ["orders.csv"], (  # noqa: PTH208 - async
+            "a script left a file beside the user's input file: its folder is bound writable"
+        )
+
+    @needs("cpython")
+    async def test_working_folders_are_apart(self, backend: SandboxBackend) -> None:
+        seen = "import os\nsorted(os.listdir('.')) if os.path.exists('left.txt') else 'nothing'"
+        async with Bench(backend) as bench:
+            first, second = await bench.open(), await bench.open()
+            done(await first("with open('left.txt', 'w') as f: f.write('of another user')"))
+            found = done(await second(seen)).value
+            assert found == "nothing", (
+                "a task reads a file that another left in the working folder: give each session "
+                "a folder of its own"
+            )
+            await first.session.aclose()
+            found = done(await (await bench.open())(seen)).value
+            assert found == "nothing", (
+                "a later task reads a file that an earlier one left: remove the folder with its "
+                "session"
+            )
 
     # -- sessions -----------------------------------------------------------------------
 
