@@ -214,3 +214,23 @@ def test_later_run_is_kept_and_tested_against(saved, here):
     assert saved("remove", "revenue", "--yes").exit_code == 0
     assert "There is no routine yet" in saved("list").output
     assert not [*(here / "routines/cases").iterdir()]
+
+
+def test_routine_with_a_question_takes_the_default_where_nobody_answers(here, run):
+    task = "Which city shall it be?"
+    script = "city = await ask('Which city?', ['Rome', 'Berlin'], default='Rome')\nprint(city)\n"
+    entry = {
+        "request": {"contains": [task]},
+        "reply": {"text": f"```python\n{script}```", "cost_usd": 0.5},
+    }
+    (here / "model.jsonl").write_text(json.dumps(entry) + "\n")
+    (here / "delf.toml").write_text('[plugins.journal-sql]\nurl = "sqlite:///journal.db"\n')
+    trusting = ("--trust", str(here))
+    done = run(*trusting, "run", task, "--llm", "recorded:model.jsonl")
+    assert done.stdout == "Rome\n", done.output
+    (found,) = json.loads(run(*trusting, "runs", "list", "--json").stdout)
+    done = run(*trusting, "routines", "save", found["task_id"], "city", "--yes")
+    assert done.exit_code == 0, done.output
+    assert run(*trusting, "run", "city").stdout == "Rome\n"
+    done = run(*trusting, "routines", "test", "city")
+    assert done.exit_code == 0, done.output

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from delf import Agent
 from delf.errors import ConfigurationError, ToolExecutionError
-from delf.events import Event, TaskFinished
+from delf.events import ASK, Event, TaskFinished
+from delf.protocols.approval import ApprovalRequest
 from delf.protocols.connection import ConnectionLike
 from delf.protocols.sandbox import Done
 from delf.protocols.strategy import StrategyHost
@@ -129,6 +130,14 @@ class Recorded:
         self.made: list[PastCall] = []
         self.differences: list[str] = []
 
+    def answer(self, question: ApprovalRequest) -> Any:
+        """Return the recorded answer to a question.
+
+        Raises:
+            ToolExecutionError: If the question was not recorded, or had no answer.
+        """
+        return self.take(ASK, question.arguments)
+
     def take(self, action: str, arguments: Mapping[str, Any]) -> Any:
         """Return the recorded result of a call.
 
@@ -176,7 +185,8 @@ async def run_case(routine: Routine, case: Case, make: LikeAgent) -> list[str]:
     recorded = Recorded(case)
     tools = stand_ins(routine.actions, recorded)
     strategy = _Once(routine.code(case.inputs))
-    async with make(**{**UNSEEN, "llm": NO_MODEL, "tools": tools, "strategy": strategy}) as agent:
+    own = {"llm": NO_MODEL, "tools": tools, "strategy": strategy, "on_ask": recorded.answer}
+    async with make(**{**UNSEEN, **own}) as agent:
         response = await agent.arun(f"test {routine.name}", timeout=60)
     found = list(recorded.differences)
     if not response.status and not found:
@@ -191,6 +201,8 @@ def stand_ins(actions: Mapping[str, UsedAction], recorded: Recorded) -> Sequence
     """Return connections with recorded results, without side effects."""
     made: dict[str, _StandIn] = {}
     for full in dict.fromkeys([*actions, *(call.action for call in recorded.left)]):
+        if full == ASK:
+            continue  # delf's own call, which people answer
         connection, _, method = full.partition(".")
         stand_in = made.setdefault(connection, _StandIn(connection, not method))
         used = actions.get(full)

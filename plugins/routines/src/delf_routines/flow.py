@@ -15,6 +15,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
+from delf.events import ASK
+
 _NO_PATH: Final = r"(?!-|\.?$|.*(?:\.\.|--))"
 """Pattern prefix for a part of a path: no option, no comment, no ``.`` or ``..``."""
 QUOTED: Final = rf"{_NO_PATH}[\w .@-]+"
@@ -22,7 +24,7 @@ QUOTED: Final = rf"{_NO_PATH}[\w .@-]+"
 _NUMBER: Final = r"[0-9]+(?:\.[0-9]+)?"
 _WORD: Final = r"[\w.@-]+"
 _QUOTES: Final = "'\""
-_OWN_ACTIONS: Final = frozenset({"add_to_output_files", "files.read", "files.list", "llm"})
+_OWN_ACTIONS: Final = frozenset({"add_to_output_files", "files.read", "files.list", "llm", ASK})
 """Actions of every task, which no header names."""
 _SHOWING: Final = frozenset({"print", "len", "int", "float", "bool"})
 """Functions whose result does not contain a text, or which only show it."""
