@@ -329,7 +329,7 @@ def test_terminal_answers_before_another_process(here):
 def test_whole_script_on_a_terminal(here):
     script = "for n in (1, 2):\n    await desk.close(n)\nprint(await desk.send('ada'))"
     with on_terminal(here, script, flags=("--confirm-mode", "plan")) as terminal:
-        shown = terminal.expect("r reject · v view all · ? help\n> ")
+        shown = terminal.expect("r reject · c ask for changes · v view all · ? help\n> ")
         assert "May this script run? · ● cannot be undone" in shown
         assert "it may call, as often as it likes: desk.close: ◐ changes something" in shown
         assert "│     await desk.close(n)" in shown
