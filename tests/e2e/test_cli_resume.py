@@ -132,10 +132,10 @@ def test_folder_that_is_gone(here: Path, tmp_path: Path) -> None:
 def test_child_task_goes_on_with_the_task_that_started_it(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(
         "from delf import CallContext, tool\n\n\n@tool(effect='read', confirm=False)\n"
-        "async def ask(context: CallContext) -> str:\n    'Ask.'\n"
+        "async def hand_over(context: CallContext) -> str:\n    'Ask.'\n"
         "    return (await context.delegate('the child')).text\n"
     )
-    llm = write_recording(tmp_path / "answers.jsonl", "print(ask())", "print(1)")
+    llm = write_recording(tmp_path / "answers.jsonl", "print(hand_over())", "print(1)")
     delf("run", "the parent", "--tools", "tools.py", "--llm", llm, cwd=tmp_path)
     listed = json.loads(delf("runs", "list", "--json", cwd=tmp_path).stdout)
     named = {task["task"]: task["task_id"] for task in listed}

@@ -192,14 +192,14 @@ class TestAgent:
             return "seen"
 
         @tool(effect="write", confirm=False)
-        async def ask(context: CallContext) -> str:
+        async def hand_over(context: CallContext) -> str:
             """Have it done by a child task."""
             return (await context.delegate("write and look", tools=[write, look])).text
 
         child = "for n in range(3):\n    await write(n)\nprint(await look())"
-        scripted_model.writes("await write(7)\nprint(await ask())", child)
+        scripted_model.writes("await write(7)\nprint(await hand_over())", child)
         options = {"llm": "scripted", "sandbox": "local", "host": delf_host}
-        with Agent(tools=[write, ask], timeout=6, **options) as agent:
+        with Agent(tools=[write, hand_over], timeout=6, **options) as agent:
             failed = agent.run("do it")
             assert isinstance(failed.exception, TaskTimeoutError)
             done = agent.resume(failed.trace.task_id, timeout=60)
