@@ -68,7 +68,7 @@ from support.serving import Outbox, make_agent
 long = {"timeout": 36_000, "approval_timeout": 36_000}
 agent = make_agent(os.path.dirname(sys.argv[2]), Outbox(), max_tasks=4, **long)
 options = {"open_tasks": 1_000_000, "grace_seconds": 0, "access_log": False}
-serve(lambda: make_app(agent, options, {}), bind("127.0.0.1", int(sys.argv[3])))
+serve(make_app(agent, options, {}), bind("127.0.0.1", int(sys.argv[3])))
 """
 
 

@@ -123,9 +123,9 @@ async def test_items_are_a_list_or_the_list_of_a_record(delf_host, scripted_mode
     ("call", "problem"),
     [
         ("take()", "take changes something"),
-        ("gone()", "there is no action 'gone'"),
+        ("gone()", "there is no tool 'gone'"),
         ("total()", "returns no list of items"),
-        ("private()", "needs approval is denied"),
+        ("private()", "needs approval, and nobody is asked"),
         ("orders(nothing=1)", "nothing"),
         ("orders('x')", "is not a call with values"),
         ("orders(state=name)", "is not a call with values"),
