@@ -53,9 +53,19 @@ def record(**properties):
         (record(id={"type": "string", "example": "cus_12"}), 'id: as "cus_12"'),
         (record(id={"type": "string", "enum": ["a"], "example": "a"}), ""),
         ({"type": "string", "examples": ["2026-W27"]}, 'as "2026-W27"'),
+        (record(weight={"title": "Weight in grams", "type": "integer"}), "weight: Weight in grams"),
+        (record(user_id={"title": "User Id"}), ""),
+        (
+            record(state={"oneOf": [{"const": 1, "title": "Open"}, {"const": 2, "title": "Done"}]}),
+            "state: 1: Open, 2: Done",
+        ),
+        (
+            record(state={"enum": [1, 2], "x-enum-varnames": ["Open", "Done"]}),
+            "state: 1: Open, 2: Done",
+        ),
         (True, ""),
     ],
-    ids=range(19),
+    ids=range(23),
 )
 def test_keys_are_described_by_what_their_names_do_not_tell(schema, shown):
     assert notes_of(Document(fee=FEE, node=NODE), schema, "out") == shown

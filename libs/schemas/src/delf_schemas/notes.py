@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from delf.errors import DelfError
@@ -16,6 +16,7 @@ _MOST_VISITS: Final = 600
 _DEPTH: Final = 5
 _DOC: Final = 160
 _EXAMPLE: Final = 40
+_VALUE_TEXTS: Final = ("x-enum-descriptions", "x-enumDescriptions", "x-enum-varnames")
 _TOTAL: Final = 6_000
 _EMPTY: Final = frozenset(
     {"a", "an", "the", "of", "for", "this", "that", "its", "is", "was", "to", "in", "on", "and"}
@@ -122,14 +123,15 @@ def _rank(found: Mapping[str, Any]) -> int:
 
 
 def _text(document: Document, name: str, found: Mapping[str, Any]) -> str:
-    """Return a key's description; for a text without one, its example."""
-    description = found.get("description")
-    if not isinstance(description, str) or not description.strip():
-        parts = [*_listed(found, "allOf"), *_listed(found, "anyOf"), *_listed(found, "oneOf")]
-        texts = (_resolved(document, part).get("description") for part in parts)
-        description = next((text for text in texts if isinstance(text, str) and text), "")
-    text = sentences(description, _DOC).rstrip(".") if says_more(name, description) else ""
-    return "; ".join(filter(None, [text, _unit(found), example_of(found)]))
+    """Return a key's description or title, the meanings of its values, its unit and example."""
+    words = ("allOf", "anyOf", "oneOf")
+    parts = [_resolved(document, part) for word in words for part in _listed(found, word)]
+    values = value_texts(found, parts)
+    plain = [part for part in parts if "const" not in part]
+    texts = [each.get(key) for key in ("description", "title") for each in (found, *plain)]
+    kept = (text for text in texts if isinstance(text, str) and says_more(name, text))
+    text = sentences(next(kept, ""), _DOC).rstrip(".")
+    return "; ".join(filter(None, [text, values, _unit(found), example_of(found)]))
 
 
 def _unit(found: Mapping[str, Any]) -> str:
@@ -173,3 +175,20 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def _listed(found: Mapping[str, Any], word: str) -> list[Any]:
     listed = found.get(word)
     return cast("list[Any]", listed) if isinstance(listed, list) else []
+
+
+def value_texts(found: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> str:
+    """Return the meanings of an enumeration's values, from an extension or constants."""
+    texts: Any = next((found[name] for name in _VALUE_TEXTS if found.get(name)), None)
+    values: Any = found.get("enum")
+    pairs: list[tuple[Any, Any]] = []
+    if isinstance(texts, dict):
+        pairs = list(cast("dict[Any, Any]", texts).items())
+    elif isinstance(texts, list) and isinstance(values, list):
+        pairs = list(zip(cast("list[Any]", values), cast("list[Any]", texts), strict=False))
+    else:
+        pairs = [
+            (p["const"], p.get("description") or p.get("title")) for p in parts if "const" in p
+        ]
+    lines = (f"{value}: {clean(text, 60)}" for value, text in pairs if isinstance(text, str))
+    return ", ".join(lines)

@@ -16,7 +16,7 @@ from delf_openapi.failures import SpecError, pointer_of
 from delf_openapi.operations import Operation, Param, Spot, read_operation
 from delf_schemas.hints import hints_of
 from delf_schemas.names import sentence, sentences, snake
-from delf_schemas.notes import notes_of, says_more
+from delf_schemas.notes import notes_of, says_more, value_texts
 from delf_schemas.samples import Samples
 from delf_schemas.shapes import FULL_CHARS, Shapes, default_text, is_binary, safe_text
 
@@ -56,7 +56,6 @@ _RESULT_DOC: Final = 240
 _OF_ANY_RESULT: Final = "success successful successfully ok okay response result request operation"
 _DEEP: Final = 3
 _VALUE_LINE: Final = re.compile(r"^\s*[*-] `([^`\n]+)` - (.+)$", re.MULTILINE)
-_VALUE_TEXTS: Final = ("x-enum-descriptions", "x-enumDescriptions", "x-enum-varnames")
 
 
 class Argument(NamedTuple):
@@ -313,28 +312,11 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
     if not plain and depth < _DEEP:
         texts = (text_of(document, part, depth + 1) for part in parts)
         plain = next(filter(None, texts), "")
-    values = _value_texts(found, [_resolved(document, part) for part in parts])
+    values = value_texts(found, [_resolved(document, part) for part in parts])
     if not values and isinstance(found.get("items"), dict) and depth < _DEEP:
         items = _resolved(document, found["items"])
-        values = _value_texts(items, [])
+        values = value_texts(items, [])
     return "; ".join(filter(None, [plain.strip(), values]))
-
-
-def _value_texts(found: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> str:
-    """Return the meanings of an enumeration's values, from an extension or constants."""
-    texts: Any = next((found[name] for name in _VALUE_TEXTS if found.get(name)), None)
-    values: Any = found.get("enum")
-    pairs: list[tuple[Any, Any]] = []
-    if isinstance(texts, dict):
-        pairs = list(cast("dict[Any, Any]", texts).items())
-    elif isinstance(texts, list) and isinstance(values, list):
-        pairs = list(zip(cast("list[Any]", values), cast("list[Any]", texts), strict=False))
-    else:
-        pairs = [
-            (p["const"], p.get("description") or p.get("title")) for p in parts if "const" in p
-        ]
-    lines = (f"{value}: {clean(text, 60)}" for value, text in pairs if isinstance(text, str))
-    return ", ".join(lines)
 
 
 def _docs(text: Any, schema: Any, document: Document, room: Room) -> tuple[str, str]:
