@@ -54,6 +54,8 @@ ENTRY_POINT_GROUP: Final = "delf"
 """The entry point group of a plugin's module of hooks."""
 
 EXPORTS_GROUP: Final = "delf.exports"
+CONNECTIONS_GROUP: Final = "delf.connections"
+"""The entry points that name a class of connections, for a package that brings nothing else."""
 """The entry point group of names for ``from delf import NAME``."""
 
 DISTRIBUTION: Final = "delf-core"

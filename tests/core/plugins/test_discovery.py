@@ -8,6 +8,7 @@ from importlib import metadata
 import pytest
 
 from delf.plugins import discovery
+from delf.specs import ConnectionSpec
 from support.plugin_site import show_only
 
 
@@ -169,3 +170,30 @@ def test_discovery_does_not_import_metadata():
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+NAMED = """
+from delf import Connection, action
+
+class Desk(Connection):
+    '''Tickets.'''
+
+    @action(effect="read")
+    async def find(self) -> list[str]:
+        '''Find tickets.'''
+        return ["a"]
+"""
+
+
+def test_entry_point_may_name_the_class_of_a_connection(site):
+    points = "[delf.connections]\ndesk = made_delf_plugin_desk:Desk\n"
+    module = site.add("delf-plugin-desk", NAMED, entry_points=points)
+    (info,) = site.path.glob("*.dist-info")
+    text = (info / "METADATA").read_text().replace("Version: 1.0", "Version: 1.0\nSummary: Desk.")
+    (info / "METADATA").write_text(text)
+    host = site.host()
+    (spec,) = host.specs(ConnectionSpec)
+    assert (spec.name, spec.summary, spec.factory) == ("desk", "Desk.", f"{module}:Desk")
+    assert module not in sys.modules, "nothing is imported at the start"
+    assert host.resolve(spec).__name__ == "Desk"
+    assert (host.records()[-1].state, host.plugin_of(spec)) == ("loaded", "desk")

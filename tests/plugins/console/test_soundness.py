@@ -136,6 +136,8 @@ def test_plugin_that_is_as_it_should_be_has_no_warning(site: Site) -> None:
         ({"metadata": without("Requires-Dist")}, "it does not require delf-core"),
         ({"metadata": METADATA.replace(">=0.1,<1", ">=0.1")}, "no upper bound"),
         ({"metadata": METADATA.replace(">=0.1,<1", "<1")}, "no lower bound"),
+        ({"metadata": METADATA.replace(">=0.1,<1", ">=99,<100")}, ">=99, and 0.1.0 is installed"),
+        ({"metadata": f"{METADATA}Requires-Dist: no-such-sdk>=3\n"}, "no-such-sdk, which is not"),
         ({"metadata": METADATA.replace("delf-plugin-desk", "desk")}, "not called delf-plugin-"),
         ({"without": "delf_desk/py.typed"}, "there is no py.typed"),
         ({"record": "tests/test_desk.py,,\n"}, "installs tests/ for everybody"),

@@ -15,10 +15,11 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, Final
 
-from delf.hookspecs import ENTRY_POINT_GROUP, EXPORTS_GROUP
+from delf.hookspecs import CONNECTIONS_GROUP, ENTRY_POINT_GROUP, EXPORTS_GROUP
 from delf.records import dataclass
 
-_SECTION = re.compile(rf"^\s*\[\s*{re.escape(ENTRY_POINT_GROUP)}\s*\]", re.MULTILINE)
+_GROUPS = "|".join(map(re.escape, (ENTRY_POINT_GROUP, CONNECTIONS_GROUP)))
+_SECTION = re.compile(rf"^\s*\[\s*(?:{_GROUPS})\s*\]", re.MULTILINE)
 _KEYWORD = re.compile(r"\bdelf-plugin-api-\d", re.IGNORECASE)
 _SEPARATORS = re.compile(r"[-_.]+")
 ReadText = Callable[[str], str | None]
@@ -37,6 +38,9 @@ class Candidate:
         version: The distribution's version.
         keywords: The keywords.
         exports: Names that ``from delf import NAME`` gives, each with its ``module:attribute``.
+        connection: The ``module:attribute`` of a connection's class, where the entry point names
+            the class and no module with hooks.
+        summary: The line about the distribution.
         plugin: The plugin itself, where it was given in code.
         problem: The defect of the metadata, if any.
         blocked: The setting that blocked the plugin, if any.
@@ -48,6 +52,8 @@ class Candidate:
     version: str | None = None
     keywords: tuple[str, ...] = ()
     exports: tuple[tuple[str, str], ...] = ()
+    connection: str | None = None
+    summary: str = ""
     plugin: object | None = None
     problem: str | None = None
     blocked: str | None = None
@@ -210,8 +216,11 @@ def _read(read_text: ReadText) -> list[Candidate]:
             version=headers.get("version"),
             keywords=tuple(re.findall(r"[^\s,]+", headers.get("keywords", ""))),
             exports=tuple(points.get(EXPORTS_GROUP, ())),
+            connection=target if group == CONNECTIONS_GROUP else None,
+            summary=headers.get("summary", ""),
         )
-        for point, target in points[ENTRY_POINT_GROUP]
+        for group in (ENTRY_POINT_GROUP, CONNECTIONS_GROUP)
+        for point, target in points.get(group, ())
     ]
 
 

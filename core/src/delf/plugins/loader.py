@@ -21,7 +21,7 @@ from delf.errors import did_you_mean
 from delf.hookspecs import HOOKS, PLUGIN_API
 from delf.plugins.discovery import Candidate
 from delf.plugins.report import PluginRecord, State
-from delf.specs import CommandSpec, SandboxSpec, Spec
+from delf.specs import CommandSpec, ConnectionSpec, SandboxSpec, Spec
 from delf.types import ISOLATION_ORDER
 
 _FACTORY = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
@@ -67,10 +67,13 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
     problem: str | None = None
     try:
         plugin = candidate.plugin
-        if plugin is None:
-            plugin = import_target(candidate.target)
-        specs = tuple(_collect(plugin, _register(plugin, candidate, manager)))
-        warnings = tuple(_oddities(plugin))
+        if candidate.connection is not None:
+            specs = (_checked("delf_connections", ConnectionSpec, _named_class(candidate)),)
+        else:
+            if plugin is None:
+                plugin = import_target(candidate.target)
+            specs = tuple(_collect(plugin, _register(plugin, candidate, manager)))
+            warnings = tuple(_oddities(plugin))
     except KeyboardInterrupt:
         raise
     except _BadPluginError as error:
@@ -85,6 +88,12 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
         warnings=warnings,
         load_ms=round((time.perf_counter() - started) * 1000, 2),
     )
+
+
+def _named_class(candidate: Candidate) -> ConnectionSpec:
+    """Return the spec of a class that an entry point names; nothing is imported."""
+    target = candidate.connection or ""
+    return ConnectionSpec(name=candidate.name, summary=candidate.summary, factory=target)
 
 
 def unfit(candidate: Candidate) -> tuple[State, str] | None:

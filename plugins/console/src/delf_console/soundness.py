@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
+from delf.hookspecs import CONNECTIONS_GROUP, DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
 from delf.machine.interpreter import own_python
 from delf.packages.official import PLUGIN_PREFIX, all_packages, package_of
 from delf.plugins.discovery import installed, normalise
@@ -27,6 +27,8 @@ from delf.plugins.shapes import faults, has, members, optional_protocols
 from delf.protocols import formats, shared_journal
 from delf.specs import FormatSpec, JournalSpec, Spec
 from delf_console.sources import is_installed
+
+_GROUPS: Final = (ENTRY_POINT_GROUP, CONNECTIONS_GROUP)
 
 if TYPE_CHECKING:
     from delf.plugins.host import PluginHost
@@ -200,17 +202,34 @@ def _of_metadata(distribution: metadata.Distribution) -> Iterator[str]:
     words = _field(package, "Keywords").replace(",", " ").split()
     if f"delf-plugin-api-{PLUGIN_API}" not in words:
         yield f"it has no keyword delf-plugin-api-{PLUGIN_API}, which says what it was made for"
+    yield from _of_requirements(distribution)
     python = _field(package, "Requires-Python")
     if not python:
         yield 'it does not say which Python it needs: requires-python = ">=3.11"'
     elif SpecifierSet(python).contains("3.10"):
         yield f'it says Python {python}, and delf needs 3.11: requires-python = ">=3.11"'
-    points = [point for point in distribution.entry_points if point.group == ENTRY_POINT_GROUP]
+    points = [point for point in distribution.entry_points if point.group in _GROUPS]
     name = normalise(package["Name"])
     if not name.startswith(PLUGIN_PREFIX) and name not in all_packages():
         yield f"it is not called delf-plugin-…, by which people look for plugins: {package['Name']}"
     if len(points) > 1:
         yield f"it has {len(points)} entry points; one plugin a distribution can be blocked alone"
+
+
+def _of_requirements(distribution: metadata.Distribution) -> Iterator[str]:
+    """Yield requirements that this environment does not meet; installers may leave them so."""
+    from packaging.requirements import Requirement
+
+    for line in distribution.requires or ():
+        needed = Requirement(line)
+        if needed.marker is not None and not needed.marker.evaluate({"extra": ""}):
+            continue
+        if not is_installed(needed.name):
+            yield f"it requires {needed.name}, which is not installed: install the plugin again"
+            continue
+        here = metadata.version(needed.name)
+        if not needed.specifier.contains(here, prereleases=True):
+            yield f"it requires {needed.name}{needed.specifier}, and {here} is installed"
 
 
 def _of_files(distribution: metadata.Distribution, module: str) -> Iterator[str]:
@@ -306,7 +325,7 @@ def _is_plugin(distribution: str) -> bool:
     points = metadata.distribution(distribution).entry_points
     # One of delf's own libraries that brings a plugin, too, is a library.
     is_library = distribution in all_packages() and not distribution.startswith(PLUGIN_PREFIX)
-    return not is_library and any(point.group == ENTRY_POINT_GROUP for point in points)
+    return not is_library and any(point.group in _GROUPS for point in points)
 
 
 def _imported(folder: Path) -> set[str]:
@@ -352,7 +371,7 @@ def _module_of(
     distribution: metadata.Distribution, name: str, *, whole: bool = False
 ) -> str | None:
     for point in distribution.entry_points:
-        if point.group == ENTRY_POINT_GROUP and point.name == name:
+        if point.group in _GROUPS and point.name == name:
             return point.module if whole else point.module.partition(".")[0]
     return None
 

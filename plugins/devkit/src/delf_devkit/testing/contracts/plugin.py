@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pytest
 from packaging.requirements import Requirement
 
-from delf.hookspecs import DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
+from delf.hookspecs import CONNECTIONS_GROUP, DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
 from delf.machine.interpreter import own_python
 from delf.plugins.discovery import normalise
 from delf.plugins.host import PluginHost
@@ -50,9 +50,13 @@ class PluginContract(Contract):
     # -- its package --------------------------------------------------------------------
 
     def test_plugin_is_installed_under_its_name(self) -> None:
-        points = [point for point in self._dist.entry_points if point.group == ENTRY_POINT_GROUP]
+        groups = (ENTRY_POINT_GROUP, CONNECTIONS_GROUP)
+        points = [point for point in self._dist.entry_points if point.group in groups]
         assert [point.name for point in points] == [self._name], "one entry point a plugin"
-        assert points[0].value == f"{self._module}.plugin"
+        if points[0].group == ENTRY_POINT_GROUP:
+            assert points[0].value == f"{self._module}.plugin"
+        else:
+            assert points[0].attr, "an entry point of a connection names its class: module:Class"
 
     def test_says_which_delf_it_was_written_for(self) -> None:
         lines = [Requirement(line) for line in self._dist.requires or ()]

@@ -216,7 +216,7 @@ add_to_output_files("empty.txt", "")
             failed(await run(f"open({shown!r}, 'w')"))
         assert path.read_text(encoding="utf-8") == "Grüße"
 
-    @needs("input_files", "cpython")
+    @needs("input_files", "cpython", "confines:files")
     async def test_input_files_cannot_be_changed(
         self, backend: SandboxBackend, tmp_path: Path
     ) -> None:
