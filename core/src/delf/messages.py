@@ -300,14 +300,14 @@ class ModelReply:
 
 @dataclass(frozen=True, slots=True)
 class ModelDelta:
-    r"""A piece of an answer while it streams.
+    """A piece of an answer while it streams.
 
     Args:
         text: The new text.
         call: The index of the tool call whose arguments ``text`` continues; None for answer text.
         whole: The complete call, with the last piece of its arguments.
-        kind: The part of the answer, if the strategy knows: what the model ``think``\ s, what it
-            ``respond``\ s to the user, or a ``call`` as JSON; ``text`` for a raw piece.
+        kind: The part of the answer, if the strategy knows: ``think`` for reasoning, ``respond``
+            for text to the user, or ``call`` for a call as JSON; ``text`` for a raw piece.
     """
 
     text: str
