@@ -200,7 +200,7 @@ class TestSaysEverythingAgain(Suite):
 
 
 class TestGoodSends(Suite):
-    images = None
+    images = False
 
     @pytest.fixture
     def sent(self, model):
@@ -305,7 +305,7 @@ class TestSendsNoSystemMessage(Suite):
 
 
 class TestDropsImages(Suite):
-    breaks = ("test_image_is_sent_or_refused",)
+    breaks = ("test_image_is_sent",)
     says = "a picture that it never saw"
 
     def as_sent(self, request):
@@ -313,8 +313,8 @@ class TestDropsImages(Suite):
 
 
 class TestAnswersAboutImagesThatItRefuses(Suite):
-    breaks = ("test_image_is_sent_or_refused",)
-    images = False
+    breaks = ("test_image_is_refused",)
+    refuses_images = True
 
 
 @breaks("test_cost_follows_the_price", says="for a million tokens")

@@ -38,6 +38,7 @@ from delf_devkit.testing.contracts.leaks import Secrets, captured_logs
 _CONCURRENT = 4
 _MARK = "marmalade-7741"
 _PIXEL = b"\x89PNG\r\n\x1a\nmarmalade-7741"
+_WITH_IMAGE = ModelRequest(messages=(user("What is it?", [ImagePart(_PIXEL, "image/png")]),))
 _ADD = ModelTool(
     name="add",
     description="Adds two numbers.",
@@ -61,7 +62,7 @@ class ModelContract(Contract):
     the tool ``add``. ``echoes = True`` needs a fixture ``echo_model`` whose service answers with
     the words of the last message. ``cuts = True`` needs a fixture ``cut_model`` whose service stops
     at the limit of tokens. ``images = True`` means that the model sends images, which ``sent``
-    shows in base64; otherwise the model must refuse a request with one.
+    shows in base64; ``refuses_images = True`` that it refuses a request with one.
     """
 
     fails: ClassVar[bool] = True
@@ -71,7 +72,8 @@ class ModelContract(Contract):
     sends: ClassVar[bool] = False
     echoes: ClassVar[bool] = False
     cuts: ClassVar[bool] = False
-    images: ClassVar[bool | None] = None
+    images: ClassVar[bool] = False
+    refuses_images: ClassVar[bool] = False
     secrets: ClassVar[Sequence[str]] = ()
 
     @pytest.fixture
@@ -180,21 +182,18 @@ class ModelContract(Contract):
             f"{messages[words.index(lost[0])].role!r}: the model works without its instructions"
         )
 
-    async def test_image_is_sent_or_refused(self, model: Any, request: Any) -> None:
-        if self.images is None:
-            pytest.skip("images: True if the model sends them, False if it refuses them")
-        asked = ModelRequest(messages=(user("What is this?", [ImagePart(_PIXEL, "image/png")]),))
-        if not self.images:
-            with pytest.raises(DelfError) as refused:
-                await model.complete(asked)
-            assert refused.value.message.strip()
-            return
-        await model.complete(asked)
-        if self.sends:
-            sent: Callable[[], Sequence[str]] = request.getfixturevalue("sent")
-            assert b64encode(_PIXEL).decode() in sent()[-1], (
-                "the image did not arrive: the model answers about a picture that it never saw"
-            )
+    @needs("images", "sends")
+    async def test_image_is_sent(self, model: Any, sent: Callable[[], Sequence[str]]) -> None:
+        await model.complete(_WITH_IMAGE)
+        assert b64encode(_PIXEL).decode() in sent()[-1], (
+            "the image did not arrive: the model answers about a picture that it never saw"
+        )
+
+    @needs("refuses_images")
+    async def test_image_is_refused(self, model: Any) -> None:
+        with pytest.raises(DelfError) as refused:
+            await model.complete(_WITH_IMAGE)
+        assert refused.value.message.strip()
 
     @needs("echoes")
     async def test_answers_at_one_time_are_kept_apart(self, echo_model: Any) -> None:
