@@ -40,6 +40,7 @@ pytestmark = [
 ]
 
 WRONG: Final = {
+    36: "reads a pending request as a dict; a request is an object, and to_dict() makes a dict",
     27: "drops what with_settings returns: a configuration never changes",
     78: "reaches into the reference's own engine; delf has Agent(rerun_count=1)",
     97: "drops what with_settings returns, too",

@@ -31,11 +31,13 @@ class ImportWatch:
     @contextmanager
     def running(self) -> Generator[None]:
         """Watch the imports that :meth:`importing` announces."""
-        threading.Thread(target=self._look, name="delf-imports", daemon=True).start()
+        thread = threading.Thread(target=self._look, name="delf-imports", daemon=True)
+        thread.start()
         try:
             yield
         finally:
             self._over.set()
+            thread.join()  # a program may fork next, which needs a process without threads
 
     def importing(self, plugin: Candidate | None) -> None:
         """Announce the import of a plugin, or None for the time between two imports."""

@@ -280,7 +280,7 @@ async def assign(
         names = ", ".join(able[:_SHOWN]) + (", …" if len(able) > _SHOWN else "")
         raise DelfError(
             f"{person[:80]!r} is nobody who may approve this request",
-            hint=f"one of: {names}" if able else "delf users add NAME adds a person",
+            hint=f"one of: {names}" if able else "delf users add NAME",
         )
     return await _talk(journal, record, Assignment(person), who)
 

@@ -35,7 +35,7 @@ from delf_sql.failures import SQLSchemaError, failure, lost, problem_of
 from delf_sql.gate import Statement, check_query, check_writes
 from delf_sql.placeholders import find_holes
 from delf_sql.relevance import ColumnNeed, TableIndex, rank_relations
-from delf_sql.render import with_holdings
+from delf_sql.render import PartialSchema, whole_schema, with_holdings
 from delf_sql.rows import Fetched, as_dicts
 from delf_sql.samples import ROWS, statement_of, with_samples
 from delf_sql.settings import SQLOptions, SQLSettings
@@ -417,8 +417,6 @@ class SQL(Connection):
         self, backend: Backend, session: Any, task: str
     ) -> tuple[str, str, Sequence[Table]]:
         """Return the schema in a heading and lines, and its tables, the relevant ones first."""
-        from delf_sql.render import PartialSchema, whole_schema
-
         dialect, budget = self.target.dialect, self.settings.schema_chars
         head = backend.version(session)
         relations = backend.relations(session)

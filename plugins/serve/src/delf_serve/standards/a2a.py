@@ -27,7 +27,7 @@ async def agent_card(call: Call) -> Response:
 
     from delf_serve.standards.a2a_tasks import card_of
 
-    return JSONResponse(agent_card_to_dict(await card_of(call)))
+    return JSONResponse(agent_card_to_dict(await card_of(call, RPC)))
 
 
 @A2A.add("POST", RPC, "read", sent="*/*", any_query=True)

@@ -15,6 +15,7 @@ from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.request_handler import RequestHandler
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.errors import (
+    ExtendedAgentCardNotConfiguredError,
     InvalidParamsError,
     PushNotificationNotSupportedError,
     TaskNotCancelableError,
@@ -31,7 +32,6 @@ from delf_serve import schemas as s
 from delf_serve.call import Call
 from delf_serve.plain import plain
 from delf_serve.problems import ProblemError
-from delf_serve.standards.a2a import RPC
 from delf_serve.standards.turns import (
     OWN_MODEL,
     WAIT_SECONDS,
@@ -65,9 +65,9 @@ _STATES: Final = {
 }
 
 
-async def card_of(call: Call) -> pb.AgentCard:
-    """Return the card of the agent; its workers are skills."""
-    url = page_link(call, RPC)
+async def card_of(call: Call, path: str) -> pb.AgentCard:
+    """Return the card of the agent, which takes tasks at a path; its workers are skills."""
+    url = page_link(call, path)
     names = [name for name in await models_of(call) if not name.startswith(f"{OWN_MODEL}/")]
     card: dict[str, Any] = {
         "name": OWN_MODEL,
@@ -186,9 +186,9 @@ class A2ATasks(RequestHandler):
 
     async def on_get_extended_agent_card(
         self, params: pb.GetExtendedAgentCardRequest, context: ServerCallContext
-    ) -> pb.AgentCard:
-        """Return the same card; it needs a key in any case."""
-        return await card_of(self._call)
+    ) -> NoReturn:
+        """Refuse: the card has everything, because it needs a key in any case."""
+        raise ExtendedAgentCardNotConfiguredError
 
     def _need(self, right: str) -> None:
         if right not in self._call.key.rights:
