@@ -48,7 +48,7 @@ SET_UPS = {
     "logins": ("docs/serve.md", "Logins by OpenID Connect"),
     "a proxy": ("docs/serve.md", "Behind a proxy"),
     "a proxy that knows people": ("docs/serve.md", "A proxy that knows people"),
-    "notices": ("docs/serve.md", "Settings"),
+    "notices": ("docs/serve.md", "Notices"),
     "people": ("docs/serve.md", "People"),
     "a team": ("docs/teams.md", "2. A server for a team"),
     "rules": ("docs/team-rules.md", "Rules of a team"),

@@ -103,9 +103,12 @@ class TestParameters:
         assert (own.main_llm.model, own.retry_count, own.strategy) == ("scripted", 4, "stream")
         assert own.model_fields_set == {"llm", "retry_count", "strategy"}
 
-    def test_anything_else_in_its_place_is_refused(self):
-        with pytest.raises(ConfigurationError, match="not a str"):
-            Agent("scripted")
+    def test_agent_takes_the_name_of_a_model_first(self):
+        assert Agent("scripted").config.main_llm.model == "scripted"
+
+    def test_agent_refuses_a_number_as_its_configuration(self):
+        with pytest.raises(ConfigurationError, match="not an? int"):
+            Agent(3)
 
     def test_unknown_one_is_refused_with_a_suggestion(self):
         with pytest.raises(ConfigurationError, match="did you mean 'retry_count'"):

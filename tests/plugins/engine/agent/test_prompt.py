@@ -25,7 +25,7 @@ class Store:
     async def aclose(self):
         pass
 
-    save = delete = clear = list = search
+    save = delete = clear = all = search
 
 
 def test_prompt_parts_have_their_place(make_agent, scripted_model):

@@ -12,6 +12,7 @@ from pydantic_core import to_jsonable_python
 from delf.types import Trust
 from delf_engine.origins.texts import number_text
 
+_LISTS: Final = (list, tuple, set, frozenset)
 MOST_LEAVES: Final = 500
 """The most values of one call that are examined."""
 _MOST_OF_BYTES: Final = 4_000_000
@@ -89,9 +90,14 @@ def own_texts(value: Any, trust: Trust | Mapping[str, Trust]) -> Iterator[str]:
         yield from (text for whose, _, text in authored(value, trust) if whose == "own")
     else:
         own = [name for name, whose in trust.items() if whose == "own"]
-        fields = (field for name in own for field in fields_at(cast("Any", value), (name,)))
-        for field in fields:
-            yield from [field] if isinstance(field, str) else (text for _, text in whole(field))
+        records = [each for each in items_of(cast("Any", value)) if isinstance(each, dict)]
+        for record in cast("list[dict[Any, Any]]", records):
+            for name in own:
+                field = record.get(name)
+                if isinstance(field, str):
+                    yield field
+                elif name in record:
+                    yield from (text for each in items_of(field) for _, text in whole(each))
 
 
 def _plain(value: Any) -> Any:
@@ -137,11 +143,14 @@ def fields_of(value: Any) -> Mapping[Any, Any] | None:
 
 def items_of(value: Any) -> Iterator[Any]:
     """Yield the items of a list, recursively; another value is yielded itself."""
-    if isinstance(value, (list, tuple, set, frozenset)):
-        for item in cast("Iterable[Any]", value):
-            yield from items_of(item)
-    else:
+    if not isinstance(value, _LISTS):
         yield value
+        return
+    for item in cast("Iterable[Any]", value):
+        if isinstance(item, _LISTS):
+            yield from items_of(item)
+        else:
+            yield item
 
 
 def names_in(path: str) -> Sequence[str]:
