@@ -107,7 +107,7 @@ class TestParameters:
         assert Agent("scripted").config.main_llm.model == "scripted"
 
     def test_agent_refuses_a_number_as_its_configuration(self):
-        with pytest.raises(ConfigurationError, match="not an? int"):
+        with pytest.raises(ConfigurationError, match=r"not an? int"):
             Agent(3)
 
     def test_unknown_one_is_refused_with_a_suggestion(self):
