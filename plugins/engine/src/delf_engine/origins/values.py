@@ -90,14 +90,14 @@ def own_texts(value: Any, trust: Trust | Mapping[str, Trust]) -> Iterator[str]:
         yield from (text for whose, _, text in authored(value, trust) if whose == "own")
     else:
         own = [name for name, whose in trust.items() if whose == "own"]
-        records = [each for each in items_of(cast("Any", value)) if isinstance(each, dict)]
-        for record in cast("list[dict[Any, Any]]", records):
+        for each in items_of(cast("Any", value)):
+            record = cast("dict[Any, Any]", each) if isinstance(each, dict) else {}
             for name in own:
                 field = record.get(name)
                 if isinstance(field, str):
                     yield field
                 elif name in record:
-                    yield from (text for each in items_of(field) for _, text in whole(each))
+                    yield from (text for item in items_of(field) for _, text in whole(item))
 
 
 def _plain(value: Any) -> Any:
