@@ -146,6 +146,19 @@ print(total, spent)
         (["1,900", "80", "230"], "'1,900' (number with commas between thousands)"),
         (["2,100", "88", ".."], "'2,100' (number with commas between thousands, but also '..')"),
         (["2026-01", "2026-02"], "'2026-01'"),
+        (
+            ["4.123", "137"],
+            "(number with points: likely between thousands, as no number has "
+            "another count of decimals)",
+        ),
+        (["-4.123", "2.500"], "(number with points: for thousands or decimals, unclear)"),
+        (
+            ["4.123 €", "2.500 €"],
+            "(number with points: for thousands or decimals, unclear, with ' €' to take off)",
+        ),
+        (["4.123", "1370"], "'4.123' (number)"),
+        (["4.123", "0.137"], "'4.123' (number)"),
+        (["4.123", "5.5"], "'4.123' (number)"),
     ],
 )
 async def test_texts_of_a_column_are_described_by_how_they_are_written(shape, values, reported):
@@ -299,6 +312,29 @@ async def test_json_is_described_by_keys_with_what_may_be_missing(shape):
     assert await shape("c.json", json.dumps(by_id)) == (
         "c.json: dict: {100 keys such as 'u0': {'n': int 0}}"
     )
+
+
+async def test_alike_records_by_name_are_described_once(shape):
+    hosts = {
+        f"web-{number:02}": {
+            "ram": "16G",
+            "disks": [{"mount": "/", "size": number}],
+            **({"retired": True} if number % 4 == 0 else {}),
+        }
+        for number in range(12)
+    }
+    about = (
+        "{12 keys such as 'web-00': {'ram': '16G', 'disks': [{'mount': '/', 'size': int 0}, …], "
+        "?'retired': bool}}"
+    )
+    assert await shape("a.json", json.dumps(hosts)) == f"a.json: dict: {about}"
+    assert await shape("b.json", json.dumps({"version": 3, "by": {"hosts": hosts}})) == (
+        f"b.json: dict\n  'version': int 3\n  'by': {{'hosts': {about}}}"
+    )
+    addresses = {"bill": {"city": "Rome"}, "ship": {"city": "Oslo"}}
+    assert "'ship': {'city': 'Oslo'}" in await shape("c.json", json.dumps({"to": addresses}))
+    sections = {name: {name: 1, f"{name}2": 2} for name in "abcdef"}
+    assert "'f': {'f': int 1, 'f2': int 2}" in await shape("d.json", json.dumps({"s": sections}))
 
 
 async def test_databases_have_declared_types_and_true_values_and_no_view_is_run(files, tmp_path):

@@ -197,6 +197,10 @@ async def test_limit_takes_the_first_rows(shop, open_sql):
     for limit in (0, -1, 3):
         with pytest.raises(ToolRefusedError, match="from 1 to 2"):
             await sql.query("SELECT id FROM orders", limit=limit)
+    (query,) = [each for each in await sql.actions() if each.name == "query"]
+    assert "1000 at most" in query.summary
+    assert "(query: 2 rows at most, not 1,000)" in await sql.context("")
+    assert "at most" not in await open_sql(shop).context("")
 
 
 MANY = {

@@ -21,6 +21,10 @@ _ODD_TEXTS: Final = 3
 _ITEMS: Final = 20_000
 _LONGEST_CHOICE: Final = 30
 _MOST_KEYS: Final = 40
+_FEWEST_NAMES: Final = 5
+"""The number of alike records from which a dict counts as records by name."""
+_ALIKE: Final = 0.5
+"""The share of keys that alike records have on average, of all their keys."""
 _DEEPEST: Final = 8
 _MOST: Final = 0.6
 """The share of numbers from which a column counts as numeric despite other values."""
@@ -35,6 +39,8 @@ _NOTATIONS: Final = {
     "with commas between thousands": _GROUPED,
     "with ' between thousands": re.compile(r"[+-]?\d{1,3}(?:['’]\d{3})+(?:\.\d+)?"),
 }
+_POINTED: Final = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
+"""A number whose point may be a decimal point, or stand between thousands."""
 _NEGATIVE: Final = re.compile(r"^\(([^()]*\d[^()]*)\)$|^(\d[\d.,' ]*)-$")
 _COMPACT: Final = re.compile(r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])")
 _GROUP: Final = 3
@@ -140,7 +146,7 @@ def _written(filled: Sequence[str]) -> Iterable[str]:
     if _NOTATIONS[kind] is _COMMA:
         kind_text = _comma([text for text, fit in zip(bare, fits[kind], strict=True) if fit])
     else:
-        kind_text = kind
+        kind_text = kind or _points([text for text in bare if _PLAIN.fullmatch(text)])
     units = dict.fromkeys(found[0] for text in filled if (found := _UNITS.search(text)))
     listed = " or ".join(map(repr, list(units)[:3]))
     yield f"number {kind_text}".strip() + (f", with {listed} to take off" if listed else "")
@@ -176,6 +182,21 @@ def _comma(bare: Sequence[str]) -> str:
     if any(re.search(r"\d['\s\u00a0\u202f]\d{3}", text) for text in bare):
         return "with decimal comma, gaps between thousands"
     return "with decimal comma"
+
+
+def _points(bare: Sequence[str]) -> str:
+    """Describe points that may stand between thousands: three digits follow each of them."""
+    parted = [text for text in bare if "." in text]
+    plain = [text.lstrip("+-") for text in bare if "." not in text]
+    if (
+        not parted
+        or not all(map(_POINTED.fullmatch, parted))
+        or any(len(text) > _GROUP for text in plain)
+    ):
+        return ""
+    if plain:
+        return "with points: likely between thousands, as no number has another count of decimals"
+    return "with points: for thousands or decimals, unclear"
 
 
 def _but_also(others: Sequence[str]) -> Iterable[str]:
@@ -261,13 +282,33 @@ def _kind(kind: str, values: list[Any], depth: int, whole: bool, *, is_mixed: bo
     return kind if kind == "bool" else f"{kind} {short(first)}"
 
 
+def is_by_name(values: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether dicts have names as keys, such as records by their ids.
+
+    Such keys are very many, or their values are several records with mostly the same keys.
+
+    Args:
+        values: The dicts.
+    """
+    keys = {key for value in values for key in value}
+    if len(keys) > _MOST_KEYS:
+        return True
+    inner = [item for value in values for item in islice(value.values(), _MOST_KEYS)]
+    if len(keys) < _FEWEST_NAMES or not all(isinstance(item, dict) for item in inner):
+        return False
+    records = cast("list[dict[str, Any]]", inner)
+    known = {key for record in records for key in record}
+    return sum(map(len, records)) >= _ALIKE * len(known) * len(records) > 0
+
+
 def _record(values: list[dict[str, Any]], depth: int, whole: bool) -> str:
     keys = list(dict.fromkeys(key for value in values for key in value))
     if not keys or depth >= _DEEPEST:
         return "dict" if keys else "{}"
-    if len(keys) > _MOST_KEYS:
+    if is_by_name(values):
         inner = [item for value in values for item in value.values()]
-        kinds = described(spread(inner, _ITEMS), depth + 1, whole=False)
+        looked = spread(inner, _ITEMS)
+        kinds = described(looked, depth + 1, whole=whole and looked is inner)
         return f"{{{len(keys):,} keys such as {short(keys[0])}: {kinds}}}"
     parts: list[str] = []
     for key in keys:

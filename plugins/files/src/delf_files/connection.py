@@ -139,8 +139,8 @@ class Files(Connection):
     ) -> list[dict[str, Any]]:
         """Rows of one SQL statement of DuckDB over input files, large ones, too:
         SELECT region, sum(n) FROM 'sales.parquet' GROUP BY 1. Parquet, Arrow, .csv (all text:
-        CAST), JSON, 'book.xlsx/Sheet', 'shop.db/table'. Over 1000 rows: aggregate, or pass limit.
-        header as for read; of several files {'a.csv': 3}.
+        CAST), JSON, 'book.xlsx/Sheet', 'shop.db/table'. Over 1000 rows: aggregate, page with
+        OFFSET, or pass limit (1000 at most). header as for read; of several files {'a.csv': 3}.
         """  # noqa: D205 - the model reads the whole paragraph
         from delf_files.query import query
 

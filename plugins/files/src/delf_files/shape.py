@@ -25,6 +25,7 @@ from delf_confined.text import decode, decode_if_text, encoding_of
 from delf_files.columns import (
     Column,
     described,
+    is_by_name,
     record_columns,
     short,
     spread,
@@ -574,7 +575,7 @@ def _value(value: Any, odd: str, lines: int | None = None) -> _Table:
         return _Table(f"{head}{sample}{odd}: {described(looked, whole=whole)}")
     if isinstance(value, dict):
         record = cast("dict[str, Any]", value)
-        if len(record) > 40:
+        if is_by_name([record]):
             return _Table(f"dict{odd}: {described([record], whole=True)}")
         return _Table(f"dict{odd}", [_member(key, item) for key, item in record.items()])
     return _Table(f"{type(value).__name__}{odd}: {short(value)}")

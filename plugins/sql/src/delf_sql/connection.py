@@ -147,8 +147,8 @@ class SQL(Connection):
         limit: int | None = None,
     ) -> list[dict[str, Any]]:
         """Rows of one reading statement. Parameters: `:name` with a dict, or `?` with a list.
-        Too many rows (over 1000 by default) raise an error: aggregate in SQL, or pass limit to
-        get the first rows only.
+        Over 1000 rows raise an error: aggregate in SQL, page with LIMIT and OFFSET, or pass limit
+        (1000 at most) to get the first rows only.
         """  # noqa: D205 - the model reads the whole paragraph
         most = self.settings.max_rows
         if limit is not None and not 1 <= limit <= most:
@@ -204,6 +204,7 @@ class SQL(Connection):
             head, lines, tables = await self._on(
                 True, lambda backend, session: self._describe(backend, session, task)
             )
+            head += self._bound()
             if not (held := await self._sampled(tables)):
                 return head + lines
             budget = self.settings.schema_chars
@@ -215,6 +216,12 @@ class SQL(Connection):
             f"{self.name}: cannot read the schema: {reason}",
             hint="the login may lack the right to look at it",
         )
+
+    def _bound(self) -> str:
+        """Return the most rows of a query, where the description of ``query`` has another number."""
+        most = self.settings.max_rows
+        usual = SQLSettings.model_fields["max_rows"].default
+        return "" if most == usual else f"(query: {most:,} rows at most, not {usual:,})\n"
 
     async def _sampled(self, tables: Sequence[Table]) -> list[Table]:
         """Return tables with what their columns hold, where a task may read rows unasked.
