@@ -159,6 +159,108 @@ def test_descriptions_and_limits_of_types(hint, doc, notes):
     assert notes_of(hint, given=True) == notes
 
 
+class Kind(enum.Enum):
+    """What a line does.
+
+    Attributes:
+        P: It produces.
+    """
+
+    P = "p"
+    S = 2
+    """It stands still."""
+    C = "c"
+
+
+class Priority(enum.IntEnum):
+    def __new__(cls, value, doc):
+        member = int.__new__(cls, value)
+        member._value_, member.__doc__ = value, doc
+        return member
+
+    HIGH = 1, "Within the hour."
+
+
+@dataclasses.dataclass
+class Timed:
+    """A time.
+
+    :ivar seconds: Since midnight.
+    """
+
+    seconds: int
+
+
+@dataclasses.dataclass
+class Run(Timed):
+    """A run of a line.
+
+    Attributes:
+        speed: In metres
+            per minute.
+        kind: As reported.
+    """
+
+    speed: float
+    kind: Kind
+    weight: int = 0
+    """In grams."""
+
+
+class Place(te.TypedDict):
+    """A place."""
+
+    ref: str
+    """The code."""
+
+
+class Wait(Place):
+    """Somebody who waits.
+
+    Attributes
+    ----------
+    waiting : int
+        In seconds.
+    """
+
+    waiting: int
+
+
+class Measured(pydantic.BaseModel):
+    """A measured value."""
+
+    heat: float = pydantic.Field(alias="t", le=500)
+    """In Fahrenheit."""
+
+
+@dataclasses.dataclass
+class Bare:
+    n: int
+
+
+@pytest.mark.parametrize(
+    ("hint", "doc", "notes"),
+    [
+        (Kind, "What a line does; 'p': It produces; 2: It stands still", ""),
+        (Priority | None, "1: Within the hour", ""),
+        (Annotated[Kind, "the kind"], "the kind; What a line does; 'p': It produces; 2: It stands still", ""),
+        (
+            Run,
+            "A run of a line",
+            "seconds: Since midnight; speed: In metres per minute; kind: As reported; What a line does; 'p': It produces; 2: It stands still; weight: In grams",
+        ),
+        (list[Wait], "", "[]: Somebody who waits; ref: The code; waiting: In seconds"),
+        (Measured, "A measured value", "t: In Fahrenheit; ≤ 500"),
+        (Bare, "", ""),
+        (collections.Counter, "", ""),
+    ],
+    ids=range(8),
+)  # fmt: skip
+def test_docstrings_of_classes_and_their_fields_describe_values(hint, doc, notes):
+    assert doc_of(hint) == doc
+    assert notes_of(hint, given=True) == notes
+
+
 async def test_stub_has_the_descriptions_of_all_that_its_function_says():
     def search(
         query: Annotated[str, pydantic.Field(description="words or a phrase")],

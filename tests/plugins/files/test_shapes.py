@@ -148,8 +148,7 @@ print(total, spent)
         (["2026-01", "2026-02"], "'2026-01'"),
         (
             ["4.123", "137"],
-            "(number with points: likely between thousands, as no number has "
-            "another count of decimals)",
+            "(number with points: likely between thousands)",
         ),
         (["-4.123", "2.500"], "(number with points: for thousands or decimals, unclear)"),
         (

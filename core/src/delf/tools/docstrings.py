@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 _PARAMETERS: Final = frozenset({"args", "arguments", "parameters", "params", "keyword arguments"})
@@ -12,7 +13,7 @@ _OTHERS: Final = frozenset(
     {"raises", "note", "notes", "example", "examples", "see also", "references", "warning"}
     | {"warnings", "attributes", "todo", "usage", "side effects"}
 )
-_ELSEWHERE: Final = frozenset({"attributes", "raises", "references", "see also", "todo"})
+_ELSEWHERE: Final = frozenset({"raises", "references", "see also", "todo"})
 """Sections that help no script: of an exception, it sees the message in a ``ToolError``."""
 _AFTER: Final = "after"
 """The name of text after a section."""
@@ -33,12 +34,14 @@ class Docstring(NamedTuple):
         parameters: The description of each parameter.
         returns: The description of the result.
         notes: The other paragraphs and sections, such as warnings, in one line.
+        attributes: The description of each attribute of a class.
     """
 
     summary: str
     parameters: dict[str, str]
     returns: str
     notes: str = ""
+    attributes: Mapping[str, str] = MappingProxyType({})
 
 
 def read_docstring(doc: str) -> Docstring:
@@ -50,12 +53,15 @@ def read_docstring(doc: str) -> Docstring:
     text: list[str] = []
     more: list[str] = []
     parameters: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     returns: list[str] = []
     for section, lines in _sections(doc.splitlines()):
         if not section:
             text += lines
         elif section in _PARAMETERS:
             parameters |= _items(lines)
+        elif section == "attributes":
+            attributes |= _items(lines)
         elif section in _RETURNS:
             returns += lines
         elif section not in _ELSEWHERE:
@@ -64,6 +70,8 @@ def read_docstring(doc: str) -> Docstring:
     for field in _fields(text):
         if field["kind"] in ("param", "parameter", "arg", "argument") and field["about"]:
             parameters[field["about"].split()[-1]] = " ".join(field["text"].split())
+        elif field["kind"] in ("ivar", "cvar", "var") and field["about"]:
+            attributes[field["about"].split()[-1]] = " ".join(field["text"].split())
         elif field["kind"] in ("return", "returns"):
             returned = " ".join(field["text"].split())
         elif field["kind"] not in ("type", "rtype", "raises", "raise"):
@@ -71,7 +79,7 @@ def read_docstring(doc: str) -> Docstring:
             more.append(f"{about}: {field['text']}")
     summary, _, rest = "\n".join(_before_fields(text)).strip().partition("\n\n")
     notes = " ".join("\n".join([rest, *more]).split())
-    return Docstring(" ".join(summary.split()), parameters, returned, notes)
+    return Docstring(" ".join(summary.split()), parameters, returned, notes, attributes)
 
 
 def _sections(lines: list[str]) -> Iterator[tuple[str, list[str]]]:

@@ -12,10 +12,12 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
+from delf.tools.class_docs import class_doc, field_docs
+
 _DEEPEST: Final = 6
 _ROOM: Final = 6_000
 """The maximum number of characters of a type before nested records are shortened."""
-_MOST_NOTES: Final = 12
+_MOST_NOTES: Final = 40
 _MOST_FIELDS: Final = 400
 """The maximum number of fields of a type before nested records are shortened."""
 _QUALIFIERS: Final = frozenset({"Required", "NotRequired", "ReadOnly", "Final", "ClassVar"})
@@ -53,13 +55,15 @@ class RecordField(NamedTuple):
         name: The key that scripts use.
         hint: The type.
         required: Whether the field must be passed, or is always present.
-        doc: The description.
+        doc: The description that the type itself has.
+        attribute: The attribute's name, if scripts use another name.
     """
 
     name: str
     hint: Any
     required: bool
     doc: str = ""
+    attribute: str = ""
 
 
 class _Place(NamedTuple):
@@ -101,7 +105,7 @@ def type_text(hint: Any, *, given: bool = False) -> str:
 
 
 def doc_of(hint: Any) -> str:
-    """Return the description and the limits in an ``Annotated`` type.
+    """Return the description and the limits of a type: of ``Annotated``, or of a class.
 
     Args:
         hint: A type such as ``Annotated[int, "the number of rows", Field(le=100)]``.
@@ -114,7 +118,15 @@ def doc_of(hint: Any) -> str:
     if _is_union(typing.get_origin(hint)):
         inner = [doc_of(arg) for arg in typing.get_args(hint) if arg is not type(None)]
         texts += inner[:1] if len(inner) == 1 else []
+    owner = typing.get_origin(hint) or hint
+    if isinstance(owner, type) and _is_described(owner):
+        texts.append(class_doc(owner).rstrip("."))
     return "; ".join(dict.fromkeys(filter(None, texts)))
+
+
+def _is_described(owner: type[Any]) -> bool:
+    """Return whether a class's docstring is about values: of a record or an enum."""
+    return issubclass(owner, enum.Enum) or record_fields(owner, given=False) is not None
 
 
 def notes_of(hint: Any, *, given: bool = False) -> str:
@@ -218,7 +230,8 @@ def _model_fields(hint: Any, *, given: bool) -> list[RecordField]:
         elif config.get("serialize_by_alias"):
             shown = field.serialization_alias or field.alias or name
         doc = _joined(field.description or "", *map(_limits_of, field.metadata))
-        fields.append(RecordField(shown, field.annotation, not given or field.is_required(), doc))
+        is_needed = not given or field.is_required()
+        fields.append(RecordField(shown, field.annotation, is_needed, doc, name))
     if not given:
         computed = cast("dict[str, Any]", getattr(hint, "model_computed_fields", {}))
         fields += [
@@ -372,9 +385,10 @@ def _notes(hint: Any, place: _Place, path: str) -> Iterator[tuple[str, str]]:
     if hint in place.around or len(place.around) >= place.depth:
         return
     inner = place._replace(around=(*place.around, hint))
+    docs = field_docs(record)
     for field in fields:
         deeper = f"{path}.{field.name}" if path else field.name
-        yield deeper, field.doc
+        yield deeper, _joined(docs.get(field.attribute or field.name, ""), field.doc)
         yield from _notes(field.hint, inner, deeper)
 
 

@@ -30,7 +30,7 @@ _IN_VAIN: Final = 40
 """The number of stubs in a row that do not fit, after which filling stops."""
 _ROUNDS: Final = 4
 _OTHER_VALUES: Final = 5
-_DOC: Final = 600
+_DOC: Final = 1_500
 """The most characters of a parameter's or result's description, without those of its keys."""
 
 

@@ -195,7 +195,7 @@ def _points(bare: Sequence[str]) -> str:
     ):
         return ""
     if plain:
-        return "with points: likely between thousands, as no number has another count of decimals"
+        return "with points: likely between thousands"
     return "with points: for thousands or decimals, unclear"
 
 
@@ -285,7 +285,7 @@ def _kind(kind: str, values: list[Any], depth: int, whole: bool, *, is_mixed: bo
 def is_by_name(values: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether dicts have names as keys, such as records by their ids.
 
-    Such keys are very many, or their values are several records with mostly the same keys.
+    The keys count as names if there are very many, or if the values are alike records.
 
     Args:
         values: The dicts.

@@ -218,7 +218,7 @@ class SQL(Connection):
         )
 
     def _bound(self) -> str:
-        """Return the most rows of a query, where the description of ``query`` has another number."""
+        """Return the most rows of a query, if its description has another number."""
         most = self.settings.max_rows
         usual = SQLSettings.model_fields["max_rows"].default
         return "" if most == usual else f"(query: {most:,} rows at most, not {usual:,})\n"

@@ -1,0 +1,138 @@
+"""Descriptions of classes and their fields: docstrings, sections of these, texts under a field."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import functools
+import inspect
+import linecache
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+from delf.tools.docstrings import read_docstring
+
+_LIBRARIES: Final = frozenset(
+    {"builtins", "typing", "typing_extensions", "enum", "pydantic", "abc", "msgspec", "attr"}
+)
+_DOCUMENTED: Final = re.compile(
+    r"""^[ \t]+\w+[ \t]*[:=].*[^\\\s(\[{,]\s*\n\s*[rR]?["']""", re.MULTILINE
+)
+"""Matches a field with a text under it; without one, no source is parsed."""
+_MOST_SOURCE: Final = 1_000_000
+
+
+def class_doc(owner: type[Any]) -> str:
+    """Return the first paragraph of a class's docstring; of an enum also its members' texts.
+
+    Args:
+        owner: A record type or an enum.
+    """
+    summary = next((read_docstring(doc).summary for each in _own(owner) if (doc := _doc(each))), "")
+    if not issubclass(owner, enum.Enum):
+        return summary
+    docs = field_docs(owner)
+    members = (
+        f"{member.value!r}: {text}"
+        for member in owner
+        if (text := _member_doc(member) or docs.get(member.name, ""))
+    )
+    return "; ".join([*filter(None, [summary.rstrip(".")]), *members])
+
+
+def field_docs(owner: type[Any]) -> Mapping[str, str]:
+    """Return the descriptions of a class's fields by the names of their attributes.
+
+    A text under a field, and the sections ``Attributes:`` and ``Args:`` of the class's docstring.
+
+    Args:
+        owner: A record type or an enum.
+    """
+    found: dict[str, str] = {}
+    for each in reversed([*_own(owner)]):
+        parsed = read_docstring(_doc(each))
+        found |= {name: _line(text) for name, text in parsed.parameters.items() if text}
+        found |= {name: _line(text) for name, text in parsed.attributes.items() if text}
+        found |= _under_fields(each)
+    return found
+
+
+def _own(owner: type[Any]) -> Iterator[type[Any]]:
+    """Yield a class and its bases, without the bases that a library gives."""
+    bases = [base for base in owner.__mro__ if base is not owner]
+    for base in getattr(owner, "__orig_bases__", ()):  # a TypedDict has no others
+        origin = getattr(base, "__origin__", base)
+        if isinstance(origin, type) and origin is not owner and origin not in bases:
+            bases += [each for each in origin.__mro__ if each not in bases]
+    for each in (owner, *bases):
+        if each.__module__.partition(".")[0] not in _LIBRARIES:
+            yield each
+
+
+def _doc(owner: type[Any]) -> str:
+    """Return the docstring that a class itself has, and nobody made from its fields."""
+    doc = owner.__dict__.get("__doc__")
+    if not isinstance(doc, str) or doc.startswith(f"{owner.__name__}("):
+        return ""
+    return inspect.cleandoc(doc)
+
+
+def _member_doc(member: enum.Enum) -> str:
+    """Return the text that an enum's ``__new__`` gave to a member."""
+    doc = vars(member).get("__doc__")
+    return _line(doc) if isinstance(doc, str) else ""
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split()).rstrip(".")
+
+
+def _under_fields(owner: type[Any]) -> dict[str, str]:
+    try:
+        path = inspect.getsourcefile(owner)
+    except TypeError:
+        return {}
+    return dict(_texts_of(path).get(owner.__qualname__, {})) if path else {}
+
+
+@functools.lru_cache(maxsize=32)
+def _texts_of(path: str) -> Mapping[str, Mapping[str, str]]:
+    """Return the texts under the fields of a file's classes, by the classes' qualified names."""
+    source = "".join(linecache.getlines(path))
+    if len(source) > _MOST_SOURCE or not _DOCUMENTED.search(source):
+        return {}
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return {}
+    found: dict[str, dict[str, str]] = {}
+    left: list[tuple[str, ast.AST]] = [("", tree)]
+    while left:
+        place, node = left.pop()
+        for child in ast.iter_child_nodes(node):
+            inner = place
+            if isinstance(child, ast.ClassDef):
+                found[f"{place}{child.name}"] = dict(_texts(child))
+                inner = f"{place}{child.name}."
+            elif isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                inner = f"{place}{child.name}.<locals>."
+            elif not isinstance(child, (ast.If, ast.Try, ast.With)):
+                continue
+            left.append((inner, child))
+    return found
+
+
+def _texts(owner: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for field, text in zip(owner.body, owner.body[1:], strict=False):
+        value = text.value if isinstance(text, ast.Expr) else None
+        if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
+            continue
+        targets: list[Any] = []
+        if isinstance(field, ast.AnnAssign):
+            targets = [field.target]
+        elif isinstance(field, ast.Assign):
+            targets = cast("list[Any]", field.targets)
+        for target in targets:
+            if isinstance(target, ast.Name):
+                yield target.id, _line(value.value)
