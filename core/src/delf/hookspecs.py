@@ -20,8 +20,8 @@ specs, which only name things; the code behind them is imported on first use::
         )
 
 The plugin's distribution states for its installer what it was written for:
-``dependencies = ["delf-core>=0.1,<1"]``. With ``keywords = ["delf-plugin-api-1"]`` delf leaves it
-out, with the reason, where the number below is another one.
+``dependencies = ["delf-core>=0.1,<1"]``. With ``keywords = ["delf-plugin-api-1"]`` delf
+leaves the plugin out, with the reason, if :data:`PLUGIN_API` has another number.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ ENTRY_POINT_GROUP: Final = "delf"
 """The entry point group of a plugin's module of hooks."""
 
 EXPORTS_GROUP: Final = "delf.exports"
-CONNECTIONS_GROUP: Final = "delf.connections"
-"""The entry points that name a class of connections, for a package that brings nothing else."""
 """The entry point group of names for ``from delf import NAME``."""
+
+CONNECTIONS_GROUP: Final = "delf.connections"
+"""The entry point group of classes of connections, for packages that bring nothing else."""
 
 DISTRIBUTION: Final = "delf-core"
 """The distribution that plugins depend on; `delf` on PyPI is another project."""

@@ -13,15 +13,18 @@ from delf.errors import ConfigurationError, FolderNotTrustedError
 from delf.trust.decisions import (
     Trust,
     all_trusted,
+    digest_items,
     part_of,
     remember,
     revoke,
     store,
     trusted,
-    whole,
 )
 
-ITEMS = {"delf.toml": {"agent.llm": '"gpt"', "agent.timeout": "5"}, "tools.py": whole(b"x = 1")}
+ITEMS = {
+    "delf.toml": {"agent.llm": '"gpt"', "agent.timeout": "5"},
+    "tools.py": digest_items(b"x = 1"),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +68,7 @@ class TestRemembering:
         remember(folder, ITEMS)
         other = {
             "delf.toml": {"agent.llm": '"other"', "agent.record": '"x"'},
-            "tools.py": whole(b"x = 2"),
+            "tools.py": digest_items(b"x = 2"),
             ".env": {"OPENAI_BASE_URL": "http://evil"},
         }
         assert changes(folder, other) == {
@@ -231,7 +234,7 @@ class TestFilesOfAFolder:
         path = folder / "workers" / "a.worker"
         path.parent.mkdir()
         path.write_bytes(b"a")
-        assert part_of(path, b"a", folder) == {"workers/a.worker": whole(b"a")}
+        assert part_of(path, b"a", folder) == {"workers/a.worker": digest_items(b"a")}
         (tmp_path / "b.worker").write_bytes(b"b")
         assert part_of(tmp_path / "b.worker", b"b", folder) == {}
 
@@ -243,7 +246,7 @@ class TestFilesOfAFolder:
         link = tmp_path / "link"
         link.symlink_to(folder)
         (folder / "a.worker").write_bytes(b"a")
-        assert part_of(link / "a.worker", b"a", folder) == {"a.worker": whole(b"a")}
+        assert part_of(link / "a.worker", b"a", folder) == {"a.worker": digest_items(b"a")}
 
 
 class TestTheEnvFile:

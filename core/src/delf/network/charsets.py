@@ -39,7 +39,7 @@ _MEANT: Final = {
 
 
 def codec_of(label: str | None) -> str | None:
-    """Return Python's codec for a charset label, or for its superset; None for no text's.
+    """Return Python's codec for a charset label, or for its superset; None for other labels.
 
     Args:
         label: The charset, as declared by a header or page.

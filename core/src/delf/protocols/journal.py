@@ -116,7 +116,7 @@ class Journal(Protocol):
         ...
 
     def subscribe(self, task_id: str | None = None) -> AsyncIterator[Event]:
-        """Yield events as they are appended, of one task or of all, from now on.
+        """Yield the events that are appended from now on, of one task or of all tasks.
 
         A ``read`` of this journal after the call leaves no gap: an event of another process is in
         the ``read``, in the subscription, or in both.

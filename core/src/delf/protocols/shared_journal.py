@@ -160,13 +160,13 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
     def subscribe_notes(
         self, task_id: str | None = None, after: int | None = None
     ) -> AsyncIterator[Note]:
-        """Yield notes as any process posts them, of one task or of all.
+        """Yield the notes of one task or of all tasks as any process posts notes.
 
         Args:
             task_id: Only notes of this task.
-            after: A position: existing notes after that position come first. If omitted, only notes
-                posted after this call are yielded; notes of other processes may be missed until the
-                next result of this journal, as for ``subscribe``.
+            after: A position: existing notes after that position are yielded first. If omitted,
+                only notes posted after this call are yielded, and notes that other processes post
+                before the next operation of this journal object has returned may be missed.
         """
         ...
 

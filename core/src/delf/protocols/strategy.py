@@ -47,7 +47,7 @@ class ToolDescription:
         full_types: Returns the parameters and the result with complete types, if the types here are
             shortened.
         returns_doc: The description of the result.
-        notes: Further text after the summary if there is room, such as units and warnings.
+        notes: Further text after the summary if the prompt has space, such as units and warnings.
     """
 
     name: str

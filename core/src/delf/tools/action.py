@@ -49,7 +49,7 @@ class Action:
         effect: The effect of a call.
         summary: One paragraph for the model.
         parameters: The parameters, in order.
-        returns: The type of its result in stub notation.
+        returns: The type of the result in stub notation.
         validate: Converts arguments or raises ``ToolRefusedError``.
         call: Makes the call with validated arguments as keywords; plain or async.
         handle_error: The treatment of a ``ToolException``; see :func:`delf.tools.function.tool`.
@@ -57,12 +57,13 @@ class Action:
         defaults: The known defaults of omitted arguments: a call that spells one out is the same
             call.
         context: The parameter of ``call`` that gets the :class:`delf.tools.context.CallContext`.
-        tags: Words that it is sorted under, for searching.
-        description: All that is known about it, for searching; the model reads ``summary``.
-        resumes: All that it does is done by child tasks, so that a call that was interrupted is
-            made again without a question.
-        version: The version that the other side states, where its actions may change under the same
-            name and description, as those of a server.
+        tags: Words that the action is sorted under, for searching.
+        description: The complete description, for searching; the model reads ``summary``.
+        resumes: Whether the action does all its work in child tasks. delf makes an interrupted call
+            of such an action again without asking a person.
+        version: The version that the connection's service states for the action. A service may
+            change an action without a new name or description; a new version then makes
+            :attr:`digest` another one.
         trust: The authors of the result's words, as a whole or by field with ``*`` for the rest;
             undeclared words count as those of others.
         sinks: The parameters that decide what a call does; others are contents. None for all.
@@ -71,11 +72,12 @@ class Action:
         egress: Whether the action sends its arguments out of the user's own services, although it
             only reads.
         author: The field of a record, or the parameter, with the author that the service vouches
-            for, such as the sender of a message. None if it vouches for nobody.
-        full_types: Makes the parameters and the result with whole types, where those here were
-            shortened; called when a prompt has room for them, or a script looks for them.
+            for, such as the sender of a message. None if the service vouches for nobody.
+        full_types: Makes the parameters and the result with complete types, if ``parameters`` and
+            ``returns`` are shortened; called when a prompt has space for complete types, or a
+            script asks for them.
         returns_doc: The description of the result.
-        notes: Further text after ``summary`` if a prompt has room, such as units and warnings.
+        notes: Further text after ``summary`` if a prompt has space, such as units and warnings.
         is_async: Whether ``call`` is a coroutine function; others run in a thread.
         signature: ``(statement: str, limit: int = 100) -> list[dict]``.
     """

@@ -53,7 +53,7 @@ def places(catalog: Catalog, words: str, limit: int = 20) -> list[int]:
 
 
 def shares(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[int, float]]:
-    """Like :func:`places`, each with a score from 0 to 1 relative to a perfect match."""
+    """Return :func:`places`, each place with its score from 0 to 1 (a perfect match)."""
     return _ranking(catalog).shares(words, limit)
 
 
@@ -109,20 +109,24 @@ def _plain_changes(catalog: Catalog, step: str) -> list[int]:
     name.
     """
     kinds = kinds_of_change(step)
+    if not kinds:
+        return []
     order = {word: at for at, word in reversed([*enumerate(map(stem, words_of(step)))])}
     found: list[tuple[int, bool, int, bool, int]] = []
-    whole = _PART.split(step, maxsplit=1)[1:]  # "add the label new to the ticket" changes that
-    tail = frozenset(map(stem, words_of("".join(whole)))) if len(kinds) > 1 else None
-    shared = shared_words(entry.name for entry in catalog) if kinds else frozenset[str]()
-    for number, entry in enumerate(catalog if kinds else ()):
+    # "Add the label new to the ticket" creates a label, or updates a ticket.
+    container = "".join(_PART.split(step, maxsplit=1)[1:])
+    tail = frozenset(map(stem, words_of(container))) if len(kinds) > 1 else None
+    shared = shared_words(entry.name for entry in catalog)
+    for number, entry in enumerate(catalog):
         change = None if entry.reads else plain_change(entry.name, shared)
-        if change is not None and change.kind in kinds and change.nouns <= order.keys():
-            if tail is not None and (change.nouns <= tail) != (change.kind == "update"):
-                continue
-            at = sorted(order[noun] for noun in change.nouns)
-            is_apart = at[-1] - at[0] >= len(at)  # the label of an issue is no issue
-            is_whole = entry.name.rpartition(".")[2].startswith(_REPLACES)
-            found.append((at[0], is_apart, -len(at), is_whole, number))
+        if change is None or change.kind not in kinds or not change.nouns <= order.keys():
+            continue
+        if tail is not None and (change.nouns <= tail) != (change.kind == "update"):
+            continue
+        at = sorted(order[noun] for noun in change.nouns)
+        is_apart = at[-1] - at[0] >= len(at)  # the label of an issue is no issue
+        replaces = entry.name.rpartition(".")[2].startswith(_REPLACES)
+        found.append((at[0], is_apart, -len(at), replaces, number))
     return [number for *_, number in sorted(found)[:_PLAIN]]
 
 

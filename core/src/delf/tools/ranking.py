@@ -208,7 +208,7 @@ class Ranking:
         return [number for number, _ in self.shares(words, limit)]
 
     def shares(self, words: str, limit: int = 20) -> list[tuple[int, float]]:
-        """Return the same as :meth:`find`, each with its score relative to a perfect match.
+        """Return the matches of :meth:`find`, each with its score relative to a perfect match.
 
         A score of 1 means that all words occur where they weigh most; a word that no text has
         counts as the rarest.

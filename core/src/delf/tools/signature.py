@@ -37,7 +37,7 @@ class Parameter:
         type_text: The type in stub notation.
         default_text: The default in stub notation; None for a required parameter.
         doc: The description from the docstring.
-        notes: Further text after ``doc`` if a prompt has room, such as the descriptions of the
+        notes: Further text after ``doc`` if a prompt has space, such as the descriptions of the
             value's keys.
     """
 
@@ -64,7 +64,7 @@ class FullTypes:
     Args:
         parameters: The parameters, in order.
         returns: The type of the result.
-        notes: The descriptions of the result's keys, such as units, where a prompt has room.
+        notes: The descriptions of the result's keys, such as units, shown if a prompt has space.
     """
 
     parameters: tuple[Parameter, ...]

@@ -190,8 +190,8 @@ def render_stubs(
 
     Args:
         tools: The tools to show.
-        detail: The room of each.
-        named: Tells which keys and values a task names; they are never cut.
+        detail: The limits on the length of each stub.
+        named: Returns the keys and values that the task names; such keys and values are never cut.
     """
     return "\n".join(_lines(list(tools), detail, named or _nothing))
 
@@ -392,7 +392,7 @@ def _parameter(
 
 
 def _is_plain(type_text: str, most: int) -> bool:
-    """Return whether a type is shown whole in any case, as ``int | None``: it has no parts."""
+    """Return whether a type has no parts, as ``int | None``: such a type is never shortened."""
     return len(type_text) <= most and not {*"[{("} & {*type_text}
 
 

@@ -72,7 +72,7 @@ def shorten(text: str, limit: int, named: Named, names: int = 60, values: int = 
     Args:
         text: A type in stub notation.
         limit: The maximum number of characters.
-        named: Tells which keys and values the task names.
+        named: Returns the keys and values that the task names.
         names: The maximum number of keys of the outermost records.
         values: The maximum number of values of each ``Literal``.
     """
@@ -109,6 +109,7 @@ def with_types(text: str, found: Iterable[tuple[Sequence[str], str]]) -> str:
 
 
 def _with_type(parts: _Parts, place: Sequence[str], kind: str) -> _Parts:
+    """Add a type at a place in a type: the keys that lead to the place, ``*`` for list items."""
     if not place:
         text = _written(parts, _WHOLE, _nothing)
         if kind.startswith(f"{text} ("):  # a text with its content
@@ -117,17 +118,21 @@ def _with_type(parts: _Parts, place: Sequence[str], kind: str) -> _Parts:
     key, rest = place[0], place[1:]
     if key == _ITEMS:
         return _with_type_inside(parts, rest, kind)
-    marked: list[str | _Group] = []
-    for part in parts:
-        if isinstance(part, _Group) and part.is_record:
-            items = (
-                item._replace(parts=_with_type(item.parts, rest, kind)) if item.key == key else item
-                for item in part.items
-            )
-            marked.append(part._replace(items=tuple(items)))
-        else:
-            marked.append(part)
-    return tuple(marked)
+    return tuple(
+        _with_type_in_record(part, key, rest, kind)
+        if isinstance(part, _Group) and part.is_record
+        else part
+        for part in parts
+    )
+
+
+def _with_type_in_record(record: _Group, key: str, rest: Sequence[str], kind: str) -> _Group:
+    """Add a type below a key of a record."""
+    items = (
+        item._replace(parts=_with_type(item.parts, rest, kind)) if item.key == key else item
+        for item in record.items
+    )
+    return record._replace(items=tuple(items))
 
 
 def _admits(text: str, kind: str) -> bool:

@@ -162,11 +162,11 @@ def part_of(path: Path, content: bytes, root: Path) -> Items:
         return {}
     if not real.is_relative_to(root):
         raise ConfigurationError(f"{path} is a link out of {root}")
-    return {path.relative_to(root).as_posix(): whole(content)}
+    return {path.relative_to(root).as_posix(): digest_items(content)}
 
 
-def whole(content: bytes) -> Mapping[str, str]:
-    """Return the trust items of a file that is compared as a whole."""
+def digest_items(content: bytes) -> Mapping[str, str]:
+    """Return the trust items of a file that is compared by the digest of its whole content."""
     return {"": hashlib.sha256(content).hexdigest()}
 
 
@@ -177,7 +177,7 @@ def items_of(name: str, text: str) -> Mapping[str, str]:
         name: The path in the folder.
         text: The content of the file.
     """
-    return values_by_path(parse_toml(text)) if name == CONFIG_FILE else whole(text.encode())
+    return values_by_path(parse_toml(text)) if name == CONFIG_FILE else digest_items(text.encode())
 
 
 def store() -> Path:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, cast
 
 from delf.errors import ConfigurationError
 from delf.records import dataclass
-from delf.trust.decisions import whole
+from delf.trust.decisions import digest_items
 from delf.trust.folders import is_file, leaves, parse_toml, path_text, read_file, texts_in
 from delf_engine.config import LLM_FIELDS
 from delf_engine.project.folder import Folder
@@ -121,7 +121,7 @@ def _of_file(name: str, path: Path, folder: Folder, *, too_much: bool) -> Iterat
     try:
         content = read_file(path, folder.root, _MOST_BYTES) or b""
         text = content.decode("utf-8-sig", "replace")
-        if whole(content) != folder.items[name]:  # what is shown is what was taken down
+        if digest_items(content) != folder.items[name]:  # what is shown is what was taken down
             raise ValueError("it was changed just now")  # noqa: TRY301 - reported below
         if too_much:
             raise ValueError("there is too much of it")  # noqa: TRY301 - reported below

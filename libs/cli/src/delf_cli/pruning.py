@@ -85,8 +85,8 @@ def can_ask() -> bool:
     return sys.stdin.isatty()
 
 
-def _in_days(seconds: float) -> str:
-    """Format a duration in a suitable unit."""
+def _format_duration(seconds: float) -> str:
+    """Format a duration in days, hours, minutes or seconds: the largest unit not above it."""
     for unit, length in (("days", 86_400), ("hours", 3600), ("minutes", 60)):
         if seconds >= length:
             return f"{seconds / length:g} {unit}"
@@ -120,7 +120,7 @@ def prune_options(*, older_than: str, keep: str) -> Callable[[Callable[..., Any]
             if age is None and keep is None:
                 age = DURATION.convert(_DEFAULT_AGE, None, None)
             if not (dry_run or yes) and can_ask():
-                left = "all" if age is None else f"all that is older than {_in_days(age)}"
+                left = "all" if age is None else f"all that is older than {_format_duration(age)}"
                 but = f" but the newest {keep}" if keep else ""
                 click.confirm(f"Remove {left}{but}? There is no way back", abort=True, err=True)
             what = Pruning(older_than=age, keep=keep or 0, dry_run=dry_run)

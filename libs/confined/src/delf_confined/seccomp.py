@@ -276,7 +276,7 @@ def _only(argument: int, value: int) -> list[bytes]:
 
 
 def _refuse_bits(argument: int, bits: int) -> list[bytes]:
-    """Continue, with the argument loaded, if none of the bits is set in it; otherwise refuse."""
+    """Continue, with the argument loaded, if the argument has none of the bits; else refuse."""
     bits &= 0xFFFFFFFF
     return [_load_argument(argument), _instruction(_JUMP_ANY_BIT, 0, 1, bits), *_answer(_REFUSE)]
 
@@ -332,7 +332,7 @@ def _new_thread() -> list[bytes]:
 
 
 def _ranges(values: list[int]) -> Iterator[tuple[int, int]]:
-    """Sorted numbers as first and last of each run."""
+    """Return the first and the last number of each run in sorted numbers."""
     first = last = values[0]
     for value in values[1:]:
         if value > last + 1:

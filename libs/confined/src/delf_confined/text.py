@@ -168,7 +168,7 @@ def _line(data: bytes, place: int) -> int:
 
 
 def _is_utf8_but_for_few(data: bytes) -> bool:
-    """Return True if most non-ASCII bytes are valid UTF-8, so that the rest are stray bytes."""
+    """Return True if most non-ASCII bytes are valid UTF-8, so that the others are stray bytes."""
     text = data.decode("utf-8", "replace")
     stray = text.count("\ufffd")
     return sum(map(str.isascii, text)) + stray < len(text) - stray
@@ -194,7 +194,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _by_zeros(data: bytes, about: str) -> str | None:
-    """Decode UTF-16 without a byte order mark, which is noted; None if it is not."""
+    """Decode UTF-16 without a byte order mark, with a note; None if the bytes are not UTF-16."""
     encoding = _without_mark(data)
     if encoding is not None:
         note(f"{about} has no mark of its encoding, and was read as {encoding.upper()}")

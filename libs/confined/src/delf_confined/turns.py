@@ -66,7 +66,7 @@ class Turns:
 
     @asynccontextmanager
     async def taken(self, turn: Turn) -> AsyncGenerator[None]:
-        """Acquire a place, and hold it."""
+        """Acquire a place, and release the place after the block."""
         loop = asyncio.get_running_loop()
         turn.place, turn.gives_way = loop.create_future(), loop.create_future()
         self._waiting[turn] = next(self._order)

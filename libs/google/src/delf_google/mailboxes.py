@@ -128,7 +128,7 @@ def _joined(address: str) -> str:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, str]]:
-    """Split into quoted texts, comments, angle brackets, separators, and the rest."""
+    """Split a header into quoted texts, comments, angle brackets, separators and other texts."""
     place = 0
     while place < len(text):
         sign, start = text[place], place

@@ -62,7 +62,7 @@ def _after(first: str, content: Any) -> Any:
 
 
 def _message(message: Message) -> list[dict[str, Any]]:
-    """Convert a message; tool results become separate messages before the rest."""
+    """Convert a message; its tool results become separate messages, which come first."""
     texts = [part for part in message.parts if not isinstance(part, (ToolCall, ToolResult))]
     calls = [part for part in message.parts if isinstance(part, ToolCall)]
     result: list[dict[str, Any]] = [

@@ -261,7 +261,7 @@ def unanswered(kinds: frozenset[str], details: str, endpoint: Endpoint, timeout:
 
 
 def _of_the_environment(kinds: frozenset[str], details: str, endpoint: Endpoint) -> Failure | None:
-    """Find the variable for proxies or certificates behind a failure; None for none."""
+    """Find the variable for proxies or certificates behind a failure; None if no variable is."""
     who = endpoint.label
     proxy = proxy_of(endpoint)
     message, hint = _wrong(proxy)

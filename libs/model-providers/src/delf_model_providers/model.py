@@ -93,7 +93,7 @@ class EndpointModel(ABC):
             LLMExecutionError: If the call failed after retries.
         """
         self._endpoint.require_key()
-        return await self._attempts(request).whole(lambda: self._asked_for_whole(request))
+        return await self._attempts(request).complete(lambda: self._asked_for_whole(request))
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """Yield the answer in pieces as they arrive, then the complete reply with its usage.
@@ -111,7 +111,7 @@ class EndpointModel(ABC):
         """
         self._endpoint.require_key()
         attempts = self._attempts(request)
-        async with aclosing(attempts.streamed(lambda: self._asked_for_pieces(request))) as pieces:
+        async with aclosing(attempts.stream(lambda: self._asked_for_pieces(request))) as pieces:
             async for piece in pieces:
                 yield piece
 

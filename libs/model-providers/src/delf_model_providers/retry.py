@@ -60,11 +60,11 @@ class RetryPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class Attempts:
-    """Repeats a model's call after failures that may be temporary.
+    """Retries a model's call after failures that may be temporary.
 
     Args:
         explain: Converts an exception of the call to a failure.
-        policy: How often and after how long.
+        policy: The number of retries and the delays before them.
         sleep: Waits between attempts.
     """
 
@@ -72,11 +72,11 @@ class Attempts:
     policy: RetryPolicy = field(default_factory=RetryPolicy)
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 
-    async def whole(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Return the answer of a call.
+    async def complete(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Make a call, with retries, and return its complete answer.
 
         Args:
-            call: Makes it once.
+            call: Makes the call once.
 
         Raises:
             DelfError: If no attempt succeeded; the error of the last failure.
@@ -90,16 +90,16 @@ class Attempts:
             await self._pause(failure, attempt)
             attempt += 1
 
-    async def streamed(
+    async def stream(
         self, call: Callable[[], AsyncGenerator[ModelDelta | ModelReply]]
     ) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """Yield the pieces of a streamed answer, then the whole.
+        """Make a streamed call with retries; yield the pieces of its answer, then the reply.
 
         A call that fails before its first piece is retried. A later failure is an error, because
         emitted pieces cannot be taken back.
 
         Args:
-            call: Makes it once.
+            call: Makes the call once.
 
         Raises:
             DelfError: If no attempt succeeded; the error of the last failure.

@@ -49,13 +49,13 @@ _WHOLE: Final = "arguments"
 
 
 class _Room(NamedTuple):
-    """The room of a parameter in a stub.
+    """The limits on a parameter in a stub.
 
     Args:
-        argument: Characters of its type.
-        doc: Characters of the line about it.
+        argument: The maximum characters of its type.
+        doc: The maximum characters of the line about the parameter.
         extent: The parts of its schema to show.
-        depth: Records whose limits are shown.
+        depth: The number of nested records whose limits are shown.
         has_notes: Whether the keys of records are described.
     """
 
@@ -196,7 +196,7 @@ class _Arguments:
         self.parameters = self.parameters_in(_SHORT_ROOM)
 
     def parameters_in(self, room: _Room) -> tuple[Parameter, ...]:
-        """Return the parameters with types as long as there is room for."""
+        """Return the parameters with types and descriptions within some limits."""
         shapes = Shapes(self._document, _VISITS, extent=room.extent)
         parameters: list[Parameter] = []
         for arg, schema in self._schemas.items():
@@ -265,7 +265,7 @@ class _Arguments:
         return arg if arg in given and given[arg] is None else None
 
     def named(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Checked arguments under the names of the schema."""
+        """Rename validated arguments to the names in the schema."""
         return cast("dict[str, Any]", self._sent(given))
 
     def _sent(self, given: Mapping[str, Any]) -> Any:

@@ -49,7 +49,7 @@ def split_text(text: object, limit: int, most: int) -> tuple[str, str]:
 
 
 def sentences(text: object, limit: int = 120) -> str:
-    """Return as many of the first sentences of a description as there is room for."""
+    """Return the first sentences of a description, as many as fit within the limit."""
     first = sentence(text, limit)
     if not isinstance(text, str) or first.endswith("…"):
         return first

@@ -282,7 +282,7 @@ def merge_shapes(first: Any, second: dict[str, Any]) -> dict[str, Any]:
 
 
 def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys of two shapes: one value's type where they have no key in common.
+    """Merge the keys of two shapes; return only the type of the values if no key is shared.
 
     Records of such actions depend on the arguments, like the rows of a query.
     """

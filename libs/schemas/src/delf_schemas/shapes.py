@@ -210,7 +210,7 @@ class Shapes:
         return None
 
     def _whole_choices(self, found: dict[str, Any], depth: int, mode: Mode) -> str | None:
-        """Return a choice of objects that share properties, each with all of its own."""
+        """Return a choice of objects that share properties; each object has all its properties."""
         if "properties" not in found and "allOf" not in found:
             return None
         objects = object_choices(self._document, found)

@@ -56,7 +56,7 @@ from delf_approval_slack.blocks import (
     story_of,
     title_of,
 )
-from delf_approval_slack.failures import SlackUnavailableError, fields_of, telling
+from delf_approval_slack.failures import SlackUnavailableError, convert_failures, fields_of
 from delf_approval_slack.people import People
 from delf_approval_slack.settings import SlackSettings
 from delf_approval_slack.ways import Http, SocketMode, way_of
@@ -207,7 +207,7 @@ class SlackChannel:
                 )
                 client.proxy = proxy and proxy.checked(socks=None)  # it passes over NO_PROXY
                 way = way_of(self._settings, client, self.take)
-                with telling("listen to Slack"):
+                with convert_failures("listen to Slack"):
                     await way.open()
                 self._client, self.way = client, way
             return self._client
@@ -224,7 +224,7 @@ class SlackChannel:
         known = await self._place(request.task_id, request.request_id)
         is_shown = await self._show_long(client, thread, request)
         blocks = question_of(request, offers_yes=is_shown, page_url=self._settings.page_url)
-        with telling("ask in Slack"):
+        with convert_failures("ask in Slack"):
             if known is not None:
                 await client.chat_update(channel=channel, ts=known, text=text, blocks=blocks)
                 return known
@@ -265,7 +265,7 @@ class SlackChannel:
             known = self._threads.get(request.task_id)
             known = known or await self._place(request.task_id, _THREAD)
             if known is None:
-                with telling("ask in Slack"):
+                with convert_failures("ask in Slack"):
                     begun = await client.chat_postMessage(
                         channel=self._settings.channel,
                         text=escaped(f"delf works on: {request.task[:200]}"),
@@ -305,7 +305,7 @@ class SlackChannel:
 
     async def _upload(self, client: Any, thread: str, files: Sequence[tuple[str, str]]) -> None:
         uploads = [{"filename": name, "title": name, "content": text} for name, text in files]
-        with telling("send long values to Slack"):
+        with convert_failures("send long values to Slack"):
             await client.files_upload_v2(
                 channel=self._settings.channel, thread_ts=thread, file_uploads=uploads
             )
@@ -320,7 +320,7 @@ class SlackChannel:
         how = how or await self._became(request)
         if how is None:
             return  # it waits on, for the process that resumes its task
-        with telling("say in Slack how it was decided"):
+        with convert_failures("say in Slack how it was decided"):
             await client.chat_update(
                 channel=self._settings.channel,
                 ts=posting.result(),
@@ -397,12 +397,12 @@ class SlackChannel:
             if found is not None and problem is None and view is None:
                 problem = await self._decide(client, found, decision, user)
             if problem is not None:
-                with telling("answer a person in Slack"):
+                with convert_failures("answer a person in Slack"):
                     await client.chat_postEphemeral(
                         channel=self._settings.channel, user=str(user.get("id")), text=problem
                     )
             elif found is not None and view is not None:
-                with telling("open a form in Slack"):
+                with convert_failures("open a form in Slack"):
                     await client.views_open(
                         trigger_id=str(payload.get("trigger_id")), view=view(found.request)
                     )
@@ -553,7 +553,7 @@ class SlackChannel:
         blocks = question_of(
             request, offers_yes=is_shown, page_url=self._settings.page_url, so_far=so_far
         )
-        with telling("say in Slack comments and assignments"):
+        with convert_failures("say in Slack comments and assignments"):
             await client.chat_update(
                 channel=self._settings.channel,
                 ts=place,

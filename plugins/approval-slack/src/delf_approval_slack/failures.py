@@ -24,8 +24,14 @@ def fields_of(value: object) -> Mapping[str, Any]:
 
 
 @contextmanager
-def telling(what: str) -> Generator[None]:
-    """Describe a failure in delf's words, because Slack's text may hold sent data."""
+def convert_failures(action: str) -> Generator[None]:
+    """Raise ``SlackUnavailableError`` if the block fails to reach Slack or Slack refuses a request.
+
+    The error leaves out Slack's own text, which may contain sent data.
+
+    Args:
+        action: The purpose of the block, as a verb with its object: ``ask in Slack``.
+    """
     try:
         yield
     except (SlackClientError, aiohttp.ClientError, OSError, TimeoutError) as error:
@@ -33,6 +39,6 @@ def telling(what: str) -> Generator[None]:
         data = getattr(response, "data", None)
         code = cast("dict[str, Any]", data).get("error") if isinstance(data, dict) else None
         raise SlackUnavailableError(
-            f"delf could not {what}: {code or type(error).__name__}",
+            f"delf could not {action}: {code or type(error).__name__}",
             hint="look at token, scopes and channel of the app, and whether it is in the channel",
         ) from error

@@ -12,7 +12,7 @@ from delf.protocols.journal import Journal
 from delf.protocols.people import Person, sees
 from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
-from delf_approval_slack.failures import telling
+from delf_approval_slack.failures import convert_failures
 from delf_approval_slack.settings import SlackSettings
 
 _GROUP_SECONDS: Final = 60.0
@@ -49,7 +49,7 @@ class People:
         if self._members is None or self._members[0] < time.monotonic():
             members: dict[str, frozenset[str]] = {}
             for group in groups:
-                with telling(f"look up the user group {group}"):
+                with convert_failures(f"look up the user group {group}"):
                     found = await client.usergroups_users_list(usergroup=group)
                 members[group] = frozenset(map(str, found.get("users") or ()))
             self._members = time.monotonic() + _GROUP_SECONDS, members

@@ -282,7 +282,7 @@ def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool)
 
 
 def _latest(fact: Fact) -> Part:
-    """Return the last lines of a long list, of which no answer depends on the rest."""
+    """Return the last lines of a long list whose earlier lines no answer depends on."""
     lines = fact.text.split("\n")
     shown = [f"{_INDENT}{escape(line)}" for line in lines[-_MOST_CHANGES:]]
     more = [f"{_INDENT}… more before these; v shows them"] if len(lines) > _MOST_CHANGES else []

@@ -99,7 +99,7 @@ def _meeting(conference: Any) -> str | None:
 
 
 def _moment(place: Mapping[str, Any]) -> When | None:
-    """Return the moment of a place in the service's form; what cannot be read is noted."""
+    """Return a moment in the service's form, with a note if the moment cannot be read."""
     text = str(place.get("date") or place.get("dateTime") or "")
     try:
         if "date" in place:

@@ -100,7 +100,7 @@ async def obey(text: str, agent: Agent, screen: Screen, tally: Tally) -> bool:
 
 @dataclass(frozen=True)
 class _Session:
-    """The commands as methods, called with the rest of the line."""
+    """The commands as methods, called with the text after the command's name."""
 
     agent: Agent
     screen: Screen

@@ -177,7 +177,7 @@ class Checked:
 
 
 def _checked(state: State, names: Collection[str], *, release: bool) -> Iterator[Checked]:
-    """Check plugins: those of some names or distributions, else all.
+    """Check the plugins with the given names or distributions, or all plugins.
 
     Raises:
         PluginError: If a name is unknown.

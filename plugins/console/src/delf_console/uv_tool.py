@@ -60,7 +60,7 @@ def uninstall(uv: str, path: Path, packages: Sequence[str]) -> list[str] | None:
 
 
 def _command(uv: str, arguments: Sequence[str]) -> list[str]:
-    """Write the command: delf's own package first, everything else along with it."""
+    """Build the command: delf's own package first, all other packages with ``--with``."""
     own = next(each for each in arguments if _name_of(each) == DISTRIBUTION)
     command = [uv, "tool", "install", "--quiet"]
     command += ["--editable", own.removeprefix(_EDITABLE)] if own.startswith(_EDITABLE) else [own]

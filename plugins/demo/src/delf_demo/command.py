@@ -17,7 +17,7 @@ import click
 
 from delf import ConfigurationError
 from delf.machine.own_files import make_private_folder, write_private
-from delf.trust.decisions import Trust, items_of, whole
+from delf.trust.decisions import Trust, digest_items, items_of
 from delf_cli.streams import answers
 from delf_demo.shop import make_shop
 
@@ -96,7 +96,7 @@ def demo(
         if kept is not None:  # a folder that is gone later is trusted for each command instead
             items = {_CONFIG: items_of(_CONFIG, text)}
             if (folder / _ANSWERS).exists():
-                items[_ANSWERS] = whole((folder / _ANSWERS).read_bytes())
+                items[_ANSWERS] = digest_items((folder / _ANSWERS).read_bytes())
             Trust.here().keep(folder, items)
         own = ["--config", str(config), *(["--trust", str(folder)] if kept is None else [])]
         tell = _nothing if as_json else _tell
@@ -170,7 +170,7 @@ def _delf(ctx: click.Context, arguments: list[str]) -> int:
 
 
 def choose_model(llm: str | None) -> tuple[str, str]:
-    """Choose a model by the existing keys, and describe it; none unless named."""
+    """Choose a model by the existing keys, and describe the model."""
     if llm:
         return llm, llm
     return f"recorded:{RECORDING}", "a recording made by hand (--llm MODEL asks a model)"

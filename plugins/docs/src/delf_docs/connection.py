@@ -205,7 +205,7 @@ class Docs(GoogleConnection):
         await self._in_drive("delete a document", "DELETE", document, None)
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """Preview the document and the place in it; both are bound to its revision."""
+        """Preview the document and the position in the document, both bound to its revision."""
         given = call.arguments
         if not isinstance(given.get("document"), str):
             return None

@@ -22,7 +22,7 @@ from delf.protocols.services import Service
 from delf.protocols.shared_journal import SharedJournal
 from delf.records import dataclass
 from delf.specs import JournalSpec
-from delf.trust.decisions import whole
+from delf.trust.decisions import digest_items
 from delf.trust.folders import read_file, working_folder
 from delf_engine.embedders import Embedders
 from delf_engine.journal.factory import durable_journal, make_journal
@@ -166,7 +166,7 @@ def _prices_of(root: Path, project: AnyProject | None) -> tuple[Path, ...]:
         content = read_file(root / PRICES_FILE, root)
         if content is None:
             return ()
-        trust_of(project).check(root, {PRICES_FILE: whole(content)})
+        trust_of(project).check(root, {PRICES_FILE: digest_items(content)})
     except ConfigurationError as error:
         _log.warning("%s is not read: %s", root / PRICES_FILE, error.describe())
         return ()

@@ -174,7 +174,7 @@ class TaskHost:
 
     @property
     def takes_tools(self) -> bool:
-        """True if the main model can be given tools, and asks for calls of them."""
+        """True if the main model accepts tools and asks for calls of tools."""
         model = self._run.models.pool.get(self._run.config.main_llm)
         return isinstance(model, SupportsTools) and model.takes_tools
 

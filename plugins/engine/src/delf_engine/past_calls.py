@@ -11,7 +11,7 @@ from delf.events import ANSWER, CallFinished, CallStarted, Event
 
 @dataclass(frozen=True, kw_only=True)
 class PastCall:
-    """A call that was made.
+    """A finished call of a task.
 
     Args:
         action: The action, as ``gmail.send``.
@@ -27,7 +27,9 @@ class PastCall:
 
 
 def past_calls(events: Sequence[Event]) -> list[PastCall]:
-    """Return a task's finished calls in the order in which they began, without typed answers.
+    """Return a task's finished calls, sorted by their beginning.
+
+    The call with which a script hands over a typed answer (``ANSWER``) is left out.
 
     Args:
         events: The task's events.

@@ -24,8 +24,8 @@ class ResourceBudget:
         self._calls = self._file_bytes = 0
         self._calls_now = self._file_bytes_now = 0
 
-    def opened(self) -> None:
-        """Record that a session was opened, in which unfinished scripts are repeated."""
+    def begin_session(self) -> None:
+        """Reset the counts of the current session: a new session repeats unfinished scripts."""
         self._calls_now = self._file_bytes_now = 0
 
     def called(self) -> None:

@@ -107,7 +107,7 @@ ASUBMIT: Final = (*SUBMIT, "listeners", "task_id", "ledger")
 
 
 def queue_options(given: Mapping[str, Any]) -> HandingIn | None:
-    """Return the options of a queue among those of a submitted task.
+    """Return the options of a submitted task that belong to the queue.
 
     Owner and set-up are options of a task without a queue, too.
     """

@@ -131,7 +131,7 @@ class TaskSandbox:
             session = await self._open_again()
         if session is not self._announced:
             self._announced, self._ran_unseen = session, False
-            self.budget.opened()
+            self.budget.begin_session()
             name, isolation = self._sandbox.spec.name, self._sandbox.isolation
             await self._log.record(SandboxOpened, backend=name, isolation=isolation)
             run = self._run

@@ -124,7 +124,7 @@ class WroteFile(Evaluator[object, object, object]):
         return f"WroteFile {self.name}"
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
-        """Look for the file, and for the text in it."""
+        """Check that the file exists and contains the text."""
         files = _done(ctx).files
         found = [path for name, path in files.items() if fnmatchcase(name, self.name)]
         if not found:

@@ -68,7 +68,7 @@ def add(
 
 
 def _context(state: State, task: str) -> dict[str, str]:
-    """Return the facts of connections for a prompt; none, with a warning, if a service is away."""
+    """Return the facts of connections for a prompt; empty, with a warning, if a service is down."""
     from delf_cli.session import Options, Setup
     from delf_evals.running import contexts_of
 

@@ -122,7 +122,7 @@ class VariantResult(BaseModel):
 
 
 class Change(BaseModel):
-    """A case whose result differs from that of the run before.
+    """A case whose result differs from its result in the run before.
 
     Args:
         variant: The variant.

@@ -93,7 +93,7 @@ def text_column(name: str, values: Sequence[str | None], *, whole: bool) -> Colu
 
 
 def _texts(values: Sequence[str], *, whole: bool) -> str:
-    """Describe texts: all distinct texts if few, else an example with the notation."""
+    """Describe texts: all distinct texts if there are few, else an example with its notation."""
     given = [value for value in values if value.strip()]
     filled = [value.strip() for value in given]
     if not filled:

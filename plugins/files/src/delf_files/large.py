@@ -230,7 +230,7 @@ def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
     while not text and (piece := source.read(CHUNK)):
         text = piece.lstrip("\ufeff \t\r\n")
     is_list = text.startswith("[")
-    place, is_whole, failed = int(is_list), False, ""
+    place, is_at_end, failed = int(is_list), False, ""
     while True:
         between = _BETWEEN.match(text, place)
         place = between.end() if between else place
@@ -241,16 +241,18 @@ def _values(source: TextIO, reader: JSONReader) -> Iterator[Any]:
         except json.JSONDecodeError as error:
             failed = error.msg
         else:
-            if end < len(text) or is_whole:  # else the next piece may go on with its last number
+            if (
+                end < len(text) or is_at_end
+            ):  # else the number at the end may go on in the next piece
                 yield value
                 place = end
                 continue
-        if is_whole and (is_list or place < len(text)):
+        if is_at_end and (is_list or place < len(text)):
             raise ValueError(f"it ends within its list, or is not JSON: {failed}")
-        if is_whole:
+        if is_at_end:
             return
         piece = source.read(max(CHUNK, len(text) - place))
-        text, place, is_whole = text[place:] + piece, 0, not piece
+        text, place, is_at_end = text[place:] + piece, 0, not piece
     if (text[place + 1 :] + source.read(CHUNK)).strip():
         raise ValueError("there is more after its list")
 

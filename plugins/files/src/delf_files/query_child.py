@@ -88,7 +88,7 @@ async def answer(question: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _tables(table: dict[str, Any], question: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the tables of a file: one, or those of its format that the statement names."""
+    """Return the tables of a file: a single table, or the tables that the statement names."""
     names: list[str] = table["names"]
     path: str = table["path"]
     table = {**table, "header": _header_of(names, question)}

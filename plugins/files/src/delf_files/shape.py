@@ -396,7 +396,7 @@ def _of_text(
 
 
 def _pieces(path: str, start: int, size: int) -> list[bytes]:
-    """Return whole lines from places spread over the rest of a file; the last is its end."""
+    """Return complete lines from positions spread over a file; the last line is the file's last."""
     pieces: list[bytes] = []
     step = max(_PIECE, (size - start) // _PIECES)
     with Path(path).open("rb") as file:
@@ -442,7 +442,7 @@ def _glued(texts: Sequence[str]) -> str:
 
 
 def _text_lines(head: str, lines: Sequence[str], room: int) -> _Table:
-    """Return a text in full if there is room, otherwise its first lines."""
+    """Return a text in full if the text fits, otherwise its first lines."""
     if _size_of(lines) <= min(_SHORT, room):
         return _Table(f"{head}; all of it:", rest="\n".join(_wrapped(lines)))
     return _beginning(f"{head}; it begins", lines)

@@ -467,7 +467,7 @@ def _pattern(text: bytes) -> re.Pattern[bytes]:
 
 
 class _Ends:
-    """Adapts the line ends of a new text to those of the text that it replaces.
+    """Adapts the line ends of a new text to the line ends of the replaced text.
 
     Args:
         text: The new text.

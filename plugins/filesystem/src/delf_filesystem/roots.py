@@ -122,8 +122,13 @@ def suits(place: Place, name: str) -> bool:
 
 
 @contextmanager
-def telling(place: Place, doing: str) -> Generator[None]:
-    """Convert errors of the system for scripts, with their own paths and hints."""
+def convert_errors(place: Place, doing: str) -> Generator[None]:
+    """Convert the operating system's errors in the block to tool errors with the script's path.
+
+    Args:
+        place: The file or folder.
+        doing: The purpose of the block, as a verb: ``read``.
+    """
     try:
         yield
     except OSError as error:
@@ -171,7 +176,7 @@ def reading(place: Place) -> Generator[BinaryIO]:
     Raises:
         ToolExecutionError: If the file is missing, not a regular file, or has further hard links.
     """
-    with telling(place, "read"), root_of(place) as root:
+    with convert_errors(place, "read"), root_of(place) as root:
         descriptor = open_beneath(root, place.parts, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         with os.fdopen(descriptor, "rb", closefd=True) as file:
             if not is_plain_file(descriptor):
@@ -197,7 +202,7 @@ def replacing(place: Place) -> Generator[BinaryIO]:
     """
     *above, name = place.parts
     with (
-        telling(place, "write to"),
+        convert_errors(place, "write to"),
         root_of(place) as root,
         folder_beneath(root, tuple(above), make=True) as folder,
     ):

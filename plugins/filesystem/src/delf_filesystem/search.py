@@ -12,7 +12,7 @@ from typing import Final, TypedDict
 
 from delf.errors import ToolRefusedError
 from delf_filesystem.beneath import open_beneath
-from delf_filesystem.roots import Place, reading, root_of, suits, telling
+from delf_filesystem.roots import Place, convert_errors, reading, root_of, suits
 
 _DEEPEST: Final = 100
 _LONGEST_PATTERN: Final = 500
@@ -89,7 +89,7 @@ def walk(place: Place, glob: Glob) -> Iterator[tuple[Place, os.stat_result]]:
         glob: Selects files by path relative to the place.
     """
     with root_of(place) as root:
-        with telling(place, "list"):
+        with convert_errors(place, "list"):
             descriptor = open_beneath(root, place.parts, os.O_RDONLY | os.O_NONBLOCK)
         found = os.fstat(descriptor)
         if not stat.S_ISDIR(found.st_mode):
@@ -147,7 +147,7 @@ def info(place: Place, found: os.stat_result) -> FileInfo:
 
 
 def lines_with(place: Place, text: bytes, *, ignore_case: bool) -> Iterator[Match]:
-    """Yield the lines of a file that hold a text; none of a file that is not text.
+    """Yield the lines of a file that contain a text; nothing for a file that is not text.
 
     Args:
         place: The file.

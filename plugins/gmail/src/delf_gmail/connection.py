@@ -357,7 +357,7 @@ class Gmail(GoogleConnection):
             return None
 
     async def _fill(self, resource: dict[str, Any]) -> None:
-        """Fetch the texts of a message that were too large to come with it."""
+        """Fetch the texts of a message that were too large to be sent with the message."""
         for body in texts_elsewhere(resource.get("payload") or {}):
             self._check_size("the text", int(body.get("size") or 0))
             body["data"] = await self._attached(str(resource["id"]), str(body["attachmentId"]))
@@ -407,7 +407,7 @@ class Gmail(GoogleConnection):
     async def _files(
         self, attachments: Sequence[Attachment | str] | None, context: CallContext | None
     ) -> list[Attachment]:
-        """Return attachments with their content: a name is that of a file of the task."""
+        """Return attachments with their content; a name refers to a file of the task."""
         found: list[Attachment] = []
         for item in attachments or ():
             if isinstance(item, str):

@@ -182,7 +182,7 @@ def draft_text(resource: Resource) -> str:
 
 
 def _texts_in(payload: Resource, depth: int = 0) -> Iterator[str]:
-    """Yield the texts of all parts, each alternative by itself."""
+    """Yield the texts of all parts; each alternative is yielded separately."""
     children = cast("Sequence[Resource]", payload.get("parts") or ())
     if depth >= _DEEPEST:
         yield "(there are parts within parts that are not shown)"

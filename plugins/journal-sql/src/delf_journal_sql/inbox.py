@@ -61,7 +61,7 @@ def newest_note(connection: Connection) -> int:
 def notes_from(
     connection: Connection, position: int, task_id: str | None = None, limit: int = 2**31 - 1
 ) -> list[Note]:
-    """Return notes after a position, of one task or of all, in order."""
+    """Return the notes of one task or of all tasks after a position, in order."""
     only = "AND t.task_id = :task_id " if task_id is not None else ""
     rows = connection.execute(
         "SELECT n.pos, t.task_id, n.at, n.kind, n.data FROM delf_notes AS n "  # noqa: S608 - own names

@@ -311,7 +311,7 @@ class SqlJournal:
         )
 
     async def notes(self, task_id: str | None = None, after: int = 0) -> Sequence[Note]:
-        """Return the notes of a task or of all, in order, after a position."""
+        """Return the notes of one task or of all tasks after a position, in order."""
         return await self._read(lambda c: inbox.notes_from(c, after, task_id))
 
     async def stop(self, task_id: str, by: str, via: str = "") -> bool:
@@ -330,7 +330,7 @@ class SqlJournal:
     def subscribe_notes(
         self, task_id: str | None = None, after: int | None = None
     ) -> AsyncIterator[Note]:
-        """Yield notes of any process: those after a position, or only new ones without one."""
+        """Yield notes that any process posts: all notes after a position, or only new notes."""
         return self._subscribe(
             task_id,
             inbox.newest_note if after is None else lambda _: after,

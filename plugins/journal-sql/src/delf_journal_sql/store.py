@@ -82,7 +82,7 @@ def newest_position(connection: Connection) -> int:
 def events_from(
     connection: Connection, position: int, task_id: str | None, limit: int
 ) -> list[tuple[int, Event]]:
-    """Return events after a position, with their positions, of one task or of all."""
+    """Return the events of one task or of all tasks after a position, with their positions."""
     only = "AND t.task_id = :task_id " if task_id is not None else ""
     rows = connection.execute(
         f"SELECT e.pos, t.id, t.task_id, {EVENT} FROM delf_events AS e "  # noqa: S608 - own names
@@ -391,7 +391,7 @@ def written_files(connection: Connection, keys: str) -> list[str]:
 
 
 def input_files(connection: Connection, keys: str | None = None) -> set[str]:
-    """Return the paths of input files, of some tasks or of all."""
+    """Return the paths of the input files of some tasks or of all tasks."""
     only = "" if keys is None else f"task IN {keys} AND "
     rows = connection.execute(f"SELECT data FROM delf_events WHERE {only}{INPUTS}")  # noqa: S608 - own names
     setups = [json.loads(data).get("setup", {}) for (data,) in rows]

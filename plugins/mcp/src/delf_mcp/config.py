@@ -153,7 +153,7 @@ def _variables(
     where: str,
     source: Source,
 ) -> dict[str, Any]:
-    """Return the program's variables, with numbers as text, over those of its ``envFile``."""
+    """Return the program's variables, with numbers as text; they override those in ``envFile``."""
     given: Any = expanded.get("env")
     if given is not None and not isinstance(given, dict):
         raise ConnectionConfigurationError(f"{where}: env is not an object")

@@ -110,8 +110,8 @@ class Work:
                 pass
 
     @asynccontextmanager
-    async def telling(self, context: ServerRequestContext[Any]) -> AsyncGenerator[None]:
-        """Send progress notifications to a client that requested them."""
+    async def sending_progress(self, context: ServerRequestContext[Any]) -> AsyncGenerator[None]:
+        """Send progress notifications to the client while the block runs."""
         teller = asyncio.create_task(self._tell(context))
         try:
             yield
@@ -207,7 +207,7 @@ class Served:
         else:
             work = Work(self._begin(params.name, params.arguments or {}))
         try:
-            async with work.telling(context):
+            async with work.sending_progress(context):
                 return await self._go_on(context, work)
         except BaseException:  # the client has left, or cannot be spoken to
             work.task.cancel()

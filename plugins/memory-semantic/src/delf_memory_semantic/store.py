@@ -327,7 +327,7 @@ class SemanticStore:
         self._reported_away = True
 
     async def _embed(self, texts: Sequence[str]) -> list[bytes] | None:
-        """Return a vector for each text; None without a working embedder: they are added later."""
+        """Return a vector for each text; None without a working embedder (vectors follow later)."""
         if self._embedder is None or self._is_away:
             return None
         made: list[bytes] = []
@@ -352,7 +352,7 @@ class SemanticStore:
 
 
 def embedder_of(context: PluginContext, name: str | None) -> Embedder | None:
-    """Return the embedder of a name; None where none is installed and none was asked for."""
+    """Return the named embedder; None if the settings name no embedder and none is installed."""
     if name == "off":
         return None
     try:

@@ -73,7 +73,7 @@ class _Call:
 
     @property
     def whole(self) -> ToolCall:
-        """The call; missing arguments are an empty object."""
+        """The complete call; missing arguments become an empty object."""
         arguments = "".join(self.arguments) or "{}"
         return ToolCall(id=self.id, name=self.name, arguments=arguments, token=self.token)
 
@@ -104,14 +104,14 @@ class Answer:
     _places: dict[int, int] = field(default_factory=dict[int, int])
     _calls: list[_Call] = field(default_factory=list[_Call])
 
-    def named(self, name: Any) -> None:
+    def set_reply_id(self, name: Any) -> None:
         """Store the provider's reply id, if valid."""
         if isinstance(name, str) and 0 < len(name) <= _LONGEST_ID:
             self.reply_id = name
 
     @property
     def text(self) -> str:
-        """All text."""
+        """The text received so far."""
         return "".join(self._texts)
 
     @property
@@ -164,7 +164,7 @@ class Answer:
     def call(
         self, id_: Any, name: Any, arguments: Any = "", token: str | None = None
     ) -> list[ModelDelta]:
-        """Add a call with its arguments, or with the first piece of them."""
+        """Add a call with its arguments, or with the first piece of its arguments."""
         if len(self._calls) >= _MOST_CALLS:
             raise UnreadableError(f"more than {_MOST_CALLS} calls")
         known = _text(id_) if id_ else f"{MADE_UP}{uuid4().hex[:12]}"

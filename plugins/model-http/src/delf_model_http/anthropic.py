@@ -138,12 +138,12 @@ class Messages:
         """Return the limit of an answer's tokens, which every request must state."""
         return min(_LONGEST, facts.longest) if facts.longest else _LONGEST_OF_ANY
 
-    def whole(self, given: Any) -> Answer:
+    def parse(self, given: Any) -> Answer:
         """Parse a complete answer."""
         _check(given)
         used = fields(given).get("usage")
         answer = Answer(tokens=_tokens(used), searches=_searches(used), ended=True)
-        answer.named(fields(given).get("id"))
+        answer.set_reply_id(fields(given).get("id"))
         required(given, "content")
         for block in items(fields(given).get("content")):
             _begin(fields(block), answer)
@@ -157,7 +157,7 @@ class Messages:
         match piece.get("type"):
             case "message_start":
                 answer.tokens = _tokens(fields(piece.get("message")).get("usage"))
-                answer.named(fields(piece.get("message")).get("id"))
+                answer.set_reply_id(fields(piece.get("message")).get("id"))
             case "content_block_start":
                 return _begin(fields(piece.get("content_block")), answer, is_whole=False)
             case "content_block_delta":

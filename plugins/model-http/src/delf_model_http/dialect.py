@@ -73,7 +73,7 @@ class Dialect(Protocol):
         """
         ...
 
-    def whole(self, given: Any) -> Answer:
+    def parse(self, given: Any) -> Answer:
         """Parse a complete answer.
 
         Raises:

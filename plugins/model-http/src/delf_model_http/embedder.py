@@ -104,7 +104,7 @@ class HttpEmbedder:
             return []
         # No server takes an empty text; a space says as little.
         given = [text if text.strip() else " " for text in texts]
-        rows = await self._attempts.whole(lambda: self._ask(given, kind))
+        rows = await self._attempts.complete(lambda: self._ask(given, kind))
         self._dimension = len(rows[0])
         return rows
 

@@ -101,7 +101,7 @@ class GenerateContent:
         """Return None: a request needs no limit."""
         return None
 
-    def whole(self, given: Any) -> Answer:
+    def parse(self, given: Any) -> Answer:
         """Parse a complete answer."""
         answer = Answer()
         self.event(given, answer)
@@ -118,7 +118,7 @@ class GenerateContent:
         if blocked := fields(piece.get("promptFeedback")).get("blockReason"):
             raise ReportedError(400, {"message": f"the prompt was blocked ({blocked})"})
         answer.tokens = _tokens(piece.get("usageMetadata")) or answer.tokens
-        answer.named(piece.get("responseId"))
+        answer.set_reply_id(piece.get("responseId"))
         pieces: list[ModelDelta] = []
         for candidate in items(piece.get("candidates"))[:1]:
             for part in items(fields(fields(candidate).get("content")).get("parts")):

@@ -182,7 +182,7 @@ class HttpModel(EndpointModel):
             body = await read(response, MAX_BYTES)
         if body.lstrip(_BLANK).startswith(_STREAMED):
             return self._reply(self._of_events(body), request=request)
-        answer = self._dialect.whole(parsed(body))
+        answer = self._dialect.parse(parsed(body))
         answer.of_thinking()
         return self._reply(answer, request=request)
 
@@ -213,7 +213,7 @@ class HttpModel(EndpointModel):
                         answer.ended = answer.last = True
                     continue
                 if isinstance(data, bytes):
-                    answer = self._dialect.whole(parsed(data))
+                    answer = self._dialect.parse(parsed(data))
                     answer.of_thinking()
                     if answer.text:
                         yield ModelDelta(answer.text)

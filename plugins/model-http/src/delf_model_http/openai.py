@@ -73,11 +73,11 @@ class ChatCompletions:
         """Return None: a request needs no limit."""
         return None
 
-    def whole(self, given: Any) -> Answer:
+    def parse(self, given: Any) -> Answer:
         """Parse a complete answer."""
         _check(given)
         answer = Answer(tokens=_tokens(given), ended=True)
-        answer.named(fields(given).get("id"))
+        answer.set_reply_id(fields(given).get("id"))
         choice = (items(required(given, "choices")) or [None])[0]
         _check_choice(choice)
         message = required(choice, "message")
@@ -97,7 +97,7 @@ class ChatCompletions:
         """Process a stream event; return its deltas."""
         _check(given)
         answer.tokens = _tokens(given) or answer.tokens
-        answer.named(fields(given).get("id"))
+        answer.set_reply_id(fields(given).get("id"))
         pieces: list[ModelDelta] = []
         for choice in items(fields(given).get("choices"))[:1]:
             _check_choice(choice)

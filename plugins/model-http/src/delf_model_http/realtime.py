@@ -139,7 +139,7 @@ def _end(response: Mapping[str, Any], answer: Answer) -> None:
             cached=count(used.get("input_token_details"), "cached_tokens"),
             output=count(used, "output_tokens"),
         )
-    answer.named(response.get("id"))
+    answer.set_reply_id(response.get("id"))
     answer.finish_reason = "tool_calls" if answer.last_call >= 0 else "stop"
     if status == "incomplete":
         answer.finish_reason = "length"

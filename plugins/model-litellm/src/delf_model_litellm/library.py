@@ -71,7 +71,7 @@ def _import() -> None:
         litellm: Any = importlib.import_module("litellm")
         importlib.import_module(_READY)
         _load_headers()
-        _log_on_each_loop()
+        _run_callbacks_on_own_loop()
     litellm.suppress_debug_info = True
     if is_first:
         atexit.register(gc.freeze)  # else Python looks through all of litellm at its end: 1 s
@@ -101,11 +101,11 @@ def _load_headers() -> None:
         logging.getLogger(__name__).debug("this litellm has no header table to read ahead")
 
 
-def _log_on_each_loop() -> None:
-    """Run a call's callbacks on its own event loop.
+def _run_callbacks_on_own_loop() -> None:
+    """Make litellm run the callbacks of a call on the event loop of that call.
 
-    litellm's worker serves one event loop at a time and drops the coroutines of others, so that
-    Python warns.
+    litellm's own worker serves one event loop at a time. The worker drops the callbacks of all
+    other loops, and Python then warns about coroutines that were never awaited.
     """
     try:
         module: Any = importlib.import_module("litellm.litellm_core_utils.logging_worker")
@@ -128,7 +128,7 @@ def _quieten() -> None:
 
 
 def _raise_level(name: str) -> None:
-    """Warnings and worse, unless the program has chosen a level."""
+    """Let a logger pass only warnings and errors, unless the program has chosen a level."""
     logger = logging.getLogger(name)
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.WARNING)

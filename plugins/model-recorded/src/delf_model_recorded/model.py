@@ -27,7 +27,7 @@ class RecordingMismatch(DelfError):  # noqa: N818 - a finding, not a fault
 
 
 class RecordedModel:
-    """The answers of a file, each given once, to the request that it belongs to.
+    """Replies with recorded answers from a file; each answer is given once, to its request.
 
     Requests may come in another order than they were recorded, as concurrent tasks do: each
     gets the first unused answer whose request matches.

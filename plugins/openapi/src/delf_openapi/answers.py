@@ -90,7 +90,7 @@ class Answer:
             note(f"the answer has bytes that are not {charset.upper()}: each was read as \ufffd")
         return text
 
-    def whole(self, body: Any) -> dict[str, Any]:
+    def as_dict(self, body: Any) -> dict[str, Any]:
         """Return status, headers and body as a dict, for scripts that page or save files."""
         shown = {k: v for k, v in self.headers.items() if k not in _HIDDEN_HEADERS}
         return {"status": self.status, "headers": shown, "body": body}

@@ -107,7 +107,7 @@ class Caller:
         if typed.faults:
             self._tell(f"{request.label} answered {answer.status}", typed.faults, context)
         self._learn_types(call, typed.faults)
-        return answer.whole(typed.value) if full else typed.value
+        return answer.as_dict(typed.value) if full else typed.value
 
     async def _typed(self, call: Call, builder: RequestBuilder, answer: Answer, body: Any) -> Typed:
         from delf_openapi.typed import Responses

@@ -286,7 +286,7 @@ def _resolved(document: Document, schema: Any) -> Mapping[str, Any]:
 
 
 def text_of(document: Document, schema: Any, depth: int = 0) -> str:
-    """Return the description of a schema, or of a part of it.
+    """Return the description of a schema, or of a part of the schema.
 
     Values of an enumeration are explained if the specification explains them.
 

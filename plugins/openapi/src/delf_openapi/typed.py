@@ -121,7 +121,7 @@ class Responses:
         return Typed(body, declared=not is_json or self._schema(operation, answer) is not None)
 
     def _schema(self, operation: Operation, answer: Answer) -> tuple[str, Any] | None:
-        """Return the declared status and its schema; None if undeclared."""
+        """Return the declared status and its schema; None for an undeclared status."""
         responses = responses_of(operation.raw)
         for status in (str(answer.status), f"{str(answer.status)[0]}XX", "DEFAULT"):
             if status not in responses:

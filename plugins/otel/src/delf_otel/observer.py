@@ -63,7 +63,7 @@ class OtelObserver:
         return Export(self._service_name, self._endpoint)
 
     async def aclose(self) -> None:
-        """Flush the rest within four seconds."""
+        """Flush pending data within four seconds."""
         export, self._export = self._export, None
         if export is not None:
             await asyncio.to_thread(export.close, _BATCH_CLOSE_SECONDS)

@@ -59,7 +59,7 @@ class SemanticPrefilter:
         self._making: asyncio.Task[CatalogVectors] | None = None
 
     async def select(self, task: str, catalog: Catalog, ask: Ask) -> Selection:
-        """Return the actions that fit the task best; all where there are no more than the limit."""
+        """Return the actions that fit the task best; all actions if the limit allows."""
         if len(catalog) <= self._limit:
             return Selection(names=tuple(entry.name for entry in catalog))
         chosen = await self.rank(task, catalog)
@@ -103,7 +103,7 @@ class SemanticPrefilter:
 
 
 def _embedder(context: PluginContext, name: str | None) -> Embedder | None:
-    """Return the embedder; None where none is installed and none was asked for."""
+    """Return the embedder; None if the settings name no embedder and none is installed."""
     if name == "off":
         return None
     try:

@@ -43,7 +43,7 @@ _BEHIND: Final = frozenset(
 def bounds(
     script: str, defaults: Mapping[str, str], actions: Collection[str]
 ) -> Mapping[str, str | None]:
-    """Return the pattern for each parameter; None for parameters that are used whole.
+    """Return the pattern for each parameter; None for parameters used with their full value.
 
     Args:
         script: The script; it is Python.
@@ -184,7 +184,7 @@ class _Flow:
         return False
 
     def _is_taken_whole(self, call: Any, node: Any) -> bool:
-        """Return whether a call takes an argument whole, and returns no part of it."""
+        """Return whether a call takes an argument's complete value, and returns no part of it."""
         function = call.func
         if isinstance(node, ast.Starred):
             return False

@@ -96,7 +96,7 @@ class RoutineGuard:
         return NeedsApproval(reason="; ".join(reasons)) if reasons else _ALLOWED
 
     def _outside(self, call: ScriptCall) -> str | None:
-        """Return why the header does not cover a call; None if it does."""
+        """Return why the header does not cover a call; None if the header covers the call."""
         used = self._routine.actions.get(call.name)
         if used is None:
             return f"the header of the routine {self._routine.name} does not name {call.name}"

@@ -130,7 +130,7 @@ class LocalProcess:
             self._free()
 
     def abandon(self) -> None:
-        """Free the rest without awaiting; the process is dead."""
+        """Free the resources of a dead process without awaiting."""
         self._freed = True
         self._close_handle()
         self._free()

@@ -29,12 +29,12 @@ class Prepared:
     """A script for Monty.
 
     Args:
-        code: The text.
-        lines: The line of the model's text that each of its lines comes from; empty where they
-            are the same.
-        taken: Names of tools that it uses for something else.
-        functions: Async functions that it defines for later scripts.
-        names: All names that later scripts can use.
+        code: The text that Monty runs.
+        lines: For each line of ``code``, the number of the line in the model's text; empty if both
+            texts are the same.
+        taken: Names of tools that the script binds to something else.
+        functions: Async functions that the script defines for later scripts.
+        names: All names of the script that later scripts can use.
     """
 
     code: str
@@ -44,8 +44,8 @@ class Prepared:
     names: frozenset[str] = field(default_factory=frozenset[str])
 
     @property
-    def puts_aside(self) -> bool:
-        """True if it may have unawaited calls."""
+    def may_leave_calls_unawaited(self) -> bool:
+        """True if the script may end while calls that it began are not awaited."""
         return LATER in self.code or "create_task" in self.code or "ensure_future" in self.code
 
 

@@ -183,7 +183,7 @@ class MontySession:
             return replace(outcome, message=outcome.message + note)
         if isinstance(outcome, Rerun) and note:
             return replace(outcome, context=outcome.context + note)
-        if isinstance(outcome, Done) and prepared.puts_aside:
+        if isinstance(outcome, Done) and prepared.may_leave_calls_unawaited:
             self._left_calls = _MOST_AFTER_END
             try:
                 ended = await self._run("await __delf_end__()")

@@ -160,7 +160,7 @@ class Application:
         self.tasks.end_waits()
 
     async def stop(self) -> None:
-        """Close streams, then let tasks finish or leave them resumable."""
+        """Close streams; tasks that do not end within the grace period stay resumable."""
         self.begin_stop()
         if self._end is not None:
             self._end.is_known = True
@@ -169,13 +169,14 @@ class Application:
         if self.service.oidc is not None:
             await self.service.oidc.aclose()
         await self.service.schedules.aclose()
-        if self._started:
-            self._started = False
-            begun, self._grace_from = self._grace_from or time.monotonic(), None
-            left = self.settings.grace_seconds - (time.monotonic() - begun)
-            await self.tasks.stop(max(0.0, left))
-            if not self._was_started:
-                await self.agent.astop(leave=True)
+        if not self._started:
+            return
+        self._started = False
+        now = time.monotonic()
+        begun, self._grace_from = self._grace_from or now, None
+        await self.tasks.stop(max(0.0, begun + self.settings.grace_seconds - now))
+        if not self._was_started:
+            await self.agent.astop(leave=True)
 
     @asynccontextmanager
     async def _lifespan(self, _app: Router) -> AsyncGenerator[None]:

@@ -241,7 +241,7 @@ def _request(record: RequestRecord, key: Key) -> Request:
 
 
 def _remembered(decision: RememberedDecision) -> Remembered:
-    """Return a remembered approval for others; of an owner only the name."""
+    """Describe a remembered approval for other people; of its owner only the name is shown."""
     name = None if decision.key is None else decision.key.partition(":")[0]
     data: dict[str, Any] = {**remembered_data(decision), "key": name}
     return Remembered(**data)

@@ -70,7 +70,7 @@ class Key:
 
     @property
     def counted(self) -> str:
-        """The name for rate limits: the person's, or that of a key in the settings."""
+        """The name that rate limits count by: the name of the person or of the settings' key."""
         return self.holder or ""
 
     def decider(self, via: str) -> Decider:

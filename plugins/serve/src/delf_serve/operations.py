@@ -458,7 +458,7 @@ async def comment(call: Call, body: s.CommentRequest) -> s.Request:
 
 @OPERATIONS.add("POST", "/approvals/{request_id}/assignee", "read", other=(*_UNKNOWN, _LATE))
 async def assign(call: Call, body: s.AssigneeRequest) -> s.Request:
-    """Assign a question to a person who may approve it; others may decide all the same."""
+    """Assign a question to a person who may approve it; other people may still decide."""
     name = call.part("request_id")
     return await call.service.approvals.assign(name, body.person, call.key, call.via)
 
@@ -699,7 +699,7 @@ async def ready(call: Call) -> s.Health:
 
 @OPERATIONS.add("GET", "/budget", "read", other=((404, "The agent has no budget."),))
 async def budget(call: Call) -> s.Budget:
-    """Return the rest of the agent's budget, and the tasks that took the most recent part."""
+    """Return the remaining budget of the agent, and the tasks that spent from it most recently."""
     known = budget_of(call, call.key)
     if known is None:
         raise ProblemError(404, "the agent has no budget", "the setting budget_usd gives it one")

@@ -91,7 +91,7 @@ class ProjectSchedules:
         return found
 
     async def _own(self, schedules: Schedules, name: str, key: Key) -> None:
-        """Check that a person may change a schedule: it is their own or nobody's.
+        """Check that a person may change a schedule: the schedule is their own or nobody's.
 
         Raises:
             ProblemError: If the schedule belongs to somebody else.

@@ -367,7 +367,7 @@ class ComparedTask(Shown):
 
 
 class ComparedLine(Shown):
-    """A line of both tasks, or of one of them."""
+    """A line of both compared tasks, or of only one task."""
 
     left: str | None = Field(description="Null where the first task has no such line.")
     right: str | None = Field(description="Null where the second task has no such line.")

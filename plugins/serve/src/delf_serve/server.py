@@ -207,7 +207,7 @@ class Protocol(HttpToolsProtocol):
             self._watch(_IDLE_SECONDS, self._close)
 
     def on_response_complete(self) -> None:
-        """After a response, wait for the next request or the rest of this one's body."""
+        """After a response, wait for the next request, or for the unread body of this request."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._watch(_CLOSE_SECONDS, self.abort)

@@ -161,7 +161,7 @@ class Plan:
 
 
 def with_header(rows: Sequence[Any]) -> list[Sequence[Any]]:
-    """Return rows as lists: of dicts, the names come first."""
+    """Return rows as lists; for dicts, a first row with the names of their keys is added."""
     if not any(isinstance(row, Mapping) for row in rows):
         return [_checked_row(row) for row in rows]
     if not all(isinstance(row, Mapping) for row in rows):

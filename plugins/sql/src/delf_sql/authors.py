@@ -127,7 +127,7 @@ class OwnTables:
         return self._of_columns(tree, read[0] or "") if is_plain else _OUTSIDE
 
     def _read_by(self, tree: exp.Expression) -> list[str | None]:
-        """Return the tables that a query reads; None for what is not certainly a table.
+        """Return the tables that a query reads; None for a source that may not be a table.
 
         The name of a part in ``WITH`` is a table's name up to the end of that part.
         """

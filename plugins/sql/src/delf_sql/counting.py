@@ -115,7 +115,7 @@ def _query(
 def _given(
     statement: Statement, tokens: Sequence[Token], params: Params
 ) -> tuple[dict[str, Any] | list[Any] | None] | None:
-    """Return the parameters used in a part of a statement; None if any is missing."""
+    """Return the parameters used in a part of a statement; None if a parameter is missing."""
     if find_holes(statement.text, tokens, named=True):
         return (dict(params),) if isinstance(params, Mapping) else None
     holes = find_holes(statement.text, tokens, named=False)

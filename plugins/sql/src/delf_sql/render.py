@@ -194,7 +194,7 @@ class PartialSchema:
         return "\n".join(lines)
 
     def _lines(self, ranked: Sequence[Table], budget: int) -> list[str]:
-        """Format as many tables as fit; wide ones are shortened and share the remaining room."""
+        """Format as many tables as fit; wide tables are shortened to share the remaining budget."""
         lines: list[str] = []
         left = budget
         for table in ranked:
@@ -230,7 +230,7 @@ class PartialSchema:
 
 
 def _room(left: int) -> Callable[[str], bool]:
-    """Return a predicate that accepts names while there is room."""
+    """Return a predicate that accepts names until the budget of characters is used up."""
 
     def fits(name: str) -> bool:
         nonlocal left

@@ -133,7 +133,7 @@ class Token:
 
 @functools.cache
 def _reader(dialect: Dialect) -> tuple[Any, Any, Grammar]:
-    """Return tokenizer, parser and grammar; no keyword makes the tokenizer skip the rest.
+    """Return tokenizer, parser and grammar; no keyword makes the tokenizer skip following text.
 
     The import goes through the package, because concurrent imports of the package and of a module
     inside it deadlock, and one thread then gets a half-initialised module.

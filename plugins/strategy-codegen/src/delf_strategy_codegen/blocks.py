@@ -101,21 +101,16 @@ class _Blocks:
     def _step(self, number: int) -> int:
         """Process a line outside of a block, or a block that begins there; return the next line."""
         line = self._lines[number]
-        found = _FENCE.fullmatch(line.text)
-        if found is not None and (one := _one_line(found)) is not None:
-            language, code = one
-            self._add(language, code, found["lead"], line.start, line.end)
+        fence = _FENCE.fullmatch(line.text)
+        if fence is not None and (block := _one_line(fence)) is not None:
+            language, code = block
+            self._add(language, code, fence["lead"], line.start, line.end)
             return number + 1
-        if found is not None and "`" in found["info"] and found["marks"][0] == "`":
-            found = None
-        if found is None:
-            found = (
-                _BEHIND_TEXT.fullmatch(line.text) if "```" in line.text[-_LONGEST_INFO:] else None
-            )
-            if found is None or _language(found["info"]) not in PYTHON | JSON:
-                return number + 1
-        language = _language(found["info"])
-        opened = _Open(number, found["lead"], found["marks"], language, "")
+        if fence is None or ("`" in fence["info"] and fence["marks"][0] == "`"):
+            fence = _fence_behind_text(line.text)
+        if fence is None:
+            return number + 1
+        opened = _Open(number, fence["lead"], fence["marks"], _language(fence["info"]), "")
         return self._block(opened)
 
     def _block(self, opened: _Open) -> int:
@@ -173,6 +168,12 @@ class _Blocks:
         kept = cleaned(code, indent) or ""
         self.found.append(Block(language, kept, before, start, end))
         self._behind = end
+
+
+def _fence_behind_text(line: str) -> re.Match[str] | None:
+    """Return the opening fence of Python or JSON at the end of a line of prose, if any."""
+    found = _BEHIND_TEXT.fullmatch(line) if "```" in line[-_LONGEST_INFO:] else None
+    return found if found is not None and _language(found["info"]) in PYTHON | JSON else None
 
 
 def _one_line(found: re.Match[str]) -> tuple[str, str] | None:

@@ -169,8 +169,8 @@ class Reader:
             return []
         return [_own_call(delta.whole, self._tools)]
 
-    def whole(self, reply: ModelReply) -> Turn:
-        """Return the parsed answer at its end."""
+    def parse(self, reply: ModelReply) -> Turn:
+        """Parse a complete reply."""
         parser = Parser(calls=self._tools is None)
         events = [*parser.feed(reply.text), *parser.finish()]
         if self._tools is not None:

@@ -83,15 +83,19 @@ class Turns:
         return await ask(whole, tools=tools, on_delta=on_delta)
 
     async def _connected(self) -> ModelSession | None:
-        """Return the session, reopening a lost session once."""
-        if self._session is None and self._left:
-            self._left -= 1
-            self._session = await self._opened()
-            self._left += self._session is None  # there may be one later, past what is recorded
-        elif self._session is None and self._is_forced:
-            raise LLMExecutionError(
-                f"{_SESSIONS} sessions of the model ended", hint="mode = 'auto' goes on without"
-            )
+        """Return the open session, opening one while attempts are left; None without sessions."""
+        if self._session is not None:
+            return self._session
+        if not self._left:
+            if self._is_forced:
+                raise LLMExecutionError(
+                    f"{_SESSIONS} sessions of the model ended", hint="mode = 'auto' goes on without"
+                )
+            return None
+        self._left -= 1
+        self._session = await self._opened()
+        if self._session is None:  # a replay opens none; the task may need one after its recording
+            self._left += 1
         return self._session
 
     async def _opened(self) -> ModelSession | None:
@@ -103,7 +107,7 @@ class Turns:
         return None if session is None else _Watched(session, self._seconds)
 
     async def _lost(self, why: str) -> None:
-        """Close a broken session; return its replacement."""
+        """Close a broken session, and warn how the task goes on."""
         what = "could not be opened" if self._session is None else "ended"
         await self.aclose()
         instead = "the task fails" if self._is_forced else "requests take its place"

@@ -150,7 +150,7 @@ class _Task:
         )
 
     def _to_its_end(self, text: str) -> str | None:
-        """Return an answer joined with its truncated beginning; None if they do not fit."""
+        """Join an answer with its truncated beginning; return None if the parts do not fit."""
         whole = joined(self._begun, text)
         self._begun = ""
         return None if whole is None else whole.strip()

@@ -64,7 +64,7 @@ class TurnRunner:
             reply = await ask(self._take)
             if reply.broken_by in ("filter", "refusal"):
                 raise broken_off(reply)
-            turn = self._reader.whole(reply)
+            turn = self._reader.parse(reply)
             turn = replace(turn, calls=tuple(map(self._meant, turn.calls)))
             made = self._made(turn)
             answers = await asyncio.gather(*(work for _, work in made))
@@ -105,7 +105,7 @@ class TurnRunner:
         return call if name is None else replace(call, name=name)
 
     def _take(self, delta: ModelDelta) -> list[ModelDelta]:
-        """Start the calls of a piece; return its parts for people, each of its kind."""
+        """Start the calls in a piece of an answer; return its parts for people by their kinds."""
         pieces: list[ModelDelta] = []
         for read in self._reader.feed(delta):
             event = self._meant(read) if isinstance(read, Called) else read
@@ -129,7 +129,7 @@ class TurnRunner:
 
 
 def _piece(event: Event) -> ModelDelta | None:
-    """Return a part of an answer for people; None for what counts for nothing."""
+    """Return a part of an answer for people; None for a part that people need not see."""
     match event:
         case Thought(text=text):
             return ModelDelta(text, kind="think")

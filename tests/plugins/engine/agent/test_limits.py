@@ -91,7 +91,7 @@ def test_repeated_script_counts_limits_once() -> None:
     """A sandbox that the host killed is replaced, and its scripts make their calls again."""
     budget = ResourceBudget(Limits(cpu_seconds=10, calls=5))
     for _ in range(2):
-        budget.opened()
+        budget.begin_session()
         budget.called()
     assert budget.left.calls == 5, "until it is over"
     budget.ended(Session())  # pyright: ignore[reportArgumentType]

@@ -129,11 +129,14 @@ class ScriptedModel:
 
 
 class FileModel(ScriptedModel):
-    """Replies from a JSON file, for a ``delf`` in another process.
+    """A model that replies with texts from a JSON file, for tests that start ``delf`` as a process.
+
+    The model writes the texts of all requests to a file next to the JSON file, with the ending
+    ``.asked``.
 
     Args:
         config: The configuration with the model ``scripted-file:PATH``; the file has a JSON list of
-            texts.
+            texts, used in order.
         context: Ignored.
     """
 

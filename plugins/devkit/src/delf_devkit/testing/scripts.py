@@ -40,12 +40,12 @@ class RecordingScriptHost:
 
     @property
     def text(self) -> str:
-        """All that was printed."""
+        """The printed text."""
         return "".join(self.printed_texts)
 
     @property
     def names(self) -> tuple[ToolNames, ...]:
-        """The tools as a session is opened with them."""
+        """The names of the tools, grouped by connection, as ``SessionSpec.tools`` takes them."""
         grouped: dict[str, list[str]] = {}
         for name in self.tools:
             connection, _, method = name.partition(".")

@@ -244,7 +244,7 @@ class TaskApprovals:
         return (None, None) if is_yes else (asked, decided)
 
     def _what_changed(self, case: Case, asked: ApprovalRequested) -> str | None:
-        """Return how a call differs from its recorded request; None if it does not."""
+        """Return how a call differs from its recorded request; None if they are equal."""
         call = case.call
         assert call is not None  # noqa: S101 - a question about a call
         if (asked.digest, asked.shown_digest, asked.files_digest) != (call.digest, *_shown(case)):

@@ -274,7 +274,7 @@ class TaskLog:
             self._printed.clear()
 
     async def _write_waiting(self) -> None:
-        """Write queued events; those that the journal fails to store stay queued."""
+        """Write queued events; events that the journal fails to store stay queued."""
         if self._begun is not None:
             await self._confirm(self._begun)
         self._queue_output()

@@ -52,7 +52,7 @@ def open_observers(
     make: Callable[[type[ObserverSpec], str], Observer],
     redactor: Redactor,
 ) -> Observers:
-    """Start the observers of an agent: those requested, and those that are always on.
+    """Start the observers that an agent requests, and the observers that are always on.
 
     Args:
         host: The plugins.

@@ -264,7 +264,7 @@ class TaskPipeline:
         return text, None
 
     async def _abandon(self, work: asyncio.Future[str]) -> None:
-        """Stop all running parts: kill the sandbox, cancel the rest."""
+        """Kill the sandbox, and cancel all other running parts."""
         work.cancel()
         self._log.hurry(_LAST_SECONDS)
         # First of all: a script that computes notices no cancellation.

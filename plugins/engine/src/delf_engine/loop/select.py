@@ -63,7 +63,7 @@ async def _choose(run: TaskRun, seconds: float) -> str:
 
 
 async def _chosen(run: TaskRun, choice: Choice, task: str, seconds: float) -> Sequence[str] | None:
-    """Return the names that a prefilter chose, best first; None if it failed."""
+    """Return the names that a prefilter chose, best first; None if the prefilter failed."""
     safe = run.log.redactor
     try:
         async with asyncio.timeout(seconds):

@@ -234,7 +234,7 @@ class Origins:
         return same_text(text) in found
 
     def unplanned_read(self) -> ReadCall | None:
-        """Return the first call that read, on others' word, what the task does not ask for."""
+        """Return the first unplanned read of a model that had read the words of strangers."""
         for call in self._calls.values():
             is_read = not (call.is_clean or call.changes or (call.tool and call.tool.built_in))
             if is_read and not call.has_failed and not self.planned.is_planned(call):

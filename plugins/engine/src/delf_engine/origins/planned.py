@@ -12,7 +12,14 @@ from delf_engine.origins.origin import ReadCall
 from delf_engine.origins.outline import CHOOSE, FOLLOW, calls_in, calls_of, field_of
 from delf_engine.origins.scripts import arguments_of, dotted, is_constant, letters_of_name
 from delf_engine.origins.texts import is_only_one, plain_text, same_text
-from delf_engine.origins.values import fields_at, fields_of, items_of, names_in, values_of, whole
+from delf_engine.origins.values import (
+    fields_at,
+    fields_of,
+    items_of,
+    leaves_of,
+    names_in,
+    values_of,
+)
 
 IsFree = Callable[[str, str], bool]
 """Decides whether a value, given by path and text, is content for people to read."""
@@ -147,7 +154,7 @@ class Planned:
             if name not in values:
                 is_fitting = node is None or _is_open(node)
             elif node is None:
-                is_fitting = is_default or all(is_free(*leaf) for leaf in whole(value, name))
+                is_fitting = is_default or all(is_free(*leaf) for leaf in leaves_of(value, name))
             else:
                 is_open = is_default and not is_constant(node)
                 is_fitting = is_open or self._fits(node, value, name, is_free)
@@ -155,7 +162,7 @@ class Planned:
                 yield name
 
     def _fits(self, node: ast.expr, value: Any, path: str, is_free: IsFree) -> bool:
-        """Return whether a value is what is planned for it."""
+        """Return whether a value is the planned value of its argument."""
         items = [*items_of(value)]
         match node:
             case ast.List(elts=nodes) | ast.Tuple(elts=nodes) | ast.Set(elts=nodes):
@@ -182,7 +189,7 @@ class Planned:
                 return any(self._fits(each, value, path, is_free) for each in choices)
             case _ if is_constant(node):
                 literal = ast.literal_eval(node)
-                is_text = all(is_free(*leaf) for leaf in whole(value, path))
+                is_text = all(is_free(*leaf) for leaf in leaves_of(value, path))
                 is_alike = is_text and plain_text(str(literal)) == plain_text(str(value))
                 return is_alike or _is_same(literal, items[0] if len(items) == 1 else value)
             case _:
@@ -191,7 +198,7 @@ class Planned:
                     is_free(inner, text)
                     or self._is_answer(text)
                     or (field and self._holds(*field, text, names_in(inner.removeprefix(path))))
-                    for inner, text in whole(value, path)
+                    for inner, text in leaves_of(value, path)
                 )
 
     def _holds(self, call: ast.Call, path: Sequence[str], text: str, inner: Sequence[str]) -> bool:
@@ -202,7 +209,7 @@ class Planned:
         """
         made = [each for each in self._made.get(dotted(call.func), ()) if self.is_call(call, each)]
         items = (item for each in made for item in fields_at(each.result, (*path, *inner)))
-        held = {each for item in items for _, each in whole(item)}
+        held = {each for item in items for _, each in leaves_of(item)}
         if same_text(text) in map(same_text, held):
             return len(held) == 1 or not self._is_named(text)
         return any(is_only_one(text, each) for each in held)
@@ -223,5 +230,5 @@ def _is_open(node: ast.expr) -> bool:
 
 def _is_same(literal: Any, value: Any) -> bool:
     """Return whether a value equals the planned one, ignoring number formats and spaces."""
-    wanted = [(path, same_text(text)) for path, text in whole(literal)]
-    return wanted == [(path, same_text(text)) for path, text in whole(value)]
+    wanted = [(path, same_text(text)) for path, text in leaves_of(literal)]
+    return wanted == [(path, same_text(text)) for path, text in leaves_of(value)]

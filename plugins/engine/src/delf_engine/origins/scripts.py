@@ -139,7 +139,7 @@ class Scripts:
         return self._is_action(name) or (name == "print" and "file" not in options)
 
     def _pass_arguments(self, nodes: Sequence[ast.AST]) -> None:
-        """Put what a call passes on into the parameters of each function that the call names."""
+        """Add a call's arguments to the parameters of each function that the call names."""
         functions: dict[str, list[str]] = defaultdict(list)
         for node in nodes:
             match node:

@@ -26,7 +26,7 @@ _TRUSTS: Final[tuple[Trust, ...]] = ("outside", "own")
 
 
 class ResultTexts:
-    """The texts of results, with those of others separate."""
+    """The texts of results; texts that others wrote are stored separately."""
 
     def __init__(self) -> None:
         self._texts: list[tuple[Trust, ReadCall, Sequence[str], str]] = []

@@ -76,16 +76,16 @@ def authored(
 
 def values_of(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield all values of a call's arguments as texts, each with its path, such as ``to[0]``."""
-    return (leaf for name, item in arguments.items() for leaf in whole(item, name))
+    return (leaf for name, item in arguments.items() for leaf in leaves_of(item, name))
 
 
-def whole(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all values of plain data, including keys, ``None`` and empty lists."""
+def leaves_of(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield all leaves of plain data with their paths, including keys, ``None`` and empty lists."""
     return ((inner, text) for _, inner, text in authored(value, path=path, is_whole=True))
 
 
 def own_texts(value: Any, trust: Trust | Mapping[str, Trust]) -> Iterator[str]:
-    """Yield the texts of a result that are the user's own; in rows, those of the own fields."""
+    """Yield the texts of a result that are the user's own; in rows, the texts of own fields."""
     if isinstance(trust, str) or trust.get("*") == "own" or not isinstance(value, list):
         yield from (text for whose, _, text in authored(value, trust) if whose == "own")
     else:
@@ -97,7 +97,7 @@ def own_texts(value: Any, trust: Trust | Mapping[str, Trust]) -> Iterator[str]:
                 if isinstance(field, str):
                     yield field
                 elif name in record:
-                    yield from (text for item in items_of(field) for _, text in whole(item))
+                    yield from (text for item in items_of(field) for _, text in leaves_of(item))
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ from delf.environment import EnvFile
 from delf.errors import ConfigurationError
 from delf.plugins.host import PluginHost
 from delf.records import dataclass
-from delf.trust.decisions import Items, whole
+from delf.trust.decisions import Items, digest_items
 from delf.trust.folders import (
     CONFIG_FILE,
     ENV_FILE,
@@ -114,7 +114,7 @@ def read_folder(
         items[env.path.relative_to(root).as_posix()] = env.says
     prices = read_file(root / PRICES_FILE, root)
     if prices is not None:
-        items[PRICES_FILE] = whole(prices)
+        items[PRICES_FILE] = digest_items(prices)
     known = {**env.variables(environ), **environ}
     left = _MOST_BYTES
     host = host or PluginHost.discover(environ=environ)

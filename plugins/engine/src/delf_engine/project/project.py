@@ -284,7 +284,7 @@ def _put_from_file(values: Values, path: Path | None, section: str, key: str, va
 def _put_overrides(
     overrides: Sequence[str], connections: dict[str, Values], plugins: dict[str, Values]
 ) -> list[_Setting]:
-    """Apply overrides of connections and plugins; return those of the agent."""
+    """Apply overrides of connections and plugins; return the overrides of the agent."""
     rest: list[_Setting] = []
     for section, key, value in map(texts.from_override, overrides):
         label = f"--set {section}.{'.'.join(key)}"
@@ -298,7 +298,7 @@ def _put_overrides(
 
 
 def _put_layer(agent: Values, settings: Sequence[_Setting]) -> None:
-    """Merge the settings of a source over those of weaker sources.
+    """Merge the settings of a source over the settings of weaker sources.
 
     An endpoint in ``delf.toml`` belongs to the model there: if another source names another model,
     that address and key are not used. Endpoint variables apply to any model. A new ``llm`` is for

@@ -97,10 +97,10 @@ async def card_of(call: Call, path: str) -> pb.AgentCard:
 
 
 class A2ATasks(RequestHandler):
-    """The tasks of one request's person.
+    """Handles the A2A methods of one HTTP request with the tasks that its sender may see.
 
     Args:
-        call: The request.
+        call: The HTTP request, with the key of its sender.
     """
 
     def __init__(self, call: Call) -> None:

@@ -263,7 +263,7 @@ class ModelContract(Contract):
             await model.aclose()
 
     async def test_model_price_is_valid(self, model: Any) -> None:
-        """Check the known price; None means that no list has it."""
+        """Check the known price of the model; None means that no list has a price."""
         if not isinstance(model, SupportsPrice):
             return
         price = await model.price()
