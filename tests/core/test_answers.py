@@ -66,7 +66,7 @@ def test_reasoning_is_not_part_of_the_answer(name):
         "",
     ],
 )
-def test_such_marks_are_words_elsewhere(text):
+def test_think_tags_within_a_text_are_kept(text):
     assert taken_apart(text) == ("", text, True)
 
 

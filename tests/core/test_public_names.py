@@ -94,7 +94,7 @@ def test_import_says_which_package() -> None:
     assert "delf-plugin-gmail" in result.stderr
 
 
-def test_name_that_nobody_gives() -> None:
+def test_unknown_public_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Agnet'; did you mean 'Agent'"):
         _ = delf.Agnet  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

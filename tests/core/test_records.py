@@ -123,7 +123,7 @@ def test_records_refuse_assignment():
     assert opened == Open(count=3)
 
 
-def test_subclass_of_its_own_and_of_the_standard_library():
+def test_record_can_be_subclassed_by_a_standard_dataclass():
     assert repr(Place(x=1)) == "Place(x=1, tags=[], name='here')"
     assert Place(x=1) != Point(x=1)
 
@@ -195,7 +195,7 @@ def test_record_can_be_built_first_by_many_threads():
         assert made == [cls(a=1)] * 8
 
 
-def test_matches_by_place():
+def test_record_matches_positional_patterns():
     match Pair(1, 2):
         case Pair(1, right):
             assert right == 2

@@ -132,7 +132,7 @@ def test_path_of_a_file_counts_from_its_folder_and_any_other_from_here(written, 
     assert Papers.for_instance("x", {"folder": written}).folder == written
 
 
-def test_home_folder_is_one_in_a_file_too(monkeypatch):
+def test_tilde_in_a_settings_file_is_expanded(monkeypatch):
     monkeypatch.setenv("HOME", "/home/ada")
     made = Papers.for_instance("x", {"folder": FileText("~/papers", Path("/p"))})
     assert made.folder == "/home/ada/papers"

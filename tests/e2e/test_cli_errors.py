@@ -32,19 +32,19 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def test_missing_key_in_delf_toml(tmp_path):
+def test_missing_variable_in_delf_toml_is_named_with_its_table(tmp_path):
     (tmp_path / "delf.toml").write_text('[agent.llm]\nmodel = "m"\napi_key = "${TEAM_KEY}"\n')
     check(delf("run", "x", cwd=tmp_path), 2, "TEAM_KEY", "delf.toml [agent]")
 
 
-def test_refused_connection(tmp_path, free_port):
+def test_refused_connection_error_names_the_port(tmp_path, free_port):
     flags = ["--llm", "m", "--base-url", f"http://127.0.0.1:{free_port}/v1"]
     result = delf("run", "x", *flags, cwd=tmp_path, env=KEY)
     check(result, 1, "connection refused", str(free_port))
 
 
 @pytest.mark.parametrize(("status", "word"), [(500, "500"), (401, "key")])
-def test_provider_that_refuses(tmp_path, status, word):
+def test_refusal_of_a_provider_is_reported(tmp_path, status, word):
     with OpenAIServer(lambda _: Reply(status=status)) as server:
         flags = ["--llm", "m", "--base-url", server.base_url]
         result = delf("run", "x", *flags, cwd=tmp_path, env=KEY)

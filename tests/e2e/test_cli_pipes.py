@@ -79,7 +79,7 @@ def test_reader_that_has_seen_enough(tmp_path, unbuffered):
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
-def test_reader_that_reads_all_gets_all(tmp_path, unbuffered):
+def test_pipe_that_is_read_to_its_end_gets_the_complete_answer(tmp_path, unbuffered):
     done = delf(*long_answer(tmp_path), cwd=tmp_path, env={"PYTHONUNBUFFERED": unbuffered})
     assert done.returncode == 0
     assert done.stdout.split() == [str(n) for n in range(LINES)]

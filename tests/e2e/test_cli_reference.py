@@ -66,7 +66,7 @@ def test_help_of_the_core_imports_nothing_heavy(tmp_path):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_has_a_script_for(shell, tmp_path):
+def test_completion_prints_a_script_for_each_shell(shell, tmp_path):
     assert f"_DELF_COMPLETE={shell}_source delf" in (ROOT / "docs/cli.md").read_text("utf-8")
     env = environment(_DELF_COMPLETE=f"{shell}_source")
     done = subprocess.run([DELF], cwd=tmp_path, env=env, capture_output=True, text=True)
@@ -441,7 +441,7 @@ def test_json_of_people(here):
     assert revoked["revoked_at"] is not None
 
 
-def test_json_of_logins(here):
+def test_google_status_prints_documented_json(here):
     secrets = {"installed": {"client_id": "shop", "client_secret": "planted"}}
     (here / "client_secrets.json").write_text(json.dumps(secrets))
     status = ("google", "status", "-c", "gmail", "--credentials", "client_secrets.json", "--json")
@@ -468,7 +468,7 @@ def test_json_of_the_journal(here):
     assert added == {"tasks": 0}, "the journal has them"
 
 
-def test_json_of_the_memory(here):
+def test_memory_commands_print_documented_json(here):
     added = written(here, "memory", "add", "The shop opens at nine.", "--json")
     checked("delf memory add", [added])
     (fact,) = written(here, "memory", "list", "--json")

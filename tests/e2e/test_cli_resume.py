@@ -92,7 +92,7 @@ def test_secret_in_another_option_is_given_again(here: Path) -> None:
     assert "give it again: --llm" in failed.stderr
 
 
-def test_given_paths_are_relative_to_the_working_folder(here: Path, tmp_path: Path) -> None:
+def test_resume_resolves_paths_of_flags_in_the_working_folder(here: Path, tmp_path: Path) -> None:
     task, _ = killed_while_it_waits(here)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

@@ -194,7 +194,7 @@ def test_output_files(here):
     assert f"file: sums.csv → {out / 'sums.csv'}\nfile: n.json → {out / 'n.json'}" in result.stderr
 
 
-def test_input_files(here):
+def test_run_passes_input_files_to_the_script(here):
     (here / "b").mkdir()
     (here / "notes.txt").write_text("forty-two")
     (here / "b/notes.txt").write_text("seven")

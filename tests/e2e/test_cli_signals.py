@@ -77,7 +77,7 @@ def children(process: subprocess.Popen[str]) -> list[int]:
 
 @pytest.mark.parametrize("script", list(SCRIPTS))
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signal_stops_everything(tmp_path, script, number, status):
+def test_signal_ends_the_run_and_its_sandboxes(tmp_path, script, number, status):
     with running(tmp_path, script) as process:
         sandboxes = children(process)
         assert sandboxes

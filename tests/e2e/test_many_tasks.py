@@ -74,7 +74,7 @@ HEAVY = {
 }
 
 
-async def test_heavy_neighbours_do_not_keep_others_from_their_end(
+async def test_light_tasks_finish_beside_heavy_tasks(
     make_agent: Callable[..., Agent],
 ) -> None:
     began: set[int] = set()

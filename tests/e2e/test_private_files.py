@@ -96,7 +96,7 @@ confirm = false
 """
 
 
-def test_projects_and_databases_that_delf_makes_are_the_users_alone(tmp_path):
+def test_files_that_delf_creates_are_readable_by_the_user_only(tmp_path):
     home = {f"XDG_{kind}_HOME": str(tmp_path / "home") for kind in ("DATA", "STATE", "CACHE")}
     environ = {**os.environ, **home, "DELF_TRUST": str(tmp_path)}
     given = tmp_path / "project"

@@ -92,7 +92,7 @@ def test_link_that_points_elsewhere_asks_again(here, tmp_path):
     assert changes(here, tmp_path) == (False, {("helper.py", "changed")})
 
 
-def test_change_of_data_asks_nothing(here, tmp_path):
+def test_changed_data_files_keep_the_folder_trusted(here, tmp_path):
     write_project(here, *COMMANDS["module"])
     (here / "sales.csv").write_text("1\n")
     state(here, tmp_path, "--yes")

@@ -28,7 +28,7 @@ def test_design_steps_name_modules(walk: str) -> None:
     assert not missing
 
 
-def test_walks_go_through_every_room_of_the_engine() -> None:
+def test_walks_mention_every_package_of_the_engine() -> None:
     rooms = {path.name for path in ENGINE.iterdir() if (path / "__init__.py").exists()}
     walked = {
         step.split("/")[1] for walk in WALKS for step in steps(walk) if "delf_engine/" in step

@@ -55,7 +55,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.re
 
 
 @every_page
-def test_links_lead_somewhere(page: Path) -> None:
+def test_relative_links_name_existing_files(page: Path) -> None:
     targets = [link for link in LINK.findall(page.read_text()) if "://" not in link]
     missing = [link for link in targets if not (page.parent / link).exists()]
     assert not missing
@@ -68,7 +68,7 @@ def test_python_examples_compile(page: Path) -> None:
 
 
 @every_page
-def test_configuration_can_be_used(page: Path, tmp_path: Path) -> None:
+def test_configuration_examples_are_valid(page: Path, tmp_path: Path) -> None:
     for number, example in enumerate(SETTINGS.findall(page.read_text())):
         copy = tmp_path / f"{number}.toml"
         copy.write_text(example)

@@ -49,5 +49,5 @@ def test_action_says_whose_words_it_returns_or_they_are_all_others(name):
     assert is_outside == (name in OUTSIDE), "declare trust=…, or add it to those of others"
 
 
-def test_reads_that_send_their_arguments_out_say_so():
+def test_reading_actions_that_send_arguments_out_declare_egress():
     assert {name for name, action in ACTIONS.items() if action.egress} == SENT_OUT

@@ -150,6 +150,6 @@ for kind in (ConnectionSpec, EmbedderSpec, FormatSpec, JournalSpec, ModelSpec, S
 """
 
 
-def test_capabilities_work_without_the_engine() -> None:
+def test_capability_plugins_import_without_the_engine() -> None:
     result = subprocess.run([sys.executable, "-c", NO_ENGINE], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr

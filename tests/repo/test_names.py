@@ -124,7 +124,7 @@ def test_suggested_plugins_can_be_installed() -> None:
     assert not unknown, "\n".join(unknown)
 
 
-def test_advice_in_the_code_names_packages_that_there_are() -> None:
+def test_install_hints_name_existing_packages() -> None:
     wrong = [
         f"{place(path, node)}: {text}"
         for path in modules()

@@ -150,7 +150,7 @@ class ModelFailures:
         assert (await make_model(base_url=server.base_url).complete(ask())).text == "ok"
         assert pauses.seconds == [3.0]
 
-    async def test_refused_connection(self, call, make_model, pauses):
+    async def test_refused_connection_is_retried_and_reported(self, call, make_model, pauses):
         port = free_port()
         error = await failure(call, make_model(base_url=f"http://127.0.0.1:{port}/v1"))
         assert f"127.0.0.1:{port} is not reachable" in error.message
@@ -202,7 +202,7 @@ class ModelFailures:
         assert "0.3 s" in error.message
         assert "timeout" in error.hint
 
-    async def test_stream_that_drips_past_its_time(self, openai_server, make_model):
+    async def test_slow_stream_is_broken_off_at_the_timeout(self, openai_server, make_model):
         server = openai_server([Reply(text="a " * 100, chunk_delay=0.05)])
         model = make_model(base_url=server.base_url, settings={"timeout": 0.5})
         await model.warm_up()

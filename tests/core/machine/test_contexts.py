@@ -64,7 +64,7 @@ async def test_failure_is_raised(of_ann: Context) -> None:
         await awaited_in(of_ann, fail())
 
 
-async def test_shared_work_sees_nobody(of_ann: Context) -> None:
+async def test_shared_task_runs_without_the_callers_context(of_ann: Context) -> None:
     async def look() -> str:
         await asyncio.sleep(0)
         return who.get()

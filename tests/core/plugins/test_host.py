@@ -71,7 +71,7 @@ def test_order_of_plugins_never_matters(site):
     assert names(host) == names(turned) == ["apple", "mango", "zebra"]
 
 
-def test_plugins_given_in_code():
+def test_host_accepts_plugins_given_in_code():
     import types
 
     from delf.hookspecs import hookimpl

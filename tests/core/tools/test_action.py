@@ -97,7 +97,7 @@ def test_static_and_class_methods_keep_all_their_parameters():
     assert found["name"].call(suffix="!") == "Desk!"
 
 
-def test_action_as_data():
+def test_action_describes_itself_as_data():
     found = by_name(Base)
     assert found["find"].describe() == {"name": "find", "effect": "read"}
     assert found["close"].describe()["permission"] == "edit"
@@ -117,7 +117,7 @@ def test_names_of_permissions():
     assert permission_names(actions_of(Base)) == ("find", "edit", "close", "reopen", "wipe")
 
 
-def test_unknown_effect():
+def test_unknown_effect_is_refused():
     with pytest.raises(ToolDefinitionError, match="unknown effect 'maybe'; one of: read, write"):
         action(effect="maybe")
 

@@ -106,7 +106,7 @@ def test_text_beside_summary_and_arguments_is_kept(doc, notes):
         ("", ""),
     ],
 )
-def test_description_of_the_result(doc, returns):
+def test_docstring_gives_the_description_of_the_result(doc, returns):
     assert read_docstring(doc).returns == returns
 
 

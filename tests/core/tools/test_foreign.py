@@ -205,7 +205,7 @@ def test_schema_that_is_none_is_reported_where_the_agent_is_made():
         as_connections([(weather, schema)])
 
 
-def test_names_that_python_has_not():
+def test_foreign_names_become_python_identifiers():
     schema = {"name": "get-weather", "parameters": {"properties": {"from": {}, "x-y": {}}}}
     (tool,) = as_connections([(lambda **given: given, schema)])
     assert tool.name == "get_weather"

@@ -119,7 +119,7 @@ async def test_smolagents(run):
     assert await run([ToolCollection([Greeting(), Catalog()])], code) == "hello ball"
 
 
-async def test_pydantic_ai(run):
+async def test_pydantic_ai_tools_are_callable_in_scripts(run):
     from pydantic_ai import CombinedToolset, FunctionToolset, RunContext, Tool
 
     def roll(sides: Annotated[int, Field(ge=2)] = 6) -> int:
@@ -162,7 +162,7 @@ async def test_pydantic_ai(run):
             as_connections([toolset])
 
 
-async def test_llm(run):
+async def test_llm_tools_are_callable_in_scripts(run):
     import llm
 
     def upper(text: str) -> str:
@@ -209,7 +209,7 @@ async def test_program_of_a_page_on_migrating_runs_as_it_is_printed(page, tmp_pa
 @pytest.mark.skipif(
     sys.version_info >= (3, 13), reason="needs Python 3.12 or older, as cogency does"
 )
-async def test_cogency(run):
+async def test_cogency_tools_are_callable_in_scripts(run):
     """Its README's tool, its tools' page's tool with limits and an error, and a class."""
     from cogency import ToolResult
     from cogency.core.protocols import ToolParam

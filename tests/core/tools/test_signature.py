@@ -329,7 +329,7 @@ def test_validators_of_the_authors_own():
 
 
 @pytest.mark.parametrize("name", ["find", "find_2", "übung"])
-def test_names_that_a_script_can_use(name):
+def test_valid_identifier_is_accepted_as_name(name):
     assert check_name(name, "the name") == name
 
 

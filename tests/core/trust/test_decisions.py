@@ -64,7 +64,7 @@ class TestRemembering:
         assert Trust.here().check(folder, {}) is None
         assert trusted(folder) is None
 
-    def test_each_change_is_reported(self, folder):
+    def test_each_change_since_the_decision_is_reported(self, folder):
         remember(folder, ITEMS)
         other = {
             "delf.toml": {"agent.llm": '"other"', "agent.record": '"x"'},
@@ -175,7 +175,7 @@ class TestTheStore:
         Trust.here().check(folder, ITEMS)
 
     @pytest.mark.timeout(10)
-    def test_pipe_in_its_place_holds_nobody(self, folder):
+    def test_named_pipe_as_trust_record_does_not_block(self, folder):
         remember(folder, ITEMS)
         (file,) = store().glob("*.json")
         file.unlink()

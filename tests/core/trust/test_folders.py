@@ -40,7 +40,7 @@ def test_home_folder_counts_only_when_it_is_the_working_folder(deep, monkeypatch
     assert project_folder(deep) == deep
 
 
-def test_home_that_is_not_a_path_is_none(deep, monkeypatch):
+def test_invalid_home_variable_is_ignored(deep, monkeypatch):
     for home in ("", ".", "relative/home"):
         monkeypatch.setenv("HOME", home)
         assert project_folder(deep) == deep.parents[2]

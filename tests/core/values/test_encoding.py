@@ -80,7 +80,7 @@ def test_value_comes_back_as_it_was(value):
     assert type(again) is type(value)
 
 
-def test_nan_comes_back():
+def test_nan_survives_encoding():
     assert math.isnan(loads(dumps(math.nan)))
 
 
@@ -211,7 +211,7 @@ def test_set_is_encoded_in_the_same_order_in_every_process():
     assert written[0] == written[1] == written[2]
 
 
-def test_however_it_was_made():
+def test_equal_sets_are_encoded_equally():
     assert [*{8, 0}] != [*{0, 8}]
     assert dumps({8, 0}) == dumps({0, 8})
     assert dumps({(8,), 0.5, 8, 0}) == dumps({0, 8, 0.5, (8,)})
@@ -451,6 +451,6 @@ def test_encoding_keeps_the_fold_of_a_time(wrap, fold: int) -> None:
         assert (back, repr(back)) == (wrap(value), repr(wrap(value)))
 
 
-def test_durations_that_no_number_of_seconds_says_are_exact() -> None:
+def test_duration_beyond_float_precision_is_encoded_exactly() -> None:
     for value in (dt.timedelta(days=999_999, microseconds=1), dt.timedelta.max, dt.timedelta.min):
         assert loads(dumps(value)) == value

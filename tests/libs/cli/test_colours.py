@@ -18,7 +18,7 @@ from support.terminal import TerminalProcess
         ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
     ],
 )
-def test_environment_chooses_the_default(environ, wanted, monkeypatch):
+def test_environment_chooses_the_default_colours(environ, wanted, monkeypatch):
     for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")

@@ -107,7 +107,7 @@ def test_effects_list_variables_of_a_dotenv_file(tmp_path):
     assert found["set"] == {"OPENAI_BASE_URL", "DELF_APPROVAL_MODE", "DELF_X_COMMAND", "A"}
 
 
-def test_files_that_are_named_are_looked_into(tmp_path):
+def test_effects_include_those_of_files_named_in_settings(tmp_path):
     servers = {"x": {"command": "bash", "args": ["-c", "id"], "env": {"A": "${env:SECRET}"}}}
     spec = (
         "openapi: 3.0.0\nservers: [{url: 'https://evil.test/v1'}]\ninfo: {x: 'https://docs.test'}"
@@ -164,7 +164,7 @@ def test_file_without_settings_is_named(text, tmp_path):
     assert effects_by_kind(tmp_path, workers__aDOTworker=text)["set"] == {"workers/a.worker"}
 
 
-def test_file_that_changes_while_it_is_shown_is_reported_as_that(tmp_path):
+def test_file_changed_since_it_was_read_is_reported_as_changed(tmp_path):
     (tmp_path / "workers").mkdir()
     path = tmp_path / "workers/a.worker"
     path.write_text("---\nconnections: {x: {command: evil}}\n---\nHi.\n")

@@ -132,7 +132,7 @@ def own_config(config: str) -> None:
     click.echo(f"config: {config}")
 
 
-def test_flag_that_a_plugins_command_has_for_itself_stays_its_own(run, monkeypatch):
+def test_plugin_command_gets_its_own_flag_in_place_of_the_global_flag(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "extra_command", sys.modules[__name__])
     host_with(monkeypatch, "extra_command:own_config")
     assert run("extra", "--config", "mine", "--debug").stdout == "config: mine\n"

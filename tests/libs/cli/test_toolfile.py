@@ -103,7 +103,7 @@ def test_load_tools_refuses_a_missing_file(tmp_path):
         load_tools(tmp_path, {})
 
 
-def test_name_that_is_taken(write):
+def test_tools_file_named_as_a_library_does_not_replace_it(write):
     path = write(HEAD + ADD, "json.py")
     assert names(path) == ["add"]
     assert sys.modules["json"].__file__ != str(path)

@@ -41,7 +41,7 @@ def test_untrusted_folder_error_names_the_remedy(here, run):
     assert f"DELF_TRUST={here}" in done.stderr
 
 
-def test_trusting_showing_changing_listing_revoking(here, run):
+def test_trust_command_shows_trusts_lists_and_revokes_a_folder(here, run):
     shown = run("trust", "--show")
     assert shown.exit_code == 0
     assert "you have not trusted them" in shown.stdout

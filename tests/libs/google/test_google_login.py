@@ -65,7 +65,7 @@ def kept(project: DelfProject) -> Any:
     return TokenStore(project.root / "config/delf/google").read("default", CLIENT_ID)
 
 
-def test_login_status_logout(google: GoogleServer, project: DelfProject) -> None:
+def test_google_commands_log_in_and_out(google: GoogleServer, project: DelfProject) -> None:
     before = project.run("google", "status")
     assert before.exit_code == 1
     assert "default: not logged in, for mail, files" in before.stdout

@@ -179,7 +179,7 @@ async def test_login_keeps_its_scopes(
     assert kept["own"] == 1
 
 
-async def test_file_that_google_auth_wrote(
+async def test_login_file_written_by_google_auth_is_accepted(
     google: GoogleServer, connect: Any, tmp_path: pathlib.Path
 ) -> None:
     from google.oauth2.credentials import Credentials
@@ -211,7 +211,7 @@ async def test_file_that_google_auth_wrote(
         ({"account": "../x"}, ConnectionConfigurationError, "account"),
     ],
 )
-def test_settings_that_cannot_be(settings: Any, kind: Any, message: str) -> None:
+def test_invalid_login_settings_are_refused(settings: Any, kind: Any, message: str) -> None:
     with pytest.raises(kind, match=message):
         Gmail(**settings)
 

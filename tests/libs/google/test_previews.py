@@ -246,7 +246,7 @@ async def test_sheet_is_shown_with_what_would_be_overwritten(
         (Drive, "drive.create('report.txt', file='report.txt')"),
     ],
 )
-async def test_file_that_changes_while_a_person_is_asked_goes_out_as_it_was(
+async def test_file_changed_during_the_question_is_sent_as_it_was_shown(
     google: GoogleServer,
     connect: Any,
     delf_host: TestHost,

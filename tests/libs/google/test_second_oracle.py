@@ -105,7 +105,9 @@ async def test_drive_reads_and_shares(opened: Any, others: list[Call]) -> None:
     assert (shared["who"], shared["role"]) == ("grace@example.test", "writer")
 
 
-async def test_calendar_lists_and_changes(opened: Any, others: list[Call]) -> None:
+async def test_calendar_lists_creates_updates_and_deletes_events(
+    opened: Any, others: list[Call]
+) -> None:
     calendar = opened(Calendar)
     listed = await calendar.list(dt.date(2026, 9, 1), dt.date(2026, 10, 1))
     assert [e["title"] for e in listed["events"]] == ["Design review"]

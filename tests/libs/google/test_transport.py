@@ -40,7 +40,7 @@ async def test_transient_failure_is_retried(
     assert gmail.pauses[0] < gmail.pauses[1] < gmail.pauses[2]
 
 
-async def test_service_says_how_long_to_wait(google: GoogleServer, gmail: Any) -> None:
+async def test_retry_waits_as_long_as_the_service_asks(google: GoogleServer, gmail: Any) -> None:
     google.fail(LABELS, 429, after=7)
     await gmail.labels()
     assert gmail.pauses == [7]
@@ -107,9 +107,7 @@ async def test_mail_whose_answer_was_lost_is_sent_once(google: GoogleServer, gma
     assert len(box.mails) == 1
 
 
-async def test_send_that_cannot_be_cleared_up_is_not_repeated(
-    google: GoogleServer, gmail: Any
-) -> None:
+async def test_send_with_a_lost_answer_is_not_repeated(google: GoogleServer, gmail: Any) -> None:
     draft = await gmail.draft("Text", to="bob@example.com", subject="Draft")
     google.lose("gmail.users.drafts.send")
     with pytest.raises(LostAnswerError, match="may have been done"):

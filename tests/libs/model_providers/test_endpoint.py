@@ -228,7 +228,7 @@ def test_every_key_goes_to_its_providers_own_host(key):
     "named", ["gateway.test:8080", "GATEWAY.test:8080", "http://gateway.test:8080", HOST]
 )
 @pytest.mark.parametrize("address", GIVERS)
-def test_key_that_names_the_address_goes_there(named, address):
+def test_key_is_sent_to_the_address_it_names(named, address):
     environ = {"OPENAI_API_KEY": "other"}
     found = endpoint("m", environ, base_url=text(HOST, address), api_key_for={named: "s3cret"})
     assert found.api_key == "s3cret"
@@ -238,7 +238,7 @@ def test_key_that_names_the_address_goes_there(named, address):
 @pytest.mark.parametrize(
     "named", ["gateway.test", "test:8080", "https://gateway.test:8080", "evil.test", "", "http://"]
 )
-def test_key_for_another_address_does_not(named):
+def test_key_for_another_address_is_refused(named):
     with pytest.raises(KeyAddressError):
         endpoint(
             "m",

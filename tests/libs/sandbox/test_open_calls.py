@@ -259,7 +259,7 @@ async def test_calls_that_wait_for_their_turn_can_be_abandoned(few, guest, waiti
     assert guest.session.calls.held == 0
 
 
-async def test_number_of_a_call_that_waits_is_in_use(few, guest, waiting):
+async def test_call_with_the_number_of_a_waiting_call_crashes_the_session(few, guest, waiting):
     running = await guest.start()
     await guest.send(*(call(n, n) for n in range(12)), call(11, 11))
     assert isinstance(await ended(running), Crashed)

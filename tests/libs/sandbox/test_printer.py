@@ -39,14 +39,14 @@ def alarmed(printer: Printer) -> Iterator[Printer]:
     signal.signal(signal.SIGALRM, former)
 
 
-def test_little_waits_until_it_is_passed_on(printer, sent):
+def test_short_output_is_buffered_until_passed_on(printer, sent):
     print("a", "b", file=printer)
     assert sent == []
     printer.pass_on()
     assert sent == ["a b\n"]
 
 
-def test_flushing_every_line_makes_no_piece_of_every_line(printer, sent):
+def test_flushed_lines_are_sent_in_few_pieces(printer, sent):
     for number in range(10_000):
         print(number, file=printer, flush=True)
     printer.pass_on()

@@ -391,7 +391,7 @@ async def test_long_words_are_cut(guest):
     assert len(outcome.variables) == 100
 
 
-async def test_guest_that_was_never_ready():
+async def test_guest_that_never_becomes_ready_is_killed():
     process = FakeProcess()
     session = WireSession(process, 1000)
     with pytest.raises(SandboxUnavailableError, match=r"did not start within 0\.01 s"):
@@ -563,7 +563,7 @@ async def test_values_that_would_grow_on_the_host_end_the_session(guest, name):
     assert "malformed" in outcome.message
 
 
-async def test_moment_that_no_clock_shows(guest):
+async def test_clock_reply_beyond_64_bits_crashes_the_session(guest):
     running = await guest.start()
     await guest.send(["clock", [2**63]])
     assert isinstance(await running, Crashed)

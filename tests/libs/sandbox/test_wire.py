@@ -274,7 +274,7 @@ def test_text_takes_in_memory_what_it_takes_on_the_wire(text):
     assert len(payload) <= size_in_memory(payload) < 4 * len(payload)
 
 
-def test_signs_within_texts_are_not_values():
+def test_json_punctuation_in_a_string_is_kept_as_text():
     text = 'a,"b":[{\\,\\"' * 500_000
     assert parse(dumps(["done", [text, "\\", text], {}]))[1] == [text, "\\", text]
 
@@ -287,6 +287,6 @@ def test_values_of_any_depth_that_arrive_can_be_noted():
 
 
 @pytest.mark.parametrize("text", ["1,2,3,4\n" * 7_000, "[1,2],{}" * 100, '{"a":1}' * 7_000])
-def test_signs_in_texts_take_no_memory_as_values(text):
+def test_json_punctuation_in_a_string_is_not_counted_as_values(text):
     payload = dumps(["call", 1, "echo", "", [text], {}])
     assert size_in_memory(payload) < 2 * len(payload)

@@ -200,7 +200,7 @@ def test_schema_that_cannot_be_used(schema, says):
         make(schema)
 
 
-def test_unknown_effect():
+def test_unknown_effect_is_refused():
     with pytest.raises(ToolDefinitionError, match="unknown effect 'writes'"):
         make(effect="writes")
 
@@ -247,7 +247,7 @@ async def test_decimal_is_text_where_text_is_asked_and_a_number_where_a_number_i
         await call(action, note=1.5)
 
 
-def test_value_that_a_task_names_is_shown_of_a_long_enumeration():
+def test_long_enumeration_shows_the_value_that_the_task_names():
     zones = [f"Area/City {number:03}" for number in range(600)] + ["Europe/Berlin"]
     zone = {"type": "string", "enum": zones}
     deep = {"type": "object", "properties": {"deep": {"type": "string"}}}

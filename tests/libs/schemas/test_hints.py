@@ -55,7 +55,7 @@ def test_limits_are_reported_after_the_keys_that_lead_to_them(schema, shown):
     assert hints_of(Document(code=CODE, node=NODE), schema, 200, 4) == shown
 
 
-def test_hints_are_whole_and_within_their_room():
+def test_hints_are_complete_and_within_their_limit():
     schema = record(a=CODE, b=CODE, c={"maximum": 5})
     assert hints_of(Document(), schema, 30, 4) == "a: matches ^[A-Z]{3}$; c: ≤ 5"
     assert hints_of(Document(), schema, 200, 0) == ""

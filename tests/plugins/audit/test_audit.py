@@ -284,7 +284,9 @@ def test_file_that_was_written_anew_is_never_proven(
     assert "no line has the digest" in invoke(path, "verify", "--head", noted).stderr
 
 
-def test_digest_to_note_is_a_command(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_head_command_prints_a_digest_that_verify_accepts(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trail = keyed(path)
     monkeypatch.setenv("DELF_AUDIT_KEY", "key")
     noted = invoke(path, "head").stdout.strip()

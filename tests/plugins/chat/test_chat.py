@@ -115,7 +115,7 @@ class TestOptions:
             ({"history_transform": 3}, "must be a function"),
         ],
     )
-    def test_values_that_do_not_fit(self, options, says):
+    def test_invalid_option_of_a_chat_is_refused(self, options, says):
         with pytest.raises(ConfigurationError, match=says):
             Chat(**options)
 

@@ -202,7 +202,7 @@ def test_plugin_that_brings_nothing_is_not_sound(site):
     )
 
 
-def test_unknown_plugin():
+def test_unknown_plugin_is_refused_with_a_suggestion():
     for command in ("check", "uninstall"):
         done = CliRunner().invoke(cli, ["plugins", command, "sqll"])
         assert done.exit_code == 2

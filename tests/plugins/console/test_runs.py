@@ -65,7 +65,7 @@ def filled(place):
     asyncio.run(fill())
 
 
-def test_empty_journal(runs, place):
+def test_list_of_an_empty_journal_says_so(runs, place):
     outcome = runs("list")
     assert (outcome.exit_code, outcome.stdout) == (0, "")
     assert outcome.stderr == f"There is no task yet in {place}\n"

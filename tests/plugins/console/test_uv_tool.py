@@ -48,7 +48,7 @@ def test_install_keeps_what_the_receipt_has(environment):
     ]
 
 
-def test_install_replaces_what_is_named_again(environment):
+def test_install_replaces_the_version_of_an_installed_package(environment):
     command = installer.install(["--find-links", "/dist", "delf-plugin-made-up==2"])
     assert "delf-plugin-made-up==2" in command
     assert "delf-plugin-made-up>=1" not in command

@@ -49,7 +49,7 @@ def test_demo_without_a_terminal_orders_nothing(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_approved_and_kept(tmp_path):
+def test_demo_with_approve_and_keep_places_orders_and_keeps_the_shop(tmp_path):
     result = delf("demo", "--approve", "all", "--keep", "shop", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     placed = rows(
@@ -127,7 +127,7 @@ def test_demo_tasks_are_not_in_the_list_of_the_user(tmp_path, monkeypatch):
     assert json.loads(delf("runs", "list", "--json", cwd=tmp_path).stdout) == []
 
 
-def test_shop_to_try_tasks_on(tmp_path):
+def test_demo_make_creates_a_shop_that_runs_tasks(tmp_path):
     made = delf("demo", "--make", "shop", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
     assert sorted(p.name for p in (tmp_path / "shop").iterdir()) == [

@@ -73,7 +73,7 @@ async def docs(connect: Any) -> Any:
     await made.aclose()
 
 
-async def test_markdown_comes_back_as_it_went(docs: Any) -> None:
+async def test_markdown_survives_writing_and_reading(docs: Any) -> None:
     made = await docs.create("Notes", NOTES)
     assert (await docs.read(made["id"]))["markdown"] == NOTES
     assert (await docs.read(made["link"]))["title"] == "Notes"
@@ -108,7 +108,7 @@ async def test_append_and_rewrite(docs: Any) -> None:
     assert (await docs.read(key))["markdown"] == "All *new*\n"
 
 
-async def test_writing_behind_a_table(docs: Any) -> None:
+async def test_text_is_appended_after_a_table(docs: Any) -> None:
     table = "| a | b |\n|---|---|\n| 1 | 2 |"
     key = (await docs.create("Notes", f"# Head\n\n{table}"))["id"]
     await docs.append(key, "the end")

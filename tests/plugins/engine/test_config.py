@@ -16,7 +16,7 @@ def test_config_fields_have_descriptions():
     assert set(LLM_FIELDS) <= set(AgentConfig.model_fields)
 
 
-def test_models_by_name_table_or_object():
+def test_model_is_configured_by_name_table_or_object():
     config = make_config(
         {"light_llm": "small", "heavy_llm": {"model": "big"}, "vision_llm": LLMConfig("eye")}
     )

@@ -130,7 +130,7 @@ def test_folder_that_cannot_be_used_is_reported_at_the_start(tmp_path, name):
         check_output_folder(str(tmp_path / name))
 
 
-def test_folder_that_is_not_there_yet_is_fine(tmp_path):
+def test_missing_output_folder_is_accepted_and_not_created(tmp_path):
     check_output_folder(str(tmp_path / "a/b"))
     check_output_folder(None)
     assert os.listdir(tmp_path) == []

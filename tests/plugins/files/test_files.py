@@ -237,7 +237,7 @@ async def test_content_by_kind(reading, name, data, value):
         ("a.tsv", b"\xef\xbb\xbf<table><tr>", "a.tsv: it is a page of HTML"),
     ],
 )
-async def test_damage_is_named(reading, name, data, message):
+async def test_damaged_file_error_names_the_damage(reading, name, data, message):
     with pytest.raises(ToolExecutionError, match=message):
         await reading(name, data, most_bytes=10**6)
 

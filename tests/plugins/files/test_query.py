@@ -293,7 +293,7 @@ def test_values_that_are_none_are_named(tmp_path, text):
         ("", "t.csv: it has no rows"),
     ],
 )
-async def test_damage_is_named(tmp_path, data, message):
+async def test_damaged_file_error_names_the_damage(tmp_path, data, message):
     with pytest.raises(ToolRefusedError, match=message):
         await _queried(tmp_path / "t.csv", data)
 

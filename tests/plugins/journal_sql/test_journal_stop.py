@@ -111,7 +111,7 @@ async def test_task_whose_process_is_gone_is_not_resumed(
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
 
 
-async def test_process_that_does_not_heed_is_named(
+async def test_stop_error_names_the_process_that_does_not_stop(
     open_journal: Any, journal_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, other = open_journal(journal_url), open_journal(journal_url)

@@ -290,7 +290,7 @@ class TestOpening:
         with pytest.raises(JournalSetupError, match="does not exist"):
             await journal.find()
 
-    async def test_file_that_is_not_a_database(self, tmp_path, open_journal):
+    async def test_file_that_is_not_a_database_is_reported(self, tmp_path, open_journal):
         path = tmp_path / "journal.db"
         path.write_text("these are notes, and no database at all " * 100)
         journal = open_journal(str(path))
@@ -337,7 +337,7 @@ class TestOpening:
         await journal.append(printed("t", len(kept) + 1))
 
     @pytest.mark.parametrize("version", ["'x'", "NULL"])
-    async def test_version_that_is_none(self, sqlite_place, open_journal, version):
+    async def test_invalid_schema_version_is_reported(self, sqlite_place, open_journal, version):
         journal = open_journal(sqlite_place)
         await journal.append(started("t"))
         await journal.aclose()

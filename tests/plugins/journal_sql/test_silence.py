@@ -82,7 +82,7 @@ def test_wait_goes_on_while_a_slow_server_answers_others(line):
 
 
 @pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)
-def test_database_that_works_answers(journal_url):
+def test_working_database_answers(journal_url):
     assert open_database(JournalSettings(url=journal_url)).answers()
 
 

@@ -60,7 +60,7 @@ async def test_list_of_tools_without_an_end_is_an_error(rogue, mode, says) -> No
             await rogue(mode).actions()
 
 
-async def test_server_that_lists_nothing_does_not_hold_the_agent(rogue) -> None:
+async def test_server_that_never_lists_its_tools_fails_the_start_in_time(rogue) -> None:
     host = TestHost.discover(environ={})
     model = ScriptedModel()
     host.provide(model.spec, model.factory)

@@ -136,7 +136,7 @@ async def test_call_that_matters_asks_the_clients_user(served, shop, mode) -> No
 
 
 @every_era
-async def test_clients_user_may_change_what_is_done(served, shop, mode) -> None:
+async def test_clients_user_may_edit_the_arguments_of_a_call(served, shop, mode) -> None:
     forms = []
 
     async def change(context, params):

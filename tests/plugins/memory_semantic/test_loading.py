@@ -65,7 +65,7 @@ async def found(store):
     return [fact.content for fact in await store.search(QUESTION)]
 
 
-async def test_save_waits_for_nothing(store, slow):
+async def test_save_does_not_load_the_embedding_model(store, slow):
     async with asyncio.timeout(2):
         await store.save([FACT])
     assert not slow.began.is_set(), "nothing is loaded for a save"
@@ -82,7 +82,7 @@ async def test_search_of_a_program_waits_for_the_model(store, slow):
     assert store.loading is None
 
 
-async def test_search_beside_the_load_falls_back_and_each_one_says_so(store, slow):
+async def test_search_during_the_load_uses_words_and_says_so(store, slow):
     await store.save([FACT])
     loading = asyncio.ensure_future(store.warm_up())
     await asyncio.to_thread(slow.began.wait)

@@ -198,7 +198,7 @@ def of_delfhos(path: Path, *rows: tuple[str, str, str | None]) -> Path:
     return path
 
 
-def test_memory_of_delfhos_is_reported_as_such_and_not_touched(tmp_path: Path) -> None:
+def test_memory_file_of_delfhos_is_refused_and_left_unchanged(tmp_path: Path) -> None:
     path = of_delfhos(tmp_path / "default.db", ("default", "Ada likes tea.", None))
     before = path.read_bytes()
     with pytest.raises(MemorySetupError, match=r"default\.db is a memory of Delfhos") as caught:

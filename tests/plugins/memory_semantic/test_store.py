@@ -152,7 +152,7 @@ async def test_store_sees_facts_of_another_process(context: PluginContext, url: 
     await two.aclose()
 
 
-async def test_program_that_asks_once_finds_facts_that_had_no_vector(
+async def test_first_search_embeds_facts_stored_without_vectors(
     context: PluginContext, url: str
 ) -> None:
     store = SemanticStore(context, url, embedding_model="off")
@@ -442,7 +442,7 @@ async def test_words_are_found_in_every_script(context: PluginContext, url: str)
     await store.aclose()
 
 
-async def test_further_word_keeps_earlier_results(context):
+async def test_search_with_an_extra_word_finds_the_same_facts(context):
     store = SemanticStore(context, embedding_model="off")
     await store.save(
         [

@@ -156,7 +156,7 @@ async def test_path_that_leads_nowhere_does_not_stop_the_rest(ref: str, reason: 
 
 
 @pytest.mark.parametrize("path", ["/a%20b/{id}", "/a%2Fb/{id}", "/a~b/{id}", "/a~1b/{id}"])
-async def test_paths_with_signs_that_pointers_use(path: str) -> None:
+async def test_path_with_json_pointer_characters_is_compiled(path: str) -> None:
     actions, warnings = await loaded(one({}, path))
     assert (actions["call"].signature, warnings) == ("(id: str) -> None", [])
 

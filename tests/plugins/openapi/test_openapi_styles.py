@@ -129,7 +129,9 @@ async def test_parameter_is_written_as_its_style_says(
     }[place] == written
 
 
-async def test_defaults_of_each_place(open_api, invoke, server: RawServer):
+async def test_parameter_without_a_style_is_sent_in_the_default_style_of_its_location(
+    open_api, invoke, server: RawServer
+):
     places = [
         param("p", "path", ARRAY, required=True),
         param("q", "query", ARRAY),

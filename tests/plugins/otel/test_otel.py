@@ -214,7 +214,7 @@ def settings() -> str:
     return f"the key is {SECRET}"
 
 
-async def test_content_is_sent_where_it_is_wanted_but_no_secret(
+async def test_content_option_sends_texts_without_secrets(
     collector: Collector, tmp_path: Path
 ) -> None:
     (tmp_path / "delf.toml").write_text(

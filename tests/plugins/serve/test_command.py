@@ -7,7 +7,7 @@ import subprocess
 from support.program import DELF
 
 
-def test_server_that_cannot_start_says_so_alone(tmp_path):
+def test_server_that_cannot_start_prints_only_the_error(tmp_path):
     """It does not say where it serves."""
     (tmp_path / "journal.db").write_bytes(b"no database" * 1000)
     (tmp_path / "delf.toml").write_text(

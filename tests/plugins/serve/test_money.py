@@ -237,7 +237,7 @@ async def test_servers_share_the_budget(serve):
     assert (await spend(other, "ada"))["status"] == 402
 
 
-async def test_key_of_the_settings_has_a_budget_of_its_own(serve):
+async def test_key_from_the_settings_has_its_own_budget(serve):
     keys = "ci:ci-key,ada:ada-key"
     server = await serve("ci-key", agent=PAID, api_key=keys, budgets={"ci": 0.5})
     assert (await spend(server, "ci"))["state"] == "done"

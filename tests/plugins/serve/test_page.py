@@ -580,7 +580,7 @@ async def test_thousands_of_tasks_are_searched_and_filtered(shop, open_page):
     await expect(page.get_by_text("No task matches.")).to_be_visible()
 
 
-async def test_window_that_has_room_for_more_tasks_gets_them(shop, open_page):
+async def test_tall_window_loads_enough_tasks_to_fill_it(shop, open_page):
     await make_rooms(shop)
     page = await open_page(shop.url, height=16_000)
     rows = page.locator(".row")

@@ -68,7 +68,7 @@ async def test_key_has_its_rights_and_no_others(keyed):
     assert done.json()["by"] == "dee"
 
 
-async def test_guessing_is_refused_and_logged_and_locks_nobody_out(keyed, caplog):
+async def test_key_guesses_are_limited_without_locking_out_valid_keys(keyed, caplog):
     for n in range(31):
         last = await keyed.client.get("/tasks", headers=bearer(f"guess-{n}"))
     assert (last.status_code, last.headers["retry-after"]) == (429, "60")
@@ -203,7 +203,7 @@ async def test_session_needs_its_token_for_changes(keyed):
         assert (await browser.get("/tasks")).status_code == 401
 
 
-async def test_session_ends(serve):
+async def test_session_ends_after_session_hours(serve):
     server = await serve(api_key=KEYS, session_hours=1e-9)
     key = server.app.keys.find(b"ada-key")
     cookie = await server.app.sessions.begin(key, "key", "127.0.0.1", "")

@@ -137,7 +137,7 @@ async def test_changes_go_to_the_model_and_the_task_goes_on(team):
     assert team.box.sent == [("carl", 1)]
 
 
-async def test_asker_and_shaper_may_ask_for_changes_but_not_outsiders(team):
+async def test_change_request_is_accepted_from_the_tasks_people_only(team):
     request = await asked(team)
     assert (await says(team, "boss", request, **wishing(SEND))).status_code == 403
     assert (await says(team, "ada", request, **wishing("print(await send('b'))"))).is_success

@@ -514,7 +514,7 @@ async def test_routines_and_their_drafts_tell_nothing_of_anothers_tasks(office):
     assert draft.is_success, draft.text
 
 
-async def test_attacks_change_nothing(office):
+async def test_attacks_between_tenants_change_nothing(office):
     """No attack has changed anything; the questions wait, and nothing was sent."""
     ids = office.ids
     assert office.server.box.sent == []

@@ -56,7 +56,7 @@ def elsewhere(tmp_path):
     return f"elsewhere:///{path}"
 
 
-async def test_rows_schema_and_writes(elsewhere, open_sql):
+async def test_other_engine_reads_writes_and_describes_its_schema(elsewhere, open_sql):
     sql = open_sql(elsewhere)
     assert await sql.query("SELECT name FROM customers WHERE id = :id", {"id": 1}) == [
         {"name": "Ada"}
@@ -78,7 +78,9 @@ async def test_rows_schema_and_writes(elsewhere, open_sql):
     )
 
 
-async def test_query_is_asked_about_and_the_rest_is_as_everywhere(elsewhere, open_sql, tmp_path):
+async def test_query_of_an_engine_without_read_only_sessions_needs_approval(
+    elsewhere, open_sql, tmp_path
+):
     sql = open_sql(elsewhere)
     query = ProposedCall(action="query", arguments={"statement": "SELECT 1"})
     verdict = await sql.check(query)
@@ -178,7 +180,7 @@ def test_second_statement_without_a_semicolon_is_refused(dialect):
     check_query("SELECT [delete], a AS \"update\" FROM items WHERE a = 'DROP'", "mssql")
 
 
-async def test_limits_are_as_everywhere(elsewhere, open_sql):
+async def test_limits_apply_to_other_engines(elsewhere, open_sql):
     sql = open_sql(elsewhere, max_rows=2, max_bytes=2000, statement_timeout=0.2)
     with pytest.raises(ToolExecutionError, match="more than 2 rows"):
         await sql.query("SELECT 1 AS a UNION ALL SELECT 2 UNION ALL SELECT 3")

@@ -78,7 +78,9 @@ async def test_statement_error_is_reported(any_database, open_sql):
         assert words in error.for_model()
 
 
-async def test_password_is_nowhere(postgres_database, mariadb_database, open_sql, caplog):
+async def test_password_is_in_no_error_log_or_context(
+    postgres_database, mariadb_database, open_sql, caplog
+):
     caplog.set_level("DEBUG")
     for database in (postgres_database, mariadb_database):
         database.run(SETUP)
@@ -138,7 +140,7 @@ def test_file_that_is_away_is_an_error_before_the_task(scheme, delf_host, script
     assert not scripted_model.requests
 
 
-async def test_file_that_is_not_a_database(tmp_path, open_sql):
+async def test_file_that_is_not_a_database_is_reported(tmp_path, open_sql):
     path = tmp_path / "x.db"
     path.write_bytes(b"no database at all" * 100)
     error = await failure_of(open_sql(f"sqlite:///{path}").query("SELECT * FROM t"))
@@ -391,7 +393,9 @@ async def test_refused_write_is_known_not_to_be_done(any_database, open_sql):
         assert not isinstance(caught, OutcomeUnknownError)
 
 
-async def test_connection_that_the_server_ended(postgres_database, mariadb_database, open_sql):
+async def test_connection_ended_by_the_server_is_replaced(
+    postgres_database, mariadb_database, open_sql
+):
     for database in (postgres_database, mariadb_database):
         sql = open_sql(database, pool_size=1)
         assert await sql.query("SELECT 1 AS a") == [{"a": 1}]

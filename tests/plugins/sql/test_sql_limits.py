@@ -109,7 +109,7 @@ async def test_process_that_was_killed_is_replaced(items, open_sql):
     assert not children()
 
 
-async def test_rows_of_a_server_are_weighed_one_by_one(
+async def test_result_over_the_size_limit_stops_after_the_row_that_exceeds_it(
     postgres_database, mariadb_database, open_sql
 ):
     many = {

@@ -184,9 +184,7 @@ async def test_function_of_mariadb_does_not_pass_for_one_of_the_servers_own(
 
 
 @pytest.mark.parametrize("name", ["ÜBERSICHT", "Änderung", "ЗАКАЗ"])
-async def test_capitals_that_postgresql_does_not_fold_are_not_folded(
-    name, postgres_database, open_sql
-):
+async def test_function_named_in_non_ascii_capitals_is_refused(name, postgres_database, open_sql):
     postgres_database.run(
         "CREATE TABLE items (id int); INSERT INTO items VALUES (1); "
         f"CREATE FUNCTION {name}(items) RETURNS int VOLATILE LANGUAGE sql AS 'SELECT 42'"

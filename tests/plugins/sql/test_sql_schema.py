@@ -159,7 +159,7 @@ async def test_context_says_what_values_are(any_database, open_sql):
 
 
 @pytest.mark.services
-async def test_context_says_nothing_of_values_that_are_as_expected(any_database, open_sql):
+async def test_context_notes_value_types_only_if_they_are_unusual(any_database, open_sql):
     any_database.run("CREATE TABLE v (n int, name varchar(9))")
     head = (await open_sql(any_database).context("x")).partition("\n")[0]
     is_plain = any_database.kind in ("sqlite", "duckdb")
@@ -260,7 +260,7 @@ def test_texts_of_the_database_stay_on_one_short_line():
     assert len(line) < 150
 
 
-def test_table_is_found_by_what_it_is_called():
+def test_table_is_found_by_exact_then_by_case_insensitive_name():
     relations = [Relation(name="Orders"), Relation(name="orders"), Relation(name="x", schema="s")]
     assert find_relation("orders", relations) is relations[1]
     assert find_relation("ORDERS", relations) is relations[0]

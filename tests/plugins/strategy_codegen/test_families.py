@@ -14,7 +14,7 @@ def test_draft_in_reasoning_is_not_a_script(name):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_call_in_the_words_of_its_family(name):
+def test_tool_call_in_a_model_familys_notation_is_read_as_script(name):
     assert read(CALLS[name]).code == SCRIPT
 
 

@@ -25,7 +25,7 @@ MENDED = {
 
 
 @pytest.mark.parametrize("name", MENDED)
-def test_repaired_mends_a_script(name):
+def test_broken_script_is_repaired(name):
     code, printed = MENDED[name]
     mended = repaired(code)
     assert mended.count("\n") == code.count("\n")

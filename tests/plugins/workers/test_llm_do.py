@@ -231,7 +231,7 @@ Count the code.
 """
 
 
-async def test_rules_of_its_shell_fit_what_begins_with_them(bench):
+async def test_shell_rule_matches_commands_that_begin_with_it(bench):
     """Without a change of the file; what is more than reading asks, and here nobody can be asked."""
     program(bench.folder, main_ofworker=ANALYSER, a_oftxt="one\ntwo\n")
     commands = [

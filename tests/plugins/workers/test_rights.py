@@ -54,7 +54,7 @@ async def test_sandbox_paths_are_the_folders_of_the_filesystem(bench):
     assert response.text == "A"
 
 
-async def test_class_path_and_tools_beside_the_file(bench, monkeypatch):
+async def test_worker_uses_a_connection_class_and_tools_beside_its_file(bench, monkeypatch):
     (bench.folder / "ourtools.py").write_text(
         textwrap.dedent(
             """

@@ -155,6 +155,6 @@ def test_script_with_change_or_value_is_not_silent(make_agent, scripted_model, c
     assert len(scripted_model.requests) == 1
 
 
-def test_earlier_output_is_an_answer(make_agent, scripted_model):
+def test_output_of_an_earlier_script_is_the_answer(make_agent, scripted_model):
     scripted_model.writes("print('one')\nrerun('a', 'b')", "pass")
     assert make_agent().run("x").text == "one"

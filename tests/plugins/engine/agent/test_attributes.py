@@ -77,7 +77,7 @@ def test_public_attribute_values_are_immutable(objects):
     assert changeable == []
 
 
-def test_error_says_what_to_do(objects):
+def test_fixed_attribute_error_says_how_to_make_another_agent(objects):
     agent, chat, *_ = objects
     with pytest.raises(FixedAttributeError) as refused:
         agent.on_confirm = print

@@ -149,7 +149,7 @@ def test_fifty_users_in_threads_of_a_program_without_a_loop(office: Office) -> N
     assert office.sightings.parts >= PARTS - {"listener"}
 
 
-async def test_answer_from_elsewhere_keeps_the_calls_context(office: Office) -> None:
+async def test_call_approved_by_another_user_keeps_its_context(office: Office) -> None:
     agent, office.witness.approves = office.open(wait_approvals=True), False
 
     async def one(number: int) -> None:

@@ -22,7 +22,9 @@ async def add(a: int, b: int = 1) -> int:
     return a + b
 
 
-def test_state_of_an_agent(make_agent: MakeAgent, scripted_model: ScriptedModel) -> None:
+def test_agent_status_reports_state_and_budget(
+    make_agent: MakeAgent, scripted_model: ScriptedModel
+) -> None:
     agent = make_agent(add, budget_usd=2.0)
     before = agent.status()
     assert (before["state"], before["sandbox"]) == ("new", None)
@@ -78,7 +80,7 @@ def test_info_shows_what_it_is_made_of_and_no_key(make_agent: MakeAgent) -> None
     assert "planted" not in json.dumps(info) + repr(agent) + repr(agent.config)
 
 
-def test_verbose_tells_what_happens_and_sums_it_up(
+def test_verbose_agent_prints_each_step_and_a_summary(
     make_agent: MakeAgent, scripted_model: ScriptedModel, capsys: pytest.CaptureFixture[str]
 ) -> None:
     scripted_model.writes("print(await add(1, desc='sum\\x1b[2J'))", "nothing")

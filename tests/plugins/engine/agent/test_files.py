@@ -129,7 +129,7 @@ def test_files_connection_needs_input_files(run, scripted_model):
     assert "Input files" not in scripted_model.prompts[0]
 
 
-def test_stubs_say_how(run, inputs, scripted_model):
+def test_prompt_shows_how_to_read_input_files(run, inputs, scripted_model):
     run("print(1)", files=inputs)
     assert "class files:  # " in scripted_model.prompts[0]
     assert "async def list() -> list[{" in scripted_model.prompts[0]
@@ -207,7 +207,7 @@ def test_bare_name_works_with_whatever_opens_files(run, inputs):
 
 
 @pytest.mark.parametrize("mode", ["r", "w"])
-def test_anything_else_is_out_of_reach(run, tmp_path, inputs, mode):
+def test_script_cannot_open_other_files(run, tmp_path, inputs, mode):
     (tmp_path / "other").write_text("secret")
     script = f"open({str(tmp_path / 'other')!r}, {mode!r})"
     response = run(script, files=inputs, retry_count=0)

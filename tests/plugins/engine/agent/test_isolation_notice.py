@@ -1,7 +1,7 @@
 """The notice that scripts are isolated by little."""
 
 
-def test_notice_on_isolation_is_not_reported_at_each_run(make_agent, scripted_model):
+def test_isolation_notice_is_reported_once(make_agent, scripted_model):
     scripted_model.writes(*["print(1)"] * 3)
     agent = make_agent(sandbox="auto")
     message = [agent.run("x").trace.warnings for _ in range(2)]

@@ -42,7 +42,7 @@ def descriptors() -> int:
 
 @needs_proc
 class TestClosedLoops:
-    def test_loop_that_ends_takes_the_runtime_along(
+    def test_ended_event_loop_leaves_no_process_or_descriptor(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.default = "```python\nprint(1)\n```"
@@ -92,7 +92,7 @@ agent.stop()
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, pytest.fail.Exception])
 @pytest.mark.parametrize("is_async", [False, True], ids=["plain", "async"])
-def test_tool_that_raises_what_ends_programs_fails_like_any_other(
+def test_tool_that_raises_a_base_exception_fails_only_its_call(
     make_agent: MakeAgent,
     scripted_model: ScriptedModel,
     kind: type[BaseException],

@@ -80,7 +80,7 @@ async def test_sandbox_server_may_be_away_for_a_moment(
     assert len(away) > 8
 
 
-async def test_sandbox_that_dies_while_a_task_is_resumed(bench: Bench) -> None:
+async def test_resumed_task_continues_after_its_sandbox_dies(bench: Bench) -> None:
     """What the models said after the script that dies is in the journal still."""
     deaths: list[int] = []
 
@@ -132,7 +132,7 @@ async def test_guest_that_dies_between_two_scripts_is_replaced_with_its_variable
     assert "the script is run once more" in "".join(response.trace.warnings)
 
 
-async def test_exit_that_the_script_caused_is_its_end(bench: Bench) -> None:
+async def test_script_that_exits_its_sandbox_is_not_repeated(bench: Bench) -> None:
     """It has no further life with fresh limits: another script goes on."""
     exits = "import re\nre.enum.sys.modules['posix']._exit(3)"
     bench.model.writes(f"await write('x')\n{exits}", "print('another')")

@@ -170,7 +170,7 @@ def test_output_type_by_turns_comes_as_a_call(make_agent, scripted_model):
     assert len(scripted_model.requests) == 1
 
 
-def test_name_is_not_for_tools(make_agent, scripted_model):
+def test_tool_named_answer_is_refused(make_agent, scripted_model):
     @tool
     def answer() -> None:
         """Answer."""

@@ -64,7 +64,9 @@ def host(delf_host, scripted_model, tmp_path, monkeypatch):
 
 
 class TestFromProject:
-    def test_has_what_the_command_line_has(self, folder, host, scripted_model):
+    def test_agent_from_project_uses_the_settings_of_the_command_line(
+        self, folder, host, scripted_model
+    ):
         scripted_model.writes("print(await shelf.count())")
         with Agent.from_project(folder / "below", host=host) as agent:
             assert agent.retry_count == 4
@@ -83,7 +85,7 @@ class TestFromProject:
         assert agent.chat is None
         assert not agent.tools
 
-    def test_journal_that_lasts_is_taken_where_none_is_named(self, tmp_path, delf_host):
+    def test_project_without_a_journal_uses_a_durable_journal(self, tmp_path, delf_host):
         (tmp_path / "delf.toml").write_text('[agent]\nllm = "scripted"\n')
         assert Agent.from_project(tmp_path, host=delf_host).config.journal == "sql"
 
@@ -110,7 +112,7 @@ class TestParameters:
         with pytest.raises(ConfigurationError, match=r"not an? int"):
             Agent(3)
 
-    def test_unknown_one_is_refused_with_a_suggestion(self):
+    def test_unknown_option_is_refused_with_a_suggestion(self):
         with pytest.raises(ConfigurationError, match="did you mean 'retry_count'"):
             Agent(llm="scripted", retry_cuont=3)
 

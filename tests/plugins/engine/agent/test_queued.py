@@ -69,7 +69,7 @@ def test_queue_options_need_a_queue(make):
         make().submit("add them", priority=3)
 
 
-async def test_task_that_waits_for_its_place_is_left_as_one_that_runs(
+async def test_waiting_task_is_left_resumable_like_a_running_task(
     delf_host, journal, scripted_model
 ):
     begun = asyncio.Event()

@@ -149,7 +149,7 @@ async def test_finished_task_is_answered_from_the_journal(bench: Bench) -> None:
     assert (again.text, again.status, world.looks) == ("10", True, 1)
 
 
-async def test_unknown_task(bench: Bench) -> None:
+async def test_resume_of_an_unknown_task_is_refused(bench: Bench) -> None:
     async with bench.agent(World()) as agent:
         with pytest.raises(UnknownTaskError, match="task_x"):
             await agent.aresume("task_x")
@@ -299,7 +299,9 @@ async def test_script_that_reached_a_limit_is_not_run_again(bench: Bench) -> Non
     assert world.writes == ["a"]
 
 
-async def test_second_life_sees_what_the_first_one_saw(bench: Bench, tmp_path: Path) -> None:
+async def test_resumed_task_sees_the_recorded_clock_random_prints_and_files(
+    bench: Bench, tmp_path: Path
+) -> None:
     """Clock, chance, prints, files and what was approved with the script."""
     deaths: list[int] = []
 

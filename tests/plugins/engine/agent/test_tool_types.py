@@ -266,7 +266,7 @@ def test_async_tools_overlap_and_plain_ones_run_in_threads(run):
     ],
     ids=["true", "its text", "text", "empty", "callable", "a callable that fails", "false", "none"],
 )
-def test_handle_error(run, handle, answer, is_async):
+def test_handle_error_answers_a_tool_exception(run, handle, answer, is_async):
     def find(order: str) -> str:
         """Find an order."""
         raise ToolException("no such order")

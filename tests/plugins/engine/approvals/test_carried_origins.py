@@ -187,7 +187,7 @@ async def test_fork_knows_where_the_values_of_before_came_from(desk, outline):
     assert desk.asked == ["iban: in part from mails (call 1, [0].body); others wrote it"] * 2
 
 
-async def test_resumed_task_knows_them_too(desk):
+async def test_resumed_task_keeps_the_origins_of_arguments(desk):
     desk.model.writes("m = mails()\nprint(pay(m[0]['body'][-27:]))")
     async with desk.agent() as agent:
         first = await agent.arun("Pay the bill")

@@ -229,7 +229,7 @@ def test_undeclared_function_asks_about_all_but_contents(asked, kind, asks):
     assert found == ([f"set_{name}" for name in names] if asks else [])
 
 
-def test_contents_decide_where_nothing_else_does(asked):
+def test_contents_need_review_if_they_are_the_only_parameters(asked):
     names = FLOWS["parameters"]["contents"]
     code = READ + "\n".join(f"set_{name}('about ' + x)" for name in names)
     assert asked(code, tools=[mails, *_functions(names, str, "set")]) == [f"set_{n}" for n in names]

@@ -223,7 +223,7 @@ async def test_depth_is_limited(bench, monkeypatch):
     assert len({e.task_id for e in bench.journal.order}) == 3
 
 
-async def test_child_needs_no_second_place(bench):
+async def test_child_runs_on_the_permit_of_its_parent(bench):
     response = await bench.run(
         "print(await office.hand_over('child', times=3))", *["print(1)"] * 3, max_tasks=1
     )

@@ -88,7 +88,7 @@ async def test_call_is_refused_when_its_subject_is_gone():
 @pytest.mark.parametrize(
     ("arguments", "asked"), [({"number": 1, "to": "bob"}, 1), ({"number": 2}, 2)]
 )
-async def test_edited_call_is_asked_about_again_where_it_is_about_something_else(arguments, asked):
+async def test_edited_call_is_asked_about_again_if_its_preview_differs(arguments, asked):
     drafts = Drafts({1: "dear Ann", 2: "dear Eve"})
     bench = await gate_bench(drafts, decide=answers(drafts, Edited(arguments=arguments), True))
     await bench.call("drafts.send", 1)

@@ -74,7 +74,7 @@ def host():
     return PluginHost.discover(no_plugins=True, environ={}, extra=[("desk", Plugin())])
 
 
-def test_instance_by_its_name(host, project):
+def test_named_connection_gets_its_settings(host, project):
     found = project(
         """
         [connections.shop]

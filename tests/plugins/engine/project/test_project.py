@@ -77,7 +77,7 @@ def test_other_model_uses_the_same_endpoint(project):
     assert found.agent.main_llm == LLMConfig("b", base_url="http://gateway/v1")
 
 
-def test_model_as_a_name_as_a_table_and_as_an_object(project):
+def test_project_model_is_a_name_a_table_or_an_object(project):
     assert project("[agent]\nllm = 'm'\n").agent.main_llm == LLMConfig("m")
     found = project("", """llm={"model": "m", "headers": {"X-A": "b"}}""").agent.main_llm
     assert found.headers == {"X-A": "b"}

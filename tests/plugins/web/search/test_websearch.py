@@ -232,7 +232,7 @@ def test_settings_that_cannot_be_are_known_at_the_start(settings) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "  ", "x" * 3000])
-async def test_search_has_words(query, open_search) -> None:
+async def test_search_without_usable_words_is_refused(query, open_search) -> None:
     with pytest.raises(ToolRefusedError):
         await open_search("searxng").search(query)
 
