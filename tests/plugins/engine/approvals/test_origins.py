@@ -184,6 +184,63 @@ SOURCES = {
     "arguments that another gives": ("pay(**mails()[0])", False),
     "a name that nobody knows": ("pay(somebody)", False),
     "no call that is written": ("p = pay\np('GB33')", False),
+    "rows changed in a loop": (
+        "a = [{'to': 'GB33'}]\nfor r in a:\n    r['to'] = mails()[0]\npay(a[0])",
+        False,
+    ),
+    "a list changed under another name": (
+        "a = {'l': []}\nb = a['l']\nb.append(mails()[0])\npay(a['l'][0])",
+        False,
+    ),
+    "one object with two names": ("a = b = []\na.append(mails()[0])\npay(b[0])", False),
+    "a record that a function fills": (
+        "def fill(into):\n    into['to'] = mails()[0]\na = {}\nfill(a)\npay(a['to'])",
+        False,
+    ),
+    "a method under another name": ("a = []\nput = a.append\nput(mails()[0])\npay(a[0])", False),
+    "a change whose result is used": (
+        "a = {}\nx = a.setdefault('to', mails()[0])\npay(a['to'])",
+        False,
+    ),
+    "a change in a lambda": ("a = []\nf = lambda: a.append(mails()[0])\nf()\npay(a[0])", False),
+    "a removal that another decides": (
+        "a = ['GB33', 'GB44']\nif mails():\n    del a[0]\npay(a[0])",
+        False,
+    ),
+    "a change that another decides": (
+        "a = ['GB33', 'GB44']\nmails() and a.pop()\npay(a[-1])",
+        False,
+    ),
+    "a step that another's error leaves out": (
+        "import contextlib\nto = 'GB33'\nwith contextlib.suppress(ValueError):\n    int(mails()[0])\n    to = 'GB44'\npay(to)",
+        False,
+    ),
+    "an action under another name": ("pay('GB33')\np = pay\np(mails()[0])", False),
+    "an action that a helper calls": (
+        "def safe(f, x):\n    f(x)\npay('GB33')\nsafe(pay, mails()[0])",
+        False,
+    ),
+    "a function with the name of an action": (
+        "def customers(name):\n    return mails()\npay(customers('Ada')[0])",
+        False,
+    ),
+    "an operator of a class": (
+        "class T:\n    def __add__(self, o):\n        self.to = o\nt = T()\nt + mails()[0]\npay(t.to)",
+        False,
+    ),
+    "a method that a base class calls": (
+        "from html.parser import HTMLParser\na = []\nclass P(HTMLParser):\n    def handle_data(self, data):\n        a.append(data)\nP().feed(mails()[0])\npay(a[0])",
+        False,
+    ),
+    "names by their text": ("globals().update(to=mails()[0])\nto = 'GB33'\npay(to)", False),
+    "a constant in a loop over another's": (
+        "for m in mails():\n    print(m)\nfor to in ['GB33']:\n    pay(to)",
+        True,
+    ),
+    "own data that is sorted": (
+        "a = sorted(customers(), key=lambda c: c['name'])\npay(a[0]['iban'])",
+        True,
+    ),
     "no Python": ("pay('GB33'", False),
     "a service that took in another's": ("shop.keep(mails()[0])\npay(shop.rows()[0])", False),
 }
