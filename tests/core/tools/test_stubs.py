@@ -96,7 +96,7 @@ async def test_best_actions_keep_notes_where_others_are_left_out():
 
 @pytest.mark.parametrize("budget", [5_000, 1_500, 1_000, 400])
 async def test_notes_are_shortened_before_types_are(budget):
-    notes = " ".join(f"word{number}" for number in range(500))
+    notes = " ".join(f"This is word{number}." for number in range(500))
     described = (await load_toolset([shifts])).shown[0].describe()
     tools = [replace(described, name=f"shifts{number}", notes=notes) for number in range(2)]
     choice = ToolChoice(shown=tools, left_out=0, catalog=None, describe=None, budget=budget)
@@ -104,7 +104,8 @@ async def test_notes_are_shortened_before_types_are(budget):
     assert len(text) <= budget
     assert text.count("person: str, week: str = ''") == text.count("list[dict[str, int]]") == 2
     assert text.count("…") == 2
-    assert ("word9" in text) == (budget > 400)
+    assert ("word2" in text) == (budget > 400)
+    assert all(word.endswith((".", '."""')) for word in text.split() if "word" in word)
 
 
 class Huge(Connection):
@@ -298,6 +299,12 @@ def read(number):
             42,
             'list[{"a": dict[str, dict], ?"c]{": str}] | None',
         ),
+        (
+            '{"data": list[{"a": {"b": int}, "c": int, "d": int, "e": int}], "n": int}',
+            60,
+            '{"data": list[{"a": dict, "c": int, "d": int, "e": int}], "n": int}',
+        ),
+        ("Literal['a.b', 'a.c', 'd', 'e']", 5, "Literal['d', 'e', ...]"),
         ('{"a": {"deep": int, "b": int}}', 5, '{"a": {"deep": int, ...}}'),
         ("Literal['a', 'b', 'c', 'd', 'deep']", 5, "Literal['a', 'b', 'deep', ...]"),
         ('{"a": int', 5, '{"a": int'),

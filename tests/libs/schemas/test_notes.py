@@ -88,6 +88,22 @@ def test_units_of_numbers_come_before_other_descriptions():
     )
 
 
+def test_sentence_with_a_unit_is_shown_before_others():
+    fills = "This amount was agreed with the payer when the order was made, and is final. "
+    unit = "It is an integer in the smallest currency unit"
+    long = f"{unit} ({'such as 100 for one dollar, ' * 5}and so on)"
+    schema = record(
+        count={"type": "integer", "description": "How many there were."},
+        code={"type": "string", "description": f"The amount. {fills * 3} {unit}."},
+        fee={"type": "integer", "description": f"{fills}{fills}{long}. See the page on fees."},
+        bare={"type": "integer", "description": f"What was paid. {fills}{fills}"},
+    )
+    assert notes_of(Document(), schema, "out") == (
+        f"code: The amount. {unit}; fee: {fills}{unit}; count: How many there were; "
+        f"bare: What was paid. {fills}".rstrip(". ")
+    )
+
+
 def test_long_description_is_shown_by_the_first_sentences_of_its_paragraphs():
     text = (
         "# Intro\n\nMoney is in cents. "

@@ -30,6 +30,32 @@ async def actions_of(document: Any, **settings: Any) -> dict[str, Action]:
     return {action.name: action for action in await tool.actions()}
 
 
+async def test_swagger_2_has_alternatives_in_lists() -> None:
+    message = {"properties": {"text": {"type": "string"}}}  # without a type
+    schema = {
+        "type": "object",
+        "properties": {
+            "latest": {"items": [{"$ref": "#/definitions/message"}, {"type": "null"}]},
+            "ids": {"type": "array", "items": [{"type": "string"}, {"type": "integer"}]},
+            "items": {"type": "array", "items": [{"$ref": "#/definitions/message"}]},
+            "kind": {"type": "string", "example": {"items": [1]}},
+        },
+    }
+    document = {
+        "swagger": "2.0",
+        "info": {},
+        "host": "h",
+        "definitions": {"message": message},
+        "paths": {"/x": {"get": {"operationId": "x", "responses": {"200": {"schema": schema}}}}},
+    }
+    given = json.dumps(document)
+    assert (await actions_of(document))["x"].returns == (
+        '{"latest": {"text": str} | None, "ids": list[str | int], '
+        '"items": list[{"text": str}], "kind": str}'
+    )
+    assert json.dumps(document) == given
+
+
 async def test_small_api() -> None:
     actions = await actions_of(PETS)
     assert {n: (a.effect, a.signature) for n, a in actions.items()} == {

@@ -7,6 +7,7 @@ types lose depth, but keep every name that the task mentions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from types import MappingProxyType
@@ -29,7 +30,10 @@ _ABOUT: Final = "# and about"
 _IN_VAIN: Final = 40
 """The number of stubs in a row that do not fit, after which filling stops."""
 _ROUNDS: Final = 4
+_END: Final = re.compile(r"(?:[^.\s][^.\s][.!?]|;)(?=\s|$)")
+"""Matches the end of a sentence, or of the description of a key."""
 _OTHER_VALUES: Final = 5
+_ROOMY: Final = 1_000
 _DOC: Final = 1_500
 """The most characters of a parameter's or result's description, without those of its keys."""
 
@@ -78,7 +82,12 @@ _NOTES_SHARE: Final = 0.04
 """The share of the budget for notes of the best matching actions."""
 _DETAILS: Final = (
     *(WHOLE, *(WHOLE._replace(notes=most) for most in _LESS_NOTES), _TYPES),
-    *(Detail(1_200, 1_200, 1_200), Detail(600, 300, 600), LEAST),
+    *(
+        Detail(3_000, 3_000, 3_000, values=60),
+        Detail(1_200, 1_200, 1_200),
+        Detail(600, 300, 600),
+        LEAST,
+    ),
 )
 
 
@@ -367,11 +376,12 @@ def _about(doc: str, notes: str, detail: Detail) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    """Return the beginning of a text, which ends with a whole word; a mark where it is cut."""
+    """Return the beginning of a text, which ends with a whole sentence; a mark where it is cut."""
     line = _one_line(text, _NO_LIMIT)
     if len(line) <= most:
         return line
-    return f"{line[:most].rpartition(' ')[0]} …".strip() if most else ""
+    ends = [found.end() for found in _END.finditer(line[:most])]
+    return f"{line[: ends[-1]] if ends else ''} …".strip() if most else ""
 
 
 def _parameter(
@@ -385,7 +395,8 @@ def _parameter(
         or (named(parameter.name) and (detail != _TIGHT or is_own(parameter.name, action)))
     )
     limit, names = (detail.argument, 60) if is_wanted else (detail.other, 0)
-    values = detail.values if is_wanted else min(detail.values, _OTHER_VALUES)
+    is_short = not is_wanted and detail.other < _ROOMY
+    values = min(detail.values, _OTHER_VALUES) if is_short else detail.values
     kind = shorten(parameter.type_text, limit, named, names, values)
     text = f"{parameter.name}: {kind}"
     return text if parameter.default_text is None else f"{text} = {parameter.default_text}"

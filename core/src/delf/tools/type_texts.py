@@ -16,7 +16,9 @@ _LIST: Final = "list["
 _ITEMS: Final = "*"
 _MORE: Final = "..."
 _DEEPEST: Final = 12
-_FORMS: Final = ((_DEEPEST, 80), (4, 60), (3, 60), (2, 60), (1, 60))
+_ENVELOPE: Final = 3
+"""The most keys of a record that only holds the records of a result."""
+_FORMS: Final = ((_DEEPEST, 80), (4, 60), (3, 60), (2, 60), (1, 60), (1, 30))
 """The shortening levels, each a record depth and a number of names, from complete to minimal."""
 
 
@@ -53,11 +55,13 @@ class _Form(NamedTuple):
         depth: The number of nested record levels.
         names: The maximum number of keys of each record.
         values: The maximum number of values of each ``Literal``.
+        is_outer: Whether all records around have few keys, as ``{"data": …}``; they are no level.
     """
 
     depth: int
     names: int
     values: int
+    is_outer: bool = True
 
 
 _WHOLE: Final = _Form(1_000, 1_000_000, 1_000_000)
@@ -246,18 +250,40 @@ def _group_text(group: _Group, form: _Form, named: Named) -> str:
     most = form.values
     if group.is_record:
         most = form.names if form.depth > 0 else 0
-    kept = [item for n, item in enumerate(group.items) if n < most or _is_named(item, named)]
+    first = group.items if group.is_record else sorted(group.items, key=_is_path)
+    first = {id(item) for item in first[:most]}
+    kept = [item for item in group.items if id(item) in first or _is_named(item, named)]
     if not kept and group.is_record:
         return "dict"
+    is_envelope = form.is_outer and group.is_record and _is_envelope(group)
+    depth = form.depth if is_envelope else form.depth - 1
     shown: list[str] = []
     for item in kept:
         is_named = group.is_record and named(item.key)
-        inner = form._replace(depth=max(form.depth - 1, int(is_named)))
+        inner = form._replace(depth=max(depth, int(is_named)), is_outer=is_envelope)
         shown.append(item.head + _written(item.parts, inner, named))
     if group.is_cut or len(kept) < len(group.items):
         shown.append(_MORE)
     text = ", ".join(shown)
     return f"{{{text}}}" if group.is_record else f"{_LITERAL}{text}]"
+
+
+def _is_envelope(group: _Group) -> bool:
+    """Return whether a record has few keys, and a record of more keys under one of these."""
+    large = [
+        item
+        for item in group.items
+        if any(
+            isinstance(part, _Group) and part.is_record and len(part.items) > _ENVELOPE
+            for part in item.parts
+        )
+    ]
+    return len(group.items) <= _ENVELOPE and len(large) == 1
+
+
+def _is_path(item: _Item) -> bool:
+    """Return whether a value leads into another, as ``assignee.name``."""
+    return "." in item.key
 
 
 def _is_named(item: _Item, named: Named) -> bool:

@@ -31,6 +31,19 @@ _KNOWN: Final = frozenset(
 """Formats that a type or name shows, and whose examples tell nothing."""
 _BEYOND: Final = 2**31 - 1
 """Larger limits follow from the type and are not shown."""
+_UNITS: Final = re.compile(
+    r"\b(?:cents?|pence|currency units?|basis points?|percent(?:age)?|per cent|epoch|measured in"
+    r"|(?:in|of|as) (?:the |whole )?(?:smallest|minor|\w*seconds?|minutes?|hours?|days|weeks|months"
+    r"|\w*bytes|\w*met(?:er|re)s|miles|\w*grams|tonnes|degrees|celsius|fahrenheit|kelvin|\w*watts?"
+    r"|\w*watt.hours|litres|liters|dollars|euros?|utc|thousands?|millions?))\b",
+    re.IGNORECASE,
+)
+"""Matches words about the unit of a value."""
+_MOST_ABOUT_UNITS: Final = 2
+"""The number of times that a description with a unit may be as long as others."""
+_LONG: Final = 6
+_SENTENCE: Final = re.compile(r"\S.*?(?<=[^.\s][^.\s])[.!?](?=\s|$)|\S.*$")
+_PARENTHESES: Final = re.compile(r"\s*\([^()]*\)")
 _WORD: Final = re.compile(r"[^\W_]+")
 
 
@@ -40,7 +53,7 @@ class _Key(NamedTuple):
     Args:
         path: The keys that lead to the value, without lists.
         text: The description.
-        rank: The place of the value's kind: numbers first, whose units no type tells.
+        rank: The place of the description: units first, then numbers, whose units no type tells.
     """
 
     path: tuple[str, ...]
@@ -104,7 +117,7 @@ def _keys(
             continue
         deeper = (*path, clean(name, 60))
         if text := _text(document, name, about):
-            yield _Key(deeper, text, _rank(about))
+            yield _Key(deeper, text, -1 if _UNITS.search(text) else _rank(about))
         inner.append((part, deeper))
     for word in ("allOf", "anyOf", "oneOf"):
         parts = found.get(word)
@@ -130,8 +143,23 @@ def _text(document: Document, name: str, found: Mapping[str, Any]) -> str:
     plain = [part for part in parts if "const" not in part]
     texts = [each.get(key) for key in ("description", "title") for each in (found, *plain)]
     kept = (text for text in texts if isinstance(text, str) and says_more(name, text))
-    text = sentences(next(kept, ""), _DOC).rstrip(".")
+    text = _about(next(kept, "")).rstrip(".")
     return "; ".join(filter(None, [text, values, _unit(found), example_of(found)]))
+
+
+def _about(text: str) -> str:
+    """Return the first sentences of a description as far as they fit; a unit's come before."""
+    first = sentences(text, _DOC)
+    line = clean(text, _DOC * _LONG)
+    listed = [part for part in _SENTENCE.findall(line) if not part.endswith("…")]
+    units = [part for part in listed if _UNITS.search(part) and part not in first]
+    if not units or _UNITS.search(first):
+        return first
+    unit = units[0] if len(units[0]) <= _DOC else _PARENTHESES.sub("", units[0])
+    if len(unit) > _MOST_ABOUT_UNITS * _DOC:
+        return first
+    lead = listed[0] if len(listed[0]) + len(unit) < _MOST_ABOUT_UNITS * _DOC else ""
+    return f"{lead} {unit}".strip()
 
 
 def _unit(found: Mapping[str, Any]) -> str:

@@ -26,6 +26,8 @@ _MAX_DEFAULT: Final = 24
 _MAX_MERGE: Final = 40
 _MAX_MERGED: Final = 400
 _MAX_OBJECTS: Final = 20
+_LARGE: Final = 16
+"""The number of properties above which an object begins with those that a script needs most."""
 # Schemas that choose among each other can be gone through in more ways than there is time for.
 _MAX_VISITS: Final = 4000
 _STRUCTURE: Final = frozenset({"type", "properties", "items", "enum", "const", "allOf", "anyOf"})
@@ -53,7 +55,7 @@ class Extent(NamedTuple):
 
 
 SHORT: Final = Extent((14, 8, 5, 4), 12, _MAX_LITERAL_CHARS, 5)
-FULL: Final = Extent((100, 80, 60, 60, 40, 40), 1_000, 20_000, 20)
+FULL: Final = Extent((100, 100, 100, 100, 100, 40), 1_000, 20_000, 20)
 FULL_CHARS: Final = 6_000
 """The maximum number of characters of one type in full; a longer type loses depth.
 
@@ -275,7 +277,7 @@ class Shapes:
         if depth <= 0:
             return "dict"
         most = self._extent.properties[min(self._extent.depth - depth, self._extent.depth)]
-        order = sorted(properties, key=lambda n: n not in required) if mode == "in" else properties
+        order = _order(properties, required, mode)
         shown: list[str] = []
         for name in order:
             part = properties[name]
@@ -290,6 +292,24 @@ class Shapes:
             mark = "?" if (marks or mode == "in") and name not in required else ""
             shown.append(f"{mark}{_quoted(name)}: {self._any(part, depth - 1, mode)}")
         return f"{{{', '.join(shown)}}}" if shown else "dict"
+
+
+def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[str]:
+    """Return the properties of an object, those first that a shorter type should keep.
+
+    In parameters and large objects, required properties; in large objects then enumerations.
+    """
+    is_large = len(properties) > _LARGE
+    if mode == "out" and (not is_large or required.issuperset(properties)):
+        required = set()
+
+    def rank(name: str) -> int:
+        if name in required:
+            return 0
+        part = properties[name]
+        return 1 if is_large and isinstance(part, dict) and "enum" in part else 2
+
+    return sorted(properties, key=rank)
 
 
 def _says_something(choice: dict[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, cast
 from delf_openapi.document import Document, Read, Trees
 from delf_openapi.failures import SpecError, pointer_of
 from delf_openapi.sources import Source
-from delf_openapi.swagger2 import convert
+from delf_openapi.swagger2 import convert, with_alternatives
 
 
 def open_document(
@@ -31,6 +31,8 @@ def open_document(
     """
     tree = source.tree
     version = _version(tree)
+    if version == (2, 0):
+        tree = with_alternatives(tree)
     trees = Trees(source.uri, tree, roots, read)
     document = Document(trees, version, dates=dates)
     tree = trees.documents[""] = _with_sections(document, tree)

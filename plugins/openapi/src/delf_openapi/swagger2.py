@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from delf_openapi.document import Document
@@ -12,6 +14,9 @@ _STYLES: Final = {"ssv": "spaceDelimited", "pipes": "pipeDelimited", "tsv": "tab
 _NOT_SCHEMA: Final = frozenset(
     {"name", "in", "required", "description", "collectionFormat", "allowEmptyValue"}
 )
+_NULL: Final = {"enum": [None], "nullable": True}
+_DATA: Final = frozenset({"example", "examples", "default", "enum"})
+"""Keywords whose values are no schemas."""
 _FLOWS: Final = {
     "implicit": "implicit",
     "password": "password",
@@ -39,6 +44,42 @@ def convert(document: Document, tree: dict[str, Any]) -> dict[str, Any]:
     if paths is None:
         del result["paths"]
     return result
+
+
+def with_alternatives(tree: dict[str, Any]) -> dict[str, Any]:
+    """Return a specification with ``anyOf`` instead of lists in ``items``, as Slack's has."""
+    if next(_with_lists(tree), None) is None:
+        return tree
+    made = copy.deepcopy(tree)
+    for found in [*_with_lists(made)]:
+        listed = [_NULL if _is_null(item) else item for item in found.pop("items")]
+        if found.get("type") == "array":
+            found["items"] = {"anyOf": listed}
+        else:
+            found["anyOf"] = listed
+    return made
+
+
+def _with_lists(tree: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the schemas whose ``items`` are a list."""
+    left: list[Any] = [tree]
+    seen: set[int] = set()
+    while left:
+        node = left.pop()
+        if not isinstance(node, (dict, list)) or id(cast("Any", node)) in seen:
+            continue
+        seen.add(id(cast("Any", node)))
+        if isinstance(node, list):
+            left += cast("list[Any]", node)
+            continue
+        found = cast("dict[str, Any]", node)
+        if isinstance(found.get("items"), list) and found["items"]:
+            yield found
+        left += [part for key, part in found.items() if key not in _DATA]
+
+
+def _is_null(schema: Any) -> bool:
+    return isinstance(schema, dict) and cast("dict[str, Any]", schema).get("type") == "null"
 
 
 def _servers(document: Document, tree: dict[str, Any], schemes: Any) -> list[dict[str, Any]]:
