@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
@@ -112,7 +113,7 @@ class TaskFlows:
             return planned.answers > known
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Suspect:
     """A call that a text of others may have caused; ``leaves`` are its values by path."""
 
@@ -148,17 +149,17 @@ class _Suspect:
             return "the task does not ask to do this once more"
         return None
 
-    @property
+    @cached_property
     def _deciding(self) -> Sequence[str]:
         return [path for path, text in self.leaves.items() if not self._is_free(path, text)]
 
-    @property
+    @cached_property
     def _is_alone(self) -> bool:
         """True if nothing but contents could decide: such a call may carry them out."""
         action = self.bound.action
         return not self._deciding and action.sinks is None and action.contents is None
 
-    @property
+    @cached_property
     def _checked(self) -> Sequence[str]:
         return [*self.leaves] if self._is_alone else self._deciding
 
