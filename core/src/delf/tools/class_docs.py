@@ -91,7 +91,7 @@ def _line(text: str) -> str:
 def _under_fields(owner: type[Any]) -> dict[str, str]:
     try:
         path = inspect.getsourcefile(owner)
-    except TypeError:
+    except (TypeError, OSError):  # built in, or no file has its code
         return {}
     return dict(_texts_of(path).get(owner.__qualname__, {})) if path else {}
 
