@@ -47,11 +47,35 @@ def held(name, values, kind="text"):
         ("by_id", [json.dumps({f"u{i:05}": 1}) for i in range(9)], "JSON dict"),
         ("mixed", [1, "n/a"], "int or str"),
         ("price", [1.5, 2.5], None),
+        ("left", ["31.01.2026", "", "01.12.2025"], "%d.%m.%Y | ''"),
+        ("left", ["2026-01-31", "n/a", "-", "2025-12-01"], "%Y-%m-%d | '-' | 'n/a'"),
+        ("code", ["AB-0012", "CD-0034", "", "EF-0056"], "as AA-0000 | ''"),
+        ("left", ["", ""], None),
     ],
-    ids=range(26),
+    ids=range(30),
 )  # fmt: skip
 def test_column_has_shared_values_or_its_form(name, values, words):
     assert held(name, values) == (words or None)
+
+
+@pytest.mark.parametrize(
+    ("label", "rows", "words"),
+    [
+        ("label", [["N", "new"], ["P", "paid"]], "{'N': 'new', 'P': 'paid'} by code"),
+        ("title", [[1, "Sales"], [2, "IT"]], "{1: 'Sales', 2: 'IT'} by code"),
+        ("label", [[number, f"Kind {number}"] for number in range(13)], "as Aaaa 0"),
+        ("name", [[1, "Ann Klein"], [2, "Bo Groß"]], None),
+        ("label", [["a@b.org", "x"], ["c@d.org", "y"]], None),
+        ("label", [[1, None], [2, "x"]], None),
+    ],
+)
+def test_small_table_of_codes_is_shown_with_its_meanings(label, rows, words):
+    columns = [Column(name="code", type="text", primary_key=True), Column(name=label, type="text")]
+    table = Table(Relation(name="t"), columns)
+    found = with_samples(table, rows, lambda _: True).columns
+    assert [column.holds for column in found] == [None, words]
+    outside = with_samples(table, rows, lambda column: column != "code").columns
+    assert "by code" not in str(outside[1].holds)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,14 @@ _PERSONAL: Final = re.compile(
     r"|(?:created|updated|changed|approved|signed|closed|opened|handled)_by)$"
 )
 """Columns whose texts may tell of people, or are secrets: none of their values is shown."""
+_LABEL: Final = re.compile(
+    r"(?:^|_)(?:label|title|description|meaning|caption|status|state|kind|type|category|text)$"
+)
+"""Columns with the meanings of codes."""
+_NO_VALUE: Final = frozenset({"", "-", "--", "n/a", "na", "none", "null", "unknown", "?"})
+"""Texts that stand for no value."""
+_MOST_OF_CODES: Final = 4
+"""The most columns of a table of codes."""
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _DATES: Final = ("%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d")
 _FORMATS: Final = (
@@ -77,8 +85,10 @@ def statement_of(table: Table, dialect: Dialect, *, is_last: bool = False) -> St
 
 
 def _looked_at(table: Table) -> list[Column]:
+    is_small = len(table.columns) <= _MOST_OF_CODES
     is_wanted = (
-        not (column.primary_key or column.references or _LARGE.search(column.type.lower()))
+        not (column.references or _LARGE.search(column.type.lower()))
+        and (is_small or not column.primary_key)
         for column in table.columns
     )
     return [column for column, wanted in zip(table.columns, is_wanted, strict=True) if wanted]
@@ -94,14 +104,38 @@ def with_samples(
         rows: The rows of :func:`statement_of`.
         is_shown: Returns whether the prompt may tell of a column.
     """
-    found = {
+    found = _meanings(table, rows) if all(is_shown(each.name) for each in table.columns) else {}
+    found |= {
         column.name: text
         for number, column in enumerate(_looked_at(table))
-        if is_shown(column.name)
+        if column.name not in found
+        and not column.primary_key
+        and is_shown(column.name)
         and (text := _words(column, [row[number] for row in rows if row[number] is not None]))
     }
     columns = [replace(column, holds=found.get(column.name)) for column in table.columns]
     return Table(table.relation, columns, table.broken)
+
+
+def _meanings(table: Table, rows: Sequence[Sequence[Any]]) -> dict[str, str]:
+    """Return the texts of a small table of codes by their keys; empty for other tables."""
+    columns = _looked_at(table)
+    keys = [number for number, column in enumerate(columns) if column.primary_key]
+    if len(columns) < len(table.columns) or len(keys) != 1 or not 1 < len(rows) <= _MOST_VALUES:
+        return {}
+    found: dict[str, str] = {}
+    for number, column in enumerate(columns):
+        pairs = [(row[keys[0]], row[number]) for row in rows]
+        if column.primary_key or not _LABEL.search(_CAMEL.sub("_", column.name).lower()):
+            continue
+        is_short = all(
+            isinstance(key, (int, str)) and isinstance(text, str) and _is_plain(f"{text}")
+            for key, text in pairs
+        ) and all(_is_plain(f"{key}") for key, _ in pairs)
+        listed = ", ".join(f"{key!r}: {text!r}" for key, text in pairs)
+        if is_short and len(listed) <= _CHARS:
+            found[column.name] = f"{{{listed}}} by {columns[keys[0]].name}"
+    return found if not any(_is_personal(column.name) for column in columns) else {}
 
 
 def _words(column: Column, values: Sequence[Any]) -> str:
@@ -128,6 +162,15 @@ def _texts(name: str, values: Sequence[str]) -> str:
         return form
     if shared := _shared(name, values):
         return shared
+    filled = [value for value in values if value.strip().lower() not in _NO_VALUE]
+    odd = sorted({value for value in values if value.strip().lower() in _NO_VALUE})
+    if odd and filled and len(odd) <= _MOST_MASKS and (form := _format(filled) or _masks(filled)):
+        return " | ".join([form, *map(repr, odd)])
+    return _masks(values)
+
+
+def _masks(values: Sequence[str]) -> str:
+    """Return the patterns that all texts of a column have, if there are few; else empty."""
     masks: dict[str, str] = {}
     for mask in sorted({_mask(value) for value in values}):
         masks.setdefault(re.sub("0+", "0", mask), mask)  # numbers of any length are alike
