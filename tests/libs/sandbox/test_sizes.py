@@ -275,7 +275,7 @@ async def test_strategies_refuse_a_script_that_is_too_long(sandbox: str) -> None
             for code in ("x=1\n" * 1_000_000, "1 + 1"):
                 start = time.process_time()
                 outcomes.append((await host.execute(code)).outcome)
-                assert time.process_time() - start < WITHIN or outcomes[1:]
+                assert time.process_time() - start < 3 * WITHIN or outcomes[1:]
             return "over"
 
     host.provide(StrategySpec(name="own", summary=".", factory="x:y"), OfItsOwn)
