@@ -165,6 +165,10 @@ async def test_chat_history_is_a_conversation_of_the_task_and_not_in_the_list(op
     assert "my name is Ada" in prompts.text
     assert "Hello Ada" in prompts.text
     assert (await served.client.get("/conversations")).json()["conversations"] == []
+    own = await served.run("print(1)", conversation_id="return-policy")
+    await served.until(own["task_id"], "done")
+    (listed,) = (await served.client.get("/conversations")).json()["conversations"]
+    assert listed["conversation_id"] == "return-policy"
 
 
 async def test_chat_files_are_input_files_of_the_task(opened):

@@ -31,7 +31,13 @@ from delf_serve.openapi import document
 from delf_serve.operation import JSON, Operations
 from delf_serve.people import NOTICE_WAYS, Changer, present
 from delf_serve.problems import ProblemError
-from delf_serve.tasks import TURN, Submitted, kept_name, owner_of, shown_name
+from delf_serve.tasks import (
+    Submitted,
+    is_kept_by_client,
+    kept_name,
+    owner_of,
+    shown_name,
+)
 
 _KEY: Final = "Idempotency-Key"
 _ROUTINE: Final = "routine"
@@ -613,7 +619,7 @@ async def list_conversations(call: Call, query: s.PageQuery) -> s.ConversationLi
         most = query.offset + query.limit + 1
         every = await chat.aconversations(most if call.key.owners is None else _MOST_CONVERSATIONS)
         found = [c for c in every if call.key.sees(owner_of(c.conversation))]
-        found = [c for c in found if TURN not in c.conversation]  # its client keeps it itself
+        found = [c for c in found if not is_kept_by_client(c.conversation)]
     part, more = page_of(found, query)
     views = [
         s.Conversation(

@@ -79,7 +79,7 @@ it may kill its process.
 """
 _MOST_OWNERS: Final = 10_000
 """The maximum number of recent tasks of this process whose owners are cached."""
-TURN: Final = "turn-"
+TURN: Final = "client-turn:"
 """The beginning of the names of conversations whose messages a client keeps itself."""
 _FEW: Final = 50
 _SOUGHT: Final = 200
@@ -798,6 +798,11 @@ def kept_name(conversation: str | None, key: Key) -> str | None:
 def shown_name(conversation: str, key: Key) -> str:
     """Return a conversation's name without the person's own prefix."""
     return conversation.removeprefix(f"{key.holder}{_OF}")
+
+
+def is_kept_by_client(conversation: str) -> bool:
+    """Return whether the journal's name is of a conversation that a client keeps itself."""
+    return conversation.rpartition(_OF)[2].startswith(TURN)
 
 
 def owner_of(conversation: str) -> str | None:
