@@ -6,8 +6,8 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -44,30 +44,40 @@ def block() -> None:
 
 
 @contextmanager
-def running(here: Path, script: str) -> Iterator[subprocess.Popen[str]]:
-    """A run whose script has begun."""
-    (here / "tools.py").write_text(TOOLS)
-    llm = write_recording(here / "answers.jsonl", SCRIPTS[script])
-    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--events"]
-    with start(
-        command,
-        cwd=here,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        wanted = {"calls": "hold", "blocks": "block"}.get(script, "started")
+def begun(
+    command: list[object], here: Path, has_begun: Callable[[str], object], **options: object
+) -> Iterator[subprocess.Popen[str]]:
+    """A process of its own group that has written a line to wait for; killed if a test fails."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with start(command, cwd=here, env=environment(), **pipes, **options) as process:
         for line in process.stdout:
-            event = json.loads(line)
-            if event["type"] == "CallStarted" and event["data"]["action"] == wanted:
+            if has_begun(line):
                 break
         try:
             yield process
         finally:
             if process.poll() is None:
                 process.kill()
+
+
+def run_of(here: Path, script: str, *options: str, tools: str = TOOLS) -> list[object]:
+    """The command that runs a script with tools."""
+    (here / "tools.py").write_text(tools)
+    llm = write_recording(here / "answers.jsonl", script)
+    return [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, *options]
+
+
+def starts_call(line: str, *actions: str) -> bool:
+    """Whether an event is the start of a call: of any, or of these actions."""
+    event = json.loads(line)
+    return event["type"] == "CallStarted" and (not actions or event["data"]["action"] in actions)
+
+
+def running(here: Path, script: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    """A run whose script has begun."""
+    wanted = {"calls": "hold", "blocks": "block"}.get(script, "started")
+    command = run_of(here, SCRIPTS[script], "--events")
+    return begun(command, here, lambda line: starts_call(line, wanted), start_new_session=True)
 
 
 def children(process: subprocess.Popen[str]) -> list[int]:
@@ -112,19 +122,9 @@ desk = Desk(name="desk")
 
 @pytest.mark.parametrize("end", ["time.sleep(600)", "await asyncio.sleep(600)"])
 def test_plugin_that_does_not_close_holds_no_answer_and_no_signal(tmp_path, end):
-    (tmp_path / "tools.py").write_text(STUCK.format(end=end))
-    llm = write_recording(tmp_path / "answers.jsonl", "print(await desk.find())")
-    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm]
-    with start(
-        command,
-        cwd=tmp_path,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        assert process.stdout.readline() == "1\n"
+    script = "print(await desk.find())"
+    command = run_of(tmp_path, script, tools=STUCK.format(end=end))
+    with begun(command, tmp_path, "1\n".__eq__, start_new_session=True) as process:
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
         if "await" not in end:  # the second ends the process, whatever it does
@@ -137,15 +137,13 @@ def test_plugin_that_does_not_close_holds_no_answer_and_no_signal(tmp_path, end)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_hangup_ends_the_process_but_not_the_task(tmp_path, number):
     """A closed terminal and a machine that goes down end a process, and no task."""
-    (tmp_path / "tools.py").write_text(
+    tools = (
         TOOLS.replace("await asyncio.sleep(600)", "await asyncio.sleep(0 if os.path.exists('go') else 600)")
         .replace("import asyncio, time", "import asyncio, os, time")
         .replace("\'\'\'Started.\'\'\'", "open('begun', 'a').write('x')")
     )  # fmt: skip
-    llm = write_recording(
-        tmp_path / "answers.jsonl", "await started()\nawait hold()\nprint('whole')"
-    )
-    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--verbose"]
+    script = "await started()\nawait hold()\nprint('whole')"
+    command = run_of(tmp_path, script, "--verbose", tools=tools)
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
     ) as process:
@@ -189,21 +187,8 @@ def test_kill_leaves_no_sandbox(tmp_path):
 
 
 def test_ignored_hangup_stays_ignored(tmp_path):
-    (tmp_path / "tools.py").write_text(TOOLS)
-    llm = write_recording(tmp_path / "answers.jsonl", SCRIPTS["sleeps"])
-    command = ["nohup", DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--events"]
-    with start(
-        command,
-        cwd=tmp_path,
-        env=environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        for line in process.stdout:
-            if json.loads(line)["type"] == "CallStarted":
-                break
+    command = ["nohup", *run_of(tmp_path, SCRIPTS["sleeps"], "--events")]
+    with begun(command, tmp_path, starts_call, stdin=subprocess.DEVNULL) as process:
         process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=20)
@@ -211,13 +196,11 @@ def test_ignored_hangup_stays_ignored(tmp_path):
 
 
 def test_person_reads_that_it_was_stopped_and_what_it_had_changed(tmp_path):
-    (tmp_path / "tools.py").write_text(
-        TOOLS.replace('read", confirm=False)\ndef started', 'write", confirm=False)\ndef started')
+    tools = TOOLS.replace(
+        'read", confirm=False)\ndef started', 'write", confirm=False)\ndef started'
     )
-    llm = write_recording(
-        tmp_path / "answers.jsonl", "await started()\nprint('half')\nawait hold()"
-    )
-    command = [DELF, "run", "x", "--tools", "tools.py", "--llm", llm, "--verbose"]
+    script = "await started()\nprint('half')\nawait hold()"
+    command = run_of(tmp_path, script, "--verbose", tools=tools)
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True
     ) as process:

@@ -5,19 +5,7 @@ import pytest
 from delf_schemas.actions import action_from_schema
 from delf_schemas.hints import hints_of
 
-
-class Document:
-    def __init__(self, **schemas):
-        self.schemas = schemas
-
-    def absolute(self, ref):
-        return ref
-
-    def resolve(self, node):
-        while isinstance(node, dict) and "$ref" in node:
-            node = self.schemas[node["$ref"]]
-        return node if isinstance(node, dict) else {}
-
+from .documents import Document
 
 CODE = {"type": "string", "pattern": "^[A-Z]{3}$"}
 NODE = {"type": "object", "properties": {"code": CODE, "next": {"$ref": "node"}}}

@@ -6,20 +6,7 @@ from delf_schemas.actions import action_from_schema
 from delf_schemas.names import leads
 from delf_schemas.notes import notes_of
 
-
-class Document:
-    def __init__(self, **schemas):
-        self.schemas = schemas
-
-    def absolute(self, ref):
-        return ref
-
-    def resolve(self, node):
-        while isinstance(node, dict) and "$ref" in node:
-            rest = {key: value for key, value in node.items() if key != "$ref"}
-            node = {**self.schemas[node["$ref"]], **rest}
-        return node if isinstance(node, dict) else {}
-
+from .documents import Document
 
 FEE = {"type": "integer", "description": "In cents."}
 NODE = {"type": "object", "properties": {"fee": FEE, "next": {"$ref": "node"}}}

@@ -6,15 +6,7 @@ import pytest
 
 from delf_schemas.shapes import FULL, Shapes
 
-
-class Plain:
-    """A document without references."""
-
-    def absolute(self, ref: str) -> str:
-        return ref
-
-    def resolve(self, node: Any) -> dict[str, Any]:
-        return node
+from .documents import Document
 
 
 def _object(**properties: str) -> dict[str, Any]:
@@ -58,16 +50,16 @@ _CHOICE = {"oneOf": [_object(a="string"), _object(b="integer")]}
 def test_choice_of_objects_has_the_properties_that_all_share(
     schema: dict[str, Any], shown: str
 ) -> None:
-    assert Shapes(Plain(), extent=FULL).text(schema, "in", 500) == shown
+    assert Shapes(Document(), extent=FULL).text(schema, "in", 500) == shown
 
 
 def test_large_object_begins_with_required_properties_and_enumerations():
     schema = _object(**{f"k{number}": "integer" for number in range(20)})
     schema["properties"]["state"] = {"enum": ["on", "off"]}
     schema["required"] = ["k19"]
-    text = Shapes(Plain(), extent=FULL).text(schema, "out", 1_000)
+    text = Shapes(Document(), extent=FULL).text(schema, "out", 1_000)
     assert text.startswith('{"k19": int, "state": Literal[\'on\', \'off\'], "k0": int, "k1": int')
-    assert Shapes(Plain(), extent=FULL).text(_object(b="integer", a="string"), "out", 99) == (
+    assert Shapes(Document(), extent=FULL).text(_object(b="integer", a="string"), "out", 99) == (
         '{"b": int, "a": str}'
     )
 
@@ -77,4 +69,4 @@ def test_object_within_records_has_all_its_properties():
     deep = {**_object(x="string"), "required": ["x"]}
     schema["properties"] |= {f"d{number}": deep for number in range(30)}
     whole = {"type": "object", "properties": {"data": {"type": "array", "items": schema}}}
-    assert '"k59": int' in Shapes(Plain(), extent=FULL).text(whole, "out", 1_600)
+    assert '"k59": int' in Shapes(Document(), extent=FULL).text(whole, "out", 1_600)

@@ -96,7 +96,7 @@ if TYPE_CHECKING:
     from delf_engine.views.snapshot import StreamSnapshot
 
     T = TypeVar("T", default=Any)
-    Out = TypeVar("Out")
+    Out = TypeVar("Out", default=Any)  # a JSON Schema leaves the type of the answer open
     U = TypeVar("U")
 else:  # what the default is good for, only type checkers know
     from typing import TypeVar
@@ -378,18 +378,9 @@ class Agent(FixedAttributes, Generic[T]):
         task: str,
         timeout: float | None = None,
         *,
-        output: type[Out],
+        output: type[Out] | Mapping[str, Any],
         **more: Unpack[OfTask],
     ) -> Response[Out]: ...
-    @overload
-    def run(
-        self,
-        task: str,
-        timeout: float | None = None,
-        *,
-        output: Mapping[str, Any],
-        **more: Unpack[OfTask],
-    ) -> Response[Any]: ...
     @overload
     def run(
         self, task: str, timeout: float | None = None, **more: Unpack[OfTask]
@@ -421,18 +412,9 @@ class Agent(FixedAttributes, Generic[T]):
         task: str,
         timeout: float | None = None,
         *,
-        output: type[Out],
+        output: type[Out] | Mapping[str, Any],
         **more: Unpack[Watching],
     ) -> Response[Out]: ...
-    @overload
-    async def arun(
-        self,
-        task: str,
-        timeout: float | None = None,
-        *,
-        output: Mapping[str, Any],
-        **more: Unpack[Watching],
-    ) -> Response[Any]: ...
     @overload
     async def arun(
         self, task: str, timeout: float | None = None, **more: Unpack[Watching]
@@ -610,18 +592,9 @@ class Agent(FixedAttributes, Generic[T]):
         task: str,
         timeout: float | None = None,
         *,
-        output: type[Out],
+        output: type[Out] | Mapping[str, Any],
         **more: Unpack[Submitting],
     ) -> TaskHandle[Out]: ...
-    @overload
-    def submit(
-        self,
-        task: str,
-        timeout: float | None = None,
-        *,
-        output: Mapping[str, Any],
-        **more: Unpack[Submitting],
-    ) -> TaskHandle[Any]: ...
     @overload
     def submit(
         self, task: str, timeout: float | None = None, **more: Unpack[Submitting]
@@ -656,18 +629,9 @@ class Agent(FixedAttributes, Generic[T]):
         task: str,
         timeout: float | None = None,
         *,
-        output: type[Out],
+        output: type[Out] | Mapping[str, Any],
         **more: Any,
     ) -> TaskHandle[Out]: ...
-    @overload
-    async def asubmit(
-        self,
-        task: str,
-        timeout: float | None = None,
-        *,
-        output: Mapping[str, Any],
-        **more: Any,
-    ) -> TaskHandle[Any]: ...
     @overload
     async def asubmit(
         self, task: str, timeout: float | None = None, **more: Any
