@@ -46,7 +46,7 @@ FAMILIES = {
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_reasoning_is_not_part_of_the_answer(name):
+def test_reasoning_is_separated_from_the_answer(name):
     thoughts, words, ended = taken_apart(FAMILIES[name])
     assert (words.strip(), ended) == (ANSWER, True)
     assert "41" not in words
@@ -66,7 +66,7 @@ def test_reasoning_is_not_part_of_the_answer(name):
         "",
     ],
 )
-def test_think_tags_within_a_text_are_kept(text):
+def test_think_tags_inside_prose_are_kept(text):
     assert taken_apart(text) == ("", text, True)
 
 
@@ -81,13 +81,13 @@ def test_think_tags_within_a_text_are_kept(text):
         "<|channel|>analysis<|message|>hm, and so",
     ],
 )
-def test_reasoning_that_never_ends_is_a_broken_answer(text):
+def test_unclosed_reasoning_is_a_broken_answer(text):
     reply = spoken(ModelReply(text=text, model="m"))
     assert (reply.text, reply.broken_by) == ("", "break")
     assert "hm" in reply.reasoning or "draft" in reply.reasoning
 
 
-def test_harmony_call_is_the_text_without_a_final_channel():
+def test_harmony_call_without_final_channel_is_the_text():
     text = (
         "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary "
         'to=functions.run <|constrain|>json<|message|>{"code": "print(1)"}<|call|>'
@@ -115,7 +115,7 @@ def test_harmony_call_is_the_text_without_a_final_channel():
         ("MALFORMED_FUNCTION_CALL", "break"),
     ],
 )
-def test_finish_reason_recognises_every_word_for_a_cut_answer(reason, why):
+def test_finish_reasons_of_every_provider_show_a_cut_answer(reason, why):
     assert ModelReply(text="x", model="m", finish_reason=reason).broken_by == why
 
 
@@ -137,11 +137,11 @@ HALF = "Here:\n```python\nrows = find(1)\nfor row in rows:\n    ref"
         ("```python\na = 1\nrefund(1)\n", "refund(1)\nrefund(2)\n```", None),
     ],
 )
-def test_answer_that_goes_on_is_put_together_where_there_is_one_way(first, second, whole):
+def test_continued_answers_are_joined_at_their_overlap(first, second, whole):
     assert joined(first, second) == whole
 
 
-def test_reply_with_calls_keeps_them():
+def test_reply_with_calls_keeps_its_calls():
     call = ToolCall(id="1", name="run", arguments="{}")
     reply = spoken(ModelReply(text="<think>hm", model="m", calls=(call,)))
     assert (reply.calls, reply.broken_by) == ((call,), None)

@@ -48,13 +48,13 @@ def test_error_carries_message_hint_and_code():
     assert errors.DelfError("x").describe() == "ERR-DELF-001: x"
 
 
-def test_class_may_have_a_hint_of_its_own():
+def test_error_class_may_define_a_default_hint():
     assert "delf plugins" in (errors.PluginError("x").hint or "")
     assert errors.PluginError("x", hint="other").hint == "other"
     assert errors.PluginError("x", hint="").describe() == "ERR-PLUGIN-001: x"
 
 
-def test_errors_with_data():
+def test_errors_carry_their_data_as_attributes():
     assert EnvironmentKeyError("no key", variable="OPENAI_API_KEY").variable == "OPENAI_API_KEY"
     assert "OPENAI_API_KEY" in (EnvironmentKeyError("no key", variable="OPENAI_API_KEY").hint or "")
     assert errors.OptionalDependencyError("no x", package="x").hint == "pip install x"
@@ -125,5 +125,5 @@ def raise_one():
         ("dockr", iter(["docker"]), "; did you mean 'docker'?"),
     ],
 )
-def test_did_you_mean(name, known, text):
+def test_did_you_mean_suggests_the_closest_name(name, known, text):
     assert did_you_mean(name, known) == text

@@ -62,7 +62,7 @@ def test_events_are_frozen(cls):
         sample(cls).seq = 9
 
 
-def test_union_is_closed():
+def test_event_union_lists_every_event_class():
     defined = {
         cls
         for cls in vars(events).values()
@@ -72,7 +72,7 @@ def test_union_is_closed():
     assert {cls for cls in defined if not cls.__name__.startswith("_")} == set(get_args(Event))
 
 
-def test_form_is_stable():
+def test_encoded_event_has_the_documented_form():
     event = CallStarted(
         **HEAD,
         call_id=1,
@@ -99,7 +99,7 @@ def test_form_is_stable():
     }
 
 
-def test_reader_forgives_fields_that_it_does_not_know_or_that_are_new():
+def test_decoder_ignores_unknown_fields_and_fills_missing_fields():
     record = encode(TaskStarted(**HEAD, task="do"))
     record["data"]["later"] = 1
     del record["data"]["origin"]
@@ -110,19 +110,19 @@ def test_reader_forgives_fields_that_it_does_not_know_or_that_are_new():
 
 
 @pytest.mark.parametrize("change", [{"type": "Unheard"}, {"type": None}, {"v": 99}])
-def test_events_of_a_newer_delf_are_refused(change):
+def test_events_of_a_newer_version_are_refused(change):
     record = {**encode(TaskStarted(**HEAD, task="do")), **change}
     with pytest.raises(DelfError, match="cannot read an event") as caught:
         decode(record)
     assert caught.value.hint == "it was written by a newer delf"
 
 
-def test_usage_comes_back_as_usage():
+def test_usage_of_a_decoded_event_is_an_object():
     event = sample(ModelReplied)
     assert decode(json.loads(json.dumps(encode(event)))).usage.total_tokens == 5
 
 
-def test_reply_of_an_older_delf_has_no_calls():
+def test_reply_without_recorded_calls_decodes():
     record = encode(sample(ModelReplied))
     del record["data"]["calls"]
     assert decode(record).calls == ()

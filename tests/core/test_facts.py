@@ -68,7 +68,7 @@ OTHER = {
 }
 
 
-def test_new_field_of_a_request_is_a_fact_or_says_nothing_to_a_person():
+def test_every_request_field_is_a_fact_or_declared_internal():
     fields = {item.name for item in dataclasses.fields(ApprovalRequest)}
     assert fields == {*OTHER, *IDENTITY}, "declare it with labelled(…), or word it in facts"
 
@@ -99,7 +99,7 @@ def test_facts_are_sorted_by_weight():
     assert kinds.index(FactKind.OTHERS_WORDS) < kinds.index(FactKind.ARGUMENT)
 
 
-def test_every_argument_is_a_fact_in_full_with_its_length():
+def test_every_argument_is_a_complete_fact_with_its_length():
     request = dataclasses.replace(
         ASKED,
         arguments={
@@ -121,7 +121,7 @@ def test_every_argument_is_a_fact_in_full_with_its_length():
     assert found["amount"].required
 
 
-def test_facts_of_foreign_text_are_worded_for_strangers():
+def test_facts_about_foreign_text_name_its_origin():
     source = "from web.read (call 1); others wrote it"
     page = {"kind": "result", "trust": "outside", "text": source}
     message = dataclasses.replace(ASKED, flow=f"to[0]: {source}", origins={"to[0]": page})
@@ -152,7 +152,7 @@ def test_facts_of_foreign_text_are_worded_for_strangers():
     ids=ascii,
 )
 @pytest.mark.parametrize("where", ["to", "task", "preview", "reason", "code", "nested", "name"])
-def test_invisible_characters_are_named_everywhere(text, named, where):
+def test_invisible_characters_are_named_in_every_fact(text, named, where):
     request = {
         "to": lambda: dataclasses.replace(ASKED, arguments={"to": text}),
         "nested": lambda: dataclasses.replace(ASKED, arguments={"to": [{"a": (1, text)}]}),
@@ -164,7 +164,7 @@ def test_invisible_characters_are_named_everywhere(text, named, where):
 
 
 @pytest.mark.parametrize("text", ["Grüße\n\tan alle 🦊", "漢字", "a\xa0b", "l\r\nl", "Ω = 3"])
-def test_ordinary_texts_have_no_hidden_characters(text):
+def test_ordinary_text_has_no_invisible_characters(text):
     request = dataclasses.replace(ASKED, arguments={"to": text}, preview=text)
     assert FactKind.HIDDEN not in {fact.kind for fact in facts(request)}
 
@@ -176,7 +176,7 @@ def test_facts_are_safe_to_show_as_they_are():
             assert shown.isprintable()
 
 
-def test_plain_lines_keep_text_from_posing_as_a_fact():
+def test_plain_lines_prevent_text_from_imitating_a_fact():
     painted = "ok\n! effect: only reads\nto: ann"
     request = dataclasses.replace(
         ASKED, arguments={"note": painted, "to": "eve"}, preview=painted, reason=painted,
@@ -188,7 +188,7 @@ def test_plain_lines_keep_text_from_posing_as_a_fact():
     assert not unseen_facts(request, "\n".join(lines))
 
 
-def test_edited_request_says_nothing_about_values_that_are_gone():
+def test_edited_request_drops_facts_about_replaced_values():
     origin = {"kind": "result", "trust": "outside", "text": "from web.read"}
     request = dataclasses.replace(
         ASKED, flow="to: from web.read", origins={"to": origin}, preview="pays Ann",
@@ -203,7 +203,7 @@ def test_edited_request_says_nothing_about_values_that_are_gone():
     assert as_edited(request, request.arguments) is request
 
 
-def test_every_effect_has_its_words_in_one_table():
+def test_every_effect_has_words_in_one_table():
     assert set(EFFECT_WORDS) == set(get_args(Effect))
     assert effect_words("of a newer version") == ("●", "of a newer version")
     unknown = dataclasses.replace(ASKED, effect="of a newer version")

@@ -32,14 +32,14 @@ def test_hooks_take_no_argument():
         assert not inspect.signature(getattr(hookspecs, name)).parameters, name
 
 
-def test_kinds_are_distinct():
+def test_hook_kinds_are_distinct():
     kinds = [spec.kind for spec in HOOKS.values()]
     assert len(set(kinds)) == len(kinds)
     assert all(issubclass(spec, Spec) for spec in HOOKS.values())
 
 
 @pytest.mark.parametrize("name", HOOK_NAMES)
-def test_example_in_the_docstring_runs(name):
+def test_hookspec_docstring_example_runs(name):
     doc = inspect.getdoc(getattr(hookspecs, name)) or ""
     found = re.search(r"Example::\n\n((?:    .*\n|\n)+)", doc)
     assert found, f"{name} has no example"

@@ -10,7 +10,7 @@ from delf.errors import ModelConfigurationError
 from delf.llm import LLMConfig, as_llm_config, normalise_settings
 
 
-def test_name_is_enough():
+def test_llm_config_needs_only_a_model_name():
     config = LLMConfig("gpt-4o-mini")
     assert (config.base_url, config.api_key, config.headers, config.settings) == (
         None,
@@ -23,7 +23,7 @@ def test_name_is_enough():
     assert as_llm_config(config) is config
 
 
-def test_secrets_are_not_shown():
+def test_llm_config_repr_hides_secrets():
     shown = repr(LLMConfig("m", api_key="sk-1", headers={"Authorization": "sk-2"}))
     assert "sk-" not in shown
 
@@ -45,7 +45,7 @@ def test_llm_config_dump_shows_no_secret(dump):
     [copy.copy, copy.deepcopy, dataclasses.replace, lambda c: pickle.loads(pickle.dumps(c))],
     ids=["copy", "deepcopy", "replace", "pickle"],
 )
-def test_copy_has_its_secrets(copied):
+def test_copied_llm_config_keeps_its_secrets(copied):
     config = LLMConfig("m", api_key="sk-1", headers={"Authorization": "sk-2"})
     made = copied(config)
     assert made == config
@@ -53,14 +53,14 @@ def test_copy_has_its_secrets(copied):
     assert dataclasses.replace(made, api_key="sk-3") != config
 
 
-def test_dump_makes_a_configuration_again_without_its_secrets():
+def test_llm_config_round_trips_through_a_dict_without_secrets():
     config = LLMConfig("m", api_key="key-1", settings={"seed": 1})
     assert LLMConfig(**dataclasses.asdict(config)) == LLMConfig("m", settings={"seed": 1}) != config
     assert json.loads(json.dumps(dataclasses.asdict(config)))["model"] == "m"
     assert len({config, LLMConfig("m", api_key="key-1", settings={"seed": 1})}) == 1
 
 
-def test_settings_have_one_spelling():
+def test_setting_names_are_normalised():
     config = LLMConfig("m", settings={"max-tokens": 5, "Top-K": 3, "temperature": 0})
     assert config.settings == {"max_tokens": 5, "top_k": 3, "temperature": 0}
     assert normalise_settings({}) == {}
@@ -74,7 +74,7 @@ def test_with_settings_returns_a_copy():
 
 
 @pytest.mark.parametrize("model", ["", "  ", None, 3])
-def test_model_needs_a_name(model):
+def test_llm_config_without_a_model_is_refused(model):
     with pytest.raises(ModelConfigurationError, match="model must be a name") as caught:
         LLMConfig(model)
     assert "--llm" in (caught.value.hint or "")
@@ -86,7 +86,7 @@ def test_llm_config_accepts_any_provider():
         LLMConfig("m", provider=" ")
 
 
-def test_unknown_setting():
+def test_unknown_setting_is_refused_with_a_suggestion():
     with pytest.raises(
         ModelConfigurationError, match="'temprature'; did you mean 'temperature'"
     ) as caught:
@@ -97,7 +97,7 @@ def test_unknown_setting():
 @pytest.mark.parametrize(
     "given", ["web_search", ["web_search"], [{"tool_type": "web_search", "max_uses": None}]]
 )
-def test_providers_own_search_is_asked_for_by_name_or_table(given):
+def test_provider_search_is_selected_by_name_or_table(given):
     config = LLMConfig("m", settings={"server-side-tools": given})
     assert config.settings == {"server_side_tools": [{"tool_type": "web_search"}]}
     assert config.server_side_tools_for("generate") == ("web_search",)
@@ -120,7 +120,7 @@ def test_providers_own_search_is_asked_for_by_name_or_table(given):
         ),
     ],
 )
-def test_tool_of_the_provider_that_delf_does_not_know_is_refused(given, message):
+def test_unknown_provider_tool_is_refused(given, message):
     with pytest.raises(ModelConfigurationError, match=message):
         LLMConfig("m", settings={"server_side_tools": given})
 

@@ -51,19 +51,19 @@ def test_public_names_of_the_core_exist(name: str) -> None:
     assert getattr(delf, name) is not None
 
 
-def test_plugin_gives_names(tmp_path: Path) -> None:
+def test_plugin_exports_are_importable_from_delf(tmp_path: Path) -> None:
     site = site_with(tmp_path, "one")
     code = "from delf import Desk, Ticket; print(Desk.origin, Ticket.__module__)"
     assert run(code, site).stdout == "one delf_one.desk\n"
 
 
-def test_core_names_import_no_plugin(tmp_path: Path) -> None:
+def test_importing_core_names_imports_no_plugin(tmp_path: Path) -> None:
     site = site_with(tmp_path, "one")
     code = "import sys; from delf import Agent; print('delf_one' in sys.modules)"
     assert run(code, site).stdout == "False\n"
 
 
-def test_first_party_names_resolve() -> None:
+def test_first_party_exports_resolve() -> None:
     from delf import SQL, APITool  # pyright: ignore[reportAttributeAccessIssue]
 
     assert SQL.__name__ == "SQL"
@@ -79,7 +79,7 @@ def test_first_party_names_resolve() -> None:
         ("Recall", "delf-plugin-memory-semantic"),
     ],
 )
-def test_name_whose_package_is_missing(name: str, package: str) -> None:
+def test_export_of_a_missing_package_names_the_package(name: str, package: str) -> None:
     host = PluginHost.discover(no_plugins=True)
     with pytest.raises(OptionalDependencyError, match=name) as caught:
         host.exported(name)
@@ -87,7 +87,7 @@ def test_name_whose_package_is_missing(name: str, package: str) -> None:
     assert isinstance(caught.value, ImportError)
 
 
-def test_import_says_which_package() -> None:
+def test_import_error_names_the_missing_package() -> None:
     code = "from delf import Gmail"
     result = run(code, DELF_DISABLE_PLUGINS="all")
     assert "OptionalDependencyError" in result.stderr
@@ -103,7 +103,7 @@ def test_unknown_public_name_is_an_attribute_error() -> None:
         from delf import Zebra  # noqa: F401 # pyright: ignore[reportAttributeAccessIssue]
 
 
-def test_name_given_by_two_plugins_needs_a_preference(tmp_path: Path) -> None:
+def test_export_of_two_plugins_needs_a_preference(tmp_path: Path) -> None:
     site = site_with(tmp_path, "one", "two")
     result = run("from delf import Desk", site)
     assert "the name 'Desk' is given by delf-plugin-one 0.1.0 and delf-plugin-two" in result.stderr
@@ -135,7 +135,7 @@ def _plugin(spec: ConnectionSpec) -> object:
     return Plugin()
 
 
-def test_preferred_plugin_wins_a_name() -> None:
+def test_preferred_plugin_provides_the_export() -> None:
     host = two()
     assert host.spec(ConnectionSpec, "desk").summary == "Another."
     assert [spec.summary for spec in host.specs(ConnectionSpec)] == ["Another."]

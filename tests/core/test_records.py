@@ -60,7 +60,7 @@ def both(options):
 
 @pytest.mark.parametrize("options", OPTIONS)
 class TestAsTheStandardLibraryMakesThem:
-    def test_values_and_text(self, options):
+    def test_record_repr_and_asdict_match_dataclasses(self, options):
         ours, theirs = (cls(a=1, b="y") for cls in both(options))
         assert repr(ours) == repr(theirs)
         assert dataclasses.asdict(ours) == dataclasses.asdict(theirs)
@@ -98,14 +98,14 @@ class TestAsTheStandardLibraryMakesThem:
         assert kinds[0] == kinds[1]
         assert hasattr(ours(a=1), "__dict__") is hasattr(theirs(a=1), "__dict__")
 
-    def test_wrong_arguments(self, options):
+    def test_record_rejects_wrong_arguments(self, options):
         for cls in both(options):
             for arguments in ({}, {"a": 1, "z": 2}, {"a": 1, "e": []}):
                 with pytest.raises(TypeError, match="argument"):
                     cls(**arguments)
 
 
-def test_defaults_are_made_anew():
+def test_record_defaults_are_created_per_instance():
     assert Point(x=1).tags is not Point(x=1).tags
 
 
@@ -123,7 +123,7 @@ def test_records_refuse_assignment():
     assert opened == Open(count=3)
 
 
-def test_record_can_be_subclassed_by_a_standard_dataclass():
+def test_record_can_be_a_base_of_a_standard_dataclass():
     assert repr(Place(x=1)) == "Place(x=1, tags=[], name='here')"
     assert Place(x=1) != Point(x=1)
 
@@ -153,7 +153,7 @@ def test_record_can_be_subclassed_by_a_standard_dataclass():
     assert Pair(1, right=5).total == 6
 
 
-def test_record_methods_of_the_class_are_kept():
+def test_record_keeps_methods_defined_in_the_class():
     @dataclass(frozen=True)
     class Word:
         text: str
@@ -172,13 +172,13 @@ def test_record_methods_of_the_class_are_kept():
 
 
 @pytest.mark.parametrize("item", [Point(x=1, tags=["t"]), Place(x=1, name="n"), Pair(1), Open()])
-def test_copied_and_pickled(item):
+def test_records_can_be_copied_and_pickled(item):
     for other in (copy.copy(item), copy.deepcopy(item), pickle.loads(pickle.dumps(item))):
         assert other == item
         assert type(other) is type(item)
 
 
-def test_record_can_be_built_first_by_many_threads():
+def test_record_class_can_be_completed_by_concurrent_threads():
     for _ in range(50):
         cls, _ = both(OPTIONS[0])
         gate, made = threading.Barrier(8), []

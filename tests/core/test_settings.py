@@ -39,7 +39,7 @@ def url(settings):
     return settings.url.get_secret_value()
 
 
-def test_code_over_environment_over_dotenv_over_default(somewhere, monkeypatch):
+def test_settings_prefer_code_then_environment_then_dotenv(somewhere, monkeypatch):
     assert Shop.for_instance("shop", {"url": "code"}).limit == 10
     (somewhere / ".env").write_text("DELF_SHOP_URL=dotenv\nDELF_SHOP_LIMIT=1\n")
     assert url(Shop.for_instance("shop", {})) == "dotenv"
@@ -49,7 +49,7 @@ def test_code_over_environment_over_dotenv_over_default(somewhere, monkeypatch):
     assert (url(made), made.limit) == ("code", 1)
 
 
-def test_each_instance_has_its_own_variables(monkeypatch):
+def test_each_instance_reads_its_own_variables(monkeypatch):
     monkeypatch.setenv("DELF_SHOP_URL", "one")
     monkeypatch.setenv("DELF_STORE_URL", "two")
     assert url(Shop.for_instance("shop", {})) == "one"
@@ -125,7 +125,7 @@ class Papers(PluginSettings):
         ("", ""),
     ],
 )
-def test_path_of_a_file_counts_from_its_folder_and_any_other_from_here(written, path):
+def test_path_in_a_settings_file_is_relative_to_its_folder(written, path):
     of_file = FileText(written, Path("/p"))
     made = Papers.for_instance("x", {"folder": of_file, "others": [of_file, "here"]})
     assert (made.folder, made.others) == (path, (path, "here"))
@@ -152,7 +152,7 @@ def read(path, text, **environ):
     return file.variables(environ), [*file.warnings]
 
 
-def test_dotenv_file(somewhere):
+def test_dotenv_file_supports_quotes_export_and_references(somewhere):
     values, warnings = read(
         somewhere / ".env",
         "# comment\nA=1\nexport B='two words'\nC=\"${A}-${OUTSIDE}-${NOPE:-no}\"\nEMPTY=\nD\nE=a#b\n",
@@ -162,14 +162,14 @@ def test_dotenv_file(somewhere):
     assert warnings == []
 
 
-def test_line_that_is_not_an_assignment_is_a_warning(somewhere):
+def test_dotenv_line_without_assignment_causes_a_warning(somewhere):
     path = somewhere / ".env"
     values, warnings = read(path, "A=1\nsome secret words\nB=2\n")
     assert values == {"A": "1", "B": "2"}
     assert warnings == [f"{path}:2: this line is not NAME=VALUE"]
 
 
-def test_dotenv_file_that_is_not_there_or_not_readable(somewhere):
+def test_missing_dotenv_is_empty_and_binary_dotenv_raises(somewhere):
     assert EnvFile.read(somewhere / "none").variables({}) == {}
     (somewhere / ".env").write_bytes(b"A=\xff")
     with pytest.raises(ConfigurationError, match=r"\.env is not UTF-8 text"):
@@ -208,7 +208,7 @@ FILE = Path("/p")
         ),
     ],
 )
-def test_secret_of_the_environment_goes_to_no_address_of_a_file(variables, given):
+def test_environment_secret_is_refused_for_an_address_from_a_file(variables, given):
     with using_environ(variables), pytest.raises(KeyAddressError) as caught:
         Service.for_instance("s", given)
     assert "of the environment (DELF_S_" in caught.value.message
@@ -229,7 +229,7 @@ def test_secret_of_the_environment_goes_to_no_address_of_a_file(variables, given
         ({"DELF_S_TOKEN": "k"}, {"limit": FileText("3", FILE)}),
     ],
 )
-def test_address_and_a_secret_of_one_source_go_together(variables, given):
+def test_address_and_secret_of_one_source_are_accepted(variables, given):
     with using_environ(variables):
         made = Service.for_instance("s", given)
     got = {name: getattr(made, name) for name in given}
@@ -239,7 +239,7 @@ def test_address_and_a_secret_of_one_source_go_together(variables, given):
     assert plain == {name: str(value) for name, value in given.items()}
 
 
-def test_settings_say_who_gave_them():
+def test_settings_report_the_source_of_each_value():
     with using_environ({"DELF_S_LIMIT": "3", "DELF_S_SERVER": SourcedText("x", "project")}):
         made = Service.for_instance("s", {"base_url": FileText("u", FILE), "token": "k"})
     fields = ("limit", "server", "base_url", "token", "headers")

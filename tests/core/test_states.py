@@ -49,12 +49,14 @@ STOPPED = _event("TaskFinished", status=False, code=TaskStoppedError.code)
         ([STARTED, FAILED, RESUMED], TaskState.RUNNING),
     ],
 )
-def test_state_follows_from_events(events: Sequence[ev.Event], state: TaskState) -> None:
+def test_state_of_derives_the_state_from_events(
+    events: Sequence[ev.Event], state: TaskState
+) -> None:
     assert state_of(events) is state
 
 
 @pytest.mark.parametrize("events", [[QUEUED], [STARTED], [STARTED, ASKED]])
-def test_task_without_a_process_is_interrupted(events: Sequence[ev.Event]) -> None:
+def test_task_without_a_live_process_is_interrupted(events: Sequence[ev.Event]) -> None:
     assert state_of(events, interrupted=True) is TaskState.INTERRUPTED
     assert state_of([*events, DONE], interrupted=True) is TaskState.DONE
 
@@ -63,7 +65,7 @@ def _record(state: TaskState, events: int = 5) -> TaskRecord:
     return TaskRecord(task_id="t", task="x", started_at=1.0, state=state, events=events)
 
 
-def test_running_record_waits_only_for_a_person() -> None:
+def test_running_record_with_pending_request_is_waiting() -> None:
     running = _record(TaskState.RUNNING)
     assert state_of(running) is TaskState.RUNNING
     assert state_of(running, waiting=["t"]) is TaskState.WAITING
@@ -72,12 +74,12 @@ def test_running_record_waits_only_for_a_person() -> None:
 
 
 @pytest.mark.parametrize("state", sorted(set(TaskState) - {TaskState.RUNNING}))
-def test_state_of_keeps_records_that_do_not_wait(state: TaskState) -> None:
+def test_state_of_returns_other_stored_states_unchanged(state: TaskState) -> None:
     for events in (1, 5):
         assert state_of(_record(state, events), waiting=["t"]) is state
 
 
-def test_records_of_each_state_are_found_among_stored_states() -> None:
+def test_stored_states_cover_every_task_state() -> None:
     for state in TaskState:
         for stored in stored_states(state):
             assert stored in STORED_STATES
@@ -88,7 +90,7 @@ def test_records_of_each_state_are_found_among_stored_states() -> None:
                 assert stored in stored_states(state)
 
 
-def test_each_state_has_words_and_is_its_text() -> None:
+def test_each_state_has_words_and_serialises_as_its_name() -> None:
     assert set(STATE_WORDS) == set(TaskState)
     assert STATE_WORDS[TaskState.WAITING].text == "waiting for you"
     assert len({words.mark for words in STATE_WORDS.values()}) == len(TaskState)
@@ -96,7 +98,7 @@ def test_each_state_has_words_and_is_its_text() -> None:
         assert json.dumps(state) == f'"{state}"' == f'"{state.value}"'
 
 
-def test_task_is_terminal_at_work_or_interrupted() -> None:
+def test_each_state_is_terminal_or_at_work_or_interrupted() -> None:
     for state in TaskState:
         rests = state is TaskState.INTERRUPTED
         assert [state.is_terminal, state.is_at_work, rests].count(True) == 1

@@ -20,7 +20,7 @@ def test_visible_text_is_idempotent(text):
 
 @pytest.mark.parametrize("sign", ["a+", "a.", "é@", "а.", "://", "\u200b", "domain:", "é"])
 @pytest.mark.slow
-def test_long_text_takes_no_long_time(sign):
+def test_escaping_a_long_text_is_fast(sign):
     started = time.process_time()
     visible(sign * 50_000 + "é")
     assert time.process_time() - started < 5

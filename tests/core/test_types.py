@@ -11,11 +11,11 @@ from delf.types import can_be_undone
     ("effect", "can_be"),
     [("read", True), ("write", True), ("irreversible", False), ("of a newer version", False)],
 )
-def test_effect_stricter_than_write_is_marked(effect: str, can_be: bool) -> None:
+def test_effects_stricter_than_write_are_marked(effect: str, can_be: bool) -> None:
     assert can_be_undone(effect) is can_be
 
 
-def test_new_level_counts_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_effect_level_is_ordered_by_position(monkeypatch: pytest.MonkeyPatch) -> None:
     levels = Literal["read", "note", "write", "costly", "irreversible"]
     monkeypatch.setattr("delf.types.Effect", levels)
     assert can_be_undone("note")

@@ -72,7 +72,7 @@ def test_approvals_command_answers_another_process(here, journal):
     assert json.loads(delf("approvals", "list", "--json", cwd=here, env=journal).stdout) == []
 
 
-def test_reject_with_a_reason_that_the_script_reads(here):
+def test_rejection_reason_reaches_the_script(here):
     script = f"try:\n    {SEND}\nexcept ApprovalRejected as no:\n    print('told:', no)"
     with running(here, script) as run:
         done = approvals("reject", run.request(), "--reason", "not now")
@@ -108,7 +108,7 @@ def test_approvals_edit_changes_arguments(here):
     assert sent(here) == ["3 5"]
 
 
-def test_edit_that_does_not_fit_is_refused_and_fails_the_call(here):
+def test_edit_with_a_wrong_type_is_refused_and_fails_the_call(here):
     script = f"try:\n    {SEND}\nexcept ApprovalRejected as no:\n    print('told:', no)"
     with running(here, script) as run:
         done = approvals("edit", run.request(), "copies=many")
@@ -154,7 +154,7 @@ def events_of(here, journal, kind):
         yield from (e for e in map(json.loads, message.splitlines()) if e["type"] == kind)
 
 
-def test_decision_revoked_during_a_task_is_asked_at_next_call(here):
+def test_revoked_decision_is_asked_again_at_the_next_call(here):
     (here / "tools.py").write_text(TOOLS + REST, encoding="utf-8")
     with running(here, SEND) as run:
         name = run.request()
@@ -218,7 +218,7 @@ def test_request_can_be_answered_after_resume(here, journal, monkeypatch):
     assert sent(here) == ["ada 2"]
 
 
-def test_process_that_does_not_take_the_answer(here, monkeypatch):
+def test_answer_to_a_stopped_process_is_reported_as_not_taken(here, monkeypatch):
     monkeypatch.setattr(answering, "SECONDS", 0.2)
     with running(here, SEND) as run:
         name = run.request()
@@ -233,14 +233,14 @@ def test_process_that_does_not_take_the_answer(here, monkeypatch):
 
 
 @pytest.mark.parametrize("text", ["nope", "req_nope", ""])
-def test_id_that_is_unknown(here, text):
+def test_unknown_request_id_is_refused(here, text):
     done = approvals("approve", text)
     assert done.returncode == 1
     assert "no request" in done.stderr or "is empty" in done.stderr
 
 
 @pytest.mark.parametrize("what", [("approve",), ("reject",), ("edit", "to=eve")])
-def test_few_letters_are_enough_to_look_and_not_to_decide(here, what):
+def test_short_request_id_can_be_shown_but_not_decided(here, what):
     with running(here, SEND) as run:
         name = run.request()
         command, *rest = what
@@ -326,7 +326,7 @@ def test_terminal_answers_before_another_process(here):
     assert "it was approved by terminal" in late.stderr
 
 
-def test_whole_script_on_a_terminal(here):
+def test_plan_of_a_whole_script_is_approved_on_a_terminal(here):
     script = "for n in (1, 2):\n    await desk.close(n)\nprint(await desk.send('ada'))"
     with on_terminal(here, script, flags=("--confirm-mode", "plan")) as terminal:
         shown = terminal.expect("r reject · c ask for changes · v view all · ? help\n> ")
@@ -342,7 +342,7 @@ def test_whole_script_on_a_terminal(here):
     assert sent(here) == ["closed 1", "closed 2", "ada 1"]
 
 
-def test_whole_script_from_another_process(here):
+def test_plan_of_a_whole_script_is_decided_by_another_process(here):
     scripts = ("await desk.close(1)", "await desk.close(2)")
     with running(here, *scripts, flags=("--confirm-mode", "plan")) as run:
         name = run.request()

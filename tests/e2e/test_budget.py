@@ -43,7 +43,7 @@ def always(_: Request) -> Reply:
     return PRICED
 
 
-def test_call_that_would_pass_the_limit_is_not_made(
+def test_call_over_the_budget_is_not_made(
     openai_server: StartServer, make_agent: MakeAgent
 ) -> None:
     server = openai_server(always)
@@ -70,7 +70,7 @@ def test_call_that_would_pass_the_limit_is_not_made(
 
 
 @pytest.mark.timeout(120)
-def test_tasks_at_once_cannot_pass_it_together(
+def test_concurrent_tasks_share_the_budget(
     openai_server: StartServer, make_agent: MakeAgent
 ) -> None:
     server = openai_server(always)
@@ -90,7 +90,7 @@ def test_tasks_at_once_cannot_pass_it_together(
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("settings", [{}, {"max_tokens": 10}], ids=["unknown", "passed"])
-def test_lengths_that_nobody_keeps_overrun_it_by_one_call_at_most(
+def test_unbounded_replies_exceed_the_budget_by_at_most_one_call(
     openai_server: StartServer, make_agent: MakeAgent, settings: dict[str, int]
 ) -> None:
     """Neither many first calls at once nor a server that returns more than it was asked for."""
@@ -136,7 +136,7 @@ def test_set_length_is_reserved_before_the_first_call(
     assert server.requests == []
 
 
-def test_models_asked_by_scripts_use_same_budget(
+def test_model_calls_of_scripts_count_against_the_budget(
     openai_server: StartServer, make_agent: MakeAgent
 ) -> None:
     code = """
@@ -162,7 +162,7 @@ for number in range(10):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_unknown_price_stops_before_anything_is_used(
+def test_unknown_price_is_refused_before_any_request(
     openai_server: StartServer, make_agent: MakeAgent, stream: bool
 ) -> None:
     server = openai_server(always)
@@ -178,7 +178,7 @@ def test_unknown_price_stops_before_anything_is_used(
         assert agent.status()["unpriced_calls"] == 1
 
 
-def test_litellm_prices_apply_where_the_user_gives_none(
+def test_litellm_prices_are_the_default_prices(
     openai_server: StartServer, make_agent: MakeAgent
 ) -> None:
     server = openai_server([Reply(text=PRICED.text, usage=(1000, 200, 400))])

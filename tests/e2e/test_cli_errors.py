@@ -32,7 +32,7 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def test_missing_variable_in_delf_toml_is_named_with_its_table(tmp_path):
+def test_missing_variable_of_delf_toml_is_named_with_its_table(tmp_path):
     (tmp_path / "delf.toml").write_text('[agent.llm]\nmodel = "m"\napi_key = "${TEAM_KEY}"\n')
     check(delf("run", "x", cwd=tmp_path), 2, "TEAM_KEY", "delf.toml [agent]")
 
@@ -44,7 +44,7 @@ def test_refused_connection_error_names_the_port(tmp_path, free_port):
 
 
 @pytest.mark.parametrize(("status", "word"), [(500, "500"), (401, "key")])
-def test_refusal_of_a_provider_is_reported(tmp_path, status, word):
+def test_provider_rejection_is_reported(tmp_path, status, word):
     with OpenAIServer(lambda _: Reply(status=status)) as server:
         flags = ["--llm", "m", "--base-url", server.base_url]
         result = delf("run", "x", *flags, cwd=tmp_path, env=KEY)
@@ -52,7 +52,7 @@ def test_refusal_of_a_provider_is_reported(tmp_path, status, word):
 
 
 @pytest.mark.parametrize("kind", ["postgresql", "mysql"])
-def test_dead_database(tmp_path, free_port, kind):
+def test_unreachable_database_is_reported_with_its_port(tmp_path, free_port, kind):
     llm = write_recording(tmp_path / "r.jsonl", "print(1)")
     env = {"DELF_SQL_URL": f"{kind}://u:sesame@127.0.0.1:{free_port}/shop"}
     result = delf("run", "x", "--llm", llm, "-c", "sql", cwd=tmp_path, env=env)
@@ -69,7 +69,7 @@ def test_dead_database(tmp_path, free_port, kind):
         (b"\xff\xfe", ["UTF-8"]),
     ],
 )
-def test_malformed_delf_toml(tmp_path: Path, content, words):
+def test_malformed_delf_toml_is_reported(tmp_path: Path, content, words):
     data = content if isinstance(content, bytes) else content.encode()
     (tmp_path / "delf.toml").write_bytes(data)
     result = delf("run", "x", cwd=tmp_path)
@@ -80,7 +80,7 @@ def test_malformed_delf_toml(tmp_path: Path, content, words):
     assert failure_lines(result.stderr)[0].startswith("error: ")
 
 
-def test_working_directory_that_is_gone(tmp_path):
+def test_deleted_working_directory_is_reported_without_traceback(tmp_path):
     gone = tmp_path / "gone"
     gone.mkdir()
     import subprocess

@@ -26,7 +26,7 @@ def kept(here: Path, **env: str) -> list[str]:
     return [task["state"] for task in json.loads(done.stdout)]
 
 
-def test_journal_is_in_the_data_folder_by_default(run, tmp_path):
+def test_default_journal_is_in_the_data_folder(run, tmp_path):
     assert run().stdout == "done\n"
     assert Path(os.environ["XDG_DATA_HOME"], "delf", "journal.db").is_file()
     assert kept(tmp_path) == ["done"]
@@ -42,7 +42,7 @@ def test_journal_none_writes_no_database(run, tmp_path):
     assert kept(tmp_path, DELF_JOURNAL="sql") == ["done"]
 
 
-def test_default_one_that_cannot_be_written_is_a_warning(run, tmp_path):
+def test_unwritable_default_journal_is_only_a_warning(run, tmp_path):
     (tmp_path / "file").write_text("")
     done = run(XDG_DATA_HOME=str(tmp_path / "file"))
     assert (done.returncode, done.stdout) == (0, "done\n")
@@ -53,7 +53,7 @@ def test_default_one_that_cannot_be_written_is_a_warning(run, tmp_path):
 
 
 @pytest.mark.parametrize("url", ["postgresql://a:b@127.0.0.1:1/tasks", "{folder}/no/j.db"])
-def test_chosen_journal_that_is_unreachable_is_an_error(run, tmp_path, url):
+def test_unreachable_chosen_journal_is_an_error(run, tmp_path, url):
     (tmp_path / "no").write_text("a file")
     done = run(DELF_JOURNAL_SQL_URL=url.format(folder=tmp_path))
     assert (done.returncode, done.stdout) == (2, "")

@@ -39,7 +39,7 @@ def unread_pipe() -> Iterator[int]:
         "runs list --json",
     ],
 )
-def test_commands_end_quietly_on_a_closed_pipe(tmp_path, words):
+def test_commands_end_quietly_when_the_pipe_closes(tmp_path, words):
     with unread_pipe() as out:
         done = subprocess.run(
             [DELF, *words.split()],
@@ -59,7 +59,7 @@ def long_answer(here: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
-def test_reader_that_has_seen_enough(tmp_path, unbuffered):
+def test_run_ends_quietly_when_its_reader_leaves(tmp_path, unbuffered):
     """As in ``delf run … | head -1``: a part was read, more was written, and the rest is lost."""
     with start(
         [DELF, *long_answer(tmp_path)],
@@ -79,7 +79,7 @@ def test_reader_that_has_seen_enough(tmp_path, unbuffered):
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
-def test_pipe_that_is_read_to_its_end_gets_the_complete_answer(tmp_path, unbuffered):
+def test_fully_read_pipe_gets_the_complete_answer(tmp_path, unbuffered):
     done = delf(*long_answer(tmp_path), cwd=tmp_path, env={"PYTHONUNBUFFERED": unbuffered})
     assert done.returncode == 0
     assert done.stdout.split() == [str(n) for n in range(LINES)]

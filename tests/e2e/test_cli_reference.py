@@ -87,7 +87,7 @@ def test_completion_prints_a_script_for_each_shell(shell, tmp_path):
         ("delf config set connections.", {"connections.shop.url"}),
     ],
 )
-def test_completion_offers_words(typed, offered, tmp_path):
+def test_completion_offers_words_for_each_position(typed, offered, tmp_path):
     (tmp_path / "delf.toml").write_text(
         '[agent]\nlight_llm = "gpt-4o-mini"\nheavy_llm = {model = "gpt-4o"}\n'
         '[connections.shop]\nurl = "sqlite:///shop.db"\n'
@@ -95,7 +95,7 @@ def test_completion_offers_words(typed, offered, tmp_path):
     complete(typed, offered, tmp_path)
 
 
-def test_completion_knows_tasks_and_requests(here):
+def test_completion_offers_task_and_request_ids(here):
     with running(here, "await desk.send('ada')") as run:
         request = run.request()
         (task,) = written(here, "runs", "list", "--json")
@@ -116,7 +116,7 @@ def complete(typed, offered, folder):
     assert {line.partition(",")[2] for line in done.stdout.split()} == offered
 
 
-def test_completion_of_names_imports_nothing_heavy(tmp_path):
+def test_name_completion_imports_nothing_heavy(tmp_path):
     code = (
         "import click, sys\nfrom delf_cli import complete\nfrom delf_cli.main import cli\n"
         "ctx = click.Context(cli)\n"
@@ -148,12 +148,12 @@ def writing_json():
     return {words for words, ctx in ALL.items() if "--json" in [o.flag for o in options_of(ctx)]}
 
 
-def test_every_command_but_servers_writes_json():
+def test_every_command_except_servers_supports_json():
     single = {w for w, ctx in ALL.items() if not isinstance(ctx.command, click.Group)}
     assert single - writing_json() == SERVERS
 
 
-def test_every_json_output_has_a_table():
+def test_every_json_output_is_documented():
     tables = {name.partition(" --")[0] for name in TABLES if name.startswith("delf ")}
     assert tables == writing_json()
 
@@ -177,7 +177,7 @@ def here(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_json_of_tasks(here):
+def test_task_commands_print_documented_json(here):
     (here / "add.py").write_text(ADD)
     llm = write_recording(here / "add.jsonl", "print(await add(1, 2))")
     task = ("run", "x", "--tools", "add.py", "--llm", llm)
@@ -231,7 +231,7 @@ def test_json_of_tasks(here):
     assert name in pruned["tasks"]
 
 
-def test_json_of_a_task_that_fails_has_the_same_fields(here):
+def test_failed_task_json_has_the_same_fields(here):
     llm = write_recording(here / "bad.jsonl", *["1 / 0"] * 5)
     for arguments, status in ((("--llm", llm), 1), (("-c", "nope", "--llm", llm), 2)):
         done = delf("run", "x", *arguments, "--json", cwd=here)
@@ -242,7 +242,7 @@ def test_json_of_a_task_that_fails_has_the_same_fields(here):
     checked("delf runs list", [task])
 
 
-def test_json_of_approvals(here):
+def test_approval_commands_print_documented_json(here):
     asks = "ask('Who?', ['Ann', 'Bob'])"
     calls = f"await asyncio.gather(desk.close(1), desk.send('ada'), desk.send('bob'), {asks})"
     with running(here, f"try:\n    {calls}\nexcept ApprovalRejected:\n    pass") as run:
@@ -279,7 +279,7 @@ def test_json_of_approvals(here):
     assert [revoked] == listed
 
 
-def test_json_of_a_answer(here):
+def test_answer_command_prints_documented_json(here):
     (here / "tools.py").write_text(FREE_TO_CLOSE)
     with resuming(here, killed_in_a_call(here)) as run:
         name = run.request()
@@ -289,7 +289,7 @@ def test_json_of_a_answer(here):
         assert run.end()[0] == 0
 
 
-def test_json_describes_existing_objects(here):
+def test_json_page_describes_only_existing_objects(here):
     llm = write_recording(here / "chat.jsonl", "print('hello')")
     own = ("--config", str(_config(here, llm)), "--json")
     doctor = written(here, "doctor", *own)
@@ -318,7 +318,7 @@ def test_json_describes_existing_objects(here):
     assert (here / "delf-plugin-tickets" / "pyproject.toml").is_file()
 
 
-def test_json_of_trust(here):
+def test_trust_command_prints_documented_json(here):
     (here / "delf.toml").write_text("[agent]\ntimeout = 5\n")
     message = written(here, "trust", "--json")
     assert not message["trusted"]
@@ -336,7 +336,7 @@ def _config(here: Path, llm: str) -> Path:
     return path
 
 
-def test_json_of_conversations_and_of_the_demo(here):
+def test_conversation_and_demo_commands_print_documented_json(here):
     llm = write_recording(here / "chat.jsonl", "print('hello')")
     done = delf("chat", "--llm", llm, "--json", cwd=here, stdin="Say hello\nAnd again\n")
     assert done.returncode == 1, "the recording has one answer"
@@ -356,7 +356,7 @@ def test_json_of_conversations_and_of_the_demo(here):
     checked("delf demo", map(json.loads, lines))
 
 
-def test_json_describes_remembered_approvals(here):
+def test_remembered_approvals_command_prints_documented_json(here):
     assert delf("memory", "add", "The office is in Graz.", cwd=here).returncode == 0
     source = ("--source", "Ada")
     assert delf("memory", "add", "Ada is the contact.", *source, cwd=here).returncode == 0
@@ -365,7 +365,7 @@ def test_json_describes_remembered_approvals(here):
     checked("delf memory search", written(here, "memory", "search", "office", "--json"))
 
 
-def test_json_of_workers(here):
+def test_worker_commands_print_documented_json(here):
     (here / "workers").mkdir()
     (here / "workers/greet.worker").write_text("---\nname: greet\n---\nSay hello.\n")
     llm = write_recording(here / "hello.jsonl", "print('hello')")
@@ -376,7 +376,7 @@ def test_json_of_workers(here):
     checked("delf workers run", [written(here, *run)])
 
 
-def test_json_of_routines(here):
+def test_routine_commands_print_documented_json(here):
     llm = write_recording(here / "hello.jsonl", "print('hello')")
     written(here, "run", "Say hello", "--llm", llm, "--json")
     (task,) = written(here, "runs", "list", "--json")
@@ -405,7 +405,7 @@ def test_json_of_routines(here):
     checked("delf routines remove", [written(here, "routines", "remove", "hello", "-y", "--json")])
 
 
-def test_json_of_schedules(here):
+def test_schedule_commands_print_documented_json(here):
     add = ("schedule", "add", "morning", "0 8 * * *", "Say hello.")
     added = written(here, *add, "--json")
     checked("delf schedule add", [added])
@@ -421,7 +421,7 @@ def test_json_of_schedules(here):
     checked("delf schedule remove", [written(here, "schedule", "remove", "morning", "--json")])
 
 
-def test_json_of_the_audit_file(here):
+def test_audit_commands_print_documented_json(here):
     llm = write_recording(here / "hello.jsonl", "print('hello')")
     written(here, "run", "x", "--llm", llm, "--observe", "audit", "--json")
     verified = delf("audit", "verify", "--json", cwd=here)
@@ -432,7 +432,7 @@ def test_json_of_the_audit_file(here):
     checked("delf audit head", [written(here, "audit", "head", "--json")])
 
 
-def test_json_of_people(here):
+def test_user_commands_print_documented_json(here):
     checked("delf users add", [written(here, "users", "add", "ada", "--json")])
     checked("delf users list", written(here, "users", "list", "--json"))
     assert written(here, "users", "sessions", "--json") == []
@@ -450,14 +450,14 @@ def test_google_status_prints_documented_json(here):
     checked("delf google status", json.loads(done.stdout))
 
 
-def test_json_of_keys(here):
+def test_key_commands_print_documented_json(here):
     kept = delf("keys", "set", "openai", "--json", cwd=here, stdin="sk-a-key-to-keep")
     checked("delf keys set", [json.loads(kept.stdout)])
     checked("delf keys list", [written(here, "keys", "list", "--json")])
     checked("delf keys remove", [written(here, "keys", "remove", "openai", "--json")])
 
 
-def test_json_of_the_journal(here):
+def test_journal_commands_print_documented_json(here):
     llm = write_recording(here / "hello.jsonl", "print('hello')")
     written(here, "run", "Say hello", "--llm", llm, "--json")
     checked("delf journal check", [written(here, "journal", "check", "--json")])
@@ -477,7 +477,7 @@ def test_memory_commands_print_documented_json(here):
     assert (added, gone) == ({"remembered": 1}, {"forgotten": 1})
 
 
-def test_json_of_a_new_project(here):
+def test_init_command_prints_documented_json(here):
     made = written(here, "init", "papers", "--json")
     checked("delf init", [made])
     assert made["next"][-1] == "delf workers run summarise --attach notes.md"
@@ -485,5 +485,5 @@ def test_json_of_a_new_project(here):
     assert (again["made"], again["kept"]) == ([], made["made"])
 
 
-def test_json_of_plugins_that_are_checked(here):
+def test_plugins_check_command_prints_documented_json(here):
     checked("delf plugins check", written(here, "plugins", "check", "sql", "--json"))

@@ -64,7 +64,7 @@ def test_resume_from_another_folder_uses_the_task_options(here: Path, tmp_path: 
     assert sent(here) == ["closed 7", "ada 1"]
 
 
-def test_options_that_are_given_come_first(here: Path) -> None:
+def test_resume_options_override_the_recorded_options(here: Path) -> None:
     task, _ = killed_while_it_waits(here)
     done = delf("resume", task, "--approve", "none", "--set", NO_RETRY, "--json", cwd=here)
     assert done.returncode == 1
@@ -72,7 +72,7 @@ def test_options_that_are_given_come_first(here: Path) -> None:
     assert sent(here) == ["closed 7"]
 
 
-def test_secret_option_is_given_again(here: Path) -> None:
+def test_secret_option_must_be_given_again_on_resume(here: Path) -> None:
     key = "providers.openai=sk-planted-0123456789"
     task, _ = killed_while_it_waits(here, "--set", key)
     kept = delf("runs", "events", task, "--json", cwd=here).stdout
@@ -84,7 +84,7 @@ def test_secret_option_is_given_again(here: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "closed\nsent to ada\n")
 
 
-def test_secret_in_another_option_is_given_again(here: Path) -> None:
+def test_secret_inside_another_option_must_be_given_again(here: Path) -> None:
     flags = ("--base-url", "http://ada:planted-0123456789@127.0.0.1:9/v1")
     task, _ = killed_while_it_waits(here, *flags)
     failed = delf("resume", task, cwd=here)
@@ -92,7 +92,7 @@ def test_secret_in_another_option_is_given_again(here: Path) -> None:
     assert "give it again: --llm" in failed.stderr
 
 
-def test_resume_resolves_paths_of_flags_in_the_working_folder(here: Path, tmp_path: Path) -> None:
+def test_resume_resolves_flag_paths_in_the_working_folder(here: Path, tmp_path: Path) -> None:
     task, _ = killed_while_it_waits(here)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -115,7 +115,7 @@ def test_unresumable_tasks_are_refused(here: Path) -> None:
     assert re.search(r"is being worked on by process \d+", busy.stderr)
 
 
-def test_folder_that_is_gone(here: Path, tmp_path: Path) -> None:
+def test_resume_of_a_task_from_a_deleted_folder_needs_here(here: Path, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     (gone / "tools.py").write_text((here / "tools.py").read_text())
@@ -129,7 +129,7 @@ def test_folder_that_is_gone(here: Path, tmp_path: Path) -> None:
     assert moved.returncode == 0, moved.stderr
 
 
-def test_child_task_goes_on_with_the_task_that_started_it(tmp_path: Path) -> None:
+def test_child_task_cannot_be_resumed_alone(tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(
         "from delf import CallContext, tool\n\n\n@tool(effect='read', confirm=False)\n"
         "async def hand_over(context: CallContext) -> str:\n    'Ask.'\n"

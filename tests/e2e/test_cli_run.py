@@ -38,7 +38,7 @@ def model(here: Path, *scripts: str, **reply: object) -> str:
     return write_recording(here / "answers.jsonl", *scripts, **reply)
 
 
-def test_answer_alone_is_on_stdout(here):
+def test_stdout_holds_only_the_answer(here):
     llm = model(here, "print('| sum |\\n|---|\\n|', await add(2, 3), '|')", cost_usd=0.001)
     result = delf("run", "add up", "--tools", "tools.py", "--llm", llm, cwd=here)
     assert result.returncode == 0
@@ -93,7 +93,7 @@ def test_prints_of_tools_and_libraries_go_to_stderr(here, flags):
         assert result.stdout == "6\n"
 
 
-def test_prints_of_plugins_at_import_and_in_hooks_go_to_stderr(here):
+def test_prints_of_plugin_imports_and_hooks_go_to_stderr(here):
     site = here / "site"
     info = site / "noisy-1.0.dist-info"
     info.mkdir(parents=True)
@@ -124,7 +124,7 @@ def test_weaker_isolation_is_reported_once_on_a_machine(here):
 
 
 @pytest.mark.parametrize("how", ["flag", "file"])
-def test_verbose_tells_each_step_and_sums_up(here, how):
+def test_verbose_run_prints_each_step_and_a_summary(here, how):
     if how == "file":
         (here / "delf.toml").write_text("[agent]\nverbose = true\n")
     flags = ["--verbose"] if how == "flag" else []
@@ -137,7 +137,7 @@ def test_verbose_tells_each_step_and_sums_up(here, how):
     assert lines.index("→ 1 add: sum") < lines.index("calls     1 ok")
 
 
-def test_task_can_come_from_stdin(here):
+def test_task_can_be_read_from_stdin(here):
     llm = model(here, "print('ok')")
     result = delf("run", "-", "--llm", llm, "--json", cwd=here, stdin="\ufeffSag «hallo»\n")
     assert json.loads(result.stdout)["trace"]["task"] == "Sag «hallo»"
@@ -145,7 +145,7 @@ def test_task_can_come_from_stdin(here):
     assert delf("run", "-", "--llm", llm, cwd=here).returncode == 2
 
 
-def test_answer_is_data_of_a_schema(here):
+def test_schema_option_returns_the_answer_as_data(here):
     schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
     (here / "sum.json").write_text(json.dumps(schema))
     llm = model(here, *["print('so')\nawait answer({'sum': await add(2, 3)})"] * 2)
@@ -163,7 +163,7 @@ def test_answer_is_data_of_a_schema(here):
     assert "--schema sum.json: No such file" in delf(*given, cwd=here).stderr
 
 
-def test_events_come_before_the_task_is_over(here):
+def test_events_are_written_while_the_task_runs(here):
     (here / "tools.py").write_text(
         "import os\nfrom delf import tool\n\n"
         "@tool(effect='read', confirm=False)\ndef wait() -> int:\n    '''Wait.'''\n"
@@ -184,7 +184,7 @@ def test_events_come_before_the_task_is_over(here):
         assert process.wait(20) == 0
 
 
-def test_output_files(here):
+def test_output_files_are_written_to_the_out_folder(here):
     script = "add_to_output_files('sums.csv', [{'a': 1}])\nadd_to_output_files('n.json', {})"
     llm = model(here, f"{script}\nprint('made')")
     result = delf("run", "x", "--llm", llm, "--out", "out", cwd=here)
@@ -219,7 +219,7 @@ def test_run_passes_input_files_to_the_script(here):
         (["--set", "agent.approval_mode=approve_all", "--approve", "none"], False, "denied"),
     ],
 )
-def test_call_is_approved_only_by_flags_without_a_terminal(here, flags, sent, words):
+def test_run_without_a_terminal_approves_only_by_flags(here, flags, sent, words):
     script = "try:\n    print(await send('ada'))\nexcept ApprovalRejected as no:\n    print(no)"
     llm = model(here, script)
     result = delf("run", "x", "--tools", "tools.py", "--llm", llm, *flags, cwd=here)
@@ -228,7 +228,7 @@ def test_call_is_approved_only_by_flags_without_a_terminal(here, flags, sent, wo
     assert (here / "sent.txt").exists() is sent
 
 
-def test_tool_that_cannot_be_stopped_does_not_hold_the_program(here):
+def test_uncancellable_tool_does_not_block_the_exit(here):
     (here / "tools.py").write_text(
         "import time\nfrom delf import tool\n\n@tool(effect='read', confirm=False)\n"
         "def slow() -> None:\n    '''Slow.'''\n    time.sleep(600)\n"
@@ -241,7 +241,7 @@ def test_tool_that_cannot_be_stopped_does_not_hold_the_program(here):
 
 @pytest.mark.timeout(90)
 @pytest.mark.parametrize("stream", [False, True])
-def test_record_and_replay(here, stream):
+def test_recorded_run_can_be_replayed(here, stream):
     env = {"OPENAI_API_KEY": "k"}
     with OpenAIServer(["```python\nprint('from the server')\n```"]) as server:
         flags = ["--base-url", server.base_url, "--llm", "m", "--record", "new.jsonl"]

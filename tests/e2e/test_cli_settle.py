@@ -28,7 +28,7 @@ def approvals(here: Path, *arguments: str):
 # -- from another process ---------------------------------------------------------------------
 
 
-def test_settle_shows_the_interrupted_call(here):
+def test_approvals_show_describes_the_interrupted_call(here):
     task = killed_in_a_call(here)
     assert delf("runs", "show", task, cwd=here).stdout.endswith(f"\nhint: delf resume {task}\n")
     with resuming(here, task) as run:
@@ -55,7 +55,7 @@ def test_settle_shows_the_interrupted_call(here):
     ],
     ids=["settle", "settle without result", "approve"],
 )
-def test_cli_settle_is_decided(here, decision, answer, done):
+def test_settle_decides_a_call_of_unknown_outcome(here, decision, answer, done):
     task = killed_in_a_call(here)
     command, *more = decision
     with resuming(here, task) as run:
@@ -70,7 +70,7 @@ def test_cli_settle_is_decided(here, decision, answer, done):
     assert sent(here) == done
 
 
-def test_cli_settle_is_asked_about_even_where_all_is_approved(here):
+def test_call_of_unknown_outcome_is_asked_about_despite_approve_all(here):
     task = killed_in_a_call(here)
     with resuming(here, task, "--approve", "all") as run:
         assert approvals(here, "settle", run.request(), "--result", "1").returncode == 0
@@ -78,7 +78,7 @@ def test_cli_settle_is_asked_about_even_where_all_is_approved(here):
     assert sent(here) == ["closed 7"]
 
 
-def test_call_that_was_not_begun_cannot_have_happened(here):
+def test_settle_refuses_a_call_that_never_began(here):
     with running(here, "print(await desk.send('ada'))") as run:
         name = run.request()
         refused = approvals(here, "settle", name)
@@ -100,7 +100,7 @@ def test_call_that_was_not_begun_cannot_have_happened(here):
     ],
     ids=["it did happen", "without a result", "again"],
 )
-def test_resume_at_a_terminal_asks_about_a_begun_call(here, keys, answer, done):
+def test_resume_at_a_terminal_asks_about_an_unfinished_call(here, keys, answer, done):
     task = killed_in_a_call(here)
     command = [DELF, "resume", task, "--approve", "all"]
     with TerminalProcess(command, env=environment(), cwd=here) as terminal:
@@ -118,7 +118,7 @@ def test_resume_at_a_terminal_asks_about_a_begun_call(here, keys, answer, done):
 # -- where nobody can be asked -----------------------------------------------------------------
 
 
-def test_task_with_nobody_to_ask_stays_interrupted(here):
+def test_unanswerable_unknown_outcome_keeps_the_task_interrupted(here):
     task = killed_in_a_call(here, "--approve", "all")
     for _ in range(2):  # as cron does
         done = delf("resume", task, cwd=here)
@@ -138,7 +138,7 @@ def test_task_with_nobody_to_ask_stays_interrupted(here):
         ("again", "answer: closed\n", ["closed 7", "closed 7"]),
     ],
 )
-def test_cli_settle_is_settled_beforehand(here, settle, answer, done):
+def test_resume_settle_option_decides_in_advance(here, settle, answer, done):
     task = killed_in_a_call(here, "--approve", "all")
     assert delf("resume", task, cwd=here).returncode == 3
     resumed = delf("resume", task, "--settle", settle, cwd=here)

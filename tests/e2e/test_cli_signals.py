@@ -121,7 +121,7 @@ desk = Desk(name="desk")
 
 
 @pytest.mark.parametrize("end", ["time.sleep(600)", "await asyncio.sleep(600)"])
-def test_plugin_that_does_not_close_holds_no_answer_and_no_signal(tmp_path, end):
+def test_plugin_that_hangs_on_close_delays_neither_answer_nor_signal(tmp_path, end):
     script = "print(await desk.find())"
     command = run_of(tmp_path, script, tools=STUCK.format(end=end))
     with begun(command, tmp_path, "1\n".__eq__, start_new_session=True) as process:
@@ -195,7 +195,7 @@ def test_ignored_hangup_stays_ignored(tmp_path):
     assert process.returncode == 143
 
 
-def test_person_reads_that_it_was_stopped_and_what_it_had_changed(tmp_path):
+def test_interrupted_run_reports_what_it_had_changed(tmp_path):
     tools = TOOLS.replace(
         'read", confirm=False)\ndef started', 'write", confirm=False)\ndef started'
     )

@@ -116,7 +116,7 @@ def open_call(found: list[dict[str, Any]]) -> int | None:
 
 
 @pytest.mark.parametrize("program", ["run", "chat"])
-def test_task_that_is_left_and_resumed_writes_once(tmp_path: Path, program: str) -> None:
+def test_abandoned_and_resumed_task_writes_once(tmp_path: Path, program: str) -> None:
     chance, stops = random.Random(SEED), 0
     for number in range(STOPS):
         here = tmp_path / str(number)
@@ -142,9 +142,7 @@ def test_task_that_is_left_and_resumed_writes_once(tmp_path: Path, program: str)
 
 
 @pytest.mark.parametrize("program", ["run", "chat"])
-def test_task_that_is_stopped_by_ctrl_c_has_recorded_each_write(
-    tmp_path: Path, program: str
-) -> None:
+def test_task_stopped_by_ctrl_c_records_every_write(tmp_path: Path, program: str) -> None:
     chance = random.Random(SEED)
     for number in range(STOPS):
         here = tmp_path / str(number)

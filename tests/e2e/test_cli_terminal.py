@@ -47,7 +47,7 @@ TABLE = (
 )
 
 
-def test_progress_then_the_answer_as_markdown_then_cost_and_time(here):
+def test_terminal_shows_progress_then_markdown_answer_then_cost(here):
     with start(here, TABLE) as terminal:
         assert terminal.wait() == 0
         text = terminal.text
@@ -62,7 +62,7 @@ def test_progress_then_the_answer_as_markdown_then_cost_and_time(here):
     assert "\x1b[1m" in terminal.raw or "\x1b[1" in terminal.raw
 
 
-def test_plain_text_keeps_its_lines(here):
+def test_terminal_keeps_the_lines_of_plain_text(here):
     with start(here, "print('first  line\\nsecond_line_\\n    third')") as terminal:
         assert terminal.wait() == 0
     assert "first  line\nsecond_line_\n    third\n" in terminal.text
@@ -75,7 +75,7 @@ ROW = "| " + " | ".join(f"longer_value_of_column_{n}" for n in range(12)) + " |"
 
 @pytest.mark.parametrize("columns", [80, 120])
 @pytest.mark.parametrize("fails", [False, True])
-def test_lines_end_between_words_now_and_later(here, columns, fails):
+def test_terminal_wraps_lines_between_words(here, columns, fails):
     printed = "\n".join([LONG, "", WIDE, "|---" * 12 + "|", ROW])
     script = f"print({printed!r})" + f"\nraise ValueError({LONG!r})" * fails
     with start(here, script, script, script, columns=columns) as ran:
@@ -90,7 +90,7 @@ def test_lines_end_between_words_now_and_later(here, columns, fails):
         assert "longer_value_of_column_11" in words
 
 
-def test_answer_cannot_steer_the_terminal(here):
+def test_answer_cannot_send_control_codes_to_the_terminal(here):
     script = "print('a' + chr(27) + ']0;owned' + chr(7) + 'b' + chr(0x9b) + '2J')"
     with start(here, script) as terminal:
         assert terminal.wait() == 0
@@ -98,7 +98,7 @@ def test_answer_cannot_steer_the_terminal(here):
     assert "a\\x1b]0;owned\\x07b\\x9b2J" in terminal.text
 
 
-def test_only_the_answer_is_in_a_redirected_stdout(here):
+def test_redirected_stdout_holds_only_the_answer(here):
     with start(here, TABLE, stdout=here / "out.md", flags=("-v",)) as terminal:
         assert terminal.wait() == 0
     assert (here / "out.md").read_text().startswith("# Title\n\nsome **bold** words\n")
@@ -118,7 +118,7 @@ def test_terminal_approval_makes_the_call(here):
     assert sent(here) == ["ada: hi"]
 
 
-def test_progress_does_not_write_into_a_question(here):
+def test_progress_is_paused_during_a_question(here):
     with start(here, "print(await send('ada'))") as terminal:
         terminal.expect("? help\n> ")
         before = terminal.raw
@@ -131,7 +131,7 @@ def test_progress_does_not_write_into_a_question(here):
         assert terminal.wait() == 0
 
 
-def test_arguments_are_edited_until_they_fit_and_shown_before_the_call(here):
+def test_edited_arguments_are_checked_and_shown_before_the_call(here):
     with start(here, "print(await send('ada', copies=2))") as terminal:
         terminal.expect(SEND)
         for typed, shown in (
@@ -158,7 +158,7 @@ def test_arguments_are_edited_until_they_fit_and_shown_before_the_call(here):
     assert sent(here) == ["bob: "] * 3
 
 
-def test_ctrl_c_at_a_question_rejects_and_a_second_one_interrupts(here):
+def test_ctrl_c_at_a_question_rejects_and_again_interrupts(here):
     script = "try:\n    await send('ada')\nexcept ApprovalRejected as no:\n    print('told:', no)"
     with start(here, f"{script}\nawait send('bob')", flags=("-v",)) as terminal:
         terminal.expect(SEND)
@@ -182,7 +182,7 @@ def test_ctrl_c_interrupts_the_running_task(here):
     assert sent(here) == []
 
 
-def test_request_that_expires_gives_the_terminal_back(here):
+def test_expired_request_returns_the_terminal(here):
     script = (
         "try:\n    await send('ada')\nexcept ApprovalRejected as no:\n    print('told:', no)\n"
         "print(await send('bob'))"

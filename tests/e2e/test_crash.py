@@ -162,7 +162,7 @@ def plans() -> Iterator[list[Death]]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_task_that_is_killed_ends_as_if_it_had_not_been(
+def test_killed_task_ends_with_the_same_result(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     numbers = count()

@@ -59,7 +59,7 @@ def written(here: Path) -> list[str]:
     return (here / "written.txt").read_text().splitlines()
 
 
-def test_task_goes_on_after_its_timeout(here):
+def test_task_resumes_after_its_timeout(here):
     failed = run(here, "--timeout", "6")
     task = failed["trace"]["task_id"]
     assert failed["state"] == "failed"
@@ -81,7 +81,7 @@ def test_task_goes_on_after_its_timeout(here):
     assert written(here) == LINES
 
 
-def test_task_that_runs_out_of_time_again_goes_on_once_more(here):
+def test_task_resumes_after_a_second_timeout(here):
     failed = run(here, "--timeout", "6")
     task = failed["trace"]["task_id"]
     (here / "looked.txt").unlink()
@@ -96,7 +96,7 @@ FIRST = "for n in range(12):\n    await write(n)\nraise ValueError('not yet')"
 SECOND = "print(await write(12))"
 
 
-def test_task_goes_on_after_its_budget(here):
+def test_task_resumes_after_its_budget_is_raised(here):
     failed = run(here, "--budget", "0.01", scripts=(FIRST, SECOND), cost_usd=0.01)
     assert "budget" in failed["error"]
     assert written(here) == LINES[:12]
@@ -109,7 +109,7 @@ def test_task_goes_on_after_its_budget(here):
     assert written(here) == LINES
 
 
-def test_write_that_was_cut_off_is_asked_about(here):
+def test_write_cut_off_by_a_timeout_is_asked_about(here):
     tools = TOOLS.replace('effect="read"', 'effect="write"')
     (here / "tools.py").write_text(tools)
     failed = run(here, "--timeout", "6")
@@ -123,7 +123,7 @@ def test_write_that_was_cut_off_is_asked_about(here):
 
 
 class TestAgent:
-    def test_program_goes_on_with_its_task(self, scripted_model, delf_host):
+    def test_program_can_resume_its_timed_out_task(self, scripted_model, delf_host):
         written, looks = [], []
 
         @tool(effect="write", confirm=False)
@@ -154,7 +154,7 @@ class TestAgent:
             assert agent.total_cost_usd == cost
         assert written == list(range(12))
 
-    def test_program_raises_its_budget(self, scripted_model, delf_host):
+    def test_program_can_raise_the_budget_and_resume(self, scripted_model, delf_host):
         written = []
 
         @tool(effect="write", confirm=False)
@@ -175,7 +175,7 @@ class TestAgent:
             assert done.text == "done"
         assert written == [1]
 
-    def test_child_goes_on_with_its_parent(self, scripted_model, delf_host):
+    def test_child_task_resumes_with_its_parent(self, scripted_model, delf_host):
         written, looks = [], []
 
         @tool(effect="write", confirm=False)

@@ -88,7 +88,7 @@ def check(google: GoogleServer, book: str) -> None:
     assert reply.header("In-Reply-To") == "<7@example.com>"
 
 
-def test_every_write_is_asked_about(
+def test_every_google_write_is_asked_about(
     google: GoogleServer,
     connect: Any,
     office: str,
@@ -134,7 +134,7 @@ print(f"{doc['title']}: {event['start']:%d.%m.%Y %H:%M}")
 """
 
 
-def test_first_script_looks_and_the_next_one_acts(
+def test_first_script_reads_and_second_script_acts(
     google: GoogleServer, connect: Any, office: str, scripted_model: ScriptedModel, delf_host: Any
 ) -> None:
     scripted_model.writes(LOOK, ACT)
@@ -191,7 +191,9 @@ def test_google_task_runs_on_the_command_line(
     assert not [secret for secret in secrets if any(secret in prompt for prompt in project.prompts)]
 
 
-def test_google_write_needs_a_yes(google: GoogleServer, project: DelfProject, office: str) -> None:
+def test_google_write_needs_approval(
+    google: GoogleServer, project: DelfProject, office: str
+) -> None:
     llm = project.model(SCRIPT.replace("BOOK", repr(office)))
     done = project.run(
         "run", "File it.", *FLAGS, "--llm", llm, "--file", "receipt.txt", "--approve", "none"
@@ -240,9 +242,7 @@ def made_again(project: DelfProject, task: str) -> tuple[int, str, str]:
         process.communicate()
 
 
-def test_killed_in_an_upload_it_becomes_one_file(
-    google: GoogleServer, project: DelfProject
-) -> None:
+def test_upload_killed_midway_creates_one_file(google: GoogleServer, project: DelfProject) -> None:
     script = 'made = await drive.create("big.bin", b"x" * (4 * 1024 * 1024))\nprint(made["size"])'
     google.hang("drive.files.create", after=1)  # the upload is opened, its content not taken
     task = killed(project, google, script, "drive.files.create", 2)
@@ -252,7 +252,7 @@ def test_killed_in_an_upload_it_becomes_one_file(
     assert [f.content for f in stored] == [b"x" * 4 * 1024 * 1024]
 
 
-def test_mail_whose_process_was_killed_is_not_sent_again_by_itself(
+def test_mail_of_a_killed_process_is_not_sent_again_unasked(
     google: GoogleServer, project: DelfProject
 ) -> None:
     script = 'sent = await gmail.send("bob@example.com", "Once", "Once.")\nprint("sent")'

@@ -65,7 +65,7 @@ def hint_of(shown_text: str) -> str:
     return lines[start].removeprefix("hint: ")
 
 
-def test_standard_bundle_is_all_that_is_installed(delf):
+def test_standard_bundle_is_the_only_thing_installed(delf):
     status, shown_text = delf("plugins", "--json")
     names = {row["name"] for row in json.loads(shown_text)}
     assert (status, names) == (0, set(STANDARD))
@@ -93,7 +93,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize(("package", "words"), MISSING.items(), ids=MISSING)
-def test_missing_part_is_installed_by_the_command_in_the_hint(delf, package, words):
+def test_missing_package_hint_installs_the_package(delf, package, words):
     status, shown_text = delf(*words)
     assert status in (1, 2), shown_text
     command = re.search(r"delf plugins install ([\w-]+)", hint_of(shown_text))
@@ -104,7 +104,7 @@ def test_missing_part_is_installed_by_the_command_in_the_hint(delf, package, wor
     assert item.name in clone()
 
 
-def test_key_is_kept_by_the_command_in_the_hint(delf):
+def test_missing_key_hint_stores_the_key(delf):
     _, shown_text = delf(*SAY, *MINI)
     command = hint_of(shown_text).partition(",")[0]
     status, kept = delf(*shlex.split(command)[1:], stdin="sk-planted-0123456789")
@@ -115,7 +115,7 @@ def test_key_is_kept_by_the_command_in_the_hint(delf):
         assert len(server.requests) == 1
 
 
-def test_hint_of_doctor_keeps_the_missing_key(delf):
+def test_doctor_hint_stores_the_missing_key(delf):
     _, shown_text = delf("doctor")
     (command,) = re.findall(r"→ (delf keys set \w+)", shown_text)
     status, kept = delf(*shlex.split(command)[1:], stdin="sk-planted-0123456789")
@@ -123,7 +123,7 @@ def test_hint_of_doctor_keeps_the_missing_key(delf):
     assert "OPENAI_API_KEY" in delf("keys", "list")[1]
 
 
-def test_model_without_a_provider_is_asked_by_the_command_in_the_hint(delf):
+def test_missing_provider_hint_asks_the_model(delf):
     _, shown_text = delf(*SAY, "--llm", "llama3")
     (options,) = re.findall(r"(--llm \S+ --base-url \S+)", hint_of(shown_text))
     with OpenAIServer(["```python\nprint('hello')\n```"]) as server:
@@ -134,7 +134,7 @@ def test_model_without_a_provider_is_asked_by_the_command_in_the_hint(delf):
 
 
 @pytest.mark.parametrize("prefix", ["openai/", "anthropic/", "google/"])
-def test_provider_in_a_hint_is_one_that_is_installed(delf, prefix):
+def test_hinted_providers_are_installed(delf, prefix):
     _, shown_text = delf(*SAY, "--llm", "nonsense")
     assert prefix in hint_of(shown_text)
     _, shown_text = delf(*SAY, "--llm", f"{prefix}nonsense")
@@ -152,7 +152,7 @@ def test_missing_model_hint_names_a_command_that_asks(delf):
 
 
 @pytest.mark.parametrize("setting", ["prefilter_mode", "sandbox", "strategy", "journal"])
-def test_listed_names_work(delf, setting):
+def test_names_listed_in_hints_are_accepted(delf, setting):
     def why(name):
         _, shown_text = delf(
             *SAY, *MINI, "--set", f"{setting}={name}", OPENAI_API_KEY="sk-planted-x"
@@ -167,14 +167,14 @@ def test_listed_names_work(delf, setting):
         assert "no plugin serves" not in shown_text, shown_text
 
 
-def test_single_word_task_runs_as_the_hint_writes_it(delf):
+def test_single_word_task_runs_as_hinted(delf):
     _, shown_text = delf("run", "hello", *MINI)
     command = hint_of(shown_text).partition(": ")[2].partition(" (")[0]
     _, shown_text = delf(*shlex.split(command)[1:], *MINI)
     assert "needs a key" in shown_text, shown_text
 
 
-def test_connection_without_a_type_says_what_to_write(delf, tmp_path):
+def test_connection_without_a_type_hints_at_the_setting(delf, tmp_path):
     (tmp_path / "delf.toml").write_text('[connections.shop]\nurl = "sqlite:///shop.db"\n')
     here = ("--trust", ".", *SAY, *MINI)
     _, shown_text = delf(*here)
@@ -185,7 +185,7 @@ def test_connection_without_a_type_says_what_to_write(delf, tmp_path):
     assert "sql" in packages("connection")
 
 
-def test_quickstart_names_the_plugin_that_its_database_needs(delf, tmp_path):
+def test_quickstart_names_the_plugin_for_its_database(delf, tmp_path):
     sqlite3.connect(tmp_path / "shop.db").execute("CREATE TABLE t (a)")
     there = {"OPENAI_API_KEY": "sk-planted-0123456789"}
     answers = ("--llm", "gpt-4o-mini", "--connect", "shop.db", "--folder", "q", "--no-call")
@@ -226,7 +226,7 @@ def looking_commands():
         yield [filled if word in ("…", "ID", "TYPE") else word for word in words]
 
 
-def test_read_only_commands_named_in_texts_work(delf, tmp_path):
+def test_read_only_commands_named_in_texts_run(delf, tmp_path):
     with OpenAIServer(["```python\nprint('hello')\n```"]) as server:
         there = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-planted-0123456789"}
         assert delf(*SAY, *MINI, **there)[0] == 0

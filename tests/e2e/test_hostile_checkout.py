@@ -117,7 +117,7 @@ def test_hostile_folder_tries_every_command():
         assert len(arguments) >= len(required), f"{words} needs arguments"
 
 
-def test_hostile_folder_has_many_tricks():
+def test_hostile_folder_has_at_least_twenty_tricks():
     assert len(TRICKS) >= 20
 
 
@@ -127,7 +127,7 @@ PARTS = 4
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_untrusted_folder_starts_sends_and_reads_nothing(part, tmp_path, recorder):
+def test_untrusted_folder_starts_nothing_and_sends_nothing(part, tmp_path, recorder):
     tricks = list(TRICKS)[part::PARTS]
     victims = {
         trick: victim_of(trick, tmp_path / str(number), recorder)
@@ -187,7 +187,7 @@ AS_TYPED = (
 @pytest.mark.slow
 @pytest.mark.parametrize("trick", ["plugins in the folder", "modules in the folder", "a command"])
 @pytest.mark.parametrize("line", AS_TYPED, ids=" ".join)
-def test_program_as_it_is_typed_imports_nothing_of_the_folder(line, trick, tmp_path, recorder):
+def test_program_imports_nothing_from_the_working_folder(line, trick, tmp_path, recorder):
     victim = victim_of(trick, tmp_path, recorder)
     (victim.checkout.root / ".git").mkdir()
     address = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}  # nobody listens: nothing leaves
@@ -213,7 +213,7 @@ def test_program_as_it_is_typed_imports_nothing_of_the_folder(line, trick, tmp_p
         ("a specification at an address", ("inspect", "x")),
     ],
 )
-def test_trick_works_once_the_folder_is_trusted(trick, line, tmp_path, recorder):
+def test_trick_works_in_a_trusted_folder(trick, line, tmp_path, recorder):
     """Else the tests above would show nothing."""
     victim = victim_of(trick, tmp_path, recorder)
     trusting = {**victim.environ, "DELF_TRUST": str(tmp_path), "DELF_X_TOKEN": ""}
@@ -224,7 +224,7 @@ def test_trick_works_once_the_folder_is_trusted(trick, line, tmp_path, recorder)
     assert victim.canary.exists() or recorder.received
 
 
-def test_key_of_environment_stays_here_in_trusted_folder(tmp_path, recorder):
+def test_environment_key_is_not_sent_from_a_trusted_folder(tmp_path, recorder):
     """The second lock: a file's address needs a key that the file names."""
     victim = victim_of("the address of the model", tmp_path, recorder)
     root = str(victim.checkout.root)

@@ -43,7 +43,7 @@ def written(*folders: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o000], ids=["usual", "none"])
-def test_files_and_folders_of_delf_are_the_users_alone(tmp_path, umask):
+def test_delf_folders_are_private_to_the_user(tmp_path, umask):
     homes = {
         f"XDG_{kind}_HOME": str(tmp_path / "home" / kind.lower())
         for kind in ("DATA", "STATE", "CACHE", "CONFIG")
@@ -96,7 +96,7 @@ confirm = false
 """
 
 
-def test_files_that_delf_creates_are_readable_by_the_user_only(tmp_path):
+def test_files_created_by_delf_are_private_to_the_user(tmp_path):
     home = {f"XDG_{kind}_HOME": str(tmp_path / "home") for kind in ("DATA", "STATE", "CACHE")}
     environ = {**os.environ, **home, "DELF_TRUST": str(tmp_path)}
     given = tmp_path / "project"

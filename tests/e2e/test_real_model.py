@@ -74,7 +74,7 @@ def agent_of(address: str, most: int = 40, **options: Any) -> Agent:
     return Agent(tools=[weather], llm=model, **{**given, **options})
 
 
-async def test_pieces_come_as_they_are_written_and_usage_is_counted(address: str) -> None:
+async def test_streamed_pieces_and_usage_are_reported(address: str) -> None:
     async with agent_of(address) as agent:
         seen = [event async for event in agent.stream("Say hello.", granularity="token")]
     pieces = [event.text for event in seen if isinstance(event, ModelDelta)]
@@ -85,7 +85,7 @@ async def test_pieces_come_as_they_are_written_and_usage_is_counted(address: str
     assert all(reply.usage.input_tokens > 100 for reply in replies)
 
 
-async def test_task_that_is_cancelled_frees_the_server(address: str) -> None:
+async def test_cancelled_task_frees_the_model_server(address: str) -> None:
     async with agent_of(address, most=4000) as agent:
         story = agent.stream("Tell a very long story.", granularity="token")
         async with contextlib.aclosing(story) as events:
@@ -97,7 +97,7 @@ async def test_task_that_is_cancelled_frees_the_server(address: str) -> None:
 
 
 @pytest.mark.parametrize("code_in", ["fence", "tool", "auto"])
-async def test_odd_tasks_end_in_words(code_in: Any, address: str) -> None:
+async def test_unusual_tasks_end_with_a_readable_message(code_in: Any, address: str) -> None:
     tasks = ODD if code_in == "fence" else ODD[:3]
     async with agent_of(address, strategy=CodegenStrategy(code_in=code_in)) as agent:
         for task in tasks:

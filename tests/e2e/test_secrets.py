@@ -265,7 +265,7 @@ def test_chat_leaks_no_secret(place: Place) -> None:
     assert done.returncode in (0, 1)
 
 
-def test_database_that_cannot_be_reached(place: Place) -> None:
+def test_unreachable_database_leaks_no_secret(place: Place) -> None:
     place.use_recording()
     with (place.folder / "delf.toml").open("a") as file:
         file.write(f'[connections.shop]\ntype = "sql"\nurl = "{place.env["SHOP"]}"\n')
@@ -279,7 +279,7 @@ def test_database_that_cannot_be_reached(place: Place) -> None:
     assert first.returncode == 1
 
 
-def test_plugin_that_fails_with_a_secret(place: Place, tmp_path: Path) -> None:
+def test_failing_plugin_leaks_no_secret(place: Place, tmp_path: Path) -> None:
     site = tmp_path / "site"
     info = site / "delf_plugin_broken-1.0.dist-info"
     info.mkdir(parents=True)
@@ -301,7 +301,7 @@ def test_plugin_that_fails_with_a_secret(place: Place, tmp_path: Path) -> None:
 KEPT = "kept-by-others-4711"
 
 
-def test_connection_that_is_not_selected(place: Place) -> None:
+def test_unused_connection_leaks_no_secret(place: Place) -> None:
     """Its password is in the file anyway, which a tool of another one may read."""
     password = "of-the-other-database-77"
     (place.folder / "own.db").touch()
@@ -343,7 +343,7 @@ def test_connection_that_is_not_selected(place: Place) -> None:
         f'[connections.shop]\ntype = "sql"\nulr = "postgresql://u:{PASSWORD}@h/d"\n',
     ],
 )
-def test_configuration_that_is_wrong(place: Place, text: str) -> None:
+def test_wrong_configuration_leaks_no_secret(place: Place, text: str) -> None:
     (place.folder / "delf.toml").write_text(text)
     commands = (["run", "x", "--llm", "m"], ["run", "x"], ["inspect", "shop"], ["doctor"])
     place.delf_many(*([*command, "--debug"] for command in commands))

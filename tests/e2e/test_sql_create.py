@@ -29,7 +29,7 @@ def run(folder: Path, script: str, *flags: str):
     return delf("run", "keep seven", "--llm", llm, *flags, cwd=folder)
 
 
-def test_task_creates_the_file_and_the_next_reads_it(kind, tmp_path):
+def test_create_option_makes_the_file_for_later_tasks(kind, tmp_path):
     write_project(tmp_path, kind)
     done = run(tmp_path, SCRIPT)
     assert (done.returncode, done.stdout) == (0, "[{'a': 7}]\n"), done.stderr
@@ -37,7 +37,7 @@ def test_task_creates_the_file_and_the_next_reads_it(kind, tmp_path):
     assert again.stdout == "[{'n': 1}]\n", again.stderr
 
 
-def test_script_that_only_reads_finds_no_tables(kind, tmp_path):
+def test_read_only_script_finds_no_tables_in_a_new_file(kind, tmp_path):
     write_project(tmp_path, kind)
     done = run(tmp_path, "print(await db.schema())")
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
@@ -70,6 +70,6 @@ def test_folder_that_does_not_exist_is_an_error(kind, tmp_path):
     assert "make the folder" in done.stderr
 
 
-def test_create_is_refused_by_other_databases(kind):
+def test_other_databases_refuse_the_create_option(kind):
     with pytest.raises(ConnectionConfigurationError, match="create is a setting for"):
         SQL("postgresql://ada@localhost/shop", name=kind, create=True)

@@ -50,7 +50,7 @@ def prices(shop: Database) -> str:
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
-def test_question_is_answered_from_a_database(
+def test_task_answers_a_question_from_a_database(
     shop: Database, openai_server: SneakyServer, stream: bool
 ) -> None:
     server = openai_server([f"```python\n{QUESTION}```"])
@@ -74,7 +74,7 @@ def password(url: str) -> str | None:
     return urlsplit(url).password
 
 
-def test_change_that_is_approved(shop: Database, openai_server: SneakyServer) -> None:
+def test_approved_change_reaches_the_database(shop: Database, openai_server: SneakyServer) -> None:
     asked: list[Any] = []
 
     def on_confirm(request: Any) -> bool:
@@ -92,7 +92,7 @@ def test_change_that_is_approved(shop: Database, openai_server: SneakyServer) ->
     assert asked == [("sql.write", "write", "raise the price of lamps")]
 
 
-def test_forbidden_action_is_neither_shown_nor_called(
+def test_forbidden_action_is_hidden_and_refused(
     shop: Database, openai_server: SneakyServer
 ) -> None:
     server = openai_server([f"```python\n{CHANGE}```"] * 2)
@@ -106,9 +106,7 @@ def test_forbidden_action_is_neither_shown_nor_called(
     assert prices(shop) == "20"
 
 
-def test_query_that_would_change_something_fails_in_the_database(
-    shop: Database, openai_server: SneakyServer
-) -> None:
+def test_writing_query_fails_in_the_database(shop: Database, openai_server: SneakyServer) -> None:
     script = "await sql.query(\"DELETE FROM products WHERE name = 'lamp'\")"
     server = openai_server([f"```python\n{script}\n```"] * 2)
     llm = LLMConfig("shop-model", base_url=server.base_url)

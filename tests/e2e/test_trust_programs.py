@@ -62,7 +62,7 @@ def changes(here: Path, tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_changed_program_file_asks_again(here, tmp_path, name):
+def test_changed_program_file_needs_trust_again(here, tmp_path, name):
     path = write_project(here, *COMMANDS[name])
     assert state(here, tmp_path, "--yes").returncode == 0
     assert changes(here, tmp_path) == (True, set())
@@ -75,7 +75,7 @@ def test_changed_program_file_asks_again(here, tmp_path, name):
 
 
 @pytest.mark.parametrize("file", ["json.py", "conftest.py", "lib/new.py", "server"])
-def test_new_file_asks_again(here, tmp_path, file):
+def test_new_program_file_needs_trust_again(here, tmp_path, file):
     write_project(here, *COMMANDS["module"])
     state(here, tmp_path, "--yes")
     (here / file).parent.mkdir(exist_ok=True)
@@ -83,7 +83,7 @@ def test_new_file_asks_again(here, tmp_path, file):
     assert changes(here, tmp_path) == (False, {(file, "new")})
 
 
-def test_link_that_points_elsewhere_asks_again(here, tmp_path):
+def test_retargeted_link_needs_trust_again(here, tmp_path):
     write_project(here, *COMMANDS["module"])
     (here / "helper.py").symlink_to(tmp_path / "one.py")
     state(here, tmp_path, "--yes")
@@ -103,14 +103,14 @@ def test_changed_data_files_keep_the_folder_trusted(here, tmp_path):
     assert changes(here, tmp_path) == (True, set())
 
 
-def test_project_without_a_program_is_asked_about_its_settings_alone(here, tmp_path):
+def test_project_without_a_program_needs_trust_for_settings_only(here, tmp_path):
     (here / "delf.toml").write_text('[connections.db]\ntype = "sql"\nurl = "sqlite:///a.db"\n')
     state(here, tmp_path, "--yes")
     (here / "script.py").write_text("print(1)\n")
     assert changes(here, tmp_path) == (True, set())
 
 
-def test_folder_with_very_many_files_asks_again_for_each(here, tmp_path):
+def test_folder_with_very_many_files_needs_trust_for_each(here, tmp_path):
     write_project(here, *COMMANDS["module"])
     for number in range(1200):
         (here / f"m{number:04}.py").write_text("")

@@ -67,7 +67,7 @@ WAYS: dict[str, tuple[dict[str, str], Callable[[Callable[[str], str], Path], Any
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_login_of_the_environment_goes_to_an_address_of_a_program_only(way, tmp_path, monkeypatch):
+def test_environment_login_goes_only_to_an_address_of_a_program(way, tmp_path, monkeypatch):
     variables, make = WAYS[way]
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -102,20 +102,20 @@ SETTINGS: dict[str, tuple[dict[str, str], Callable[[], Any]]] = {
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
-def test_key_of_the_environment_goes_to_no_address_of_a_file(kind):
+def test_environment_key_goes_to_no_address_of_a_file(kind):
     variables, make = SETTINGS[kind]
     with using_environ(variables), pytest.raises(KeyAddressError, match="a file of the project"):
         make()
 
 
-def test_embedder_key_does_not_go_to_another_address(tmp_path):
+def test_embedder_key_is_not_sent_to_another_address(tmp_path):
     context = _context(tmp_path, OPENAI_API_KEY="k")
     with pytest.raises(KeyAddressError):
         HttpEmbedder(context, embedding_base_url=of_file(ADDRESS))
     HttpEmbedder(context, embedding_base_url=of_file(ADDRESS), embedding_api_key=of_file("own"))
 
 
-def test_server_that_an_mcp_file_names_is_at_an_address_of_a_file(tmp_path):
+def test_server_of_an_mcp_file_counts_as_an_address_of_a_file(tmp_path):
     (tmp_path / "mcp.json").write_text('{"mcpServers": {"x": {"url": "http://host.test/mcp"}}}')
     variables = {"DELF_X_HEADERS": '{"Authorization": "Bearer k3y-of-the-person"}'}
     config = str(tmp_path / "mcp.json")

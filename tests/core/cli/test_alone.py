@@ -26,7 +26,7 @@ sys.exit(main())
         (["rnu"], 2, "error: no command 'rnu' is installed"),
     ],
 )
-def test_core_alone_shows_its_version_and_install_hint(tmp_path, words, status, message):
+def test_core_without_plugins_shows_version_and_install_hint(tmp_path, words, status, message):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *words],
         cwd=tmp_path, env=environment(), capture_output=True, text=True,

@@ -30,7 +30,7 @@ sys.exit(main())
 """
 
 
-def test_ctrl_c_that_python_drops_is_repeated():
+def test_dropped_ctrl_c_is_sent_again():
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=30, check=False
     )

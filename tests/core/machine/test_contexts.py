@@ -19,7 +19,7 @@ def of_ann() -> Context:
     return context
 
 
-async def test_coroutine_sees_the_other_context_in_every_step(of_ann: Context) -> None:
+async def test_awaited_in_runs_each_step_in_the_given_context(of_ann: Context) -> None:
     async def look() -> list[str]:
         seen = [who.get()]
         async with asyncio.timeout(5):
@@ -34,7 +34,7 @@ async def test_coroutine_sees_the_other_context_in_every_step(of_ann: Context) -
     assert (who.get(), of_ann[who]) == ("Bob", "Ann")
 
 
-async def test_cancellation_reaches_the_coroutine_and_waits_for_its_end(of_ann: Context) -> None:
+async def test_cancelling_awaited_in_waits_until_the_coroutine_ends(of_ann: Context) -> None:
     ended: list[str] = []
 
     async def work() -> None:
@@ -55,7 +55,7 @@ async def test_cancellation_reaches_the_coroutine_and_waits_for_its_end(of_ann: 
     assert ended == ["Ann"]
 
 
-async def test_failure_is_raised(of_ann: Context) -> None:
+async def test_awaited_in_raises_the_coroutine_error(of_ann: Context) -> None:
     async def fail() -> None:
         await asyncio.sleep(0)
         raise KeyError(who.get())

@@ -34,13 +34,13 @@ def starts(folder):
     return started.read_text().count("x") if started.exists() else 0
 
 
-def test_ordinary_process_has_its_own(monkeypatch):
+def test_own_python_is_sys_executable_without_a_subprocess(monkeypatch):
     monkeypatch.setattr(interpreter.subprocess, "run", None)  # nothing is run to know it
     assert own_python() == sys.executable
 
 
 @pytest.mark.parametrize("name", ["shop", "python3", "python", "python-shop", "uwsgi"])
-def test_frozen_program_is_not_its_interpreter(tmp_path, monkeypatch, program, name):
+def test_own_python_is_not_a_frozen_program(tmp_path, monkeypatch, program, name):
     monkeypatch.setattr(sys, "executable", program(name))
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path}:{Path(sys.base_exec_prefix, 'bin')}")
@@ -51,7 +51,7 @@ def test_frozen_program_is_not_its_interpreter(tmp_path, monkeypatch, program, n
 
 
 @pytest.mark.parametrize("executable", ["", None, "uwsgi", "python-shop", "mod_wsgi"])
-def test_program_that_embeds_python_finds_its_installation(monkeypatch, program, executable):
+def test_own_python_of_an_embedding_program_is_found(monkeypatch, program, executable):
     monkeypatch.setattr(sys, "executable", executable and program(executable))
     assert Path(own_python()).parent == Path(sys.exec_prefix, "bin")
 

@@ -19,7 +19,7 @@ from delf.network.addresses import is_public
         "::ffff:1.1.1.1",
     ],
 )
-def test_address_of_the_internet_is_public(text: str) -> None:
+def test_internet_addresses_are_public(text: str) -> None:
     assert is_public(ipaddress.ip_address(text))
 
 
@@ -31,5 +31,5 @@ def test_address_of_the_internet_is_public(text: str) -> None:
         *("::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::", "2001:0:1:2:3:4:80ff:fffe"),
     ],
 )
-def test_address_that_is_or_leads_elsewhere_is_not(text: str) -> None:
+def test_private_and_tunnelled_addresses_are_not_public(text: str) -> None:
     assert not is_public(ipaddress.ip_address(text))

@@ -78,7 +78,7 @@ async def test_body_equals_the_sent_bytes(
     assert await read_body(answer(pack(TEXT), encoding, cut), MOST) == TEXT
 
 
-async def test_body_as_long_as_it_may_be_is_read() -> None:
+async def test_body_of_exactly_the_limit_is_read() -> None:
     assert await read_body(answer(gzip.compress(TEXT), "gzip"), len(TEXT)) == TEXT
     with pytest.raises(BodyTooLargeError):
         await read_body(answer(gzip.compress(TEXT), "gzip"), len(TEXT) - 1)
@@ -86,7 +86,7 @@ async def test_body_as_long_as_it_may_be_is_read() -> None:
 
 @pytest.mark.parametrize(("encoding", "pack"), [("gzip", gzip.compress), ("deflate", raw)])
 @pytest.mark.slow
-async def test_bomb_never_takes_more_than_its_limit(
+async def test_decompression_bomb_stays_under_the_memory_limit(
     encoding: str, pack: Callable[[bytes], bytes]
 ) -> None:
     body = pack(ZEROS)
@@ -94,25 +94,25 @@ async def test_bomb_never_takes_more_than_its_limit(
         await read_body(answer(body, encoding), MOST)
 
 
-async def test_pieces_are_small_and_come_while_the_body_does() -> None:
+async def test_pieces_of_an_unpacked_body_are_small() -> None:
     seen = [len(piece) async for piece in pieces(answer(BOMB, "gzip"), len(ZEROS))]
     assert max(seen) <= 65_536
     assert sum(seen) == len(ZEROS)
 
 
-async def test_bytes_that_inflate_to_nothing_count() -> None:
+async def test_compressed_bytes_without_content_count_against_the_limit() -> None:
     nothing = b"\x00\x00\x00\xff\xff" * 300_000  # stored blocks of no bytes
     with pytest.raises(BodyTooLargeError):
         await read_body(answer(nothing, "deflate", cut=10_000), MOST)
 
 
 @pytest.mark.parametrize("encoding", ["gzip, gzip", "deflate, gzip", "br", "zstd", "compress"])
-async def test_unrequested_encoding_is_refused(encoding: str) -> None:
+async def test_unrequested_content_encoding_is_refused(encoding: str) -> None:
     with pytest.raises(BodyEncodingError, match="compressed"):
         await read_body(answer(gzip.compress(gzip.compress(TEXT)), encoding), MOST)
 
 
-async def test_broken_compression_is_an_error() -> None:
+async def test_broken_compression_raises() -> None:
     with pytest.raises(BodyEncodingError, match="broken"):
         await read_body(answer(b"no gzip", "gzip"), MOST)
     with pytest.raises(BodyEncodingError, match="broken"):
@@ -170,7 +170,7 @@ async def _model_stream(url: str) -> None:
 
 @pytest.mark.parametrize("ask", [_web, _websearch, _openapi, _model, _model_stream])
 @pytest.mark.slow
-async def test_http_clients_inflate_no_bomb(ask: Callable[..., object]) -> None:
+async def test_http_client_stops_at_a_decompression_bomb(ask: Callable[..., object]) -> None:
     def bomb(_: object) -> Reply:
         return Reply(200, BOMB, {"Content-Type": "text/html", "Content-Encoding": "gzip"})
 
@@ -180,7 +180,7 @@ async def test_http_clients_inflate_no_bomb(ask: Callable[..., object]) -> None:
         assert server.last.header("accept-encoding") == "gzip, deflate"
 
 
-def test_specification_download_inflates_no_bomb() -> None:
+def test_specification_download_stops_at_a_decompression_bomb() -> None:
     headers = {"Content-Type": "text/html", "Content-Encoding": "gzip"}
     with threaded_server(lambda _: Reply(200, BOMB, headers)) as server:
         with little_memory(), pytest.raises(DelfError, match="too large"):

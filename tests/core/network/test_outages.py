@@ -32,14 +32,14 @@ def test_outage_warns_once_and_counts_failures(
     assert sum(r.levelno == logging.DEBUG for r in caplog.records) == 2
 
 
-def test_outages_passes_other_failures_on() -> None:
+def test_outages_does_not_catch_other_errors() -> None:
     outage = Outage(logging.getLogger("delf.test"), "nothing is seen")
     with pytest.raises(KeyError), outage.noted(OSError):
         raise KeyError("x")
     assert outage.failures == 0
 
 
-def test_parts_that_need_the_same_thing_tell_of_it_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_outage_shared_by_two_parts_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     log = logging.getLogger("delf.test")
     notes, search = (
         Outage(log, what, "the database of two parts") for what in ("no notes", "no search")
@@ -62,7 +62,7 @@ def test_parts_that_need_the_same_thing_tell_of_it_once(caplog: pytest.LogCaptur
     ]
 
 
-def test_outage_of_a_gone_reporter_is_taken_over_by_others(
+def test_outage_is_logged_again_after_its_reporter_is_deleted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log = logging.getLogger("delf.test")

@@ -30,7 +30,7 @@ USED = {"http": "http://plain:1", "https": "http://secure:2"}
         ({}, "https://api.example", None),
     ],
 )
-def test_proxy_is_chosen_by_scheme_and_never_for_the_own_machine(environ, url, variable):
+def test_proxy_is_chosen_by_scheme_and_skips_loopback(environ, url, variable):
     found = Proxies(environ).of(url)
     assert (found and found.variable) == variable
 
@@ -77,7 +77,7 @@ def test_no_proxy_accepts_names_addresses_and_networks(entry, url, goes_direct):
         ("http://", ConfigurationError, "is not a proxy's address"),
     ],
 )
-def test_proxy_that_cannot_be_used_is_named_without_its_login(url, error, shown, monkeypatch):
+def test_unusable_proxy_error_names_it_without_its_password(url, error, shown, monkeypatch):
     monkeypatch.setattr(proxies, "find_spec", lambda name: None)
     with pytest.raises(error) as caught:
         Proxy("ALL_PROXY", url).checked()
@@ -88,17 +88,17 @@ def test_proxy_that_cannot_be_used_is_named_without_its_login(url, error, shown,
         assert "pip install 'httpx[socks]'" in caught.value.hint
 
 
-def test_proxy_without_scheme_is_one_of_http():
+def test_proxy_without_scheme_is_read_as_http():
     assert Proxy("HTTP_PROXY", "proxy:3128").checked() == "http://proxy:3128"
 
 
-def test_client_without_socks_says_so():
+def test_missing_socks_support_is_reported():
     with pytest.raises(ConfigurationError, match="not spoken here"):
         Proxy("ALL_PROXY", "socks5://proxy:1").checked(socks=None)
 
 
 @pytest.mark.parametrize("library", [httpx, httpx2])
-async def test_clients_name_the_proxy_that_fails(library, monkeypatch):
+async def test_client_error_names_the_failing_proxy(library, monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "http://me:pw@127.0.0.1:9")
     for name in ("https_proxy", "NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
@@ -125,7 +125,7 @@ async def test_clients_refuse_socks_without_its_module(library, monkeypatch):
             await client.get("https://api.example")
 
 
-def test_every_http_client_reads_proxies_in_this_way():
+def test_every_http_client_uses_the_proxy_settings():
     """A client with a transport of its own would read the environment by its library's rules."""
     made = re.compile(r"\bhttpx2?\.(?:Async)?Client\((?P<given>[^()]*(?:\([^()]*\)[^()]*)*)\)")
     direct = re.compile(r"\bhttpx2?\.(?:get|post|put|delete|request|stream)\(")

@@ -8,7 +8,7 @@ import pytest
 from delf.network.retries import pause, retry_after
 
 
-def test_seconds_and_dates_are_understood():
+def test_retry_after_reads_seconds_and_dates():
     assert retry_after({"retry-after": " 7 "}) == 7.0
     assert retry_after({"retry-after": "0.5"}) == 0.5
     later = dt.datetime.now(dt.UTC) + dt.timedelta(minutes=2)
@@ -21,7 +21,7 @@ def test_retry_after_without_a_time_is_ignored(message):
     assert retry_after({} if message is None else {"retry-after": message}) is None
 
 
-def test_pauses_grow_to_a_limit():
+def test_retry_delays_grow_up_to_a_limit():
     assert 0.375 <= pause(0) <= 0.625
     assert 1.5 <= pause(2) <= 2.5
     assert pause(2000) <= 40.0

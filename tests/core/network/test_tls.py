@@ -6,7 +6,7 @@ import httpx
 from delf.network.tls import trusted
 
 
-def test_tls_context_is_that_of_httpx_and_built_once(monkeypatch):
+def test_tls_context_trusts_what_httpx_trusts_and_is_built_once(monkeypatch):
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
     assert trusted() is trusted()
@@ -15,7 +15,7 @@ def test_tls_context_is_that_of_httpx_and_built_once(monkeypatch):
     assert (trusted().verify_mode, trusted().check_hostname) == (ssl.CERT_REQUIRED, True)
 
 
-def test_certificate_of_a_variable_is_trusted_without_a_restart(monkeypatch, tmp_path):
+def test_new_certificate_variable_is_used_without_a_restart(monkeypatch, tmp_path):
     one = tmp_path / "one.pem"
     with open(certifi.where()) as file:
         text = file.read()

@@ -28,18 +28,18 @@ def beside(tmp_path):
     return imported
 
 
-def test_delfs_own_packages_are_not_warned_of(beside):
+def test_own_packages_cause_no_namesake_warning(beside):
     assert beside("delf_core-0.1.0.dist-info", "delf_plugin_sql-0.1.0.dist-info", "delf-x") == ""
 
 
 @pytest.mark.parametrize("name", ["delf-0.1.4.dist-info", "delf-2.egg-info"])
-def test_namesake_warning_says_what_to_type(beside, name):
+def test_namesake_warning_shows_the_install_command(beside, name):
     message = beside(name)
     assert namesake.WARNING in message
     assert "pip uninstall delf" in message
     assert message.count("UserWarning") == 1
 
 
-def test_look_is_not_a_burden_and_cannot_fail():
+def test_namesake_check_ignores_unreadable_paths():
     assert namesake.is_beside("/no/such/archive.zip/delf/__init__.py") is False
     assert namesake.is_beside(delf.__file__) is False

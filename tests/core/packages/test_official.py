@@ -40,6 +40,6 @@ def test_default_packages_by_kind():
     assert "delf" not in all_packages()
 
 
-def test_library_that_brings_a_command_is_installed_as_plugins_are():
+def test_plugin_library_is_installed_by_the_plugins_command():
     assert how_to_install("delf-google") == "delf plugins install delf-google"
     assert how_to_install("jsonschema-rs") == "pip install jsonschema-rs"

@@ -49,7 +49,7 @@ def test_malformed_entry_points_of_another_package_hide_nothing(site):
     assert [item.name for item in discovery.discover()] == ["tickets"]
 
 
-def test_malformed_entry_points_of_a_plugin_are_its_own_problem(site):
+def test_malformed_entry_points_affect_only_their_plugin(site):
     site.add("broken", entry_points="[delf]\nthis is not an entry point\n")
     site.add("delf-plugin-tickets")
     broken, good = discovery.discover()
@@ -78,7 +78,7 @@ def test_unreadable_entry_points_of_a_plugin_are_named(site, points, problem):
     assert problem in (broken.problem or "")
 
 
-def test_metadata_that_is_not_a_text_is_a_problem_of_one_plugin(site):
+def test_binary_metadata_affects_only_its_plugin(site):
     site.add("delf-plugin-tickets")
     (info,) = site.path.glob("*.dist-info")
     (info / "METADATA").write_bytes(b"Name: \xff\xfe\n")
@@ -86,7 +86,7 @@ def test_metadata_that_is_not_a_text_is_a_problem_of_one_plugin(site):
     assert found.problem is not None
 
 
-def test_plugin_that_is_installed_or_removed_later_is_seen(site):
+def test_discovery_notices_installed_and_removed_plugins(site):
     _of_an_hour_ago(site)
     assert discovery.installed() == discovery.installed()
     assert discovery.discover() == ()
@@ -110,13 +110,13 @@ def test_unchanged_distribution_is_read_once(site, monkeypatch):
     assert discovery.discover() is first
 
 
-def test_order_does_not_depend_on_the_file_system(site):
+def test_plugin_order_is_independent_of_the_file_system(site):
     for name in ("zebra", "apple", "mango"):
         site.add(name)
     assert [item.name for item in discovery.discover()] == ["apple", "mango", "zebra"]
 
 
-def test_older_copy_further_down_the_path_is_not_seen(site, tmp_path, monkeypatch):
+def test_older_copy_later_on_the_path_is_ignored(site, tmp_path, monkeypatch):
     site.add("delf-plugin-tickets", version="2.0")
     other = type(site)(tmp_path / "other")
     other.add("Delf_Plugin.Tickets", version="1.0", name="tickets")
@@ -132,7 +132,7 @@ def test_plugins_in_a_zip_file_are_found(site, tmp_path, monkeypatch):
     assert (found.name, found.version) == ("tickets", "2.5")
 
 
-def test_finder_of_another_importer_is_asked(site, monkeypatch):
+def test_discovery_asks_other_importers(site, monkeypatch):
     """As that of a program that PyInstaller made."""
 
     class Finder:

@@ -42,13 +42,13 @@ def made(options, factory=Words):
     return make(host, SPEC, {PLUGIN: options}, {"mode": "words", "context": object()})
 
 
-def test_options_are_converted_to_the_types_of_the_factory():
+def test_factory_options_are_converted_to_declared_types():
     options = {"most": "3", "rules": {"pay": ["book_*"]}, "order": "first", "wait": "PT2S"}
     assert made(options).given == (3, {"pay": ["book_*"]}, "first", timedelta(seconds=2), "")
     assert made({"path": 7}).given[-1] == "7"
 
 
-def test_path_counts_from_the_file_in_which_it_stands(tmp_path):
+def test_relative_path_option_is_resolved_beside_delf_toml(tmp_path):
     (tmp_path / "delf.toml").write_text(f'[plugins.{PLUGIN}]\npath = "words.txt"\n')
     options = load_project(tmp_path, environ={}).plugin_options[PLUGIN]
     assert made(options).given[-1] == str(tmp_path / "words.txt")
@@ -73,12 +73,12 @@ def test_invalid_option_error_names_plugin_and_option(options, says):
     )
 
 
-def test_missing_member_is_reported():
+def test_missing_factory_argument_is_reported():
     with pytest.raises(ConfigurationError, match="missing a required argument: 'url'"):
         made({}, lambda url: Words("words"))
 
 
-def test_type_that_only_checkers_import_is_not_looked_at():
+def test_type_imported_only_for_checkers_is_skipped():
     def late(most: "Decimal") -> object:
         return Words("words", most=most)  # pyright: ignore[reportArgumentType]
 
@@ -107,13 +107,13 @@ class Silent:
         ({"memory": Half()}, "memory, a Half, has no search, all, delete, clear"),
     ],
 )
-def test_object_that_cannot_be_one_is_refused_at_the_start(given, says, scripted_model, delf_host):
+def test_object_of_the_wrong_kind_is_refused_at_start(given, says, scripted_model, delf_host):
     with pytest.raises(ConfigurationError) as caught:
         Agent(llm="scripted", host=delf_host, **given).start()
     assert caught.value.message == says
 
 
-def test_object_made_by_plugin_is_checked():
+def test_plugin_object_without_required_members_is_refused():
     with pytest.raises(
         ConfigurationError, match="the prefilter 'words', a PosixPath, has no select"
     ):

@@ -51,15 +51,15 @@ def test_from_file_connection_is_used_in_a_task(file: Path) -> None:
         assert agent.run("Find.").raise_for_status().text == "a lamp"
 
 
-def test_plugin_of_a_file_works_on_the_command_line(file: Path, delf_project: DelfProject) -> None:
+def test_plugin_loaded_from_file_works_on_the_command_line(
+    file: Path, delf_project: DelfProject
+) -> None:
     llm = delf_project.model("print(await desk.find())")
     outcome = delf_project.run("run", "Find.", "-c", "desk", "--llm", llm, "--plugin", str(file))
     assert outcome.succeeded().stdout == "a lamp\n"
 
 
-def test_plugin_file_that_fails_to_import_is_an_error(
-    file: Path, delf_project: DelfProject
-) -> None:
+def test_failing_import_of_a_plugin_file_raises(file: Path, delf_project: DelfProject) -> None:
     file.write_text("import nowhere_at_all")
     with pytest.raises(PluginError, match="No module named 'nowhere_at_all'"):
         from_file(str(file))

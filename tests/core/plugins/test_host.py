@@ -46,7 +46,7 @@ def names(host, kind=ConnectionSpec):
 # What is there
 
 
-def test_core_brings_nothing_itself(site):
+def test_core_alone_has_no_plugins_and_suggests_a_package(site):
     host = site.host()
     assert host.names == ()
     with pytest.raises(PluginError, match="no journal 'sql' is installed") as caught:
@@ -54,7 +54,7 @@ def test_core_brings_nothing_itself(site):
     assert "journal-sql" in (caught.value.hint or "")
 
 
-def test_plugin_is_imported_when_a_spec_is_asked_for_and_not_before(site):
+def test_plugin_is_imported_only_when_its_specs_are_needed(site):
     module = site.add("delf-plugin-tickets")
     host = site.host()
     assert host.names == ("tickets",)
@@ -63,7 +63,7 @@ def test_plugin_is_imported_when_a_spec_is_asked_for_and_not_before(site):
     assert module in sys.modules
 
 
-def test_order_of_plugins_never_matters(site):
+def test_plugins_are_sorted_whatever_the_discovery_order(site):
     for name in ("zebra", "apple", "mango"):
         site.add(name)
     host = site.host()
@@ -134,7 +134,7 @@ def test_service_is_looked_up_by_its_type(site, name):
         ("import asyncio\nraise asyncio.CancelledError", "CancelledError"),
     ],
 )
-def test_broken_plugin_stops_nothing(site, record, source, reason):
+def test_broken_plugin_is_recorded_as_failed_and_others_load(site, record, source, reason):
     site.add("aaa-broken", source)
     site.add("delf-plugin-tickets")
     host = site.host()
@@ -147,12 +147,12 @@ def test_broken_plugin_stops_nothing(site, record, source, reason):
     assert record(host, "tickets").state == "loaded"
 
 
-def test_module_that_is_not_there(site, record):
+def test_missing_plugin_module_is_named_in_the_record(site, record):
     site.add("delf-plugin-ghost", entry_points="[delf]\nghost = made_no_such_module:plugin\n")
     assert "made_no_such_module" in (record(site.host(), "ghost").reason or "")
 
 
-def test_plugins_for_another_delf_are_skipped_before_an_import(site, record):
+def test_plugin_for_another_api_version_is_not_imported(site, record):
     api = site.add("api", "raise SystemExit", keywords="delf-plugin-api-2")
     site.add("both", keywords="delf-plugin-api-1,delf-plugin-api-2")
     site.add("silent", keywords="delf,plugin-api")
@@ -189,7 +189,7 @@ def test_blocked_plugins_are_not_imported(site, record, options, reason):
 # Disputes
 
 
-def test_two_plugins_with_one_name_raise(site, record):
+def test_plugins_with_one_name_are_both_in_conflict(site, record):
     site.add("delf-plugin-tickets")
     site.add("rival", name="tickets", offers="rival", version="3.1")
     host = site.host()
@@ -203,7 +203,7 @@ def test_two_plugins_with_one_name_raise(site, record):
     assert names(host) == ["rival", "tickets"]
 
 
-def test_duplicate_name_is_unusable_and_disturbs_no_other(site, record):
+def test_spec_name_given_twice_raises_and_other_names_work(site, record):
     both = """
         from delf.hookspecs import hookimpl
         from delf.specs import ConnectionSpec
@@ -226,7 +226,7 @@ def test_duplicate_name_is_unusable_and_disturbs_no_other(site, record):
     assert record(host, "two").reason == "connection 'shared' is also in one 1.0"
 
 
-def test_blocking_one_ends_a_dispute(site, record):
+def test_disabling_one_plugin_ends_the_name_conflict(site, record):
     site.add("delf-plugin-tickets")
     site.add("rival", name="tickets")
     host = site.host(environ={"DELF_DISABLE_PLUGINS": "rival"})
@@ -246,13 +246,13 @@ def test_blocking_one_ends_a_dispute(site, record):
         (StrategySpec, "codegen", "delf-plugin-strategy-codegen"),
     ],
 )
-def test_known_name_says_what_to_install(site, kind, name, package):
+def test_known_missing_name_hints_at_its_package(site, kind, name, package):
     with pytest.raises(PluginError, match=f"no {kind.kind} '{name}' is installed") as caught:
         site.host().spec(kind, name)
     assert caught.value.hint == f"delf plugins install {package.removeprefix('delf-plugin-')}"
 
 
-def test_unknown_name_gets_a_suggestion_and_the_list(site):
+def test_unknown_name_hints_at_similar_and_available_names(site):
     site.add("delf-plugin-tickets")
     with pytest.raises(PluginError) as caught:
         site.host().spec(ConnectionSpec, "tickts")
@@ -267,7 +267,7 @@ def test_unknown_name_recommends_no_package(site):
     assert caught.value.hint == "no connection is installed"
 
 
-def test_plugin_that_could_not_be_used_is_named_with_its_reason(site):
+def test_failed_plugin_is_named_with_its_reason(site):
     site.add("delf-plugin-sandbox-docker", "raise RuntimeError('no socket')")
     site.add("delf-plugin-gmail", keywords="delf-plugin-api-99")
     host = site.host(disabled=["drive"])
@@ -284,7 +284,7 @@ def test_plugin_that_could_not_be_used_is_named_with_its_reason(site):
 # Models
 
 
-def test_longest_pattern_that_fits_serves_a_model(site):
+def test_longest_matching_pattern_serves_a_model(site):
     site.add("general", model("*"))
     site.add("gpt", model("gpt-*", "o?"))
     site.add("mini", model("gpt-*-mini"))
@@ -295,7 +295,7 @@ def test_longest_pattern_that_fits_serves_a_model(site):
     assert host.model_spec("gpt-4o-mini").name == "mini"
 
 
-def test_two_plugins_that_fit_equally_well_raise(site):
+def test_equally_specific_model_patterns_raise(site):
     site.add("one", model("gpt-*"))
     site.add("two", model("*-mini", "gpt-?"))
     host = site.host()
@@ -304,7 +304,7 @@ def test_two_plugins_that_fit_equally_well_raise(site):
         host.model_spec("gpt-4")
 
 
-def test_model_that_nothing_serves(site):
+def test_unserved_model_hints_at_the_package_to_install(site):
     host = site.host()
     with pytest.raises(
         PluginError, match="no installed plugin serves the model 'gpt-4o'"
@@ -319,7 +319,7 @@ def test_model_that_nothing_serves(site):
     assert caught.value.hint == "delf plugins install model-recorded"
 
 
-def test_address_and_provider_decide_where_a_plugin_speaks_a_protocol(site):
+def test_model_plugin_is_chosen_by_address_and_provider(site):
     site.add("any", model("any/*", providers=(WIRE, DEEP, OWN), fallback=True))
     site.add("wire", model(providers=(WIRE, Provider(name="second"))))
     host = site.host()
@@ -341,7 +341,7 @@ def test_address_and_provider_decide_where_a_plugin_speaks_a_protocol(site):
 
 
 @pytest.mark.parametrize("at", ["", "http://localhost:1/v1"])
-def test_address_in_the_environment_is_for_names_without_a_provider(site, at):
+def test_address_variable_applies_to_names_without_provider(site, at):
     site.add("any", model(providers=(DEEP,), fallback=True))
     site.add("wire", model(providers=(WIRE,)))
     host = site.host(environ={"WIRE_URL": at})
@@ -368,7 +368,7 @@ def test_protocol_plugin_serves_unclaimed_model_names(site):
         ("deep/m-1", None, ("deep/m-1", "auto")),
     ],
 )
-def test_provider_before_colon_is_understood_by_its_plugins_declaration(site, name, at, expected):
+def test_provider_before_colon_is_resolved_by_plugin_declaration(site, name, at, expected):
     site.add("mine", model(providers=(DEEP, OWN)))
     config = LLMConfig(name, base_url=at, api_key="k")
     found = site.host().providers.understood(config)
@@ -386,7 +386,7 @@ def test_provider_of_a_plugin_is_listed(site):
     assert "wire/gpt-4" in providers.spellings("gpt-4")
 
 
-def test_unknown_provider_lists_those_that_are_known(site):
+def test_unknown_provider_error_lists_known_providers(site):
     site.add("mine", model("*", providers=(DEEP,)))
     site.add("any", model(providers=(WIRE, DEEP), fallback=True))
     host = site.host()
@@ -399,7 +399,7 @@ def test_unknown_provider_lists_those_that_are_known(site):
     assert caught.value.hint == "delf plugins install model-http"
 
 
-def test_model_whose_plugin_failed(site):
+def test_model_of_a_failed_plugin_raises_with_its_reason(site):
     site.add("delf-plugin-model-litellm", "import litellm_that_is_missing")
     with pytest.raises(PluginError, match="No module named 'litellm_that_is_missing'"):
         site.host().model_spec("gpt-4o")
@@ -437,7 +437,7 @@ def test_factory_that_cannot_be_imported_names_its_plugin(site, source, reason):
     assert caught.value.__cause__ is not None
 
 
-def test_plugin_error_is_passed_on(site):
+def test_plugin_error_is_raised_unchanged(site):
     module = site.add("delf-plugin-tickets")
     site.module(
         f"{module}_vendor",

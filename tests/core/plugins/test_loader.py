@@ -64,7 +64,7 @@ def test_specs_are_collected():
         ),
     ],
 )
-def test_bad_hook_is_a_problem_not_an_exception(body, problem):
+def test_bad_hook_is_reported_and_not_raised(body, problem):
     loaded = load(hook(body))
     assert loaded.reason is not None
     assert problem in loaded.reason
@@ -105,7 +105,7 @@ def test_fields_of_specs_are_checked(spec, problem):
     assert problem in (load(source).reason or "")
 
 
-def test_failing_hook_discards_the_whole_plugin():
+def test_failing_second_hook_drops_all_specs_of_the_plugin():
     loaded = load(GOOD + "\n    @hookimpl\n    def delf_connections():\n        raise ValueError\n")
     assert loaded.specs == ()
 
@@ -115,7 +115,7 @@ def test_ctrl_c_is_not_swallowed():
         load(hook("raise KeyboardInterrupt"))
 
 
-def test_unknown_hook_is_a_warning_and_the_rest_works():
+def test_unknown_hook_causes_a_warning_only():
     loaded = load(
         GOOD
         + """
@@ -173,7 +173,7 @@ def test_object_can_be_a_plugin():
         ("json:decoder.Nope", "json has no 'decoder.Nope'"),
     ],
 )
-def test_targets_that_lead_nowhere(target, message):
+def test_unresolvable_import_target_raises(target, message):
     with pytest.raises(ImportError, match=message):
         loader.import_target(target)
 

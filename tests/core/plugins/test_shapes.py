@@ -47,14 +47,14 @@ AWAITED = [
 
 
 @pytest.mark.parametrize(("kind", "name"), AWAITED)
-def test_plain_method_where_an_async_one_belongs_is_named(kind, name):
+def test_plain_method_in_place_of_an_async_method_is_reported(kind, name):
     assert list(faults(kind, made(kind))) == []
     shown = f"has a plain method {name}, which is awaited: write `async def {name}`"
     assert list(faults(kind, made(kind, **{name: plain}))) == [shown]
     assert list(faults(kind, type(made(kind, **{name: plain})))) == [shown]
 
 
-def test_plain_method_that_says_it_gives_something_to_await_is_none():
+def test_plain_method_that_returns_an_awaitable_is_accepted():
     def later(self, request) -> "Awaitable[None]":  # noqa: F821, UP037
         return never(self, request)
 
@@ -71,12 +71,12 @@ def test_plain_method_that_says_it_gives_something_to_await_is_none():
         ("connection", "is_stale", "an async method is_stale, which is not awaited"),
     ],
 )
-def test_async_method_where_a_plain_one_belongs_is_named(kind, name, shown):
+def test_async_method_in_place_of_a_plain_method_is_reported(kind, name, shown):
     (found,) = faults(kind, made(kind, **{name: never}))
     assert shown in found
 
 
-def test_items_that_come_by_yield_are_as_declared():
+def test_stream_method_that_yields_is_accepted():
     assert list(faults("model", made("model", stream=items))) == []
 
 
@@ -113,7 +113,7 @@ def test_texts_in_place_of_messages_are_reported(asks, shown, scripted_model, de
     assert "user(text)" in str(caught.value.hint)
 
 
-def test_message_whose_parts_are_a_text_is_reported():
+def test_message_with_text_in_place_of_parts_is_reported():
     with pytest.raises(DelfError, match="'hello' is a text"):
         Message("user", "hello")  # pyright: ignore[reportArgumentType]
 
@@ -162,7 +162,7 @@ def test_object_of_wrong_kind_is_reported(delf_host):
             agent.run("x")
 
 
-def test_plain_method_is_reported_as_an_agent_starts(scripted_model, delf_host):
+def test_plain_method_is_reported_at_agent_start(scripted_model, delf_host):
     spec = ModelSpec(name="m", summary="M.", factory="x:y", serves=("mine",))
     delf_host.provide(spec, PlainModel)
     with pytest.raises(ConfigurationError, match="the model 'm', a PlainModel, has a plain method"):
@@ -177,9 +177,7 @@ def test_plain_method_is_reported_as_an_agent_starts(scripted_model, delf_host):
         Agent(llm="scripted", host=delf_host, approvals=["pager"]).start()
 
 
-def test_list_in_place_of_a_selection_and_texts_in_place_of_facts_are_reported(
-    scripted_model, delf_host
-):
+def test_wrong_return_types_of_prefilter_and_memory_are_reported(scripted_model, delf_host):
     @tool(effect="read")
     def find() -> str:
         """Find."""

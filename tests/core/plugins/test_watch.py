@@ -29,7 +29,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "LOOK_SECONDS", 0.01)
 
 
-def test_hanging_import_is_named_with_the_variable_that_leaves_it_out(site, caplog) -> None:
+def test_hanging_import_is_named_with_the_variable_that_disables_it(site, caplog) -> None:
     site.module("gate_of_imports", "import threading\nmay_end = threading.Event()\n")
     site.add("delf-plugin-slow", SLOW)
     import gate_of_imports  # pyright: ignore[reportMissingImports]
@@ -44,7 +44,7 @@ def test_hanging_import_is_named_with_the_variable_that_leaves_it_out(site, capl
     assert len(caplog.records) == 1
 
 
-def test_import_that_ends_is_not_named(caplog) -> None:
+def test_finished_import_is_not_reported(caplog) -> None:
     before = threading.active_count()
     with watched_import(Candidate(name="quick")), watched_import(None):
         pass

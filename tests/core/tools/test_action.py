@@ -41,7 +41,7 @@ def by_name(owner, instance=None):
     return {item.name: item for item in actions_of(owner, instance, "desk")}
 
 
-def test_marked_methods_are_actions_in_order_of_definition():
+def test_decorated_methods_become_actions_in_definition_order():
     found = actions_of(Base, Base(), "desk")
     assert [(item.name, item.permission, item.effect) for item in found] == [
         ("find", "find", "read"),
@@ -51,7 +51,7 @@ def test_marked_methods_are_actions_in_order_of_definition():
     ]
 
 
-def test_subclass_adds_and_overrides():
+def test_subclass_inherits_and_overrides_actions():
     found = by_name(Child, Child())
     assert list(found) == ["find", "close", "reopen", "wipe", "extra"]
     assert found["find"].call(status="x") == "child x"
@@ -59,7 +59,7 @@ def test_subclass_adds_and_overrides():
     assert found["find"].effect == "read"
 
 
-def test_signature_summary_and_kind_of_call():
+def test_action_has_signature_summary_and_async_flag():
     found = by_name(Base, Base())
     assert found["find"].signature == "(status: str, limit: int = 50) -> list[str]"
     assert found["find"].is_async
@@ -78,7 +78,7 @@ def test_arguments_are_validated_under_the_connections_name():
         find.validate({})
 
 
-def test_static_and_class_methods_keep_all_their_parameters():
+def test_static_and_class_methods_keep_their_first_parameter():
     class Desk:
         @staticmethod
         @action(effect="read")
@@ -113,7 +113,7 @@ def test_action_describes_itself_as_data():
     }
 
 
-def test_names_of_permissions():
+def test_permission_names_lists_each_permission_once():
     assert permission_names(actions_of(Base)) == ("find", "edit", "close", "reopen", "wipe")
 
 
@@ -122,7 +122,7 @@ def test_unknown_effect_is_refused():
         action(effect="maybe")
 
 
-def test_method_that_no_script_could_call():
+def test_action_with_star_args_is_refused():
     class Desk:
         @action(effect="read")
         def find(self, *words: str) -> None: ...
@@ -140,7 +140,7 @@ def test_private_method_is_not_an_action():
         actions_of(Desk)
 
 
-def test_action_made_by_hand():
+def test_action_can_be_made_from_a_function():
     made = action_from_function(lambda x: x, name="echo", summary="Says it again.", effect="read")
     assert isinstance(made, Action)
     assert (made.name, made.permission, made.summary) == ("echo", "echo", "Says it again.")
@@ -148,7 +148,7 @@ def test_action_made_by_hand():
         action_from_function(lambda x: x)
 
 
-def test_parameter_without_a_type_hint_is_refused_at_once():
+def test_parameter_without_type_hint_is_refused_at_definition():
     with pytest.raises(ToolDefinitionError) as caught:
 
         class Desk:

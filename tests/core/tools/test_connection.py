@@ -60,7 +60,7 @@ async def test_actions_are_bound_to_the_instance():
     assert await find.call(status="open") == ["open", "u"]
 
 
-def test_connection_fits_the_protocol():
+def test_connection_satisfies_only_the_basic_protocol():
     made = desk()
     assert isinstance(made, ConnectionLike)
     assert not isinstance(made, SupportsContext)
@@ -68,7 +68,7 @@ def test_connection_fits_the_protocol():
     assert made.is_function is False
 
 
-def test_connection_name_can_be_given():
+def test_connection_name_can_be_set_and_is_checked():
     assert desk().name == "desk"
     assert desk(name="support").name == "support"
     with pytest.raises(ToolDefinitionError, match="the connection name 'my-desk'"):
@@ -80,7 +80,7 @@ def test_summary_is_the_docstrings_first_line():
     assert Plain().summary == ""
 
 
-def test_secrets_are_not_shown():
+def test_connection_repr_hides_secrets():
     made = desk(token="hunter2")
     assert "hunter2" not in repr(made) + repr(made.settings) + str(made.settings)
     assert repr(made) == "<Desk 'desk'>"
@@ -92,7 +92,7 @@ def test_connection_without_settings_takes_none():
         Plain(b=1, a=2)
 
 
-def test_allow_and_confirm_are_checked_against_the_actions():
+def test_allow_and_confirm_names_must_be_actions():
     made = desk(allow=["find"], confirm="edit")
     assert (made.allow, made.confirm) == (("find",), ("edit",))
     assert (desk().allow, desk().confirm) == (None, None)
@@ -117,7 +117,7 @@ def test_action_cannot_take_a_reserved_method_name():
         Bank()
 
 
-def test_connection_without_actions_is_refused_where_it_is_made():
+def test_connection_class_without_actions_is_refused():
     class Forgotten(Connection):
         async def find(self) -> None:
             """Without a mark."""
@@ -150,7 +150,7 @@ def test_secrets_of_a_connection_reach_each_listener():
     assert early.message[-1] == last
 
 
-def test_tokens_may_be_renewed_for_ever():
+def test_only_the_latest_renewed_tokens_are_redacted():
     made, kept = desk(), Kept()
     made.tell_secrets(kept)
     for number in range(100):
@@ -158,7 +158,7 @@ def test_tokens_may_be_renewed_for_ever():
     assert kept.message[-1] == ("desk", tuple(f"token-{number}" for number in range(68, 100)))
 
 
-def test_agents_that_are_gone_are_forgotten():
+def test_secret_listeners_of_deleted_agents_are_dropped():
     made, kept = desk(), Kept()
     made.tell_secrets(kept)
     gone = weakref.ref(kept)
@@ -188,7 +188,7 @@ def test_inspect_needs_no_credentials():
     assert verbose[0]["signature"] == "find(status: str) -> list[str]"
 
 
-async def test_dynamic_connection_makes_its_actions_itself():
+async def test_dynamic_connection_builds_its_actions():
     class Dynamic(Connection):
         async def actions(self):
             return [

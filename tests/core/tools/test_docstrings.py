@@ -88,7 +88,7 @@ def test_docstring_parser_reads_every_style(doc):
     ],
     ids=range(8),
 )
-def test_text_beside_summary_and_arguments_is_kept(doc, notes):
+def test_docstring_text_beside_summary_and_arguments_is_kept(doc, notes):
     assert read_docstring(doc).notes == notes
 
 

@@ -106,7 +106,7 @@ async def test_tool_of_another_framework_is_called(shape, scripted_model, delf_h
     assert response.text.split("\n")[:2] == ["Graz: 2 days in C", "Linz: 1 days in F"]
 
 
-async def test_foreign_parameters_match_the_schema():
+async def test_foreign_tool_signature_matches_its_schema():
     (tool,) = as_connections([(weather, OPENAI)])
     (action,) = await tool.actions()
     text = str(action.signature)
@@ -127,7 +127,7 @@ LIMITS = {
 @pytest.mark.parametrize(
     "wrong", [{"count": 0}, {"count": 10}, {"share": 0}, {"word": "a"}, {"list": [1, 2, 3]}]
 )
-async def test_limits_of_a_schema_hold(wrong):
+async def test_schema_limits_are_enforced_for_foreign_tools(wrong):
     schema = {"name": "f", "parameters": {"properties": LIMITS, "required": []}}
     (tool,) = as_connections([(lambda **given: given, schema)])
     (action,) = await tool.actions()
@@ -199,7 +199,7 @@ async def test_schema_is_enforced_on_arguments(kind, wrong):
         action.validate(wrong)
 
 
-def test_schema_that_is_none_is_reported_where_the_agent_is_made():
+def test_invalid_schema_is_reported_when_the_tool_is_given():
     schema = {"name": "f", "parameters": {"properties": {"x": {"pattern": "("}}}}
     with pytest.raises(ToolDefinitionError, match="'f': its schema cannot be used"):
         as_connections([(weather, schema)])
@@ -212,7 +212,7 @@ def test_foreign_names_become_python_identifiers():
     assert tool.function(from_=1, x_y=2) == {"from": 1, "x-y": 2}
 
 
-def test_tool_that_needs_its_own_framework_says_so():
+def test_tool_that_needs_its_framework_context_is_refused():
     with pytest.raises(ToolDefinitionError, match="takes a RunContext"):
         as_connections([pydantic_ai(takes_ctx=True)])
 

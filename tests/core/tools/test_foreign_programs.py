@@ -35,7 +35,7 @@ def run(tmp_path) -> Callable[..., Any]:
     return run
 
 
-async def test_langchain_tool_of_one_text():
+async def test_langchain_tool_with_one_text_input_is_callable():
     from langchain_core.tools import Tool
 
     async def later(text: str) -> str:
@@ -47,7 +47,7 @@ async def test_langchain_tool_of_one_text():
     assert await made(tool_input="ho") == "HO"
 
 
-async def test_langchain(run):
+async def test_langchain_tools_are_callable_in_scripts(run):
     from langchain_core.tools import BaseTool, StructuredTool, ToolException, tool
 
     @tool
@@ -79,7 +79,7 @@ async def test_langchain(run):
     assert await run([Search()], "print(await search('tea'))") == "nothing for tea"
 
 
-async def test_smolagents(run):
+async def test_smolagents_tools_are_callable_in_scripts(run):
     from smolagents import Tool, ToolCollection, tool
 
     @tool
@@ -194,7 +194,7 @@ async def test_llm_tools_are_callable_in_scripts(run):
 
 
 @pytest.mark.parametrize("page", ["langchain", "smolagents", "pydantic-ai"])
-async def test_program_of_a_page_on_migrating_runs_as_it_is_printed(page, tmp_path):
+async def test_migration_page_programs_run_as_printed(page, tmp_path):
     """With the real package; its own rule is all that lets the call pass."""
     text = (ROOT / f"docs/migrating/{page}.md").read_text()
     (code,) = re.findall(r"```py\n(.*?)```", text, re.DOTALL)

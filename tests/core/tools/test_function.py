@@ -24,7 +24,7 @@ async def search(query: str) -> str:
     return query
 
 
-def test_tool_is_still_the_function():
+def test_decorated_tool_still_behaves_as_the_function():
     assert add(1, b=2) == 3
     assert add.__name__ == "add"
     assert add.__doc__ is not None
@@ -32,7 +32,7 @@ def test_tool_is_still_the_function():
     assert inspect.signature(add) == inspect.signature(add.function)
 
 
-async def test_async_tool_is_still_awaited():
+async def test_decorated_async_tool_is_still_awaitable():
     assert await search("x") == "x"
 
 
@@ -44,7 +44,7 @@ async def test_tool_is_a_connection_with_one_action():
     assert action.call(a=1) == 2
 
 
-def test_defaults_are_careful():
+def test_undeclared_tool_is_irreversible_and_needs_approval():
     assert (add.confirm, add.allow) == (True, None)
     assert (add.action.effect, add.action.handle_error) == ("irreversible", None)
     assert add.description == add.summary == "Add two numbers."
@@ -56,7 +56,7 @@ def test_tool_decorator_sets_options():
     assert search.action.is_async
 
 
-def test_handle_error_takes_a_function_or_nothing():
+def test_handle_error_accepts_a_function_or_none():
     def tell(error):
         return "told"
 
@@ -115,7 +115,7 @@ def bad_type(x: Annotated[str, Field(pattern="(")]) -> None: ...
 def many(*words: str) -> None: ...
 
 
-def test_name_of_a_tool_may_come_first():
+def test_tool_name_is_accepted_as_first_argument():
     @tool("lookup", effect="read")
     def find(words: str) -> str:
         """Find."""

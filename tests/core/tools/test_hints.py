@@ -128,7 +128,7 @@ TYPES: dict[str, tuple[Any, str, str]] = {
 
 
 @pytest.mark.parametrize(("hint", "found", "given"), TYPES.values(), ids=list(TYPES))
-def test_type_hints_describe_values_in_scripts(hint, found, given):
+def test_type_hints_become_stub_types(hint, found, given):
     assert type_text(hint) == found
     assert type_text(hint, given=True) == given
 
@@ -154,7 +154,7 @@ def test_type_hints_describe_values_in_scripts(hint, found, given):
     ],
     ids=range(11),
 )
-def test_descriptions_and_limits_of_types(hint, doc, notes):
+def test_annotations_give_descriptions_and_limits(hint, doc, notes):
     assert doc_of(hint) == doc
     assert notes_of(hint, given=True) == notes
 
@@ -261,7 +261,7 @@ def test_docstrings_of_classes_and_their_fields_describe_values(hint, doc, notes
     assert notes_of(hint, given=True) == notes
 
 
-async def test_stub_has_the_descriptions_of_all_that_its_function_says():
+async def test_stub_shows_every_description_of_a_function():
     def search(
         query: Annotated[str, pydantic.Field(description="words or a phrase")],
         where: Row,

@@ -75,7 +75,7 @@ def test_json_schema_resolves_no_remote_address(listener, place):
 
 
 @pytest.mark.parametrize("word", ["$ref", "items", "properties", "anyOf", "not", "then"])
-def test_address_is_noticed_wherever_it_stands(listener, word):
+def test_remote_reference_is_refused_at_any_place(listener, word):
     address, came = listener
     outside = {"$ref": address}
     inside = {"properties": {"p": outside}, "anyOf": [outside], "$ref": address}.get(word, outside)
@@ -87,17 +87,17 @@ def test_address_is_noticed_wherever_it_stands(listener, word):
 @pytest.mark.parametrize(
     "ref", ["file:///etc/passwd", "other.json", "#anchor", "//host/x", "urn:x:y"]
 )
-def test_references_stay_within(ref):
+def test_reference_out_of_the_schema_is_refused(ref):
     with pytest.raises(ToolDefinitionError, match="leads out of the schema"):
         Checker({"properties": {"a": {"$ref": ref}}}, "x")
 
 
-def test_reference_that_leads_nowhere_is_reported():
+def test_unresolvable_reference_is_reported():
     with pytest.raises(ToolDefinitionError, match=r"x: .*'#/\$defs/none' leads nowhere"):
         Checker({"properties": {"a": {"$ref": "#/$defs/none"}}}, "x")
 
 
-def test_schema_within_has_no_address_of_its_own():
+def test_nested_schema_with_its_own_id_is_refused():
     inner = {"$id": "http://x.example/", "$ref": "#/$defs/a"}
     with pytest.raises(ToolDefinitionError, match="address of its own"):
         Checker({"properties": {"a": inner}, "$defs": {"a": {}}}, "x")
@@ -115,7 +115,7 @@ def test_schema_within_has_no_address_of_its_own():
     ],
     ids=["all", "any", "one", "few", "holds itself", "enum"],
 )
-def test_slow_pattern_is_refused(schema, value):
+def test_slow_pattern_is_refused_at_once(schema, value):
     with quickly():
         assert "too long" in str(Checker(schema, "x").fault(value))
 
@@ -130,7 +130,7 @@ def test_slow_pattern_is_refused(schema, value):
     ],
     ids=["unevaluated", "doubling", "itself", "not itself"],
 )
-def test_schemas_without_an_end_are_none(schema):
+def test_endless_schema_is_refused_quickly(schema):
     with quickly(), pytest.raises(ToolDefinitionError):
         Checker(schema, "x")
 
@@ -140,7 +140,7 @@ def test_schemas_without_an_end_are_none(schema):
     ["^(a+)+$", r"^(a|aa)+\1$", r"(.*)*\1b", "^(?=(a+)+$)x", r"^(?!.*(a|aa)+\1$)", "(x+x+)+y"],
 )
 @pytest.mark.parametrize("text", ["a" * 50 + "!", "a" * 100_000 + "!", "x" * 5000])
-def test_patterns_take_no_time(pattern, text):
+def test_pattern_matching_is_fast_on_hostile_text(pattern, text):
     with quickly():
         checker = Checker({"items": {"pattern": pattern}}, "x")
         assert checker.fault([text] * 20) is not None or pattern.startswith("^(?!")
@@ -159,12 +159,12 @@ def test_slow_patterns_are_bounded_in_time():
         *(r"(?:(?:\b){60000}){60000}b", r"(?=a)(?:(?:\b){600}){0,600}b", r"(?:\b{9000}){9000}"),
     ],
 )
-def test_patterns_that_are_large_are_not_a_schema(pattern):
+def test_oversized_pattern_is_refused(pattern):
     with quickly(), pytest.raises(ToolDefinitionError):
         Checker({"pattern": pattern}, "x")
 
 
-def test_schemas_that_are_large_are_none():
+def test_oversized_schema_is_refused():
     with pytest.raises(ToolDefinitionError, match="characters"):
         Checker({"description": "x" * 2_000_000}, "x")
     with pytest.raises(ToolDefinitionError, match="parts"):
@@ -176,7 +176,7 @@ def test_schemas_that_are_large_are_none():
         Checker(deep, "x")
 
 
-def test_value_with_many_faults_is_refused_for_the_first():
+def test_check_stops_at_the_first_fault():
     checker = Checker({"items": {"type": "integer"}}, "x")
     with quickly():
         assert len(checker.faults(["text"] * 1_000_000, 5)) == 1
@@ -184,7 +184,7 @@ def test_value_with_many_faults_is_refused_for_the_first():
     assert [fault.path for fault in found] == [(0,), (2,)]
 
 
-def test_schemas_as_people_write_them_are_checked():
+def test_common_schemas_are_checked():
     tree = {"properties": {"children": {"type": "array", "items": {"$ref": "#"}}}}
     value = {"children": [{"children": []}] * 500}
     assert Checker(tree, "x").fault(value) is None

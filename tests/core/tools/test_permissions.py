@@ -90,7 +90,7 @@ def test_permission_must_be_switch_or_names(value):
     assert "true, false" in (caught.value.hint or "")
 
 
-def test_names_that_no_action_has():
+def test_unknown_permission_name_is_refused_with_a_suggestion():
     for good in (None, True, False, (), "find", ("edit", "close", "wipe")):
         check_permission_names(good, "allow", "desk", ALL)
     with pytest.raises(

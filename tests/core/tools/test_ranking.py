@@ -46,7 +46,7 @@ def test_ranking_weights_names_and_rare_words_higher() -> None:
     assert ranking.find("list pets", limit=1) == [2]
 
 
-def test_equals_keep_their_order_and_the_limit_holds() -> None:
+def test_search_keeps_order_of_equal_matches_and_obeys_its_limit() -> None:
     catalog = Catalog(CatalogEntry(name=f"zoo.cage_{n}", summary="A cage.") for n in range(50))
     found = search(catalog, "cages", limit=3)
     assert [entry.name for entry in found] == ["zoo.cage_0", "zoo.cage_1", "zoo.cage_2"]

@@ -28,7 +28,7 @@ from delf.tools.stubs import names_of
         ("desk.search_and_delete", False),
     ],
 )
-def test_name_says_that_an_action_only_reads(name, only):
+def test_looks_only_recognises_read_names(name, only):
     assert looks_only(name) is only
 
 
@@ -42,7 +42,7 @@ def test_name_says_that_an_action_only_reads(name, only):
         ("add", "add"),
     ],
 )
-def test_actions_are_grouped_by_their_first_noun(name, resource):
+def test_actions_are_grouped_by_first_noun(name, resource):
     assert resource_of(name) == resource
 
 
@@ -70,7 +70,7 @@ def test_action_is_followed_by_readers_of_its_resource(chosen, names, after):
     assert set(found[1:]) == {names[place] for place in after}
 
 
-def test_effect_says_that_an_action_reads_where_its_name_does_not():
+def test_declared_read_effect_makes_an_action_a_reader():
     names = catalog("desk.close_ticket", "desk.ticket_history", reads=["desk.ticket"])
     assert list(with_readers(["desk.close_ticket"], names)) == ["desk.close_ticket", "desk.ticket"]
 
@@ -88,7 +88,7 @@ def test_effect_says_that_an_action_reads_where_its_name_does_not():
         ("update", None),
     ],
 )
-def test_plain_changes_are_found_by_names(name, change):
+def test_plain_change_actions_are_recognised_by_name(name, change):
     found = plain_change(name)
     assert (found and (found.kind, set(found.nouns))) == change
 
@@ -106,7 +106,7 @@ def test_plain_changes_are_found_by_names(name, change):
         ("", set()),
     ],
 )
-def test_steps_ask_for_kinds_of_change(step, kinds):
+def test_kinds_of_change_are_recognised_in_a_step(step, kinds):
     assert kinds_of_change(step) == kinds
 
 
@@ -118,7 +118,7 @@ CLUSTER = [
 CLUSTER += [f"{verb}_core_v1_namespace" for verb in ("list", "create", "replace", "patch")]
 
 
-def test_words_that_most_names_share_are_not_a_resource():
+def test_words_shared_by_most_names_are_not_resources():
     shared = shared_words(CLUSTER)
     assert shared == {"core", "v1", "namespaced"}
     assert resource_of("patch_core_v1_namespaced_config_map", shared) == "config"
@@ -126,7 +126,7 @@ def test_words_that_most_names_share_are_not_a_resource():
     assert shared_words(["list_core_pods", "list_core_nodes"]) == frozenset()
 
 
-def test_names_left_out_are_grouped_although_they_share_words():
+def test_listing_names_every_action_despite_shared_words():
     listed = names_of((f"k8s.{name}" for name in CLUSTER), 3_000)
     for name in CLUSTER:
         assert name in listed
@@ -141,12 +141,12 @@ def test_names_left_out_are_grouped_although_they_share_words():
         ("Delete the pod web-1", "delete_core_v1_namespaced_pod"),
     ],
 )
-def test_plain_change_is_found_beside_shared_words(task, first):
+def test_plain_change_ranks_high_despite_shared_words(task, first):
     catalog = Catalog(CatalogEntry(name=name, summary="") for name in CLUSTER)
     assert first in best_first(catalog, task)[:5]
 
 
-def test_resources_that_a_task_names_have_their_plainest_reader():
+def test_named_resource_gets_its_simplest_reader():
     names = ("get_customers", "get_customers_search", "delete_subscriptions", "get_subscriptions")
     catalog = Catalog(CatalogEntry(name=f"api.{name}", summary="") for name in names)
     task = "Cancel the subscriptions of the customer ann@example.com"
@@ -154,7 +154,7 @@ def test_resources_that_a_task_names_have_their_plainest_reader():
     assert named_readers("Say hello", catalog) == []
 
 
-def test_tool_of_one_sentence_among_several_is_found():
+def test_tool_matching_one_sentence_of_a_task_ranks_first():
     names = ("send_mail", "create_event", "book_room", "list_rooms", "delete_event", "read_mail")
     catalog = Catalog(CatalogEntry(name=name, summary=name.replace("_", " ")) for name in names)
     task = "The team has grown a lot this year. We are many people now. Book the room for a party."

@@ -118,13 +118,13 @@ def test_type_text_writes_stub_notation(hint, text):
     assert type_text(hint) == text
 
 
-def test_records_are_written_as_deep_as_there_is_room():
+def test_nested_record_types_are_cut_at_the_length_limit():
     assert type_text(Deep) == '{"down": {"down": {"down": {"down": int}}}}'
     assert len(type_text(wide(40, wide(40, wide(40, int))))) < 6_000
     assert type_text(wide(2, wide(40, wide(40, int)))).count('"k0"') == 3
 
 
-def test_record_within_itself_is_written_once():
+def test_recursive_record_type_is_written_once():
     assert type_text(Node) == '{"value": int, "children": list[dict]}'
 
 
@@ -176,7 +176,7 @@ def test_signature_works_without_hints_and_docstring():
     assert (read.returns, read.summary) == ("Any", "")
 
 
-def test_self_is_left_out():
+def test_self_parameter_is_skipped():
     class Desk:
         def find(self, x: int) -> int: ...
 
@@ -188,7 +188,7 @@ def test_self_is_left_out():
     [(None, "None"), ("a", "'a'"), (Status.OPEN, "'open'"), ("x" * 50, "..."), (object(), "...")],
     ids=["none", "text", "enum", "long", "object"],
 )
-def test_defaults_in_stub_notation(default, text):
+def test_default_values_are_written_in_stub_notation(default, text):
     def function(a=default): ...
 
     assert read_signature(function).parameters[0].default_text == text
@@ -204,7 +204,7 @@ def test_defaults_in_stub_notation(default, text):
         ("def f(a: 'Nowhere'): ...", "cannot read the signature of f"),
     ],
 )
-def test_uncallable_parameters_are_refused(source, message):
+def test_function_with_uncallable_parameters_is_refused(source, message):
     names: dict[str, Any] = {}
     exec(f"from __future__ import annotations\n{source}", names)
     with pytest.raises(ToolDefinitionError, match=message) as caught:
@@ -227,7 +227,7 @@ def find(
 ) -> list[Ticket]: ...
 
 
-def test_arguments_are_converted_and_defaults_left_to_the_function():
+def test_arguments_are_converted_and_missing_defaults_omitted():
     check = validator(find)
     assert check({"status": "open"}) == {"status": "open"}
     assert check({"status": "open", "limit": "3", "since": "2024-01-02"}) == {
@@ -238,7 +238,7 @@ def test_arguments_are_converted_and_defaults_left_to_the_function():
     assert check({"status": "open", "row": {"id": "1"}})["row"] == {"id": 1}
 
 
-def test_richer_types_arrive_as_such():
+def test_dataclass_model_enum_and_decimal_arguments_are_built():
     def act(ticket: Ticket, model: Model, status: Status, amount: Decimal) -> None: ...
 
     checked = validator(act)(
@@ -279,7 +279,7 @@ def test_refusal_names_the_argument_and_the_signature(arguments, problem):
     assert "Expected desk.find(status: Literal['open', 'closed'], limit: int = 50, " in message
 
 
-def test_values_are_not_repeated_in_a_refusal():
+def test_refusal_does_not_repeat_argument_values():
     def login(password: int) -> None: ...
 
     with pytest.raises(ToolRefusedError) as caught:
@@ -287,14 +287,14 @@ def test_values_are_not_repeated_in_a_refusal():
     assert "hunter2" not in str(caught.value)
 
 
-def test_parameters_may_have_any_name():
+def test_parameters_with_reserved_names_are_accepted():
     def act(model_config: int, self_: int, json: int, copy: int, validate: int) -> None: ...
 
     names = ["model_config", "self_", "json", "copy", "validate"]
     assert validator(act)(dict.fromkeys(names, 1)) == dict.fromkeys(names, 1)
 
 
-def test_json_schema_has_the_real_names():
+def test_json_schema_uses_the_declared_parameter_names():
     schema = validator(find).json_schema()
     assert schema["required"] == ["status"]
     assert set(schema["properties"]) == {"status", "limit", "since", "row"}
@@ -309,14 +309,14 @@ def test_json_schema_has_the_real_names():
     ],
     ids=["pattern", "discriminator"],
 )
-def test_type_that_cannot_be_validated_is_the_authors_error(hint):
+def test_invalid_annotation_raises_tool_definition_error(hint):
     def act(x: hint) -> None: ...
 
     with pytest.raises(ToolDefinitionError, match=r"^desk\.find: "):
         validator(act).build()
 
 
-def test_validators_of_the_authors_own():
+def test_custom_validator_error_refuses_the_argument():
     def fail(value):
         raise {"value": ValueError("not that one"), "other": KeyError("oops")}[value]
 
@@ -334,12 +334,12 @@ def test_valid_identifier_is_accepted_as_name(name):
 
 
 @pytest.mark.parametrize("name", ["", "a-b", "2a", "class", "None", "_private", "a b"])
-def test_names_that_a_script_cannot_use(name):
+def test_invalid_identifier_is_refused_as_name(name):
     with pytest.raises(ToolDefinitionError, match="cannot be called from a script"):
         check_name(name, "the name")
 
 
-def test_arguments_come_in_the_order_of_the_signature():
+def test_validated_arguments_keep_signature_order():
     def send(to: str, subject: str, text: str = "", copies: int = 1) -> None:
         """Send."""
 

@@ -65,7 +65,7 @@ def shifts(person: str, week: str = "") -> list[dict[str, int]]:
     return []
 
 
-async def test_whole_docstring_is_shown_where_there_is_room():
+async def test_stub_shows_the_whole_docstring_within_budget():
     assert await stubs([shifts]) == (
         "async def shifts(person: str, week: str = '') -> list[dict[str, int]]:\n"
         '    """Shifts of a person. Hours over 8 count double. Warning: Times are UTC.\n'
@@ -75,7 +75,7 @@ async def test_whole_docstring_is_shown_where_there_is_room():
     )
 
 
-async def test_best_actions_keep_notes_where_others_are_left_out():
+async def test_stubs_keep_notes_of_the_best_actions_first():
     def described(number):
         name = "pay_bill" if number == 0 else f"other_{number}"
         notes = "Amounts are in cents." if number == 0 else "Something else."
@@ -131,7 +131,7 @@ async def choice_of(connections, budget=21_000):
 
 
 @pytest.mark.parametrize(("count", "least"), [(200, 20_000), (1_000, 20_000), (5_000, 18_000)])
-async def test_stubs_and_the_names_of_many_tools_use_the_budget(count, least):
+async def test_stubs_of_many_tools_fill_the_budget(count, least):
     tools = await load_toolset([Huge(count)])
     everything = tools.choice(10_000 if count == 200 else 21_000)
     names = best_first(everything.catalog, "get thing 7")
@@ -171,7 +171,7 @@ class Kitchen(Connection):
         """Look a recipe up."""
 
 
-async def test_stub_keeps_names_of_the_task():
+async def test_stub_keeps_keys_that_the_task_names():
     choice = await choice_of([Kitchen()], 1_500)
     without = stubs_of(choice, "Cook something").partition("async def cook")[2]
     assert '"vinegar"' not in without
@@ -236,7 +236,7 @@ async def shown_for(task, budget=21_000):
         ("List the tasks and rename the project of each", "update_project"),
     ],
 )
-async def test_plain_change_of_a_named_resource_is_shown_with_its_keys(task, action):
+async def test_named_change_action_is_shown_with_all_keys(task, action):
     text = await shown_for(task)
     stub = text.partition(f"async def {action}(")[2].partition("async def")[0]
     assert len(text) <= 21_000
@@ -244,21 +244,21 @@ async def test_plain_change_of_a_named_resource_is_shown_with_its_keys(task, act
     assert '"key_19": ' in stub
 
 
-async def test_stub_keeps_keys_of_its_resource_in_a_small_budget():
+async def test_stub_keeps_record_keys_in_a_small_budget():
     text = await shown_for("Mark the task 'Pay invoice' as completed", 6_000)
     stub = text.partition("async def update_task(")[2].partition("async def")[0]
     assert '"key_19"' in stub
     assert "'value_39'" not in stub
 
 
-async def test_record_that_several_tools_give_is_reported_once():
+async def test_record_type_shared_by_tools_is_defined_once():
     text = stubs_of(await choice_of([Kitchen()]), "Cook something")
     (name,) = re.findall(r"^    (\w+) = \{", text, re.MULTILINE)
     assert text.count(f") -> {name}:") == 2
     ast.parse(text.replace('?"', '"'))
 
 
-async def test_find_is_left_out_where_all_tools_are_shown():
+async def test_find_tools_exists_only_if_tools_are_hidden():
     tools = await load_toolset([read(1), read(2)])
     assert own_tools(tools.choice()) == ()
     (find,) = own_tools(tools.showing(frozenset({"read_1"})).choice())
@@ -270,7 +270,7 @@ async def test_find_is_left_out_where_all_tools_are_shown():
 @pytest.mark.parametrize(
     "words", ["cook", "kitchen.cook", "cook, kitchen.look", "`kitchen.cook()`"]
 )
-async def test_tool_that_is_named_is_found_whole(words):
+async def test_find_tools_returns_a_named_tool_in_full(words):
     choice = await choice_of([Kitchen(), *map(read, range(30))], 1_500)
     (find,) = own_tools(choice)
     (action,) = await find.actions()
@@ -310,11 +310,11 @@ def read(number):
         ('{"a": int', 5, '{"a": int'),
     ],
 )
-def test_long_type_loses_depth(text, limit, short):
+def test_long_type_text_is_cut_at_inner_levels(text, limit, short):
     assert shorten(text, limit, lambda name: name == "deep", 60, 2) == short
 
 
-def test_shorten_drops_keys_only_beyond_the_limit():
+def test_shorten_drops_keys_only_over_the_limit():
     text = "{" + ", ".join(f'"key_{n}": {{"x": int}}' for n in range(20)) + "}"
     assert shorten(text, 10, lambda name: False).count("key_") == 20
     cut = shorten(text, 10, lambda name: name == "key_19", 5)
@@ -335,7 +335,7 @@ def test_shorten_drops_keys_only_beyond_the_limit():
         ("{broken", ("a",), "{broken"),
     ],
 )  # fmt: skip
-def test_learned_type_includes_none_where_answers_had_it(text, place, after):
+def test_learned_null_makes_a_type_optional(text, place, after):
     assert with_types(text, [(place, "None")]) == after
 
 
@@ -355,5 +355,5 @@ def test_learned_type_includes_none_where_answers_had_it(text, place, after):
         ("str", 'str (JSON: {"a": int})', 'str (JSON: {"a": int})'),
     ],
 )
-def test_learned_type_includes_what_answers_had_against_it(text, kind, after):
+def test_learned_value_kind_widens_a_type(text, kind, after):
     assert with_types(f'{{"x": list[{text}]}}', [(("x", "*"), kind)]) == f'{{"x": list[{after}]}}'

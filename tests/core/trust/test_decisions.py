@@ -52,7 +52,7 @@ def changes(folder: Path, items) -> set[tuple[str, str, str]]:
 
 
 class TestRemembering:
-    def test_folder_is_trusted_once(self, folder):
+    def test_folder_stays_trusted_after_one_decision(self, folder):
         error = refused(folder, ITEMS)
         assert (error.folder, error.files, error.changed) == (folder, tuple(ITEMS), False)
         assert error.code == "ERR-TRUST-001"
@@ -60,7 +60,7 @@ class TestRemembering:
         remember(folder, ITEMS)
         Trust.here().check(folder, ITEMS)
 
-    def test_folder_that_says_nothing_needs_no_trust(self, folder):
+    def test_folder_without_settings_needs_no_trust(self, folder):
         assert Trust.here().check(folder, {}) is None
         assert trusted(folder) is None
 
@@ -81,17 +81,17 @@ class TestRemembering:
         error = refused(folder, other)
         assert (error.files, error.changed) == (("delf.toml", "tools.py", ".env"), True)
 
-    def test_file_that_is_gone_has_no_effect(self, folder):
+    def test_removed_trusted_file_is_ignored(self, folder):
         remember(folder, ITEMS)
         assert Trust.here().check(folder, {"delf.toml": ITEMS["delf.toml"]}) is None
 
-    def test_trust_of_other_items_is_kept(self, folder):
+    def test_change_in_one_file_keeps_trust_in_the_others(self, folder):
         remember(folder, ITEMS)
         remember(folder, {"delf.toml": {"agent.timeout": "6"}})
         Trust.here().check(folder, {**ITEMS, "delf.toml": {"agent.timeout": "6"}})
         assert refused(folder, ITEMS).files == ("delf.toml",)
 
-    def test_decisions_is_bound_to_the_real_path(self, folder, tmp_path):
+    def test_trust_is_bound_to_the_real_path(self, folder, tmp_path):
         remember(folder, ITEMS)
         link = tmp_path / "link"
         link.symlink_to(folder)
@@ -103,7 +103,7 @@ class TestRemembering:
         link.symlink_to(tmp_path / "other")
         refused(link, ITEMS)
 
-    def test_decisions_is_listed_and_revoked(self, folder, tmp_path):
+    def test_trust_decisions_can_be_listed_and_revoked(self, folder, tmp_path):
         (tmp_path / "other").mkdir()
         for place in (folder, tmp_path / "other"):
             remember(place, ITEMS)
@@ -113,7 +113,7 @@ class TestRemembering:
         refused(folder, ITEMS)
         assert [record.root for record in all_trusted()] == [tmp_path / "other"]
 
-    def test_trust_keeps_salted_digests_only(self, folder, tmp_path):
+    def test_trust_file_holds_only_salted_digests(self, folder, tmp_path):
         (tmp_path / "other").mkdir()
         items = {".env": {"KEY": "hunter2-hunter2"}}
         for place in (folder, tmp_path / "other"):
@@ -130,14 +130,14 @@ class TestTheStore:
         assert (store().stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
 
     @pytest.mark.parametrize("mode", [0o644, 0o660, 0o602])
-    def test_record_that_others_can_reach_is_not_believed(self, folder, mode):
+    def test_trust_record_writable_by_others_is_ignored(self, folder, mode):
         remember(folder, ITEMS)
         (file,) = store().glob("*.json")
         file.chmod(mode)
         refused(folder, ITEMS)
         assert all_trusted() == []
 
-    def test_folder_of_records_that_others_can_reach_is_not_believed(self, folder):
+    def test_trust_folder_writable_by_others_is_ignored(self, folder):
         remember(folder, ITEMS)
         store().chmod(0o777)
         refused(folder, ITEMS)
@@ -145,7 +145,7 @@ class TestTheStore:
             remember(folder, ITEMS)
         assert "chmod 700" in (caught.value.hint or "")
 
-    def test_links_are_not_followed(self, folder, tmp_path):
+    def test_linked_trust_record_is_ignored(self, folder, tmp_path):
         remember(folder, ITEMS)
         (file,) = store().glob("*.json")
         file.rename(tmp_path / "elsewhere.json")
@@ -157,7 +157,7 @@ class TestTheStore:
         store().symlink_to(tmp_path / "records")
         refused(folder, ITEMS)
 
-    def test_record_of_another_folder_is_none(self, folder, tmp_path):
+    def test_trust_record_copied_from_another_folder_is_ignored(self, folder, tmp_path):
         (tmp_path / "mine").mkdir()
         remember(tmp_path / "mine", ITEMS)
         remember(folder, {})
@@ -183,7 +183,7 @@ class TestTheStore:
         refused(folder, ITEMS)
 
     @pytest.mark.parametrize("home", ["inside", "."])
-    def test_folder_cannot_bring_its_own_record(self, folder, monkeypatch, home):
+    def test_folder_cannot_ship_its_own_trust_record(self, folder, monkeypatch, home):
         """A checkout that is the home folder, as in a container, could hold one."""
         remember(folder, ITEMS)
         (record,) = store().glob("*.json")
@@ -202,7 +202,7 @@ class TestTheStore:
 
 
 class TestVouching:
-    def test_trust_variable_covers_folders_and_their_content(self, folder, tmp_path, monkeypatch):
+    def test_trust_variable_covers_a_folder_and_its_content(self, folder, tmp_path, monkeypatch):
         (folder / "below").mkdir()
         (tmp_path / "shops").mkdir()
         monkeypatch.setenv("DELF_TRUST", f"/nowhere{os.pathsep}{folder}")
@@ -212,12 +212,12 @@ class TestVouching:
         refused(tmp_path, ITEMS)
 
     @pytest.mark.parametrize("name", [".", "shop", "~/shop"])
-    def test_path_that_is_another_one_everywhere_is_refused(self, name, monkeypatch):
+    def test_relative_trust_variable_is_refused(self, name, monkeypatch):
         monkeypatch.setenv("DELF_TRUST", name)
         with pytest.raises(ConfigurationError, match="DELF_TRUST"):
             Trust.here()
 
-    def test_program_vouches_for_a_folder_of_its_own(self, folder, tmp_path):
+    def test_program_can_vouch_for_its_own_folder(self, folder, tmp_path):
         Trust.here(folder).check(folder, ITEMS)
         with pytest.raises(FolderNotTrustedError):
             Trust.here(folder).check(tmp_path, ITEMS)
@@ -230,7 +230,7 @@ class TestVouching:
 
 
 class TestFilesOfAFolder:
-    def test_file_belongs_to_the_trust_of_its_folder(self, folder, tmp_path):
+    def test_file_outside_the_folder_needs_no_trust(self, folder, tmp_path):
         path = folder / "workers" / "a.worker"
         path.parent.mkdir()
         path.write_bytes(b"a")
@@ -238,7 +238,7 @@ class TestFilesOfAFolder:
         (tmp_path / "b.worker").write_bytes(b"b")
         assert part_of(tmp_path / "b.worker", b"b", folder) == {}
 
-    def test_link_does_not_make_it_another_folders(self, folder, tmp_path):
+    def test_links_are_resolved_before_trust_is_checked(self, folder, tmp_path):
         (tmp_path / "b.worker").write_bytes(b"b")
         (folder / "b.worker").symlink_to(tmp_path / "b.worker")
         with pytest.raises(ConfigurationError, match="link out of"):
@@ -257,12 +257,12 @@ class TestTheEnvFile:
         monkeypatch.chdir(folder)
         (folder / ".env").write_text("PLANTED=evil\nOTHER=${PLANTED}-2\n")
 
-    def test_setting_of_a_stranger_has_no_effect_and_that_is_reported(self, caplog):
+    def test_untrusted_dotenv_is_ignored_with_a_warning(self, caplog):
         assert "PLANTED" not in current_environ()
         assert "is not trusted yet" in caplog.text
         assert "delf trust" in caplog.text
 
-    def test_trusted_file_counts_until_it_changes(self, folder):
+    def test_trusted_dotenv_is_ignored_after_a_change(self, folder):
         remember(folder, {".env": EnvFile.read(folder / ".env").says})
         assert current_environ()["OTHER"] == "evil-2"
         assert source_of(current_environ()["OTHER"]) == "project"
@@ -271,13 +271,13 @@ class TestTheEnvFile:
         (folder / ".env").write_text("PLANTED=worse\n")
         assert "PLANTED" not in current_environ()
 
-    def test_folder_cannot_say_that_it_is_trusted(self, folder):
+    def test_dotenv_cannot_declare_itself_trusted(self, folder):
         (folder / ".env").write_text(f"DELF_TRUST={folder}\nPLANTED=evil\n")
         assert "PLANTED" not in current_environ()
 
     @pytest.mark.timeout(20)
     @pytest.mark.parametrize("case", ["pipe", "huge", "link", "spaces", "no text"])
-    def test_non_file_does_not_stop_programs(self, case, folder, tmp_path):
+    def test_unreadable_dotenv_is_ignored(self, case, folder, tmp_path):
         path = folder / ".env"
         path.unlink()
         if case == "pipe":

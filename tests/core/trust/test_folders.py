@@ -23,7 +23,7 @@ def deep(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("mark", [".git", ".hg", ".jj", ".svn"])
 @pytest.mark.parametrize("kind", ["folder", "file"])
-def test_folder_search_stops_at_the_repository_root(deep, mark, kind):
+def test_folder_search_stops_at_repository_root(deep, mark, kind):
     assert project_folder(deep) == deep.parents[2]
     place = deep.parents[1] / mark
     place.mkdir() if kind == "folder" else place.write_text("gitdir: elsewhere")
@@ -32,7 +32,7 @@ def test_folder_search_stops_at_the_repository_root(deep, mark, kind):
     assert project_folder(deep) == deep.parents[1]
 
 
-def test_home_folder_counts_only_when_it_is_the_working_folder(deep, monkeypatch):
+def test_home_folder_counts_only_as_working_folder(deep, monkeypatch):
     monkeypatch.setenv("HOME", str(deep.parents[2]))
     assert project_folder(deep) == deep
     assert project_folder(deep.parents[2]) == deep.parents[2]
@@ -66,7 +66,7 @@ def test_folder_is_found_by_its_real_path(deep, tmp_path):
 # -- reading --------------------------------------------------------------------------------------
 
 
-def test_link_may_not_lead_out_of_the_folder(tmp_path):
+def test_read_file_refuses_a_link_out_of_its_folder(tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     (tmp_path / "secret").write_text("hunter2")
@@ -80,7 +80,7 @@ def test_link_may_not_lead_out_of_the_folder(tmp_path):
 
 
 @pytest.mark.timeout(10)
-def test_pipe_a_device_and_a_folder_are_not_files(tmp_path):
+def test_read_file_ignores_pipes_devices_and_folders(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "device").symlink_to("/dev/zero")
     (tmp_path / "folder").mkdir()
@@ -89,7 +89,7 @@ def test_pipe_a_device_and_a_folder_are_not_files(tmp_path):
 
 
 @pytest.mark.timeout(10)
-def test_pipe_that_takes_the_place_of_a_file_does_not_hold_the_reader(tmp_path, monkeypatch):
+def test_read_file_does_not_block_on_a_swapped_pipe(tmp_path, monkeypatch):
     path = tmp_path / "delf.toml"
     path.write_text("x")
     opens = os.open
@@ -103,7 +103,7 @@ def test_pipe_that_takes_the_place_of_a_file_does_not_hold_the_reader(tmp_path, 
     assert read_file(path, tmp_path) is None
 
 
-def test_file_has_a_limit(tmp_path):
+def test_read_file_has_a_size_limit(tmp_path):
     path = tmp_path / "delf.toml"
     path.write_bytes(b"#" * 300_000)
     with pytest.raises(ConfigurationError, match=r"delf\.toml has more than 256 KiB"):
@@ -141,7 +141,7 @@ def test_slow_document_is_refused(case):
     assert failed
 
 
-def test_dots_in_texts_make_no_keys():
+def test_dots_in_toml_strings_create_no_keys():
     text = "word. " * 200
     assert parse_toml(f"a = '{text}'\nb = \"{text}\"") == {"a": text, "b": text}
 

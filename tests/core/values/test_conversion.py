@@ -179,18 +179,18 @@ def test_each_type_becomes_plain_data(case):
     assert direct == expected, "what needs no conversion to cross comes out the same"
 
 
-def test_time_out_of_reach_of_python_is_a_text_and_the_others_of_its_column_too():
+def test_timestamp_beyond_python_turns_its_column_into_text():
     column = pa.array([10**13, 0], type=pa.timestamp("s"))
     assert all(isinstance(cell, str) for cell in plain(pa.table({"t": column}).column("t")))
 
 
-def test_uncovered_value_becomes_text_with_a_note():
+def test_unconvertible_value_becomes_text_with_a_note():
     message = {}
     assert plain([1, ...], message) == [1, "Ellipsis"]
     assert message == {"ellipsis": None}
 
 
-def test_number_that_is_too_large_to_cross_is_a_text_and_never_infinite():
+def test_decimal_too_large_for_a_float_becomes_text():
     message = {}
     large = Decimal("1E100000000")
     assert plain([large], message) == ["1E+100000000"]
@@ -206,5 +206,5 @@ def test_table_is_read_in_parts():
 
 
 @pytest.mark.parametrize("value", [[{"a": 1}], {"a": 1}, "x", 1, None, np.arange(3)])
-def test_non_table_is_not_a_table(value):
+def test_table_of_returns_none_for_other_values(value):
     assert table_of(value) is None

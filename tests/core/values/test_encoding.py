@@ -71,7 +71,7 @@ EXACT = [
 
 
 @pytest.mark.parametrize("value", EXACT, ids=range(len(EXACT)))
-def test_value_comes_back_as_it_was(value):
+def test_value_round_trips_through_encoding(value):
     back = loads(dumps(value))
     assert back == value
     assert type(back) is type(value)
@@ -146,12 +146,12 @@ class Shade(enum.StrEnum):
 
 
 @pytest.mark.parametrize("key", [Text("red"), Shade.RED], ids=["subclass", "enumeration"])
-def test_key_that_is_a_kind_of_text_is_the_text_it_holds(key):
+def test_string_subclass_keys_become_plain_text(key):
     assert to_jsonable({key: 1}) == {"red": 1}
     assert type(next(iter(to_jsonable({key: 1})))) is str
 
 
-def test_named_tuples_are_records_where_that_is_asked_for():
+def test_named_tuples_become_records_on_request():
     value = [Pair(1, Pair(2, 3)), {Pair(1, 2): 3}]
     assert loads(dumps(value)) == [(1, (2, 3)), {(1, 2): 3}]
     assert loads(dumps(value, named=True)) == [{"a": 1, "b": {"a": 2, "b": 3}}, {(1, 2): 3}]
@@ -196,7 +196,7 @@ print(*map(dumps, [
 """
 
 
-def test_set_is_encoded_in_the_same_order_in_every_process():
+def test_set_encoding_is_the_same_in_every_process():
     """Texts have another hash in each, and a call is known by what is written."""
     written = [
         subprocess.run(
@@ -284,7 +284,7 @@ def test_hostile_bytes_raise_only_value_error(text):
 
 
 @pytest.mark.parametrize("text", ["1E6145", "-1E100000000", "1E-6145", "0E+999999999", "9" * 6_146])
-def test_decimal_of_gigabytes_crosses_neither_way(text):
+def test_huge_decimal_is_refused_in_both_directions(text):
     """To make an ``int`` of it, as arguments of that type are, would take minutes."""
     with pytest.raises(ValueError, match="malformed decimal"):
         loads(json.dumps({"$t": "decimal", "v": text}).encode())
@@ -297,17 +297,17 @@ def test_decimal_of_gigabytes_crosses_neither_way(text):
     [5, 1.5, "1." + "0" * 10_000, {"$t": "tuple", "v": [0, {"$t": "tuple", "v": [1]}, 99_999_999]}],
     ids=["int", "float", "long", "parts"],
 )
-def test_decimal_is_a_short_text(parts):
+def test_decimal_tag_without_short_text_is_refused(parts):
     with pytest.raises(ValueError, match="malformed decimal"):
         from_jsonable({"$t": "decimal", "v": parts})
 
 
-def test_bytes_that_are_not_text():
+def test_non_utf8_bytes_are_refused():
     with pytest.raises(ValueError):
         loads(b"\xff\xfe")
 
 
-def test_random_documents_never_do_more_than_raise_value_error():
+def test_random_documents_raise_only_value_error():
     dice = random.Random(7)
     tags = [
         "tuple",
@@ -348,7 +348,7 @@ def test_random_documents_never_do_more_than_raise_value_error():
 
 
 @pytest.mark.parametrize("tag", ["set", "frozenset", "dict"])
-def test_keys_made_to_collide_are_refused(tag):
+def test_colliding_keys_are_refused(tag):
     """A set of n keys of one hash takes n² steps to build, and a frame can hold many sets."""
     keys = [number * (2**61 - 1) for number in range(41)]
     items = [[key, 0] for key in keys] if tag == "dict" else keys
@@ -358,7 +358,7 @@ def test_keys_made_to_collide_are_refused(tag):
 
 @pytest.mark.parametrize("tag", ["set", "frozenset"])
 @pytest.mark.slow
-def test_set_that_takes_long_to_write_in_order_is_refused_at_once(tag):
+def test_set_with_slow_ordering_is_refused_at_once(tag):
     """Nothing else of a process runs meanwhile, and a guest chooses what it holds."""
     inner = [{"$t": "frozenset", "v": [n]} for n in range(100_000)]
     began = time.process_time()
@@ -371,7 +371,7 @@ def test_set_that_takes_long_to_write_in_order_is_refused_at_once(tag):
 
 
 @pytest.mark.slow
-def test_large_sets_and_dicts_are_fine():
+def test_large_sets_and_dicts_are_accepted():
     value = {
         "s": set(range(500_000)),
         "p": {(n, -n) for n in range(20_000)},
@@ -380,7 +380,7 @@ def test_large_sets_and_dicts_are_fine():
     assert loads(dumps(value)) == value
 
 
-def test_keys_that_share_a_hash_by_chance_are_fine():
+def test_accidental_hash_collisions_are_accepted():
     """-1 and -2 have one hash, so of a grid around them many points do, but few the same."""
     cells = set(itertools.product(range(-30, 30), repeat=2))
     corners = dict.fromkeys(itertools.product(range(-2, 2), repeat=4), 0)
@@ -388,7 +388,7 @@ def test_keys_that_share_a_hash_by_chance_are_fine():
     assert loads(dumps([cells, corners])) == [cells, corners]
 
 
-def test_powers_of_two_cross_though_every_61st_has_the_same_hash():
+def test_powers_of_two_are_accepted_despite_equal_hashes():
     powers = {2**k for k in range(1_001)}
     assert loads(dumps(powers)) == powers
     assert loads(dumps(dict.fromkeys(powers, 1))) == dict.fromkeys(powers, 1)
@@ -422,7 +422,7 @@ class Endless:
         ([[[]]], 3 * 32),
     ],
 )
-def test_weight_of_a_value(value, bytes_):
+def test_weight_estimates_the_size_of_a_value(value, bytes_):
     assert weight(value, 10_000) == bytes_
 
 
@@ -431,7 +431,7 @@ def test_weight_counts_shared_values_at_each_place():
     assert weight([row] * 10, 1_000_000) > 100_000
 
 
-def test_counting_ends_above_the_limit():
+def test_weight_stops_counting_above_the_limit():
     itself = [1]
     itself.append(itself)
     assert 10_000 < weight(itself, 10_000) < 11_000

@@ -28,7 +28,7 @@ def test_is_large_rejects_small_values(value: Any) -> None:
     "part", [(0, MAX_VALUES + 1), (dict[str, int](), MAX_VALUES // 3)], ids=["numbers", "dicts"]
 )
 @pytest.mark.slow
-def test_too_many_values(part: tuple[Any, int]) -> None:
+def test_too_many_encoded_values_are_detected(part: tuple[Any, int]) -> None:
     value, count = part
     assert has_too_many_values(dumps([value] * count))
 
@@ -37,17 +37,17 @@ def test_too_many_values(part: tuple[Any, int]) -> None:
     "text", [",[{:" * MAX_VALUES, '\\",[{:' * MAX_VALUES], ids=["signs", "quotes"]
 )
 @pytest.mark.slow
-def test_signs_in_a_text_are_not_values(text: str) -> None:
+def test_punctuation_inside_text_is_not_counted_as_values(text: str) -> None:
     assert not has_too_many_values(dumps([text]))
 
 
-async def test_apart_runs_work_in_a_thread() -> None:
+async def test_apart_runs_the_function_in_a_thread() -> None:
     assert await apart(threading.get_ident) != threading.get_ident()
     with pytest.raises(ValueError, match="invalid literal"):
         await apart(int, "x")
 
 
-async def test_cancellation_waits_for_the_work_and_loses_no_result() -> None:
+async def test_cancelling_apart_waits_and_keeps_the_result() -> None:
     begun, may_end = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
     reached: list[str] = []

@@ -18,7 +18,7 @@ from support.terminal import TerminalProcess
         ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
     ],
 )
-def test_environment_chooses_the_default_colours(environ, wanted, monkeypatch):
+def test_environment_variables_choose_the_default_colours(environ, wanted, monkeypatch):
     for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")
@@ -27,7 +27,7 @@ def test_environment_chooses_the_default_colours(environ, wanted, monkeypatch):
     assert colours.chosen() is wanted
 
 
-def test_flag_stands_before_the_environment(tmp_path):
+def test_colour_flag_overrides_the_environment(tmp_path):
     coloured = delf("--color", "always", "plugins", cwd=tmp_path, env={"NO_COLOR": "1"})
     assert "\x1b[1m" in coloured.stdout
     assert "\x1b[" not in delf("plugins", cwd=tmp_path).stdout
@@ -36,7 +36,7 @@ def test_flag_stands_before_the_environment(tmp_path):
 
 
 @pytest.mark.parametrize(("when", "is_coloured"), [("always", True), ("never", False)])
-def test_output_into_a_pipe_follows_colour_setting(tmp_path, when, is_coloured):
+def test_piped_output_follows_the_colour_setting(tmp_path, when, is_coloured):
     model = write_recording(tmp_path / "r.jsonl", "print(1)")
     command = ["--color", when, "run", "Count.", "--llm", model, "-v"]
     done = delf(*command, "--sandbox", "local", cwd=tmp_path)
@@ -59,7 +59,7 @@ def test_task_at_a_terminal_is_coloured_by_the_environment(tmp_path, environ):
 @pytest.mark.parametrize(
     ("environ", "has_colours"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
 )
-def test_errors_follow_it_too(run, monkeypatch, command, environ, has_colours):
+def test_error_messages_follow_the_colour_setting(run, monkeypatch, command, environ, has_colours):
     for name in ("NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TERM", "xterm")

@@ -58,7 +58,7 @@ def effects_by_kind(folder: Path, **files: str) -> dict[str, set[str]]:
     return found
 
 
-def test_every_kind_of_effect_is_reported(tmp_path):
+def test_effects_of_every_kind_are_reported(tmp_path):
     found = effects_by_kind(tmp_path, delfDOTtoml=TOML)
     assert found["start"] == {
         "connections.x.command = sh",
@@ -77,7 +77,7 @@ def test_every_kind_of_effect_is_reported(tmp_path):
     assert "agent.timeout" in found["set"]
 
 
-def test_each_setting_of_a_folder_is_listed_with_its_effect(tmp_path):
+def test_effects_mention_every_setting_of_the_folder(tmp_path):
     """Whatever a key is called, it is told somewhere."""
     (tmp_path / "delf.toml").write_text(TOML)
     folder = read_folder(tmp_path, None, {})
@@ -87,7 +87,7 @@ def test_each_setting_of_a_folder_is_listed_with_its_effect(tmp_path):
     assert not [key for key in keys if key not in message]
 
 
-def test_password_of_an_address_is_never_shown(tmp_path):
+def test_effects_hide_the_password_of_an_address(tmp_path):
     (tmp_path / "delf.toml").write_text(TOML)
     contacted = [e.what for e in effects(read_folder(tmp_path, None, {})) if e.kind == "contact"]
     assert contacted
@@ -154,17 +154,17 @@ BOMB = "a: &a [x, x]\n" + "".join(
         "\ufeff \n---\n\x00\n---\n",
     ],
 )
-def test_unreadable_file_is_reported_as_effect(text, tmp_path):
+def test_unreadable_worker_file_is_listed_among_effects(text, tmp_path):
     found = effects_by_kind(tmp_path, workers__aDOTworker=text)
     assert "workers/a.worker" in found["run"]
 
 
 @pytest.mark.parametrize("text", ["x", "\x00"])
-def test_file_without_settings_is_named(text, tmp_path):
+def test_file_without_settings_is_listed_by_name(text, tmp_path):
     assert effects_by_kind(tmp_path, workers__aDOTworker=text)["set"] == {"workers/a.worker"}
 
 
-def test_file_changed_since_it_was_read_is_reported_as_changed(tmp_path):
+def test_effects_report_a_file_changed_after_reading(tmp_path):
     (tmp_path / "workers").mkdir()
     path = tmp_path / "workers/a.worker"
     path.write_text("---\nconnections: {x: {command: evil}}\n---\nHi.\n")
@@ -175,7 +175,7 @@ def test_file_changed_since_it_was_read_is_reported_as_changed(tmp_path):
     assert [effect for effect in found if "changed just now" in effect.what]
 
 
-def test_long_value_is_cut_and_its_length_reported(tmp_path):
+def test_effects_cut_a_long_value_and_report_its_length(tmp_path):
     found = effects_by_kind(tmp_path, delfDOTtoml=f"[connections.x]\ncommand = '{'a' * 5000}END'\n")
     (what,) = found["start"]
     assert len(what) < 300
@@ -184,6 +184,6 @@ def test_long_value_is_cut_and_its_length_reported(tmp_path):
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("text", ["a." * 100_000, "://" * 60_000, "${" * 100_000, "/.." * 60_000])
-def test_long_text_is_read_in_time_and_reported_briefly(text, tmp_path):
+def test_effects_of_very_long_text_are_cut(text, tmp_path):
     found = effects_by_kind(tmp_path, delfDOTtoml=f"[agent]\nsystem_prompt = '{text}'\n")
     assert all(len(what) < 300 for some in found.values() for what in some)

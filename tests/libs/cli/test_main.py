@@ -35,7 +35,7 @@ def test_version_flag_prints_the_version(run):
         (["plugins", "nope"], "nope", "delf plugins --help"),
     ],
 )
-def test_wrong_usage_is_two_lines_and_status_2(run, arguments, error, hint):
+def test_usage_error_is_two_lines_with_status_2(run, arguments, error, hint):
     result = run(*arguments)
     assert result.exit_code == 2
     assert bool(result.stdout) == ("--json" in arguments)
@@ -54,7 +54,7 @@ def test_wrong_usage_is_two_lines_and_status_2(run, arguments, error, hint):
         ("chat",),
     ],
 )
-def test_every_command_takes_the_flags_of_the_program_after_it_too(words):
+def test_every_command_accepts_global_flags_after_its_name(words):
     state = State()
     arguments = [*words, "--config", "other.toml", "--debug", "--no-plugins", "--help"]
     assert cli.main(arguments, obj=state, standalone_mode=False) == 0
@@ -80,7 +80,7 @@ sys.exit(main())
     ("arguments", "status"),
     [(["--version"], 0), (["--help"], 0), (["run", "--help"], 0), (["plugins"], 0)],
 )
-def test_read_only_commands_import_no_engine(tmp_path, arguments, status):
+def test_read_only_commands_do_not_import_the_engine(tmp_path, arguments, status):
     code = COUNT_MODULES.format(arguments=arguments)
     result = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
@@ -145,7 +145,7 @@ def own_argument(config: str) -> None:
     click.echo(f"config: {config}")
 
 
-def test_argument_of_a_plugins_command_sets_no_flag(run, monkeypatch):
+def test_argument_of_a_plugin_command_sets_no_global_flag(run, monkeypatch):
     monkeypatch.setitem(sys.modules, "extra_command", sys.modules[__name__])
     host_with(monkeypatch, "extra_command:own_argument")
     result = run("extra", "prod")
@@ -153,7 +153,7 @@ def test_argument_of_a_plugins_command_sets_no_flag(run, monkeypatch):
 
 
 @pytest.mark.parametrize("factory", ["no_such_module:extra", "json:dumps"])
-def test_broken_command_of_a_plugin(run, monkeypatch, factory):
+def test_broken_plugin_command_is_reported_without_traceback(run, monkeypatch, factory):
     host_with(monkeypatch, factory)
     result = run("extra")
     assert result.exit_code == 2
@@ -207,7 +207,7 @@ def broken_site(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_broken_plugins_disturb_nothing(tmp_path, broken_site):
+def test_broken_plugins_do_not_affect_other_commands(tmp_path, broken_site):
     env = {"PYTHONPATH": str(broken_site)}
     listed = run_delf("plugins", "--json", cwd=tmp_path, env=env)
     assert listed.returncode == 0
@@ -283,7 +283,7 @@ def test_command_of_a_missing_package_names_it(run, monkeypatch, command):
 
 
 @pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
-def test_streams_that_a_shell_closed(here, closed):
+def test_closed_standard_streams_cause_no_failure(here, closed):
     done = subprocess.run(
         ["bash", "-c", f'"$0" plugins {closed}', DELF], cwd=here, env=environment(), check=False
     )
@@ -293,7 +293,7 @@ def test_streams_that_a_shell_closed(here, closed):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize("arguments", [["--help"], ["plugins", "--json"]])
-def test_output_that_is_full_is_reported_in_one_line(here, arguments, unbuffered):
+def test_full_output_device_is_reported_in_one_line(here, arguments, unbuffered):
     env = environment(PYTHONUNBUFFERED=unbuffered)
     with open("/dev/full", "w") as full:
         done = subprocess.run(
@@ -317,6 +317,6 @@ sys.exit(start.main())
 """
 
 
-def test_ctrl_c_while_the_program_is_imported_shows_nothing(here):
+def test_ctrl_c_during_import_prints_nothing(here):
     done = subprocess.run([sys.executable, "-c", EARLY], cwd=here, capture_output=True)
     assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")

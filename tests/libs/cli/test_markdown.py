@@ -26,7 +26,7 @@ def shown(text: str, width: int) -> str:
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
-def test_table_cells_are_neither_cut_nor_broken(width):
+def test_table_cells_are_never_cut_or_split(width):
     text = shown(WIDE, width)
     assert "550e8400-e29b-41d4-a716-446655440000" in text
     assert "ada.lovelace@example-company.org" in text
@@ -42,7 +42,7 @@ def test_wide_rows_are_shown_as_blocks():
     ]
 
 
-def test_table_that_fits_is_folded_between_words():
+def test_fitting_table_is_wrapped_between_words():
     long = " ".join(["several words of a note"] * 6)
     lines = shown(f"| id | note |\n|---|---|\n| 1 | {long} |\n", 60).splitlines()
     words = " ".join(line.strip(" ─") for line in lines).split()
@@ -50,11 +50,11 @@ def test_table_that_fits_is_folded_between_words():
 
 
 @pytest.mark.parametrize("text", ["**a** <b>bold</b> and <br> x", "# T\n<div>kept</div>\n"])
-def test_html_in_markdown_is_text(text):
+def test_html_in_markdown_is_shown_as_text(text):
     assert ("<b>bold</b>" if "bold" in text else "<div>kept</div>") in shown(text, 80)
 
 
-def test_markdown_that_would_lose_text_is_shown_raw():
+def test_markdown_with_an_image_is_shown_raw():
     assert drawn("# A\n\n![a picture](https://example.org/picture.png)", 80) is None
 
 
@@ -63,7 +63,7 @@ words = st.text(st.characters(categories=("L", "N")), min_size=1, max_size=30)
 
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.lists(words, min_size=3, max_size=3), min_size=1, max_size=4))
-def test_tables_show_every_word(rows):
+def test_markdown_tables_show_every_word(rows):
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     text = f"| a | b | c |\n|---|---|---|\n{table}\n"
     page = drawn(text, 50)

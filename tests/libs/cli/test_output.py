@@ -34,18 +34,18 @@ class Odd:
         (Decimal("1.5"), {"$t": "decimal", "v": "1.5"}),
     ],
 )
-def test_json_is_valid_whatever_the_value(value, wanted):
+def test_json_text_is_valid_for_any_value(value, wanted):
     assert strict(output.json_text(value)) == wanted
 
 
-def test_nest_without_an_end():
+def test_json_text_of_a_recursive_list_is_valid():
     nest: list[object] = []
     nest.append(nest)
     assert strict(output.json_text(nest))
 
 
 @pytest.mark.parametrize("result", [float("nan"), Odd(), "\ud800", {"a": {1, 2}}])
-def test_event_is_one_valid_line(result):
+def test_event_is_written_as_one_json_line(result):
     event = ev.CallFinished(
         task_id="t", seq=1, at=1.0, call_id=1, action="a", status="ok", duration_ms=1, result=result
     )
@@ -71,7 +71,7 @@ FIELDS = [
 
 
 @pytest.mark.parametrize("value", [1, float("inf"), Odd()])
-def test_response_is_one_valid_object(value):
+def test_response_is_written_as_one_json_object(value):
     head = {"task_id": "t", "at": 1.0}
     response = Response(
         text="x",
@@ -97,12 +97,12 @@ def test_response_is_one_valid_object(value):
     assert data["trace"]["tool_calls"][0]["name"] == "a"
 
 
-def test_task_that_was_never_started_has_the_same_fields():
+def test_json_of_a_task_that_never_started_has_all_fields():
     data = strict(output.failure_json("no"))
     assert list(data) == FIELDS
 
 
 @pytest.mark.parametrize("text", ["x", "x\n", "| a |\n|---|\n| 1 |\n"])
-def test_answer_in_a_pipe_is_unchanged(capsys, text):
+def test_piped_answer_is_unchanged(capsys, text):
     output.show_answer(text)
     assert capsys.readouterr().out == text.rstrip("\n") + "\n"

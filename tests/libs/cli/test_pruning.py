@@ -36,11 +36,11 @@ def prune(name: str, pruning: Pruning) -> None:
         ("0s", 0.0),
     ],
 )
-def test_duration_is_given_in_seconds(text, seconds):
+def test_duration_option_is_converted_to_seconds(text, seconds):
     assert CliRunner().invoke(look, ["--since", text]).stdout == f"{seconds}\n"
 
 
-def test_duration_has_a_default_as_it_is_written():
+def test_duration_option_shows_its_default_in_help():
     assert CliRunner().invoke(look, []).stdout == "3600.0\n"
     assert "[default: 1h]" in CliRunner().invoke(look, ["--help"]).stdout
 
@@ -65,13 +65,13 @@ def test_invalid_duration_is_a_usage_error(text):
         (("--older-than", "1w", "--keep", "3"), (7 * DAY, 3, False)),
     ],
 )
-def test_prune_options_become_ages(options, pruning):
+def test_prune_options_become_pruning_values(options, pruning):
     result = CliRunner().invoke(prune, ["x", *options])
     assert result.stdout == f"{('x', *pruning)}\n"
 
 
 @pytest.mark.parametrize(("typed", "forgets"), [("y\n", True), ("n\n", False), ("", False)])
-def test_prune_at_a_terminal_asks_first(monkeypatch, typed, forgets):
+def test_prune_at_a_terminal_asks_for_confirmation(monkeypatch, typed, forgets):
     monkeypatch.setattr("delf_cli.pruning.can_ask", lambda: True)
     result = CliRunner().invoke(prune, ["x", "--keep", "3"], input=typed)
     assert "Remove all but the newest 3? There is no way back" in result.stderr

@@ -35,7 +35,7 @@ def lines(events, **options):
     return list(script_lines(scripts[-1], of=len(scripts), **options))
 
 
-def test_calls_stand_beneath_their_lines_and_the_error_at_the_line_that_failed():
+def test_script_view_shows_calls_and_error_below_their_lines():
     assert lines(course()) == [
         "script 1, failed",
         "    1  rows = await shop.query('SELECT 1')",
@@ -50,7 +50,7 @@ def test_calls_stand_beneath_their_lines_and_the_error_at_the_line_that_failed()
     ]
 
 
-def test_failed_task_shows_the_lines_around_the_failure():
+def test_script_view_of_a_failure_shows_surrounding_lines():
     code = "\n".join(f"x{n} = {n}" for n in range(1, 101))
     shown = lines(course(code, at=50, calls=0), whole=False)
     assert shown[1] == "      … 41 lines before"
@@ -69,7 +69,7 @@ def test_script_view_fits_the_terminal_and_keeps_indentation():
     )
 
 
-def test_script_that_did_not_end_is_shown_too():
+def test_script_view_includes_an_unfinished_script():
     begun = [event(ev.ScriptGenerated, 1, code="await hold()", attempt=1)]
     assert lines(begun) == ["script 1", "    1  await hold()"]
     assert folded("a\nb\n", 2) == "script 2 · 2 lines"

@@ -9,7 +9,7 @@ class Plugin:
     """Stands for a plugin that brings nothing."""
 
 
-def test_options_for_a_plugin_that_is_not_installed_are_a_warning(tmp_path):
+def test_options_of_an_uninstalled_plugin_cause_a_warning(tmp_path):
     file = tmp_path / "delf.toml"
     file.write_text("[plugins.dsk]\nx = 1\n[plugins.desk]\nx = 1\n")
     host = PluginHost.discover(no_plugins=True, environ={}, extra=[("desk", Plugin())])

@@ -30,30 +30,30 @@ PLACE = {"task_id": "t", "seq": 1, "at": 1.0}
         ),
     ],
 )
-def test_decision_says_who_gave_it_or_what_made_its_question_void(given, message):
+def test_story_of_a_decision_names_its_maker(given, message):
     fields = {"request_id": "r", "decision": "approved", **PLACE, **given}
     assert story(ApprovalDecided(**fields)) == f"  {message}"
 
 
-def test_vote_says_from_where_it_came():
+def test_story_of_a_vote_names_its_channel():
     vote = ApprovalVoted(request_id="r", by="ada", via="slack", **PLACE)
     message = "  approved by ada (slack); another person has to approve it, too"
     assert story(vote) == message
 
 
-def test_stopped_task_says_who_stopped_it_and_from_where():
+def test_stopped_words_name_the_person_and_channel():
     end = {"status": False, "text": "", "duration_ms": 1.0, **PLACE}
     stopped = TaskFinished(code="ERR-AGENT-005", by="bo", via="page, 1.2.3.4", **end)
     assert stopped_words(stopped) == " by bo (page, 1.2.3.4)"
     assert stopped_words(TaskFinished(code="ERR-SCRIPT-001", by=None, **end)) == ""
 
 
-def test_headline_of_an_event_is_a_line_of_the_story():
+def test_story_of_an_event_uses_its_headline():
     shown = [event for event in every_event() if event.headline]
     assert {type(event).__name__ for event in shown} >= {"Noted", "RetryScheduled"}
     assert [story(event) for event in shown] == [f"  {cut(e.headline, 200)}" for e in shown]
 
 
-def test_story_shows_postponed_task():
+def test_story_shows_a_postponed_task():
     event = TaskPostponed(**PLACE, error="no\nnetwork", code="ERR-1", tries=2, not_before=9.0)
     assert story(event) == "  attempt 2 failed and will be repeated: no network"

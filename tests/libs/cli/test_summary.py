@@ -33,7 +33,7 @@ def story(cost=0.5):
     ]
 
 
-def test_summary_says_what_happened():
+def test_summary_counts_calls_tokens_and_cost():
     text = Trace(story()).summary()
     assert "1 ok, 1 error, 1 refused" in text
     assert "100 tokens in (40 cached), 10 out" in text
@@ -43,11 +43,11 @@ def test_summary_says_what_happened():
     assert "calls     none" in summary_of(Trace(story()[:2]))
 
 
-def test_cost_that_is_not_known_is_not_zero():
+def test_summary_shows_unknown_cost_as_unknown():
     assert "cost      unknown" in summary_of(Trace(story(cost=None)))
 
 
-def test_models_are_listed_by_what_they_were_asked_for():
+def test_summary_lists_models_by_purpose():
     events = [
         replied(1, 0.25, "light", "setup"),
         replied(2, 0.5, "heavy"),

@@ -9,7 +9,7 @@ HEAD = ("id", "state", ">took", "task")
 ROWS = [("1", "done", "2 s", "Count the products"), ("22", "failed", "10 min", "Pay the bill")]
 
 
-def test_columns_are_as_wide_as_their_cells():
+def test_table_columns_are_as_wide_as_their_cells():
     assert [click.unstyle(line) for line in table(ROWS, HEAD)] == [
         "id  state     took  task",
         "1   done       2 s  Count the products",
@@ -18,13 +18,13 @@ def test_columns_are_as_wide_as_their_cells():
     assert table([], HEAD) == []
 
 
-def test_colours_do_not_count_as_width():
+def test_table_widths_ignore_colour_codes():
     row = ("1", click.style("done", fg="green"), "2 s", "x" * 9)
     assert click.unstyle(aligned([row], HEAD, None)[1]) == f"1   done    2 s  {'x' * 9}"
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_widest_text_goes_on_below_or_is_cut(width):
+def test_table_wraps_or_cuts_its_widest_column(width):
     text = ("word " * 40).strip()
     rows = [("1", "done", "2 s", text), (text, "m", "1 s", "x")]
     for row in rows:
@@ -36,7 +36,7 @@ def test_widest_text_goes_on_below_or_is_cut(width):
 
 
 @pytest.mark.parametrize("width", [2, 20, 59])
-def test_cut_text_is_never_wider_than_it_may_be(width):
+def test_cut_text_fits_its_width(width):
     text = "command config, doctor, inspect, journal, plugins available"
     assert len(cut(text, width)) <= width
     assert cut(text, len(text)) == text

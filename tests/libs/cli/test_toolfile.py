@@ -30,7 +30,7 @@ HEAD = "from delf import tool, Connection, action\n"
 ADD = '@tool\ndef add(a: int) -> int:\n    """Add."""\n    return a\n'
 
 
-def test_tools_and_connections_in_the_order_of_the_file(write):
+def test_tool_file_offers_tools_and_connections_in_order(write):
     path = write(
         HEAD + ADD + "class Box(Connection):\n    '''A box.'''\n"
         "    @action(effect='read')\n    def look(self) -> int:\n        '''Look.'''\n        return 1\n"
@@ -40,13 +40,13 @@ def test_tools_and_connections_in_the_order_of_the_file(write):
     assert names(path) == ["add", "left", "right", "last"]
 
 
-def test_file_can_import_its_neighbours_and_offers_only_its_own(write):
+def test_tool_file_offers_no_imported_tools(write):
     write(HEAD + ADD, "neighbour.py")
     path = write(HEAD + "from neighbour import add\n" + ADD.replace("add", "mine"))
     assert names(path) == ["mine"]
 
 
-def test_connections_read_the_given_environment(write):
+def test_tool_file_connections_read_the_given_environment(write):
     path = write(
         HEAD + "from delf.settings import PluginSettings\nclass S(PluginSettings):\n    url: str\n"
         "class Box(Connection):\n    '''A box.'''\n    Settings = S\n"
@@ -89,7 +89,7 @@ def test_connections_read_the_given_environment(write):
         ),
     ],
 )
-def test_errors_name_the_file_and_the_line(write, source, kind, message):
+def test_tool_file_errors_name_file_and_line(write, source, kind, message):
     with pytest.raises(DelfError) as caught:
         load_tools(write(source), {})
     assert isinstance(caught.value, kind)
@@ -103,7 +103,7 @@ def test_load_tools_refuses_a_missing_file(tmp_path):
         load_tools(tmp_path, {})
 
 
-def test_tools_file_named_as_a_library_does_not_replace_it(write):
+def test_tool_file_does_not_replace_a_library_of_its_name(write):
     path = write(HEAD + ADD, "json.py")
     assert names(path) == ["add"]
     assert sys.modules["json"].__file__ != str(path)

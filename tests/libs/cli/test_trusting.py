@@ -41,7 +41,7 @@ def test_untrusted_folder_error_names_the_remedy(here, run):
     assert f"DELF_TRUST={here}" in done.stderr
 
 
-def test_trust_command_shows_trusts_lists_and_revokes_a_folder(here, run):
+def test_trust_command_shows_adds_lists_and_revokes(here, run):
     shown = run("trust", "--show")
     assert shown.exit_code == 0
     assert "you have not trusted them" in shown.stdout
@@ -66,7 +66,7 @@ def test_trust_command_shows_trusts_lists_and_revokes_a_folder(here, run):
     assert json.loads(run("trust", "--list", "--json").stdout) == []
 
 
-def test_trust_accepts_another_folder(here, run, tmp_path_factory):
+def test_trust_command_accepts_another_folder(here, run, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     (other / "delf.toml").write_text("")
     assert run("trust", "--yes", other).exit_code == 0
@@ -76,7 +76,7 @@ def test_trust_accepts_another_folder(here, run, tmp_path_factory):
     assert run("trust", "--yes", "--show").exit_code == 2
 
 
-def test_trust_can_be_given_for_one_command(here, run, tmp_path_factory):
+def test_trust_flag_applies_to_one_command(here, run, tmp_path_factory):
     for words in (("--trust", ".", "config", "show"), ("config", "show", "--trust", here)):
         assert run(*words).exit_code == 0
     other = tmp_path_factory.mktemp("other")
@@ -85,7 +85,7 @@ def test_trust_can_be_given_for_one_command(here, run, tmp_path_factory):
     assert trusted(here) is None
 
 
-def test_folder_stays_trusted_when_the_person_changes_it_with_delf(here, run):
+def test_folder_stays_trusted_after_config_set(here, run):
     assert run("config", "set", "agent.timeout", "7").exit_code == 2
     assert run("trust", "--yes").exit_code == 0
     assert run("config", "set", "agent.timeout", "7").exit_code == 0
@@ -98,7 +98,7 @@ def test_folder_stays_trusted_when_the_person_changes_it_with_delf(here, run):
     assert run("config", "get", "agent.timeout").exit_code == 0
 
 
-def test_link_that_waits_for_a_file_is_not_followed(here, run):
+def test_config_set_does_not_follow_a_planted_link(here, run):
     """`config set` writes a new file beside the old one."""
     assert run("trust", "--yes").exit_code == 0
     victim = here / "victim"
@@ -109,7 +109,7 @@ def test_link_that_waits_for_a_file_is_not_followed(here, run):
     assert victim.read_text() == "mine"
 
 
-def test_project_that_was_made_here_is_trusted(run, here):
+def test_project_created_by_init_is_trusted(run, here):
     (here / "delf.toml").unlink()
     assert run("init", "papers").exit_code == 0
     os.chdir(here / "papers")
@@ -139,7 +139,7 @@ def at_a_terminal(here: Path, *arguments: str) -> TerminalProcess:
     return TerminalProcess([DELF, *arguments], env=env, cwd=here)
 
 
-def test_question_shows_what_the_files_do_and_yes_is_remembered(here):
+def test_trust_question_shows_effects_and_yes_is_remembered(here):
     with at_a_terminal(here, "config", "get", "agent.llm") as terminal:
         shown = terminal.expect("[y/N]:")
         assert "you have not trusted them" in " ".join(shown.split())
@@ -153,7 +153,7 @@ def test_question_shows_what_the_files_do_and_yes_is_remembered(here):
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", "\x03"])
-def test_anything_but_yes_is_no(here, answer):
+def test_trust_question_treats_anything_but_yes_as_no(here, answer):
     with at_a_terminal(here, "config", "get", "agent.llm") as terminal:
         terminal.expect("[y/N]:")
         terminal.send(answer)
@@ -161,7 +161,7 @@ def test_anything_but_yes_is_no(here, answer):
     assert trusted(here) is None
 
 
-def test_file_that_changes_after_the_question_is_asked_about_again(here):
+def test_trust_question_is_repeated_if_a_file_changes_meanwhile(here):
     """What was shown is what is trusted."""
     with at_a_terminal(here, "config", "get", "agent.llm") as terminal:
         assert "evil.test" in terminal.expect("[y/N]:")
@@ -175,7 +175,7 @@ def test_file_that_changes_after_the_question_is_asked_about_again(here):
         assert terminal.wait() == 2
 
 
-def test_file_text_cannot_steer_the_terminal(here):
+def test_trust_question_escapes_control_codes_of_files(here):
     (here / "delf.toml").write_text(EVIL)
     with at_a_terminal(here, "config", "show") as terminal:
         terminal.expect("[y/N]:")
@@ -188,7 +188,7 @@ def test_file_text_cannot_steer_the_terminal(here):
     assert "-c evil" in line
 
 
-def test_long_listing_keeps_its_first_lines(here):
+def test_trust_question_shortens_a_long_listing(here):
     many = "".join(f"[connections.c{n}]\ncommand = 'run {n}'\n" for n in range(100))
     (here / "delf.toml").write_text(many)
     with at_a_terminal(here, "config", "show") as terminal:

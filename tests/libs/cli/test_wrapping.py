@@ -19,7 +19,7 @@ class Terminal(io.StringIO):
 
 @pytest.mark.parametrize("label", ["error", "hint", "warning", ""])
 @pytest.mark.parametrize("columns", [40, 80, 120])
-def test_wrapping_breaks_no_word(label, columns, monkeypatch):
+def test_wrapping_breaks_only_between_words(label, columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setenv("NO_COLOR", "1")
     terminal = Terminal()
@@ -30,7 +30,7 @@ def test_wrapping_breaks_no_word(label, columns, monkeypatch):
     assert " ".join(lines) == (f"{label}: {LONG}" if label else LONG)
 
 
-def test_wrapping_keeps_line_breaks_and_is_off_in_a_pipe(monkeypatch):
+def test_wrapping_keeps_line_breaks_and_skips_pipes(monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     text = "first\n\n  an indented line that is longer than forty columns are"
     message = wrapped(text, head=7, stream=Terminal()).split("\n")

@@ -31,6 +31,6 @@ SHORT = {
 @pytest.mark.parametrize(
     ("encoding", "text"), [(name, text) for name, texts in SHORT.items() for text in texts]
 )
-def test_encoding_of_a_short_text_is_guessed(encoding, text):
+def test_encoding_of_a_short_text_is_guessed_correctly(encoding, text):
     data = text.encode(encoding)
     assert data.decode(guess(data)[0]) == text

@@ -47,7 +47,7 @@ def pdf(texts: list[str], password: str = "", title: Any = None) -> bytes:
     return out.getvalue()
 
 
-def test_scanned_pages_of_a_pdf_are_reported() -> None:
+def test_scanned_pdf_pages_are_reported() -> None:
     with notes_of_call() as notes:
         assert pdf_pages(io.BytesIO(pdf(["", ""])), "a.pdf").texts == ["", ""]
     assert next(iter(notes)).startswith("a.pdf: 2 of 2 pages hold no text, as scanned pages do")
@@ -82,7 +82,7 @@ def test_pdf_form_fields_are_read(text: str) -> None:
 
 
 @pytest.mark.parametrize("declared", [True, False])
-def test_declared_charset_is_used(declared: bool) -> None:
+def test_pdf_font_encoding_is_applied(declared: bool) -> None:
     writer = PdfWriter(PdfReader(io.BytesIO(pdf_of("a page"))))
     program = DecodedStreamObject()
     program.set_data(b"/Encoding 256 array\ndup 97 /b put\nreadonly def\neexec\n")
@@ -104,24 +104,24 @@ def test_declared_charset_is_used(declared: bool) -> None:
     ],
     ids=["a sign of no script", "an unknown encoding"],
 )
-def test_letters_that_a_font_does_not_tell_are_reported(text: str, font: bytes) -> None:
+def test_pdf_fonts_without_letters_are_reported(text: str, font: bytes) -> None:
     content = pdf_of("Plain", text).replace(b"/Type1/BaseFont/Helvetica", font)
     with notes_of_call() as notes:
         assert pdf_pages(io.BytesIO(content), "a.pdf").total == 2
     assert "do not tell their letters" in " ".join(notes)
 
 
-def test_pdf_with_a_password_says_so() -> None:
+def test_encrypted_pdf_is_reported() -> None:
     with pytest.raises(ToolExecutionError, match=r"a\.pdf is a PDF document with a password"):
         pdf_pages(io.BytesIO(pdf(["Hello"], password="secret")), "a.pdf")
 
 
-def test_title_that_raises_loses_no_text(monkeypatch) -> None:
+def test_broken_pdf_title_does_not_hide_the_text(monkeypatch) -> None:
     monkeypatch.setattr(PdfReader, "metadata", property(lambda _: 1 / 0))
     assert pdf_pages(io.BytesIO(pdf(["Hello"])), "a.pdf").texts == ["Hello"]
 
 
-def test_damaged_page_keeps_the_other_pages(monkeypatch) -> None:
+def test_damaged_pdf_page_does_not_hide_other_pages(monkeypatch) -> None:
     read = PageObject.extract_text
 
     def extract(page: Any, *given: Any, **named: Any) -> str:
@@ -150,7 +150,7 @@ def test_damaged_page_keeps_the_other_pages(monkeypatch) -> None:
         ("Rotated text", False),
     ],
 )
-def test_text_of_fonts_without_letters_is_reported(monkeypatch, text, shown) -> None:
+def test_unreadable_pdf_glyph_names_are_reported(monkeypatch, text, shown) -> None:
     monkeypatch.setattr(PageObject, "extract_text", lambda *_, **__: text)
     with notes_of_call() as notes:
         pdf_pages(io.BytesIO(pdf(["x"])), "a.pdf")
@@ -175,12 +175,12 @@ def docx(path: Path, namespace: str, body: str, name: str = "word/document.xml")
 @pytest.mark.parametrize(
     "name", ["word/document.xml", "Word/Document.xml", "word\\document.xml", "/word/document.xml"]
 )
-def test_docx_text_matches_office(tmp_path, namespace, name) -> None:
+def test_docx_text_is_found_under_every_part_name(tmp_path, namespace, name) -> None:
     path = docx(tmp_path / "a.docx", namespace, "<w:p><w:r><w:t>Hello</w:t></w:r></w:p>", name)
     assert list(docx_lines(path, "a.docx")) == ["Hello"]
 
 
-def test_empty_and_locked_docx_say_so(tmp_path) -> None:
+def test_empty_and_encrypted_docx_are_reported(tmp_path) -> None:
     with notes_of_call() as notes:
         assert not "".join(docx_lines(docx(tmp_path / "a.docx", USUAL, "<w:p/>"), "a.docx"))
     assert list(notes) == ["a.docx holds no text"]
@@ -220,12 +220,12 @@ ALTERNATIVES = (
         (f"<w:sdt><w:sdtContent><w:p>{run('x')}</w:p></w:sdtContent></w:sdt>", ["x"]),
     ],
 )
-def test_document_text_occurs_once(tmp_path, body, lines) -> None:
+def test_docx_text_is_read_once(tmp_path, body, lines) -> None:
     path = docx(tmp_path / "a.docx", USUAL, body)
     assert list(docx_lines(path, "a.docx")) == lines
 
 
-def test_document_under_a_numbered_name_and_its_footnotes(tmp_path) -> None:
+def test_docx_footnotes_are_reported_as_missing(tmp_path) -> None:
     path = tmp_path / "a.docx"
     relation = (
         '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'

@@ -43,7 +43,7 @@ def call(readers):
 # -- results ----------------------------------------------------------------------------------
 
 
-async def test_result_and_its_notes_come_back(call):
+async def test_reader_returns_result_and_notes(call):
     value = {"n": [1, 2.5, None, True], "b": b"\0\xff", "t": "\u00e9"}
     with notes_of_call() as notes:
         assert await call("echo", {"value": value}) == value
@@ -60,7 +60,7 @@ async def test_result_and_its_notes_come_back(call):
         ("nothing_there", ToolExecutionError, "reading a.xyz failed: AttributeError: .*"),
     ],
 )
-async def test_error_has_the_message_of_the_function(call, function, error, message):
+async def test_reader_raises_the_error_of_the_function(call, function, error, message):
     with pytest.raises(error, match=f"^{message}"):
         await call(function)
 
@@ -69,7 +69,7 @@ async def test_error_has_the_message_of_the_function(call, function, error, mess
 
 
 @confined
-async def test_reader_changes_nothing_and_reaches_nothing(call, tmp_path):
+async def test_reader_child_cannot_write_files_or_open_sockets(call, tmp_path):
     path = tmp_path / "own.txt"
     path.write_text("as it was")
     before = sorted(os.listdir(tmp_path))
@@ -80,7 +80,7 @@ async def test_reader_changes_nothing_and_reaches_nothing(call, tmp_path):
 
 @confined
 @pytest.mark.parametrize("without", ["landlock", "seccomp"])
-def test_escapes_are_stopped_by_each_layer(without, tmp_path):
+def test_each_layer_alone_stops_escapes(without, tmp_path):
     """Of an older kernel: what is written rests on neither alone."""
     switch = {"landlock": "version = lambda: 0", "seccomp": "supported = lambda: False"}[without]
     path = tmp_path / "own.txt"
@@ -110,12 +110,12 @@ asyncio.run(main())
     assert path.read_text() == "as it was"
 
 
-async def test_environment_holds_no_secret(call, monkeypatch):
+async def test_reader_child_has_no_secret_in_its_environment(call, monkeypatch):
     monkeypatch.setenv("SOME_KEY", "hunter2")
     assert "hunter2" not in str(await call("environment"))
 
 
-async def test_scratch_folder_is_the_only_place(call, tmp_path):
+async def test_reader_child_writes_only_into_its_scratch_folder(call, tmp_path):
     path, scratch = tmp_path / "own.txt", tmp_path / "scratch"
     path.write_text("as it was")
     scratch.mkdir()
@@ -141,21 +141,23 @@ async def test_scratch_folder_is_the_only_place(call, tmp_path):
         ("leave", {}, {}, r"the process that did it ended \(status 3\)"),
     ],
 )
-async def test_limit_is_named_and_the_next_call_works(call, function, arguments, limits, message):
+async def test_exceeded_limit_is_named_and_the_next_call_works(
+    call, function, arguments, limits, message
+):
     with pytest.raises(ToolExecutionError, match=f"{message}") as caught:
         await call(function, arguments, limits=Limits(**limits))
     assert "a.xyz" in caught.value.message or "nested" in caught.value.message
     assert await call("echo", {"value": 1}) == 1
 
 
-async def test_template_that_is_killed_is_started_again(call):
+async def test_killed_template_process_is_restarted(call):
     assert await call("echo", {"value": 1}) == 1
     for template in templates():
         os.kill(template, signal.SIGKILL)
     assert await call("echo", {"value": 2}) == 2
 
 
-async def test_child_that_is_killed_is_an_error_and_the_next_call_works(call):
+async def test_killed_child_raises_and_the_next_call_works(call):
     running = asyncio.create_task(call("sleep", {"seconds": 60}))
     (child,) = await children(1)
     os.kill(child, signal.SIGKILL)
@@ -164,7 +166,7 @@ async def test_child_that_is_killed_is_an_error_and_the_next_call_works(call):
     assert await call("echo", {"value": 1}) == 1
 
 
-async def test_cancelled_call_leaves_no_child(call):
+async def test_cancelled_call_leaves_no_child_process(call):
     running = asyncio.create_task(call("spin"))
     await children(1)
     running.cancel()
@@ -173,7 +175,7 @@ async def test_cancelled_call_leaves_no_child(call):
     assert await children(0) == []
 
 
-async def test_closing_leaves_no_process(readers, call):
+async def test_closed_readers_leave_no_process(readers, call):
     await call("echo", {"value": 1})
     assert templates()
     await readers.aclose()
@@ -181,7 +183,7 @@ async def test_closing_leaves_no_process(readers, call):
     assert await call("echo", {"value": 2}) == 2
 
 
-def test_children_end_with_a_program_that_is_killed():
+def test_children_exit_when_their_program_is_killed():
     program = f"""
 import asyncio, os, sys
 from delf_confined.readers import Readers
@@ -206,7 +208,7 @@ asyncio.run(main())
 # -- many at once -----------------------------------------------------------------------------
 
 
-async def test_readers_share_a_few_children(call):
+async def test_calls_share_a_limited_number_of_children(call):
     calls = [asyncio.create_task(call("sleep", {"seconds": 0.05})) for _ in range(40)]
     seen = [0]
 
@@ -219,7 +221,7 @@ async def test_readers_share_a_few_children(call):
     assert len({each.result() for each in calls}) == 40, "each has a process of its own"
 
 
-async def test_hostile_documents_do_not_block_others(call):
+async def test_hostile_documents_do_not_block_other_calls(call):
     hostile = [asyncio.create_task(call("spin", key=f"hostile {n}")) for n in range(60)]
     await children(AT_ONCE)
     began = time.monotonic()
@@ -231,7 +233,7 @@ async def test_hostile_documents_do_not_block_others(call):
     assert {type(error) for error in ended} == {asyncio.CancelledError}
 
 
-async def test_slow_call_ends_after_others_were_served(call):
+async def test_slow_call_finishes_although_others_wait(call):
     slow = asyncio.create_task(call("sleep", {"seconds": 1.5}, key="slow"))
     others = [
         asyncio.create_task(call("sleep", {"seconds": 0.4}, key=f"other {n}")) for n in range(12)
@@ -255,7 +257,7 @@ async def test_connections_of_an_agent_share_the_reader_limit(call):
         await mine.aclose()
 
 
-async def test_caller_with_least_use_comes_first():
+async def test_caller_with_least_use_is_served_first():
     turns, order, loop = Turns(1), [], asyncio.get_running_loop()
 
     async def take(name, key):
@@ -280,7 +282,7 @@ async def test_caller_with_least_use_comes_first():
     ],
     ids=["another task waits", "the same task waits", "it may not be made again"],
 )
-async def test_long_call_gives_way_to_another_task(turn, other, gives_way):
+async def test_long_call_yields_to_another_caller(turn, other, gives_way):
     turns, loop = Turns(1), asyncio.get_running_loop()
     async with turns.taken(turn):
         waiting = asyncio.create_task(_hold(turns, Turn(other)))
@@ -298,7 +300,7 @@ async def _hold(turns, turn):
 # -- for threads ------------------------------------------------------------------------------
 
 
-def test_child_is_asked_in_a_thread_and_killed_from_another():
+def test_child_can_be_killed_from_another_thread():
     template = Template()
     child = template.fork(f"{JOBS}:echo", Limits(), ())
     from delf.values.encoding import dumps, loads

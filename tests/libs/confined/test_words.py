@@ -9,7 +9,7 @@ import pytest
 from delf_confined.words import shortened
 
 
-def test_message_has_no_trace_and_no_folder_of_the_host(tmp_path: Path) -> None:
+def test_shortened_message_has_no_trace_or_host_folder(tmp_path: Path) -> None:
     (tmp_path / "a b").mkdir()
     for message, expected in {
         f'IO Error: Cannot open file "{tmp_path}/a b/x.db": No such file': 'IO Error: Cannot open file "x.db": No such file',
@@ -22,7 +22,7 @@ def test_message_has_no_trace_and_no_folder_of_the_host(tmp_path: Path) -> None:
         assert shortened(message) == expected
 
 
-def test_errors_of_duckdb_have_no_folder(tmp_path: Path) -> None:
+def test_shortened_duckdb_error_has_no_host_folder(tmp_path: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
     (tmp_path / "x.parquet").write_bytes(b"PAR1 nothing of it PAR1")
     with pytest.raises(duckdb.Error) as raised:

@@ -110,7 +110,9 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def test_browser_elsewhere(google: GoogleServer, project: DelfProject) -> None:
+def test_login_on_another_machine_accepts_the_pasted_address(
+    google: GoogleServer, project: DelfProject
+) -> None:
     from delf_google.login import sign_in
 
     message: list[str] = []
@@ -138,7 +140,7 @@ def test_browser_elsewhere(google: GoogleServer, project: DelfProject) -> None:
     assert "Google did not log in" in bad.stderr
 
 
-def test_google_login_without_a_project_reports_it(
+def test_google_login_without_a_connection_is_reported(
     google: GoogleServer, project: DelfProject
 ) -> None:
     project.config("")
@@ -158,7 +160,7 @@ def test_google_login_without_a_project_reports_it(
     assert "https://console.cloud.google.com/apis/credentials" in nowhere.stderr
 
 
-def test_wider_login_is_enough(google: GoogleServer, project: DelfProject) -> None:
+def test_wider_login_satisfies_narrower_scopes(google: GoogleServer, project: DelfProject) -> None:
     wide = [SCOPES + "gmail.modify", SCOPES + "drive"]
     login = {**google.logins.authorized_user(google.url, "ada@example.com", wide), "scopes": wide}
     store = TokenStore(project.root / "config/delf/google")
@@ -169,7 +171,7 @@ def test_wider_login_is_enough(google: GoogleServer, project: DelfProject) -> No
     assert other.stdout == "work: logged in, for mail\n"
 
 
-def test_file_that_is_a_login_needs_none(google: GoogleServer, project: DelfProject) -> None:
+def test_stored_login_file_needs_no_login(google: GoogleServer, project: DelfProject) -> None:
     login = google.logins.authorized_user(google.url, "ada@example.com", [])
     (project.root / "client_secrets.json").write_text(json.dumps(login))
     answer = project.run("google", "login")

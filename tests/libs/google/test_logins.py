@@ -31,7 +31,7 @@ async def labels(connection: Any) -> int:
         await connection.aclose()
 
 
-async def test_service_account_acts_for_a_user(
+async def test_service_account_acts_for_the_given_user(
     google: GoogleServer, connect: Any, tmp_path: pathlib.Path
 ) -> None:
     key = tmp_path / "robot.json"
@@ -47,7 +47,9 @@ async def test_service_account_acts_for_a_user(
         await labels(gmail)
 
 
-async def test_token_that_was_given(google: GoogleServer, connect: Any) -> None:
+async def test_given_token_is_used_until_google_rejects_it(
+    google: GoogleServer, connect: Any
+) -> None:
     gmail = connect(Gmail, token=google.logins.token_for(USER, ALL))
     assert await labels(gmail)
     google.logins.expire_all()
@@ -56,7 +58,7 @@ async def test_token_that_was_given(google: GoogleServer, connect: Any) -> None:
     assert "ya29" not in str(caught.value)
 
 
-async def test_application_default_credentials(
+async def test_application_default_credentials_are_used(
     google: GoogleServer, connect: Any, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = tmp_path / "robot.json"
@@ -86,7 +88,7 @@ async def test_revoked_login_says_what_to_do(google: GoogleServer, connect: Any)
     assert caught.value.hint == "run delf google login"
 
 
-async def test_requests_name_the_project_whose_quota_they_use(
+async def test_requests_name_their_quota_project(
     google: GoogleServer, connect: Any, tmp_path: pathlib.Path
 ) -> None:
     google.gmail.deliver(USER, b"Subject: Hi\r\n\r\nx")
@@ -140,7 +142,7 @@ async def test_missing_scope_is_named(google: GoogleServer, connect: Any) -> Non
     assert caught.value.scopes == (SCOPES + "gmail.readonly",)
 
 
-async def test_login_that_is_not_there(
+async def test_missing_named_login_is_reported(
     google: GoogleServer, connect: Any, tmp_path: pathlib.Path
 ) -> None:
     client = tmp_path / "client_secrets.json"
@@ -161,7 +163,7 @@ async def test_login_that_is_not_there(
     assert google.logins.refreshes == refreshes
 
 
-async def test_login_keeps_its_scopes(
+async def test_login_keeps_its_scopes_after_renewal(
     google: GoogleServer, connect: Any, tmp_path: pathlib.Path
 ) -> None:
     client = tmp_path / "client_secrets.json"
@@ -220,7 +222,7 @@ def test_invalid_login_settings_are_refused(settings: Any, kind: Any, message: s
     ("content", "message"),
     [("no json", "no JSON"), ("[]", "no JSON"), ('{"a": 1}', "no OAuth client")],
 )
-async def test_files_that_are_not_credentials(
+async def test_invalid_credential_file_is_refused(
     content: str, message: str, connect: Any, tmp_path: pathlib.Path
 ) -> None:
     path = tmp_path / "x.json"
@@ -231,13 +233,13 @@ async def test_files_that_are_not_credentials(
         await labels(connect(Gmail, service_account=str(path)))
 
 
-def test_login_asks_for_the_least_scopes() -> None:
+def test_login_requests_only_the_needed_scopes() -> None:
     assert Gmail(allow="read").needed_scopes() == (SCOPES + "gmail.readonly",)
     assert Gmail().needed_scopes() == (SCOPES + "gmail.modify",)
     assert Gmail(allow=False).needed_scopes() == ()
 
 
-def test_vendor_library_is_imported_at_the_first_call() -> None:
+def test_vendor_library_is_imported_on_the_first_call() -> None:
     code = """
 import sys
 from delf_calendar import Calendar

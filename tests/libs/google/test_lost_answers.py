@@ -188,7 +188,9 @@ async def played(
 
 
 @pytest.mark.parametrize("change", CHANGES)
-async def test_change_whose_answer_is_lost(connect: Any, change: str) -> None:
+async def test_change_with_a_lost_answer_is_done_once_or_reported(
+    connect: Any, change: str
+) -> None:
     before, wanted, error, count = await played(connect, change, lambda google: None)
     assert error is None
     for number in range(count):
@@ -213,7 +215,7 @@ def _is_between(change: str) -> bool:
     return change in ("drive.create_folder", "drive.unshare", "docs.create", "gmail.send_draft")
 
 
-async def test_refusal_after_a_lost_answer_is_not_a_refusal(connect: Any) -> None:
+async def test_refused_repetition_after_a_lost_answer_is_reported_as_unknown(connect: Any) -> None:
     """What was done is refused to be done again; that it failed would be wrong."""
 
     def spoil(google: GoogleServer) -> None:
@@ -226,7 +228,7 @@ async def test_refusal_after_a_lost_answer_is_not_a_refusal(connect: Any) -> Non
     assert "77 and 77" in str(after["documents"])
 
 
-async def test_change_that_keeps_failing_may_have_been_done(connect: Any) -> None:
+async def test_repeatedly_failing_change_is_reported_as_unknown(connect: Any) -> None:
     def spoil(google: GoogleServer) -> None:
         google.fail("calendar.events.patch", 503, times=100)
 
@@ -239,7 +241,7 @@ async def test_change_that_keeps_failing_may_have_been_done(connect: Any) -> Non
     assert not isinstance(error, LostAnswerError)
 
 
-async def test_table_of_lost_answers_has_every_change() -> None:
+async def test_readme_table_lists_every_change_with_a_lost_answer() -> None:
     table = README.read_text(encoding="utf-8")
     for service, kind in KINDS.items():
         actions = [a for a in kind.inspect(verbose=True)["methods"] if a["effect"] != "read"]

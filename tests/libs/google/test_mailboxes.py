@@ -57,7 +57,7 @@ def named(text: str) -> list[tuple[str, str]]:
     return [(m.name, m.address) if m.is_valid else ("", "<invalid>") for m in split(text)]
 
 
-def test_header_names_people():
+def test_people_are_parsed_from_mail_headers():
     for text, expected in PEOPLE.items():
         found = [
             ("*" if name.startswith("(((") else name, address) for name, address in named(text)
@@ -65,7 +65,7 @@ def test_header_names_people():
         assert found == expected, text[:60]
 
 
-def test_mailbox_parsing_is_the_same_on_other_pythons():
+def test_mailbox_parsing_is_the_same_on_other_python_versions():
     code = (
         "import sys, json, importlib.util as u; s = u.spec_from_file_location('m', sys.argv[1]); m = u.module_from_spec(s);"
         "sys.modules['m'] = m; s.loader.exec_module(m); print(json.dumps([[[*p, p.is_valid] for p in m.split(t)] for t in json.load(sys.stdin)]))"
@@ -82,7 +82,7 @@ def test_mailbox_parsing_is_the_same_on_other_pythons():
         assert message.stdout.strip() == here, python
 
 
-def test_written_people_are_read_again():
+def test_written_addresses_parse_back_unchanged():
     dice = random.Random(52)
     for _ in range(300):
         people = [
@@ -101,7 +101,7 @@ def test_written_people_are_read_again():
         ]
 
 
-def test_whom_a_text_names_is_refused_unless_it_is_clear():
+def test_ambiguous_address_text_is_refused():
     assert people("boss@corp.example <s@evil.example>; b@y.example") == [
         '"boss@corp.example" <s@evil.example>',
         "b@y.example",

@@ -62,9 +62,7 @@ async def test_previews_show_what_a_call_changes(google: GoogleServer, connect: 
     assert "the whole series" in await preview(calendar, "delete", event=series["id"])
 
 
-async def test_preview_is_left_out_where_nobody_is_asked(
-    google: GoogleServer, connect: Any
-) -> None:
+async def test_preview_is_skipped_if_nobody_is_asked(google: GoogleServer, connect: Any) -> None:
     free = connect(Drive, confirm=False)
     assert await preview(free, "delete", file="nowhere") == "None"
     assert await preview(connect(Drive), "get", file="nowhere") == "None"
@@ -88,7 +86,7 @@ def draft_of(google: GoogleServer, raw: bytes) -> str:
     return "r1"
 
 
-async def test_draft_is_shown_with_all_that_would_be_sent(
+async def test_draft_preview_shows_every_recipient_and_part(
     google: GoogleServer, connect: Any
 ) -> None:
     shown = await preview(connect(Gmail), "send_draft", draft=draft_of(google, DRAFT))
@@ -101,7 +99,7 @@ async def test_draft_is_shown_with_all_that_would_be_sent(
 @pytest.mark.parametrize(
     "after", [DRAFT.replace(b"bob@example", b"eve@example"), DRAFT.replace(b"now", b"all"), DRAFT]
 )
-async def test_draft_that_changed_after_it_was_shown_is_asked_about_again(
+async def test_changed_draft_is_asked_about_again(
     google: GoogleServer,
     connect: Any,
     delf_host: TestHost,
@@ -127,7 +125,7 @@ async def test_draft_that_changed_after_it_was_shown_is_asked_about_again(
     assert google.calls("gmail.users.drafts.send") == 0
 
 
-async def test_reply_goes_to_the_shown_recipients(google: GoogleServer, connect: Any) -> None:
+async def test_reply_goes_only_to_the_shown_recipients(google: GoogleServer, connect: Any) -> None:
     """A name in code words may hold what looks like further addresses."""
     hidden = "=?utf-8?q?=22Bob=22=2C_eve=40far=2Eexample?="
     raw = f"From: {hidden} <bob@example.com>\r\nSubject: Hi\r\n\r\nx".encode()
@@ -151,7 +149,7 @@ async def arguments_of(connection: Any, action: str, **given: Any) -> dict[str, 
         await connection.aclose()
 
 
-async def test_addresses_are_parsed_before_anybody_is_asked(connect: Any) -> None:
+async def test_addresses_are_parsed_before_approval(connect: Any) -> None:
     both = "eve@evil.example, Ada Lovelace <ada@example.com>"
     shown = await arguments_of(connect(Gmail), "send", to=both, subject="x", cc=["a@b.example"])
     assert shown["to"] == ["eve@evil.example", "Ada Lovelace <ada@example.com>"]
@@ -190,7 +188,7 @@ async def test_invalid_address_is_refused_before_approval(
         await arguments_of(connect(kind), action, **given)
 
 
-async def test_models_are_shown_plain_types(connect: Any) -> None:
+async def test_stubs_show_addresses_as_plain_types(connect: Any) -> None:
     gmail = connect(Gmail)
     (send,) = (item for item in await gmail.actions() if item.name == "send")
     assert "to: str | list[str], subject: str" in send.signature
@@ -221,9 +219,7 @@ async def test_approved_content_is_bound_to_its_version(google: GoogleServer, co
     assert "-two more" in rewritten.splitlines()
 
 
-async def test_sheet_is_shown_with_what_would_be_overwritten(
-    google: GoogleServer, connect: Any
-) -> None:
+async def test_sheet_preview_shows_overwritten_cells(google: GoogleServer, connect: Any) -> None:
     sheets = connect(Sheets)
     book = (await sheets.create("Budget"))["id"]
     empty = await verdict(sheets, "write", spreadsheet=book, range="B2", rows=[[1, 2]])
@@ -246,7 +242,7 @@ async def test_sheet_is_shown_with_what_would_be_overwritten(
         (Drive, "drive.create('report.txt', file='report.txt')"),
     ],
 )
-async def test_file_changed_during_the_question_is_sent_as_it_was_shown(
+async def test_attachment_is_sent_with_the_approved_content(
     google: GoogleServer,
     connect: Any,
     delf_host: TestHost,
@@ -279,7 +275,7 @@ async def test_file_changed_during_the_question_is_sent_as_it_was_shown(
     assert attached.get_content() == "as asked"
 
 
-async def test_size_of_a_remote_file_is_a_fact_of_the_request(
+async def test_remote_file_size_is_a_fact_of_the_request(
     google: GoogleServer, connect: Any
 ) -> None:
     drive = connect(Drive)

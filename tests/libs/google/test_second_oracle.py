@@ -81,7 +81,7 @@ async def opened(connect: Any) -> AsyncIterator[Any]:
         yield make
 
 
-async def test_gmail_sends(opened: Any, others: list[Call]) -> None:
+async def test_gmail_sends_a_mail_to_the_second_oracle(opened: Any, others: list[Call]) -> None:
     sent = await opened(Gmail).send(
         to='"Müller, Ada" <ada@example.test>', subject="Grüße", text="Hallo"
     )
@@ -93,7 +93,9 @@ async def test_gmail_sends(opened: Any, others: list[Call]) -> None:
     assert [a.addr_spec for a in message["to"].addresses] == ["ada@example.test"]
 
 
-async def test_drive_reads_and_shares(opened: Any, others: list[Call]) -> None:
+async def test_drive_reads_and_shares_with_the_second_oracle(
+    opened: Any, others: list[Call]
+) -> None:
     drive = opened(Drive)
     found = await drive.search(text="report")
     assert [f["name"] for f in found["files"]] == ["Q3 report", "invoice.pdf"]
@@ -105,7 +107,7 @@ async def test_drive_reads_and_shares(opened: Any, others: list[Call]) -> None:
     assert (shared["who"], shared["role"]) == ("grace@example.test", "writer")
 
 
-async def test_calendar_lists_creates_updates_and_deletes_events(
+async def test_calendar_changes_events_of_the_second_oracle(
     opened: Any, others: list[Call]
 ) -> None:
     calendar = opened(Calendar)
@@ -123,7 +125,7 @@ async def test_calendar_lists_creates_updates_and_deletes_events(
     assert patch.headers["If-Match"] == '"3456789012345678"'
 
 
-async def test_sheets_reads_a_grid_of_their_values(opened: Any, google: GoogleServer) -> None:
+async def test_sheets_reads_a_grid_of_the_second_oracle(opened: Any, google: GoogleServer) -> None:
     shown = answer_of("google_sheets", "values_get", {})
     grid = [
         {

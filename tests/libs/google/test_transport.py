@@ -51,7 +51,7 @@ async def test_retry_waits_as_long_as_the_service_asks(google: GoogleServer, gma
 
 
 @pytest.mark.parametrize("reason", ["dailyLimitExceeded", "quotaExceeded"])
-async def test_quota_that_is_used_up_is_reported_at_once(
+async def test_exhausted_daily_quota_is_reported_at_once(
     google: GoogleServer, gmail: Any, reason: str
 ) -> None:
     google.fail(LABELS, 403, reason)
@@ -60,14 +60,14 @@ async def test_quota_that_is_used_up_is_reported_at_once(
     assert (caught.value.status, gmail.pauses) == (403, [])
 
 
-async def test_api_that_is_switched_off(google: GoogleServer, gmail: Any) -> None:
+async def test_disabled_api_is_reported(google: GoogleServer, gmail: Any) -> None:
     google.fail(LABELS, 403, "accessNotConfigured", message="Gmail API has not been used")
     with pytest.raises(GoogleError, match="has not been used") as caught:
         await gmail.labels()
     assert "switch the API on" in (caught.value.hint or "")
 
 
-async def test_storm_ends(google: GoogleServer, gmail: Any) -> None:
+async def test_retries_of_rate_limits_end_after_a_minute(google: GoogleServer, gmail: Any) -> None:
     google.fail("*", 429, "rateLimitExceeded", times=1000)
     with pytest.raises(QuotaError):
         await gmail.labels()
@@ -76,7 +76,7 @@ async def test_storm_ends(google: GoogleServer, gmail: Any) -> None:
     assert max(gmail.pauses) < 45
 
 
-async def test_server_that_hangs(google: GoogleServer, connect: Any) -> None:
+async def test_hanging_server_times_out(google: GoogleServer, connect: Any) -> None:
     gmail = connect(Gmail, timeout=0.2)
     google.hang(LABELS, times=6)
     with pytest.raises(ConnectionUnavailableError, match=r"no answer within 0\.2 s"):
@@ -99,7 +99,7 @@ async def test_reading_survives_a_lost_answer(google: GoogleServer, gmail: Any) 
     assert await gmail.labels()
 
 
-async def test_mail_whose_answer_was_lost_is_sent_once(google: GoogleServer, gmail: Any) -> None:
+async def test_mail_with_a_lost_answer_is_sent_once(google: GoogleServer, gmail: Any) -> None:
     box = google.gmail.box("bob@example.com")
     google.lose(SEND, after=1)  # the upload is opened, and sent
     sent = await gmail.send("bob@example.com", "Once", "Only once.")
@@ -118,7 +118,7 @@ async def test_send_with_a_lost_answer_is_not_repeated(google: GoogleServer, gma
     assert google.calls("gmail.users.drafts.send") == 2
 
 
-async def test_answer_that_is_too_large(google: GoogleServer, connect: Any) -> None:
+async def test_oversized_answer_is_refused(google: GoogleServer, connect: Any) -> None:
     gmail = connect(Gmail, max_bytes=1000)
     message = google.gmail.deliver(USER, b"Subject: x\r\n\r\n" + b"x" * 5000)
     with pytest.raises(GoogleError, match="larger than 1,000 bytes"):
@@ -126,7 +126,7 @@ async def test_answer_that_is_too_large(google: GoogleServer, connect: Any) -> N
     await gmail.aclose()
 
 
-async def test_addresses_of_uploads_are_not_logged(
+async def test_upload_addresses_are_not_logged(
     google: GoogleServer, gmail: Any, caplog: Any
 ) -> None:
     google.gmail.box("bob@example.com")
@@ -136,7 +136,9 @@ async def test_addresses_of_uploads_are_not_logged(
     assert "ya29." not in caplog.text
 
 
-async def test_upload_goes_on_where_the_service_says(google: GoogleServer, connect: Any) -> None:
+async def test_interrupted_upload_continues_at_the_received_byte(
+    google: GoogleServer, connect: Any
+) -> None:
     gmail = connect(Gmail)
     content = b"To: bob@example.com\r\n\r\n" + b"x" * 1_000_000
     google.fail(SEND, 503, after_calls=1)
@@ -148,7 +150,7 @@ async def test_upload_goes_on_where_the_service_says(google: GoogleServer, conne
     await gmail.aclose()
 
 
-async def test_quota_of_a_minute_is_waited_for_and_reported(
+async def test_minute_quota_is_waited_for_and_reported(
     google: GoogleServer, gmail: Any, caplog: Any
 ) -> None:
     google.fail(LABELS, 429, "rateLimitExceeded", after=55)
@@ -161,7 +163,7 @@ async def test_quota_of_a_minute_is_waited_for_and_reported(
     assert gmail.pauses == [55, 40]
 
 
-async def test_token_that_ends_within_a_search(google: GoogleServer, gmail: Any) -> None:
+async def test_expired_token_is_renewed_during_a_search(google: GoogleServer, gmail: Any) -> None:
     for number in range(3):
         google.gmail.deliver(USER, f"Subject: {number}\r\n\r\nx".encode())
     google.fail("gmail.users.messages.get", 401, "authError", times=3)

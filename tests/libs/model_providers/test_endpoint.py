@@ -48,7 +48,7 @@ def endpoint(model, environ=None, providers=None, api_key_for=None, **config):
         ("azure/my-deployment", "azure", None, "azure/my-deployment", None),
     ],
 )
-def test_name_says_the_provider(model, provider, dialect, name, key):
+def test_provider_is_derived_from_the_model_name(model, provider, dialect, name, key):
     found = endpoint(model)
     assert (found.provider, found.dialect, found.name) == (provider, dialect, name)
     assert found.api_key == key
@@ -71,7 +71,7 @@ def test_name_says_the_provider(model, provider, dialect, name, key):
         ("mistral:mistral-large-latest", "mistral", "mistral/mistral-large-latest"),
     ],
 )
-def test_provider_may_stand_before_a_colon(model, provider, name):
+def test_provider_prefix_before_a_colon_is_accepted(model, provider, name):
     found = endpoint(model)
     assert (found.provider, found.name, found.custom) == (provider, name, False)
 
@@ -87,7 +87,7 @@ def test_provider_prefix_chooses_the_protocol_at_an_address():
 
 
 @pytest.mark.parametrize("model", ["llama3.2", "o5x", "mistral-large", "my-claude"])
-def test_unknown_name_is_an_error_with_the_way_out(model):
+def test_unknown_model_name_raises_with_a_hint(model):
     with pytest.raises(ModelConfigurationError) as caught:
         endpoint(model)
     assert model in caught.value.message
@@ -101,19 +101,19 @@ def test_base_url_sends_the_model_name_unchanged(model):
     assert found.address == "localhost:1234"
 
 
-def test_azure_and_ollama_keep_their_protocol_at_a_base_url():
+def test_azure_keeps_its_protocol_at_a_base_url():
     found = endpoint("azure/d", base_url="https://x.openai.azure.com", api_key="k")
     assert (found.dialect, found.name) == (None, "azure/d")
 
 
-def test_provider_can_be_named():
+def test_provider_option_sets_the_protocol():
     found = endpoint("m", base_url="http://localhost:1", provider="anthropic")
     assert (found.dialect, found.name) == ("anthropic", "m")
     assert endpoint("x", provider="openai").name == "x"
     assert endpoint("gemini/x", provider="google").name == "x"
 
 
-def test_key_sources_in_order():
+def test_key_sources_are_used_in_order():
     assert endpoint("gpt-5.5", api_key="given").api_key == "given"
     assert endpoint("gpt-5.5", providers={"openai": "p"}).api_key == "p"
     assert endpoint("gemini-x", providers={"gemini": "p"}).api_key == "p"
@@ -122,7 +122,7 @@ def test_key_sources_in_order():
     assert endpoint("m", {}, base_url="http://h/v1").api_key == NO_KEY
 
 
-def test_openai_base_url_from_the_environment():
+def test_openai_base_url_variable_is_used():
     environ = {"OPENAI_BASE_URL": "http://proxy:4000/v1", "OPENAI_API_KEY": "k"}
     for model in ("gpt-5.5", "llama3.2"):
         found = endpoint(model, environ)
@@ -140,7 +140,7 @@ def test_openai_base_url_from_the_environment():
     ],
 )
 @pytest.mark.parametrize("environ", [{}, {"OPENAI_API_KEY": "", "GOOGLE_API_KEY": ""}])
-def test_missing_key_names_its_variable(model, variable, environ):
+def test_missing_key_error_names_the_variable(model, variable, environ):
     with pytest.raises(EnvironmentKeyError) as caught:
         endpoint(model, environ).require_key()
     assert caught.value.variable == variable
@@ -148,13 +148,13 @@ def test_missing_key_names_its_variable(model, variable, environ):
 
 
 @pytest.mark.parametrize("url", ["localhost:11434", "ftp://h/v1", "http://", "u:secret@h"])
-def test_base_url_that_is_none(url):
+def test_invalid_base_url_is_refused(url):
     with pytest.raises(ModelConfigurationError, match="base_url") as caught:
         endpoint("m", base_url=url)
     assert "secret" not in caught.value.describe()
 
 
-def test_endpoint_shows_no_secret():
+def test_endpoint_repr_hides_secrets():
     url = "http://me:s3cret@h:1/v1"
     found = endpoint("m", base_url=url, api_key="k3y", headers={"X": "t0ken"})
     for secret in ("s3cret", "k3y", "t0ken"):
@@ -218,7 +218,7 @@ def test_key_needs_an_address_from_the_same_source(place, address, key):
 
 
 @pytest.mark.parametrize("key", GIVERS)
-def test_every_key_goes_to_its_providers_own_host(key):
+def test_provider_key_is_accepted_for_its_own_host(key):
     for model, variable in (("gpt-5.5", "OPENAI_API_KEY"), ("groq/x", "GROQ_API_KEY")):
         assert endpoint(model, {variable: SourcedText("s3cret", key)}).api_key == "s3cret"
         assert endpoint(model, {}, api_key=text("s3cret", key)).api_key == "s3cret"
@@ -228,7 +228,7 @@ def test_every_key_goes_to_its_providers_own_host(key):
     "named", ["gateway.test:8080", "GATEWAY.test:8080", "http://gateway.test:8080", HOST]
 )
 @pytest.mark.parametrize("address", GIVERS)
-def test_key_is_sent_to_the_address_it_names(named, address):
+def test_api_key_for_applies_to_its_address(named, address):
     environ = {"OPENAI_API_KEY": "other"}
     found = endpoint("m", environ, base_url=text(HOST, address), api_key_for={named: "s3cret"})
     assert found.api_key == "s3cret"
@@ -238,7 +238,7 @@ def test_key_is_sent_to_the_address_it_names(named, address):
 @pytest.mark.parametrize(
     "named", ["gateway.test", "test:8080", "https://gateway.test:8080", "evil.test", "", "http://"]
 )
-def test_key_for_another_address_is_refused(named):
+def test_api_key_for_another_address_is_refused(named):
     with pytest.raises(KeyAddressError):
         endpoint(
             "m",
@@ -248,13 +248,13 @@ def test_key_for_another_address_is_refused(named):
         )
 
 
-def test_login_before_a_host_is_none_of_its_name():
+def test_user_info_in_a_url_is_not_taken_for_its_host():
     url = SourcedText("http://gateway.test:8080@evil.test/v1", "project")
     with pytest.raises(KeyAddressError):
         endpoint("m", {"OPENAI_API_KEY": "k"}, base_url=url, api_key_for={"gateway.test:8080": "s"})
 
 
-def test_address_of_a_projects_variable_is_the_projects():
+def test_address_variable_from_the_project_counts_as_the_project():
     address = SourcedText(HOST, "project")
     for model, base, key in (
         ("gpt-5.5", "OPENAI_BASE_URL", "OPENAI_API_KEY"),
@@ -268,7 +268,7 @@ def test_address_of_a_projects_variable_is_the_projects():
         assert endpoint(model, own).api_key == "s3cret"
 
 
-def test_environment_of_other_libraries_goes_to_no_address_of_a_file():
+def test_keys_of_other_libraries_are_not_sent_to_a_file_address():
     """litellm signs with AWS's and Google's logins, whatever the address, where it is given no key."""
     address = SourcedText(HOST, "project")
     for model in ("bedrock/x", "vertex_ai/x", "groq/x"):
@@ -280,7 +280,7 @@ def test_environment_of_other_libraries_goes_to_no_address_of_a_file():
     assert endpoint("azure/x", {"AZURE_API_KEY": "k"}, base_url=HOST).api_key == NO_KEY
 
 
-def test_address_in_a_model_name_has_the_source_of_the_name():
+def test_address_in_a_model_name_has_the_source_of_that_name():
     name = "huggingface/https://evil.test/x"
     environ = {"HUGGINGFACE_API_KEY": "s3cret"}
     with pytest.raises(KeyAddressError):
@@ -290,7 +290,7 @@ def test_address_in_a_model_name_has_the_source_of_the_name():
 
 @pytest.mark.parametrize("address", GIVERS)
 @pytest.mark.parametrize("key", GIVERS)
-def test_replaced_address_is_checked_too(address, key):
+def test_replaced_address_is_checked_against_the_key_source(address, key):
     found = endpoint("gpt-5.5", {"OPENAI_API_KEY": SourcedText("s3cret", key)})
     if key in GOES[address]:
         found.check_address(text("wss://evil.test/x", address))
@@ -300,7 +300,7 @@ def test_replaced_address_is_checked_too(address, key):
 
 
 @pytest.mark.parametrize("others", [NO_OTHERS, OTHERS], ids=["standard bundle", "with litellm"])
-def test_every_suggestion_for_an_unknown_name_works_where_it_is_made(others):
+def test_suggested_model_prefixes_resolve(others):
     context = ModelContext(environ=KEYS, providers={}, api_key_for={})
     with pytest.raises(ModelConfigurationError, match="'llama3'") as caught:
         resolve(LLMConfig("llama3"), context, SPOKEN, others)

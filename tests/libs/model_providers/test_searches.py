@@ -18,12 +18,12 @@ from delf_model_providers.searches import fees
         ("xai/grok-4", 0, None),
     ],
 )
-def test_search_is_paid_beside_its_tokens(model, searches, price):
+def test_provider_searches_are_priced_per_search(model, searches, price):
     endpoint = resolve(LLMConfig(model), ModelContext())
     assert fees(endpoint, searches) == (price if price is None else pytest.approx(price))
 
 
-def test_searches_of_somebody_elses_server_have_no_known_price():
+def test_searches_at_another_server_have_unknown_price():
     config = LLMConfig("claude-opus-4-8", base_url="http://localhost:1", provider="anthropic")
     endpoint = resolve(config, ModelContext())
     assert fees(endpoint, 0) == 0

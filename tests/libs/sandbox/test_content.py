@@ -130,7 +130,7 @@ CONTENT = {
 
 
 @pytest.mark.parametrize("case", CONTENT)
-def test_content_by_type_and_ending(case):
+def test_file_content_is_made_by_type_and_suffix(case):
     name, value, expected = CONTENT[case]
     made = make_content(name, value)
     assert made.data == (expected if isinstance(expected, bytes) else expected.encode())
@@ -160,7 +160,7 @@ SHEETS = {
 
 
 @pytest.mark.parametrize("case", SHEETS)
-def test_workbooks_go_to_the_host_as_rows(case):
+def test_workbook_rows_are_sent_to_the_host(case):
     value, expected = SHEETS[case]
     made = make_content("a.XLSX", value, [".xlsx"])
     assert made.is_rows
@@ -196,12 +196,12 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("name", ENDINGS)
-def test_name_without_an_ending_gets_one_by_the_content(name):
+def test_suffix_is_added_according_to_content(name):
     content, ending = ENDINGS[name]
     assert make_content(name, content).ending == ending
 
 
-def test_workbook_without_the_plugin_names_it():
+def test_missing_workbook_plugin_is_named():
     with pytest.raises(
         RuntimeError, match=r"delf plugins install 'files\[excel\]'\); write a \.csv"
     ):
@@ -236,7 +236,7 @@ def test_check_file_name_accepts_plain_names(name):
         "a\uff0fb", "\uff0e\uff0e/a", "\u2024\u2024", "a\uff3cb", "a\uff1ab", "\u2025",
     ],
 )  # fmt: skip
-def test_names_that_leave_or_lie_are_refused(name):
+def test_unsafe_file_names_are_refused(name):
     with pytest.raises(ValueError, match=r"output file.*name"):
         check_file_name(name)
 
@@ -258,13 +258,13 @@ def nested(depth: int) -> list[object]:
     ],
     ids=["columns", "sheet", "indent", "lines"],
 )
-def test_too_large_content_is_not_made(name: str, value: object) -> None:
+def test_oversized_content_is_refused_before_encoding(name: str, value: object) -> None:
     """A record has a cell for each column that any has, and each level of JSON its blanks."""
     with pytest.raises(ContentTooLargeError):
         make_content(name, value, [".xlsx"], most=1_000_000)
 
 
-def test_keys_that_json_would_make_one_are_refused():
+def test_keys_that_collide_in_json_are_refused():
     with pytest.raises(TypeError, match="1 and '1' would be the same key"):
         make_content("a.json", {1: "a", "1": "b"})
     with pytest.raises(TypeError, match="the same key"):

@@ -37,7 +37,7 @@ def only_waits(loop: GuestLoop, before: Callable[[], object] = lambda: None) -> 
     return loop.run_until_complete(ask())
 
 
-def test_only_waits_is_true_with_one_task(loop):
+def test_only_waits_is_true_for_a_single_task(loop):
     assert only_waits(loop)
 
 
@@ -53,7 +53,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS)
-def test_only_waits_is_false_while_something_else_can_happen(loop, other):
+def test_only_waits_is_false_while_other_work_is_pending(loop, other):
     assert not only_waits(loop, lambda: other(loop))
 
 
@@ -71,7 +71,7 @@ def test_only_waits_is_true_while_another_task_waits_for_it(loop):
 
 
 @pytest.mark.parametrize("loop", [True], indirect=True)
-def test_only_waits_is_false_while_a_thread_can_call_back(loop):
+def test_only_waits_is_false_while_a_thread_is_running(loop):
     over = threading.Event()
     thread = threading.Thread(target=over.wait)
     assert not only_waits(loop, thread.start)
@@ -92,7 +92,7 @@ def test_handled_signal_wakes_the_loop(loop):
     assert only_waits(loop)
 
 
-def test_guest_loop_holds_no_descriptor_until_it_is_opened():
+def test_guest_loop_opens_no_descriptor_before_use():
     before = os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []
     made = GuestLoop()
     after = os.listdir("/proc/self/fd") if before else []
@@ -120,12 +120,12 @@ def test_only_waits_is_false_while_the_task_is_cancelled(loop):
     assert not loop.run_until_complete(scene())
 
 
-def test_only_waits_is_false_with_another_task_factory(loop):
+def test_only_waits_is_false_with_a_custom_task_factory(loop):
     loop.set_task_factory(lambda its, work: asyncio.Task(work, loop=its))
     assert not only_waits(loop)
 
 
-def test_replayed_timers_end_in_recorded_order_without_waiting(loop):
+def test_replayed_timers_fire_in_recorded_order_without_delay(loop):
     async def work() -> list[str]:
         order: list[str] = []
 

@@ -5,7 +5,7 @@ import pytest
 from delf_sandbox.modules import DEFAULT_MODULES, allowed_modules, distribution_name, import_names
 
 
-def test_defaults_exist_in_the_standard_library():
+def test_default_modules_are_sorted_standard_library_modules():
     assert {name.partition(".")[0] for name in DEFAULT_MODULES} <= sys.stdlib_module_names
     assert list(DEFAULT_MODULES) == sorted(set(DEFAULT_MODULES))
 
@@ -45,11 +45,11 @@ def test_network_modules_are_not_allowed(name):
         ("a(>1)", "a"),
     ],
 )
-def test_requirement_names_a_distribution(requirement, name):
+def test_distribution_name_is_read_from_a_requirement(requirement, name):
     assert distribution_name(requirement) == name
 
 
-def test_libraries_are_allowed_under_the_names_that_scripts_import():
+def test_libraries_are_allowed_under_their_import_names():
     assert "hypothesis" in allowed_modules(["Hypothesis>=6"])
     assert "yaml" not in allowed_modules()
     assert import_names("not-installed-here") == ["not_installed_here"]

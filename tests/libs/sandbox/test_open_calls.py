@@ -79,7 +79,7 @@ async def test_cancelled_call_is_cancelled_on_the_host(guest):
     assert isinstance(await running, Done)
 
 
-async def test_calls_in_flight_end_with_the_script(guest):
+async def test_calls_in_flight_are_cancelled_when_the_script_ends(guest):
     cancelled = asyncio.Event()
 
     async def wait():
@@ -98,7 +98,7 @@ async def test_calls_in_flight_end_with_the_script(guest):
     assert cancelled.is_set()
 
 
-async def test_calls_that_are_abandoned_at_once_are_over(guest, waiting):
+async def test_calls_cancelled_before_their_first_step_are_released(guest, waiting):
     """Cancelled before their first step, they never say so themselves."""
     running = await guest.start()
     for first in range(0, 100, 20):
@@ -109,7 +109,7 @@ async def test_calls_that_are_abandoned_at_once_are_over(guest, waiting):
     assert guest.session.calls.held == 0
 
 
-async def test_giving_up_twice_does_not_cut_cleaning_up_short(guest):
+async def test_second_cancel_does_not_interrupt_cleanup(guest):
     cleaning, may_end, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     async def wait():
@@ -132,7 +132,7 @@ async def test_giving_up_twice_does_not_cut_cleaning_up_short(guest):
     assert await asyncio.wait_for(cleaned.wait(), 10)
 
 
-async def test_call_that_cancels_itself_is_answered(guest):
+async def test_self_cancelled_call_is_answered_with_an_error(guest):
     async def wait():
         raise asyncio.CancelledError
 
@@ -150,7 +150,7 @@ async def test_call_that_cancels_itself_is_answered(guest):
 # -- numbers ----------------------------------------------------------------------------------
 
 
-async def test_call_number_that_is_still_in_use(guest):
+async def test_duplicate_call_number_in_flight_crashes_the_session(guest):
     async def wait():
         await asyncio.Event().wait()
 
@@ -161,7 +161,7 @@ async def test_call_number_that_is_still_in_use(guest):
     assert [call.method for call in guest.host.calls] in ([], ["wait"])
 
 
-async def test_call_number_that_was_used_before_is_a_new_call(guest):
+async def test_finished_call_number_can_be_reused(guest):
     running = await guest.start()
     for value in ("a", "b"):
         await guest.send(["call", 1, "echo", "", [value], {}])
@@ -170,7 +170,7 @@ async def test_call_number_that_was_used_before_is_a_new_call(guest):
     await running
 
 
-async def test_call_number_that_was_abandoned_is_a_new_call(guest, waiting):
+async def test_cancelled_call_number_can_be_reused(guest, waiting):
     """What ends late of the first one is not taken for an end of the second."""
     running = await guest.start()
     await guest.send(call(1, "first"))
@@ -189,7 +189,7 @@ async def test_call_number_that_was_abandoned_is_a_new_call(guest, waiting):
     await running
 
 
-async def test_answer_of_a_script_that_is_over_is_not_given_to_the_next(guest):
+async def test_late_answer_of_a_previous_script_is_dropped(guest):
     release = asyncio.Event()
 
     async def wait():
@@ -228,7 +228,7 @@ async def test_open_calls_are_served_in_order_within_a_limit(few, guest, waiting
     assert isinstance(await running, Done)
 
 
-async def test_end_of_a_script_is_seen_however_many_calls_are_open(few, guest, waiting):
+async def test_script_end_is_read_while_many_calls_are_open(few, guest, waiting):
     running = await guest.start()
     for number in range(50):
         await guest.send(call(number, number))
@@ -242,7 +242,7 @@ async def test_end_of_a_script_is_seen_however_many_calls_are_open(few, guest, w
     assert len(guest.host.calls) == 10
 
 
-async def test_calls_that_wait_for_their_turn_can_be_abandoned(few, guest, waiting):
+async def test_queued_calls_can_be_cancelled(few, guest, waiting):
     running = await guest.start()
     for number in range(50):
         await guest.send(call(number, number))
@@ -259,7 +259,7 @@ async def test_calls_that_wait_for_their_turn_can_be_abandoned(few, guest, waiti
     assert guest.session.calls.held == 0
 
 
-async def test_call_with_the_number_of_a_waiting_call_crashes_the_session(few, guest, waiting):
+async def test_duplicate_number_of_a_queued_call_crashes_the_session(few, guest, waiting):
     running = await guest.start()
     await guest.send(*(call(n, n) for n in range(12)), call(11, 11))
     assert isinstance(await ended(running), Crashed)
@@ -268,7 +268,7 @@ async def test_call_with_the_number_of_a_waiting_call_crashes_the_session(few, g
 # -- large ------------------------------------------------------------------------------------
 
 
-async def test_calls_that_wait_cannot_fill_the_hosts_memory_with_their_arguments(open_guest):
+async def test_queued_call_arguments_are_bounded_in_memory(open_guest):
     guest = await open_guest(memory_bytes=10**6)
     release = asyncio.Event()
     guest.host.tools["shop.wait"] = lambda _: release.wait()
@@ -289,7 +289,7 @@ async def test_calls_that_wait_cannot_fill_the_hosts_memory_with_their_arguments
     assert isinstance(await running, Done)
 
 
-async def test_guest_that_was_too_busy_is_read_again_once_its_script_is_over(open_guest):
+async def test_paused_guest_is_read_again_after_its_script_ends(open_guest):
     guest = await open_guest(memory_bytes=10**6)
     release = asyncio.Event()
 

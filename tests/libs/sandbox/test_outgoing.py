@@ -62,7 +62,7 @@ async def test_large_frame_write_lets_other_tasks_run(roomy):
     await running
 
 
-async def test_large_answers_that_nobody_reads_count_as_unread(open_roomy):
+async def test_unread_large_answers_exceed_the_memory_limit(open_roomy):
     roomy = await open_roomy(frame_bytes=10 * MEGABYTES, memory_bytes=MEGABYTES)
     running = await roomy.start()
     await roomy.send(*(call(number, "large", 8 * MEGABYTES) for number in range(4)))
@@ -70,7 +70,7 @@ async def test_large_answers_that_nobody_reads_count_as_unread(open_roomy):
     assert outcome.limit == "memory"
 
 
-async def test_frame_over_the_limit_is_not_begun(roomy):
+async def test_oversized_frame_is_replaced_by_an_error(roomy):
     running = await roomy.start()
     await roomy.send(call(1, "large", 101 * MEGABYTES), call(2, "large", 2))
     first, second = await roomy.receive(), await roomy.receive()

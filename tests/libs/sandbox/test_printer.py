@@ -46,7 +46,7 @@ def test_short_output_is_buffered_until_passed_on(printer, sent):
     assert sent == ["a b\n"]
 
 
-def test_flushed_lines_are_sent_in_few_pieces(printer, sent):
+def test_flushed_lines_are_sent_in_batches(printer, sent):
     for number in range(10_000):
         print(number, file=printer, flush=True)
     printer.pass_on()
@@ -54,14 +54,14 @@ def test_flushed_lines_are_sent_in_few_pieces(printer, sent):
     assert len(sent) < 1_000
 
 
-def test_much_is_cut(printer, sent):
+def test_long_output_is_split_into_pieces(printer, sent):
     text = "0123456789" * 100_000
     print(text, end="", file=printer)
     assert "".join(sent) == text
     assert max(map(len, sent)) == PIECE
 
 
-def test_printer_sends_nothing_over_the_limit(printer, sent):
+def test_printer_raises_over_the_output_limit(printer, sent):
     printer.limit = 10
     printer.write("12345")
     with pytest.raises(LimitReachedError, match="more than 10 characters"):
@@ -69,7 +69,7 @@ def test_printer_sends_nothing_over_the_limit(printer, sent):
     assert sent == ["12345"]
 
 
-def test_print_limit_starts_anew_with_each_script(printer, sent):
+def test_print_limit_restarts_with_each_script(printer, sent):
     printer.limit = 10
     for _ in range(3):
         printer.start()
@@ -86,7 +86,7 @@ def test_alarm_sends_pending_output(alarmed, sent):
     assert sent == ["a\n"]
 
 
-def test_alarm_sends_nothing_in_the_middle_of_a_frame(alarmed, sent, lock):
+def test_alarm_sends_nothing_during_a_frame(alarmed, sent, lock):
     with lock:
         alarmed.write("a")
         signal.raise_signal(signal.SIGALRM)
@@ -98,7 +98,7 @@ def test_alarm_sends_nothing_in_the_middle_of_a_frame(alarmed, sent, lock):
     assert sent == ["a"]
 
 
-def test_alarm_sends_nothing_while_a_thread_does(alarmed, sent, lock):
+def test_alarm_sends_nothing_while_a_thread_sends(alarmed, sent, lock):
     has_it, may_go = Event(), Event()
 
     def hold() -> None:
@@ -118,7 +118,7 @@ def test_alarm_sends_nothing_while_a_thread_does(alarmed, sent, lock):
     assert sent == ["a"]
 
 
-def test_alarm_of_the_script_stays_its_own(alarmed, sent):
+def test_alarm_set_by_the_script_is_left_alone(alarmed, sent):
     signal.signal(signal.SIGALRM, lambda *_: None)
     signal.setitimer(signal.ITIMER_REAL, 1000)
     print("a", file=alarmed)

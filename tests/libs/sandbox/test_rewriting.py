@@ -41,7 +41,7 @@ def rewritten(source: str) -> ast.Module:
     return _WithoutMarks().visit(tree)
 
 
-def test_awaited_calls_are_not_rewritten():
+def test_already_awaited_calls_are_not_rewritten():
     need_corpora()
     scripts = {
         entry["file"]: (CORPUS / "benign" / entry["file"]).read_text("utf-8")
@@ -80,7 +80,7 @@ def _steps(source: str) -> int:
         "calls{n} = [add(1, k) for k in range({n})]\nprint(await asyncio.gather(*calls{n}))\n",
     ],
 )
-def test_work_grows_with_the_length_of_a_script(part):
+def test_rewriting_takes_linear_time(part):
     short, long = (
         _steps("".join(part.replace("{n}", str(n)) for n in range(count))) for count in (25, 100)
     )

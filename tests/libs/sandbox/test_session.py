@@ -58,7 +58,7 @@ async def test_large_frame_parse_lets_other_tasks_run(open_guest):
     assert guest.host.text == "a"
 
 
-async def test_large_frame_that_is_none_ends_the_sandbox(open_guest):
+async def test_large_unknown_frame_ends_the_sandbox(open_guest):
     guest = await open_guest(frame_bytes=10_000_000)
     running = await guest.start()
     await guest.send(["nonsense", "x" * 1_000_000], ["print", "too late"])
@@ -113,7 +113,7 @@ async def test_session_delivers_every_answer_to_a_call(guest, answer, frame):
     ("value", "problem"),
     [(object(), "object cannot be passed"), ("x" * 200_000, "too large")],
 )
-async def test_result_that_cannot_cross_is_an_error_in_the_script(guest, value, problem):
+async def test_result_that_cannot_be_encoded_raises_in_the_script(guest, value, problem):
     async def tool():
         return value
 
@@ -127,7 +127,7 @@ async def test_result_that_cannot_cross_is_an_error_in_the_script(guest, value, 
     assert isinstance(await running, Done)
 
 
-async def test_host_that_fails_answers_the_call(guest, caplog):
+async def test_host_failure_raises_in_the_script(guest, caplog):
     async def tool():
         raise LookupError("oops")
 
@@ -140,7 +140,7 @@ async def test_host_that_fails_answers_the_call(guest, caplog):
     await running
 
 
-async def test_cancelling_a_script_kills_the_guest(guest):
+async def test_cancelled_script_kills_the_guest(guest):
     running = await guest.start()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -159,13 +159,13 @@ async def test_session_runs_one_script_at_a_time(guest):
     await running
 
 
-async def test_script_that_is_too_long_for_the_wire(guest):
+async def test_oversized_script_is_refused_and_the_session_lives(guest):
     outcome = await guest.session.execute("x" * 200_000, guest.host)
     assert isinstance(outcome, LimitReached)
     assert guest.session.alive
 
 
-async def test_output_is_counted_for_each_script(guest):
+async def test_output_limit_applies_per_script(guest):
     for _ in range(3):
         running = await guest.start()
         await guest.send(["print", "x" * 9_000], DONE)
@@ -263,13 +263,13 @@ async def test_call_accepts_any_number_as_its_id(guest, number):
 
 
 @pytest.mark.parametrize("what", ["x", None, [1], [[0] * 1000]])
-async def test_frame_with_invalid_number_names_no_call(guest, what):
+async def test_cancel_frame_without_an_integer_crashes_the_session(guest, what):
     running = await guest.start()
     await guest.send(["cancel", what])
     assert isinstance(await running, Crashed)
 
 
-async def test_frames_after_the_end_are_ignored(guest):
+async def test_frames_after_the_script_end_are_ignored(guest):
     running = await guest.start()
     await guest.send(
         ["print", "in time"],
@@ -298,7 +298,7 @@ async def test_session_ignores_frames_between_scripts(guest):
     assert guest.host.order == []
 
 
-async def test_ended_session_does_nothing(guest):
+async def test_frames_after_a_crash_are_ignored(guest):
     running = await guest.start()
     await guest.send_bytes(
         b"\0\0\0\x02[]" + b'\0\0\0\x0d["print","x"]' + b'\0\0\0\x1b["call",1,"echo","",[],{}]  '
@@ -332,7 +332,7 @@ async def test_output_over_the_limit_ends_the_session(guest):
         "n" * 300,
     ],
 )
-async def test_file_name_that_leaves_the_folder(guest, name):
+async def test_unsafe_output_file_name_crashes_the_session(guest, name):
     running = await guest.start()
     await guest.send(["file", name, True, b"x"], DONE)
     assert isinstance(await running, Crashed)
@@ -371,7 +371,7 @@ async def test_flood_of_unfinished_files_ends_the_session(guest):
     [b"\xed\xa0\x80", b"\\ud800", b"\\\\\\uDFFF"],
     ids=["raw", "escaped", "behind a backslash"],
 )
-async def test_halves_of_surrogate_pairs_do_not_reach_the_host(guest, half):
+async def test_lone_surrogates_crash_the_session(guest, half):
     running = await guest.start()
     await guest.send_payload('["print","\U0001f600 한국"]'.encode())
     await guest.send_payload(b'["print","a%bb"]' % half)
@@ -381,7 +381,7 @@ async def test_halves_of_surrogate_pairs_do_not_reach_the_host(guest, half):
     assert guest.host.text == "\U0001f600 한국"
 
 
-async def test_long_words_are_cut(guest):
+async def test_long_error_texts_of_the_guest_are_cut(guest):
     running = await guest.start()
     long = "x" * 40_000
     await guest.send(["failed", long, long, 1, None, {f"n{i}": "t" for i in range(500)}, None])
@@ -399,7 +399,7 @@ async def test_guest_that_never_becomes_ready_is_killed():
     assert process.kills == 1
 
 
-async def test_guest_that_is_gone_before_it_is_ready():
+async def test_guest_that_exits_before_ready_is_reported():
     session = WireSession(FakeProcess(), 1000)
     session.connection_lost(None)
     with pytest.raises(SandboxUnavailableError, match="did not start: it ended"):
@@ -409,7 +409,7 @@ async def test_guest_that_is_gone_before_it_is_ready():
 # -- what a hostile guest could cost the host ---------------------------------------------
 
 
-async def test_guest_that_calls_without_end_is_ended(open_guest):
+async def test_endless_calls_end_at_the_call_limit(open_guest):
     guest = await open_guest(calls=3)
     running = await guest.start()
     await guest.send(*(["call", number, "echo", "", [], {}] for number in range(9)))
@@ -419,7 +419,7 @@ async def test_guest_that_calls_without_end_is_ended(open_guest):
     assert guest.process.kills
 
 
-async def test_guest_that_does_not_read_cannot_fill_the_hosts_memory(open_guest):
+async def test_unread_answers_are_bounded_in_host_memory(open_guest):
     guest = await open_guest(memory_bytes=10**6)
 
     async def much():
@@ -445,7 +445,7 @@ async def test_guest_that_does_not_read_cannot_fill_the_hosts_memory(open_guest)
     ],
     ids=["ready", "cancel", "clock", "file", "call", "print"],
 )
-async def test_flood_of_frames_that_say_nothing_ends_the_session(open_guest, frames, monkeypatch):
+async def test_flood_of_empty_frames_ends_the_session(open_guest, frames, monkeypatch):
     monkeypatch.setattr(budget_module, "SPARE_FRAMES", 500)
     guest = await open_guest(calls=500)
     running = await guest.start()
@@ -475,7 +475,7 @@ PADDED = {
 
 
 @pytest.mark.parametrize("name", PADDED)
-async def test_flood_of_bytes_that_say_nothing_ends_the_session(open_guest, name, monkeypatch):
+async def test_flood_of_padded_frames_ends_the_session(open_guest, name, monkeypatch):
     monkeypatch.setattr(budget_module, "SPARE_BYTES", 100_000)
     guest = await open_guest(calls=10)
     running = await guest.start()
@@ -495,7 +495,7 @@ async def test_flood_of_bytes_that_say_nothing_ends_the_session(open_guest, name
     ],
     ids=["file", "call", "done"],
 )
-async def test_flood_of_bytes_after_the_end_ends_the_session(guest, payload):
+async def test_flood_of_frames_after_the_end_ends_the_session(guest, payload):
     running = await guest.start()
     await guest.send(DONE)
     await running
@@ -506,7 +506,7 @@ async def test_flood_of_bytes_after_the_end_ends_the_session(guest, payload):
     assert not guest.session.alive
 
 
-async def test_byte_budget_covers_all_a_script_may_send(open_guest, monkeypatch):
+async def test_byte_budget_covers_every_frame_kind(open_guest, monkeypatch):
     monkeypatch.setattr(budget_module, "SPARE_BYTES", 5_000)
     guest = await open_guest()
     for _ in range(2):
@@ -520,7 +520,7 @@ async def test_byte_budget_covers_all_a_script_may_send(open_guest, monkeypatch)
         assert isinstance(await running, Done)
 
 
-async def test_arguments_of_all_calls_together_are_limited(guest, monkeypatch):
+async def test_total_argument_size_is_limited(guest, monkeypatch):
     monkeypatch.setattr(budget_module, "CALL_BYTES", 200_000)
     running = await guest.start()
     for number in range(4):
@@ -532,7 +532,7 @@ async def test_arguments_of_all_calls_together_are_limited(guest, monkeypatch):
 
 
 @pytest.mark.slow
-async def test_arguments_count_by_their_size_in_host_memory(guest, monkeypatch):
+async def test_arguments_are_counted_by_memory_size(guest, monkeypatch):
     monkeypatch.setattr(budget_module, "CALL_BYTES", 20_000_000)
     running = await guest.start()
     with suppress(OSError):  # the session is over before everything is sent
@@ -555,7 +555,7 @@ COSTLY = {
 
 
 @pytest.mark.parametrize("name", COSTLY)
-async def test_values_that_would_grow_on_the_host_end_the_session(guest, name):
+async def test_values_larger_in_memory_than_encoded_are_refused(guest, name):
     running = await guest.start()
     await guest.send_payload(b'["done",%b,{}]' % COSTLY[name])
     outcome = await running
@@ -569,7 +569,7 @@ async def test_clock_reply_beyond_64_bits_crashes_the_session(guest):
     assert isinstance(await running, Crashed)
 
 
-async def test_printing_nothing_again_and_again_is_output(guest):
+async def test_empty_prints_count_as_output(guest):
     running = await guest.start()
     with suppress(OSError):  # the session is over before everything is sent
         await guest.send(*(["print", ""] for _ in range(20_000)))

@@ -105,7 +105,7 @@ def cycle() -> Any:
         *("deep", "very deep", "cycle"),
     ],
 )
-def test_value_that_is_too_large_is_refused_at_once(value: Any, error: type) -> None:
+def test_oversized_value_is_refused_at_once(value: Any, error: type) -> None:
     start = time.process_time()
     with pytest.raises(error):
         check_size(value, 1_000_000)
@@ -122,14 +122,14 @@ def test_value_that_is_too_large_is_refused_at_once(value: Any, error: type) -> 
     ],
     ids=["deep", "shared", "rows", "mixed"],
 )
-def test_value_of_a_usual_size_passes(value: Any) -> None:
+def test_value_of_usual_size_is_accepted(value: Any) -> None:
     assert check_size(value, 1_000_000) is None
 
 
 # -- what every backend tells ---------------------------------------------------------------
 
 
-def test_sandbox_texts_are_cut_everywhere() -> None:
+def test_sandbox_texts_are_cut_in_every_outcome() -> None:
     names = {f"{HUGE[:1000]}{n}": HUGE for n in range(500)}
     failed = Failed(kind=HUGE, message=HUGE, source=HUGE, variables=names)
     limit = LimitReached(limit=HUGE, message=HUGE, source=HUGE, variables=names)
@@ -141,7 +141,7 @@ def test_sandbox_texts_are_cut_everywhere() -> None:
     assert failed.message.endswith("…")
 
 
-def test_texts_of_a_sandbox_can_always_be_written() -> None:
+def test_sandbox_texts_with_lone_surrogates_can_be_encoded() -> None:
     failed = Failed(kind="\ud800", message="a\udfff", variables={"\ud83d": "\ude00"})
     assert repr(failed).encode()
 
@@ -226,7 +226,7 @@ async def calls(session: Hostile, host: Any) -> Any:
 
 
 @pytest.mark.parametrize("act", [prints, returns, raises, calls])
-async def test_backends_cannot_flood_a_task(act: Callable[..., Any]) -> None:
+async def test_misbehaving_backend_cannot_flood_a_task(act: Callable[..., Any]) -> None:
     response, backend = await run_in(act)
     assert len(repr(response.events)) < 5_000_000
     if act is prints:
@@ -253,7 +253,7 @@ async def test_backends_cannot_flood_a_task(act: Callable[..., Any]) -> None:
     ],
     ids=["lines", "statements", "list", "fields", "deep", "comment"],
 )
-async def test_script_that_is_too_long_is_not_read(sandbox: str, code: str) -> None:
+async def test_oversized_script_is_not_parsed(sandbox: str, code: str) -> None:
     host, model = TestHost.discover(environ={}), ScriptedModel()
     host.provide(model.spec, model.factory)
     model.says(f"```python\n{code}\n```", "```python\n'short'\n```")
@@ -265,7 +265,7 @@ async def test_script_that_is_too_long_is_not_read(sandbox: str, code: str) -> N
 
 
 @pytest.mark.parametrize("sandbox", ["local", "monty"])
-async def test_strategies_refuse_a_script_that_is_too_long(sandbox: str) -> None:
+async def test_oversized_script_of_a_strategy_is_refused(sandbox: str) -> None:
     host, model = TestHost.discover(environ={}), ScriptedModel()
     host.provide(model.spec, model.factory)
     outcomes: list[Any] = []
@@ -289,7 +289,7 @@ async def test_strategies_refuse_a_script_that_is_too_long(sandbox: str) -> None
 @pytest.mark.parametrize(
     "make", ["[a, a]", "(a, a)", "{'x': a, 'y': a}"], ids=["list", "tuple", "dict"]
 )
-async def test_shared_arguments_are_refused_at_once(sandbox: str, make: str) -> None:
+async def test_oversized_shared_arguments_are_refused_at_once(sandbox: str, make: str) -> None:
     host, model = TestHost.discover(environ={}), ScriptedModel()
     host.provide(model.spec, model.factory)
     model.writes(f"""

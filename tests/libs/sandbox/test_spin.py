@@ -17,17 +17,17 @@ def waits_that_sleep(looking):
     return count
 
 
-def test_spin_sleeps_the_first_wait(looking):
+def test_spin_sleeps_on_the_first_wait(looking):
     assert [looking.pays(), looking.pays()] == [False, True]
 
 
-def test_wait_that_was_short_lets_the_next_one_look(looking):
+def test_spin_resumes_after_a_successful_wait(looking):
     looking.was_in_vain()
     looking.paid()
     assert looking.pays()
 
 
-def test_spin_sleeps_longer_after_vain_waits(looking):
+def test_spin_sleeps_longer_after_unsuccessful_waits(looking):
     looking.paid()
     slept = []
     for _ in range(9):

@@ -87,7 +87,7 @@ def test_values_cross_both_ways(value):
 
 @on_busy_machines
 @given(st.lists(values, max_size=3), st.dictionaries(text, values, max_size=3))
-def test_calls_cross(args, kwargs):
+def test_call_frame_round_trips(args, kwargs):
     payload = dumps(["call", 7, "shop", "find", args, kwargs])
     assert parse_call(parse(payload)) == CallRequest(
         call_id=7, connection="shop", method="find", args=args, kwargs=kwargs
@@ -97,7 +97,7 @@ def test_calls_cross(args, kwargs):
 @on_busy_machines
 @given(st.lists(st.binary(max_size=50), max_size=20), st.data())
 @pytest.mark.slow
-def test_frames_survive_any_chunking(payloads, data):
+def test_frames_are_reassembled_from_any_chunks(payloads, data):
     stream = b"".join(len(p).to_bytes(4, "big") + p for p in payloads)
     reader = FrameReader(50)
     found = []
@@ -110,7 +110,7 @@ def test_frames_survive_any_chunking(payloads, data):
 
 @on_busy_machines
 @given(st.binary(max_size=300))
-def test_invalid_bytes_only_break_the_protocol(data):
+def test_invalid_bytes_raise_only_protocol_errors(data):
     try:
         parsed = [parse(payload) for payload in FrameReader(100).feed(data)]
     except (FrameTooLargeError, WireError):
@@ -130,7 +130,7 @@ names = st.sampled_from(["call", "done", "failed", "limit", "rerun"])
 @settings(on_busy_machines, max_examples=40)  # each is large, and takes 0.1 s to make
 @given(st.builds(lambda name, rest: [name, *rest], names, st.lists(junk, max_size=7)))
 @pytest.mark.slow
-def test_invalid_fields_only_break_the_protocol(frame):
+def test_invalid_fields_raise_only_protocol_errors(frame):
     try:
         parsed = parse(json.dumps(frame).encode())
         made = (parse_call if parsed[0] == "call" else parse_outcome)(parsed)
@@ -154,7 +154,7 @@ def test_result_that_contains_itself_becomes_an_error():
     assert "contains itself" in answer_frame(3, Returned(value), 2**20)[1]
 
 
-def test_encoded_result_is_used_as_it_is():
+def test_encoded_result_is_sent_unchanged():
     value = {"a": [1, dt.date(2020, 1, 2)]}
     plain, _ = answer_frame(3, Returned(value), 2**20)
     encoded, problem = answer_frame(3, Returned(None, dumps(value)), 2**20)
@@ -171,13 +171,13 @@ def test_result_that_is_too_large_becomes_an_error(answer):
     assert loads(data[4:]) == ["raise", 3, "ToolError", problem]
 
 
-def test_error_that_is_too_large_still_answers_the_call():
+def test_oversized_error_is_shortened_to_answer_the_call():
     (data,), problem = answer_frame(3, Raised("ToolError", "x" * 5_000), 1_000)
     assert loads(data[4:])[:3] == ["raise", 3, "ToolError"]
     assert problem is not None
 
 
-def test_frame_at_its_limit():
+def test_frame_size_limit_is_exact():
     assert len(encode(["print", "x" * 10], 22)) == 26
     with pytest.raises(FrameTooLargeError, match="22 bytes, and at most 21"):
         encode(["print", "x" * 10], 21)
@@ -185,7 +185,7 @@ def test_frame_at_its_limit():
         frame_around(b'["return",1,', b'"xxxxxxxxx"', 20)
 
 
-def test_frames_that_open_a_session_and_a_script():
+def test_init_and_exec_frames_have_the_documented_form():
     spec = SessionSpec(
         tools=(ToolNames(name="a", methods=("x",)), ToolNames(name="f")), modules=("re",)
     )
@@ -200,7 +200,7 @@ def test_frames_that_open_a_session_and_a_script():
     assert loads(exec_frame(2, "1", 100, start)[4:]) == ["exec", 2, "1", ["s", [7], [1, 0]]]
 
 
-def test_subclasses_arrive_as_plain_types():
+def test_special_values_are_decoded_as_plain_types():
     sent = [PurePath("a/b"), uuid.UUID(int=1), decimal.Decimal("1.10"), range(3), bytearray(b"x")]
     assert [str(loads(dumps(sent))[0]), *loads(dumps(sent))[1:]] == [
         "a/b",
@@ -210,7 +210,7 @@ def test_subclasses_arrive_as_plain_types():
     ]
 
 
-def test_frame_of_too_many_values_is_refused_before_it_is_read():
+def test_frame_with_too_many_values_is_refused_before_parsing():
     payload = b"[" + b"[]," * 5_000_001 + b"0]"
     with pytest.raises(WireError, match="5,000,000 values"):
         parse(payload)
@@ -229,13 +229,13 @@ MANY = {
 
 @pytest.mark.parametrize(("around", "value", "times"), MANY.values(), ids=list(MANY))
 @pytest.mark.slow
-def test_frame_of_more_values_than_memory_is_refused_before_it_is_read(around, value, times):
+def test_nested_frame_with_too_many_values_is_refused_before_parsing(around, value, times):
     values = around % b",".join([value] * times)
     with pytest.raises(WireError, match="more than 5,000,000 values"):
         parse(b'["done",[%b],{}]' % values)
 
 
-def test_halves_of_pairs_are_replaced_where_a_frame_is_made():
+def test_lone_surrogates_are_replaced_when_encoding():
     sent = encode(["done", ["a\ud800b", "\\ud800", "\U0001f600 \ud7ff"], {}], 2**20)
     assert parse(sent[4:]) == ["done", ["a\ufffdb", "\\ud800", "\U0001f600 \ud7ff"], {}]
 
@@ -269,7 +269,7 @@ def test_frame_memory_is_estimated(name):
 
 
 @pytest.mark.parametrize("text", ["1,2,{},[]\\n" * 100_000, "It was, as they say, late. " * 100])
-def test_text_takes_in_memory_what_it_takes_on_the_wire(text):
+def test_estimated_memory_of_text_equals_its_wire_size(text):
     payload = dumps(["call", 1, "keep", "", [text], {}])
     assert len(payload) <= size_in_memory(payload) < 4 * len(payload)
 
@@ -279,7 +279,7 @@ def test_json_punctuation_in_a_string_is_kept_as_text():
     assert parse(dumps(["done", [text, "\\", text], {}]))[1] == [text, "\\", text]
 
 
-def test_values_of_any_depth_that_arrive_can_be_noted():
+def test_deeply_nested_values_can_be_recorded():
     for depth in range(50, 1_200, 50):
         with contextlib.suppress(WireError):
             deep = parse(b'["done",%b1%b,{}]' % (b'{"a":' * depth, b"}" * depth))[1]

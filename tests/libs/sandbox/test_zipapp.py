@@ -21,7 +21,7 @@ def archive(tmp_path_factory):
     return path
 
 
-def test_zipapp_is_the_same_in_every_process():
+def test_zipapp_is_reproducible():
     code = "from delf_sandbox.zipapp import *; import hashlib; print(hashlib.sha256(guest_zipapp()).hexdigest(), guest_digest())"
     seen = {
         subprocess.run(
@@ -49,7 +49,7 @@ def test_zipapp_contains_only_the_guest():
     assert len(zipapp.guest_zipapp()) < 850_000
 
 
-def test_imports_the_standard_library_only(archive):
+def test_guest_imports_only_the_standard_library(archive):
     code = (
         "import sys, json; sys.path.insert(0, sys.argv[1]); import delf_sandbox.guest.session, "
         "delf_sandbox.guest.__main__; print(json.dumps({n: getattr(m, '__file__', None) for n, m in "
@@ -65,7 +65,7 @@ def test_imports_the_standard_library_only(archive):
 
 
 @pytest.mark.parametrize("style", ["standard streams", "descriptors"])
-def test_serves_over_any_two_streams(archive, style):
+def test_guest_serves_over_pipes_and_descriptors(archive, style):
     spec = SessionSpec(tools=(), modules=("math",))
     sent = encode_all(spec)
     command = [sys.executable, "-I", "-S", str(archive)]

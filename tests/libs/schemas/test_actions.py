@@ -73,13 +73,13 @@ def test_stub_shows_parameters_and_result():
     assert action.parameters[0].doc == "A short title. Be brief."
 
 
-def test_schema_says_its_dialect():
+def test_action_schema_declares_its_dialect():
     dialect = "https://json-schema.org/draft/2020-12/schema"
     action, _ = make({"$schema": dialect, "type": "object", "properties": {}})
     assert action.schema()["$schema"] == dialect
 
 
-def test_schema_has_the_names_that_scripts_use():
+def test_action_schema_uses_script_parameter_names():
     action, _ = make()
     schema = json.loads(json.dumps(action.schema()))
     assert set(schema["properties"]) == {p.name for p in action.parameters}
@@ -98,16 +98,16 @@ def test_schema_has_the_names_that_scripts_use():
         ("日本", "日本"),
     ],
 )
-def test_names_become_python_names(name, shown):
+def test_tool_names_become_python_identifiers(name, shown):
     assert make(name=name)[0].name == shown
 
 
-def test_schema_without_properties_takes_no_argument():
+def test_object_schema_without_properties_takes_no_argument():
     action, _ = make({"type": "object"})
     assert action.signature == "() -> Any"
 
 
-async def test_schema_without_properties_is_one_argument():
+async def test_alternative_schema_becomes_one_argument():
     schema = {"oneOf": [{"type": "object", "required": ["a"]}, {"type": "string"}]}
     action, sender = make(schema)
     assert [p.name for p in action.parameters] == ["arguments"]
@@ -120,13 +120,13 @@ async def test_schema_without_properties_is_one_argument():
 # -- what it takes --------------------------------------------------------------------------
 
 
-async def test_arguments_go_out_under_their_own_names():
+async def test_arguments_are_sent_under_their_schema_names():
     action, sender = make()
     await call(action, title="Lamp", due_date=dt.date(2026, 1, 31), class_=3)
     assert sender.sent == [{"title": "Lamp", "due-date": "2026-01-31", "class": 3}]
 
 
-async def test_values_of_scripts_become_plain_data():
+async def test_script_values_are_sent_as_plain_json():
     schema = {"type": "object", "properties": {"v": {}}}
     action, sender = make(schema)
     ident = uuid.uuid4()
@@ -136,7 +136,7 @@ async def test_values_of_scripts_become_plain_data():
     assert sent == [1.5, 7, [1, 2], "//79", str(ident), {"a": [1]}]
 
 
-async def test_none_leaves_out_an_argument_that_cannot_be_null():
+async def test_none_is_omitted_for_a_non_nullable_argument():
     action, sender = make()
     await call(action, title="Lamp", owner=None, note=None)
     assert sender.sent == [{"title": "Lamp", "note": None}]
@@ -176,7 +176,7 @@ async def test_additional_properties_are_accepted_where_allowed():
     assert sender.sent == [{"anything": 1}]
 
 
-def test_pattern_cannot_hold_the_program():
+def test_catastrophic_pattern_is_refused_in_time():
     schema = {"type": "object", "properties": {"v": {"type": "string", "pattern": "^(a+)+$"}}}
     action, _ = make(schema)
     with pytest.raises(ToolRefusedError):
@@ -195,7 +195,7 @@ def test_pattern_cannot_hold_the_program():
         ({"$ref": "file:///etc/passwd"}, "cannot be used"),
     ],
 )
-def test_schema_that_cannot_be_used(schema, says):
+def test_invalid_schema_is_refused(schema, says):
     with pytest.raises(ToolDefinitionError, match=says):
         make(schema)
 
@@ -226,7 +226,7 @@ class TestDesk(ConnectionContract):
         return Desk()
 
 
-async def test_decimal_is_text_where_text_is_asked_and_a_number_where_a_number_is():
+async def test_decimal_is_sent_as_text_or_number_by_schema():
     money = {"type": "string", "format": "decimal"}
     schema = {
         "type": "object",
@@ -247,7 +247,7 @@ async def test_decimal_is_text_where_text_is_asked_and_a_number_where_a_number_i
         await call(action, note=1.5)
 
 
-def test_long_enumeration_shows_the_value_that_the_task_names():
+def test_long_enumeration_shows_values_named_in_the_task():
     zones = [f"Area/City {number:03}" for number in range(600)] + ["Europe/Berlin"]
     zone = {"type": "string", "enum": zones}
     deep = {"type": "object", "properties": {"deep": {"type": "string"}}}

@@ -39,11 +39,11 @@ def record(**properties):
     ],
     ids=range(15),
 )
-def test_limits_are_reported_after_the_keys_that_lead_to_them(schema, shown):
+def test_limits_are_listed_after_their_keys(schema, shown):
     assert hints_of(Document(code=CODE, node=NODE), schema, 200, 4) == shown
 
 
-def test_hints_are_complete_and_within_their_limit():
+def test_hints_are_complete_or_omitted():
     schema = record(a=CODE, b=CODE, c={"maximum": 5})
     assert hints_of(Document(), schema, 30, 4) == "a: matches ^[A-Z]{3}$; c: ≤ 5"
     assert hints_of(Document(), schema, 200, 0) == ""
@@ -53,7 +53,7 @@ async def nothing(_arguments):
     return None
 
 
-def test_description_in_the_form_of_a_docstring_is_read_as_one():
+def test_docstring_style_description_is_parsed():
     description = """
         Search the register.
 

@@ -19,7 +19,7 @@ START = "Start of the booking. Local time of the building, as YYYY-MM-DD HH:MM."
         (None, 60, ""),
     ],
 )
-def test_sentences_are_shown_as_far_as_there_is_room(text, limit, shown):
+def test_description_is_cut_after_whole_sentences(text, limit, shown):
     assert sentences(text, limit) == shown
 
 
@@ -32,5 +32,5 @@ def test_sentences_are_shown_as_far_as_there_is_room(text, limit, shown):
         ("<a href='x'>here</a> <SCRIPT>x</SCRIPT>", "here x"),
     ],
 )
-def test_places_in_angle_brackets_are_kept_and_tags_are_not(text, shown):
+def test_html_tags_are_removed_and_placeholders_kept(text, shown):
     assert clean(text, 200) == shown

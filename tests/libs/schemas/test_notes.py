@@ -54,11 +54,11 @@ def record(**properties):
     ],
     ids=range(23),
 )
-def test_keys_are_described_by_what_their_names_do_not_tell(schema, shown):
+def test_notes_describe_keys_beyond_their_names(schema, shown):
     assert notes_of(Document(fee=FEE, node=NODE), schema, "out") == shown
 
 
-def test_keys_that_a_side_does_not_see_are_left_out():
+def test_notes_omit_read_only_keys_of_inputs():
     schema = record(fee={**FEE, "readOnly": True}, tip={"description": "In yen"})
     assert notes_of(Document(), schema, "in") == "tip: In yen"
     assert notes_of(Document(), schema, "out", "Newest first.") == (
@@ -66,7 +66,7 @@ def test_keys_that_a_side_does_not_see_are_left_out():
     )
 
 
-def test_units_of_numbers_come_before_other_descriptions():
+def test_notes_list_number_units_first():
     text = {"type": "string", "description": "Link to more."}
     flag = {"type": "boolean", "description": "Whether there are more."}
     schema = record(more=flag, url=text, rows={"type": "array", "items": record(fee=FEE)})
@@ -75,7 +75,7 @@ def test_units_of_numbers_come_before_other_descriptions():
     )
 
 
-def test_sentence_with_a_unit_is_shown_before_others():
+def test_notes_prefer_the_sentence_with_the_unit():
     fills = "This amount was agreed with the payer when the order was made, and is final. "
     unit = "It is an integer in the smallest currency unit"
     long = f"{unit} ({'such as 100 for one dollar, ' * 5}and so on)"
@@ -91,7 +91,7 @@ def test_sentence_with_a_unit_is_shown_before_others():
     )
 
 
-def test_long_description_is_shown_by_the_first_sentences_of_its_paragraphs():
+def test_leads_keeps_the_first_sentence_of_each_paragraph():
     text = (
         "# Intro\n\nMoney is in cents. "
         + "More. " * 99
@@ -107,7 +107,7 @@ async def nothing(_arguments):
     return None
 
 
-def test_long_description_of_an_action_is_kept_whole():
+def test_full_types_keep_the_whole_description():
     text = f"Search the register. {'Really. ' * 60}Amounts are in cents."
     properties = {"query": {"type": "string", "description": f"Words. {'So. ' * 80}Upper case."}}
     result = record(fee=FEE)

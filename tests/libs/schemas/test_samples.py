@@ -54,11 +54,11 @@ def type_of(*values: Any) -> str | None:
         ([{"rooms": 1.5}, [{"person": "Ann"}]], '{"rooms": float} | list[{"person": str}]'),
     ],
 )
-def test_type_is_inferred_from_samples(values: list[Any], text: str) -> None:
+def test_type_is_inferred_from_sample_values(values: list[Any], text: str) -> None:
     assert type_of(*values) == text
 
 
-async def test_learned_shapes_are_kept_between_programs() -> None:
+async def test_learned_shapes_persist_without_values() -> None:
     kept = Kept()
     samples = Samples(kept)
     samples.note("it", '{"name": "s3cret"}')
@@ -73,7 +73,7 @@ async def test_learned_shapes_are_kept_between_programs() -> None:
 
 
 @pytest.mark.parametrize("value", [[{"a": 1}, {"a": 2, "b": [{}]}], [{"x": 1}, {"y": 2}], "[1]"])
-def test_same_shape_again_is_no_news(value: Any) -> None:
+def test_repeated_shape_is_not_news(value: Any) -> None:
     samples = Samples(None)
     samples.note("it", value)
     samples.has_news = False
@@ -98,11 +98,11 @@ def test_damaged_sample_store_counts_as_empty(value: Any) -> None:
     ],
     ids=["addresses", "hosts", "names", "ids"],
 )
-def test_keys_that_are_values_are_not_learnt(value: Any) -> None:
+def test_keys_that_are_data_are_not_learned(value: Any) -> None:
     assert shape_of(value) == {"type": "object"}
 
 
-def test_keys_that_are_names_are_learnt() -> None:
+def test_keys_that_are_field_names_are_learned() -> None:
     value = {"@odata.type": "x", "$ref": 1, "_id": True, "first-name": None, "from": {"a": 1}}
     assert list(shape_of(value)["properties"]) == list(value)
 
@@ -126,5 +126,5 @@ def test_keys_that_are_names_are_learnt() -> None:
     ],
     ids=range(10),
 )
-def test_text_of_data_is_described_as_data(texts, shape):
+def test_json_inside_text_is_described_as_json(texts, shape):
     assert type_of(*texts) == shape

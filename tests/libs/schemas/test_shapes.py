@@ -47,13 +47,11 @@ _CHOICE = {"oneOf": [_object(a="string"), _object(b="integer")]}
         ),
     ],
 )
-def test_choice_of_objects_has_the_properties_that_all_share(
-    schema: dict[str, Any], shown: str
-) -> None:
+def test_alternatives_include_their_shared_properties(schema: dict[str, Any], shown: str) -> None:
     assert Shapes(Document(), extent=FULL).text(schema, "in", 500) == shown
 
 
-def test_large_object_begins_with_required_properties_and_enumerations():
+def test_shortened_object_keeps_required_and_enumerated_keys_first():
     schema = _object(**{f"k{number}": "integer" for number in range(20)})
     schema["properties"]["state"] = {"enum": ["on", "off"]}
     schema["required"] = ["k19"]
@@ -64,7 +62,7 @@ def test_large_object_begins_with_required_properties_and_enumerations():
     )
 
 
-def test_object_within_records_has_all_its_properties():
+def test_nested_object_keeps_all_keys_within_the_limit():
     schema = _object(**{f"k{number}": "integer" for number in range(60)})
     deep = {**_object(x="string"), "required": ["x"]}
     schema["properties"] |= {f"d{number}": deep for number in range(30)}

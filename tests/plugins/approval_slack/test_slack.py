@@ -168,7 +168,7 @@ async def office(request):
             await channel.aclose()
 
 
-async def test_loopback_slack_is_one_to_slacks_own_clients():
+async def test_loopback_slack_works_with_the_official_client():
     async with Slack() as slack:
         web = AsyncWebClient("xoxb-1", base_url=f"{slack.url}/api/")
         posted = await web.chat_postMessage(channel="C1", text="hello")
@@ -192,7 +192,7 @@ async def test_loopback_slack_is_one_to_slacks_own_clients():
         await client.close()
 
 
-async def test_message_says_what_would_be_done_and_where_its_values_came_from(office):
+async def test_message_shows_every_fact_and_origin(office):
     slack, opens = office
     origins = {
         "to": {
@@ -227,7 +227,7 @@ async def test_message_says_what_would_be_done_and_where_its_values_came_from(of
         assert words in shown
 
 
-async def test_message_says_how_it_was_decided_and_has_no_buttons_then(office):
+async def test_decided_message_shows_the_decision_without_buttons(office):
     slack, opens = office
     channel = await opens(rejects)
     assert (await channel.decide(asked())).decision == Rejected(reason="not this one")
@@ -247,7 +247,7 @@ async def test_task_has_one_slack_thread(office):
     assert threads.count(None) == 2
 
 
-async def test_edited_arguments_are_checked_at_their_field(office):
+async def test_invalid_edit_is_reported_at_its_field(office):
     _slack, opens = office
 
     async def tries(slack, message):
@@ -261,7 +261,7 @@ async def test_edited_arguments_are_checked_at_their_field(office):
     assert (await channel.decide(asked())).decision == Edited(arguments={"to": "Ann", "amount": 7})
 
 
-async def test_only_approvers_decide_by_name_or_by_group(office):
+async def test_only_named_approvers_and_groups_can_decide(office):
     slack, opens = office
 
     async def both(slack, message):
@@ -277,7 +277,7 @@ async def test_only_approvers_decide_by_name_or_by_group(office):
     assert slack.asked_groups == 1, "the members are known for a while"
 
 
-async def test_team_knows_people_and_groups_by_its_own_names(office):
+async def test_team_names_replace_slack_ids(office):
     _slack, opens = office
     names = {"U0ADA": "ada", "S0FINANCE": "finance"}
     channel = await opens(approves, names=names)
@@ -285,7 +285,7 @@ async def test_team_knows_people_and_groups_by_its_own_names(office):
     assert (who.name, who.key, who.teams) == ("ada", "ada:U0ADA", ("finance",))
 
 
-async def test_unknown_slack_user_decides_nothing_under_a_rule(office):
+async def test_unknown_slack_user_cannot_decide_under_a_rule(office):
     """Whoever asked could be the same person: nobody is another one by their word in Slack."""
     slack, opens = office
 
@@ -313,7 +313,7 @@ async def test_form_of_another_user_is_ignored(office):
     assert (await channel.decide(asked())).decision == Rejected(reason="mine")
 
 
-async def test_question_that_was_decided_elsewhere_says_so_and_takes_no_button(office):
+async def test_request_decided_elsewhere_is_closed_in_slack(office):
     slack, opens = office
     seen = asyncio.get_running_loop().create_future()
 
@@ -331,7 +331,7 @@ async def test_question_that_was_decided_elsewhere_says_so_and_takes_no_button(o
     assert "is not pending any more" in slack.ephemeral[-1]["text"]
 
 
-async def test_long_values_are_files_of_the_thread(office):
+async def test_long_values_are_uploaded_as_thread_files(office):
     slack, opens = office
     channel = await opens(approves)
     await channel.decide(asked(arguments={"to": "Ann", "amount": 12, "text": "word " * 5_000}))
@@ -394,7 +394,7 @@ async def test_long_values_arrive_before_the_button(office):
     assert seen == ["word " * 5_000]
 
 
-async def test_call_that_may_have_happened_is_settled(office):
+async def test_call_of_unknown_outcome_can_be_settled(office):
     _slack, opens = office
 
     async def settles(slack, message):
@@ -407,7 +407,7 @@ async def test_call_that_may_have_happened_is_settled(office):
     assert words.decision == AlreadyDone(result={"paid": 12}, reason="the bank says so")
 
 
-async def test_foreign_text_mentions_and_links_nobody(office):
+async def test_foreign_text_creates_no_mention_or_link(office):
     slack, opens = office
     channel = await opens(approves)
     await channel.decide(
@@ -425,14 +425,14 @@ async def test_foreign_text_mentions_and_links_nobody(office):
         )
 
 
-async def test_limit_of_slacks_is_waited_for(office):
+async def test_slack_rate_limit_is_waited_for(office):
     slack, opens = office
     slack.limited = 2
     channel = await opens(approves)
     assert (await channel.decide(asked())).decision == Approved()
 
 
-async def test_script_as_a_whole_can_be_approved_and_not_edited(office):
+async def test_script_request_offers_approve_without_edit(office):
     slack, opens = office
     channel = await opens(approves)
     request = asked(action="script", arguments={}, code="print(await bank.pay('Ann', 12))\n" * 200)
@@ -441,7 +441,7 @@ async def test_script_as_a_whole_can_be_approved_and_not_edited(office):
     assert [file["name"] for file in slack.files.values()] == ["script.py"]
 
 
-async def test_slack_that_refuses_is_named_without_its_words():
+async def test_slack_failure_is_reported_with_its_code():
     async with Slack(fails=("chat.postMessage",)) as slack:
         channel = channel_of(slack)
         with pytest.raises(SlackUnavailableError, match="ask in Slack: channel_not_found"):
@@ -454,7 +454,7 @@ async def test_slack_that_refuses_is_named_without_its_words():
     [({"secret": "another"}, 401), ({"at": time.time() - 3600}, 401), ({}, 200)],
     ids=["another secret", "an old request", "Slack's own"],
 )
-async def test_unsigned_requests_are_refused(given, status):
+async def test_unsigned_slack_request_is_refused(given, status):
     async with Slack() as slack:
         channel = channel_of(slack, http=True)
         await channel.open()
@@ -464,7 +464,7 @@ async def test_unsigned_requests_are_refused(given, status):
         await channel.aclose()
 
 
-async def test_second_client_posts_to_the_loopback_slack(monkeypatch):
+async def test_second_slack_client_works_with_the_loopback_slack(monkeypatch):
     async with Slack() as slack:
         monkeypatch.setitem(fancy_slack.BASE_URLS, "live", slack.url)
         names = ("accessToken", "refreshToken", "clientId", "clientSecret")
@@ -476,7 +476,7 @@ async def test_second_client_posts_to_the_loopback_slack(monkeypatch):
         assert posted.data["ts"] in slack.messages
 
 
-def test_signatures_are_those_that_two_other_programs_make_and_check():
+def test_signature_matches_two_other_libraries():
     body, at = "payload=%7B%7D", str(int(time.time()))
     made = signature(body, at)
     assert made == SignatureVerifier(SECRET).generate_signature(timestamp=at, body=body)
@@ -502,13 +502,13 @@ def test_signatures_are_those_that_two_other_programs_make_and_check():
         {"port": -1},
     ],
 )
-async def test_setting_that_does_not_fit_is_named(options):
+async def test_invalid_slack_setting_is_refused(options):
     given = {"bot_token": "xoxb-1", "app_token": "xapp-1", "channel": "C", "approvers": ["*"]}
     with pytest.raises(ConnectionConfigurationError):
         SlackChannel(**given | options)
 
 
-async def test_task_asks_in_slack_and_its_record_names_the_person(delf_host, scripted_model):
+async def test_task_asks_in_slack_and_records_the_person(delf_host, scripted_model):
     @tool(effect="irreversible", confirm=True)
     def pay(to: str, amount: int, key: str = "") -> str:
         """Pay."""

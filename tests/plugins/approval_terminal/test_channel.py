@@ -135,7 +135,7 @@ def fit(arguments):
     return {**arguments, "to": arguments["to"].lower()}
 
 
-async def test_arguments_that_do_not_fit_are_reported_and_asked_for_again(person, request_for):
+async def test_invalid_edit_is_reported_and_asked_again(person, request_for):
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS, fit=fit)))
     await person.answers(
         (PROMPT, "e\n"),
@@ -156,7 +156,7 @@ async def test_arguments_that_do_not_fit_are_reported_and_asked_for_again(person
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80])
-async def test_lines_break_between_words_and_never_at_the_edge(person, request_for, columns):
+async def test_question_wraps_between_words(person, request_for, columns):
     fcntl.ioctl(person.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS, fit=fit)))
     await person.answers(
@@ -178,7 +178,7 @@ async def test_lines_break_between_words_and_never_at_the_edge(person, request_f
     assert "from now on, until it is revoked, whatever its arguments? y/n:" in words
 
 
-async def test_second_ctrl_c_in_a_row_is_for_the_program(person, request_for, monkeypatch):
+async def test_second_ctrl_c_is_passed_to_the_program(person, request_for, monkeypatch):
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stopped.set)
     channel = person.channel()
@@ -225,7 +225,7 @@ async def test_channel_asks_several_requests_in_turn(person, request_for):
     assert TURNS.waiting == 0
 
 
-async def test_request_that_is_abandoned_leaves_the_terminal_as_it_was(person, request_for):
+async def test_abandoned_request_restores_the_terminal(person, request_for):
     channel = person.channel()
     before = termios.tcgetattr(sys.stdin.fileno())
     descriptors = len(os.listdir("/proc/self/fd"))
@@ -242,7 +242,7 @@ async def test_request_that_is_abandoned_leaves_the_terminal_as_it_was(person, r
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
-async def test_line_that_the_terminal_cuts_is_not_taken(person, request_for):
+async def test_truncated_input_line_is_discarded(person, request_for):
     asked = asyncio.create_task(person.channel().decide(request_for(ARGUMENTS)))
     await person.answers((PROMPT, "e\n"))
     await person.sees("done: ")
@@ -265,7 +265,7 @@ async def test_line_that_the_terminal_cuts_is_not_taken(person, request_for):
     ],
     ids=["end", "begin", "number", "lines", "emptied", "as it is", "ctrl-d"],
 )
-async def test_edit_line_begins_with_the_current_value(person, request_for, name, typed, changed):
+async def test_edit_prompt_starts_with_the_current_value(person, request_for, name, typed, changed):
     arguments = {"to": "ada", "copies": 12, "text": "one\ntwo"}
     asked = asyncio.create_task(person.channel().decide(request_for(arguments)))
     await person.answers((PROMPT, "e\n"), ("done: ", f"{name}\n"), (f"{name}, as ", typed))
@@ -275,7 +275,7 @@ async def test_edit_line_begins_with_the_current_value(person, request_for, name
 
 
 @pytest.mark.parametrize("which", ["stdin", "stderr"])
-async def test_channel_without_a_terminal_rejects(
+async def test_channel_without_a_terminal_does_not_decide(
     person, request_for, monkeypatch, tmp_path, which
 ):
     with (tmp_path / "file").open("w+") as file:
@@ -289,7 +289,7 @@ SCRIPT = "for n in (1, 2):\n    await desk.close(n)  # all of them\nprint('\x1b[
 SCRIPT_PROMPT = "r reject · v view all · ? help\n> "
 
 
-async def test_script_is_shown_whole(person, request_for):
+async def test_script_request_shows_the_whole_script(person, request_for):
     request = request_for({}, action="script", code=SCRIPT, actions=("desk.close",))
     asked = asyncio.create_task(person.channel().decide(request))
     shown = await person.sees(SCRIPT_PROMPT)
@@ -326,7 +326,7 @@ RESULT = "empty for null): "
     ],
     ids=["a", "h", "h empty", "h no JSON", "h Ctrl-D", "e t", "r"],
 )
-async def test_call_that_was_interrupted(person, request_for, typed, decision):
+async def test_call_of_unknown_outcome_offers_three_decisions(person, request_for, typed, decision):
     asked = asyncio.create_task(
         person.channel().decide(request_for(ARGUMENTS, outcome_unknown=True))
     )
@@ -347,7 +347,7 @@ async def test_call_that_was_interrupted(person, request_for, typed, decision):
     ],
     ids=["text", "a number", "left as it was"],
 )
-async def test_value_is_edited_in_the_persons_own_editor(
+async def test_value_can_be_edited_in_the_users_editor(
     person, request_for, monkeypatch, tmp_path, change, number, edited
 ):
     editor = tmp_path / "editor"
@@ -361,7 +361,7 @@ async def test_value_is_edited_in_the_persons_own_editor(
     assert await asked == edited
 
 
-async def test_invalid_input_is_offered_again(person, request_for, monkeypatch, tmp_path):
+async def test_invalid_editor_input_is_offered_again(person, request_for, monkeypatch, tmp_path):
     editor = tmp_path / "editor"
     editor.write_text("#!/bin/sh\nsed -i -e 's/2/[7/;t' -e 's/7/7]/' \"$1\"\n")
     editor.chmod(0o755)
@@ -386,7 +386,7 @@ async def test_invalid_input_is_offered_again(person, request_for, monkeypatch, 
         ({}, "r", "r"),
     ],
 )
-async def test_typed_line_answers_a_question(person, arguments, typed, answer):
+async def test_typed_answer_is_returned(person, arguments, typed, answer):
     asking = asyncio.ensure_future(person.channel().answer(question(**arguments)))
     await person.sees("Which of these?")
     await person.answers(("> ", f"{typed}\n"))
@@ -394,7 +394,7 @@ async def test_typed_line_answers_a_question(person, arguments, typed, answer):
     await person.sees(f"answered: {str(answer).lower() if answer is False else answer}")
 
 
-async def test_line_that_is_not_an_answer_is_asked_again(person):
+async def test_invalid_answer_is_asked_again(person):
     asking = asyncio.ensure_future(person.channel().answer(question(options=["Ann", "Bob"])))
     shown = await person.sees("1-2 choose · r answer nothing · v view all · ? help\n> ")
     assert "option 1: Ann" in shown
@@ -410,7 +410,7 @@ async def test_line_that_is_not_an_answer_is_asked_again(person):
     assert await asking == Rejected(reason="neither")
 
 
-async def test_ctrl_d_answers_nothing(person):
+async def test_ctrl_d_rejects_the_question(person):
     asking = asyncio.ensure_future(person.channel().answer(question()))
     await person.answers(("Ctrl-D answer nothing\n", "\x04"))
     assert await asking == Rejected()

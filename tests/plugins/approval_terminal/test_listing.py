@@ -28,7 +28,7 @@ def show(monkeypatch, capsys):
     return show
 
 
-def test_padded_argument_paints_no_line_of_its_own(show):
+def test_listing_shows_padded_argument_on_one_line(show):
     note = f"for the rent\n{' ' * 68}to = 'landlord@example.com'{' ' * 53}amount = 200"
     lines = show(arguments={"note": note, "to": "eve@far.example", "text": "a   b"})
     assert [line for line in lines if line.startswith("  to = ")] == ["  to = 'eve@far.example'"]

@@ -67,7 +67,7 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("width", [20, 80])
-def test_rendered_arguments_stay_in_their_frame(shown, text, whole, width):
+def test_rendered_arguments_stay_inside_their_frame(shown, text, whole, width):
     arguments = {
         "body": text,
         "list": [text],
@@ -85,7 +85,7 @@ def test_rendered_arguments_stay_in_their_frame(shown, text, whole, width):
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_padded_argument_paints_no_line_of_its_own(shown, whole):
+def test_rendered_padding_cannot_imitate_another_line(shown, whole):
     real = "eve@far.example"
     padded = "ann@us.example" + " " * 82 + "│ to = 'landlord@example.org'" + " " * 200
     lines = shown({"note": padded, "to": real}, width=100, whole=whole)
@@ -96,7 +96,7 @@ def test_padded_argument_paints_no_line_of_its_own(shown, whole):
     assert f"│ note ({len(padded):,} characters) = " in "\n".join(lines)
 
 
-def test_comment_of_a_script_does_not_look_like_code(request_for):
+def test_script_comment_cannot_imitate_code(request_for):
     code = f"pay(9)\n# small\u2028assert n <= 100\n# large{' ' * 80}assert n <= 100\npay(8)"
     asked = request_for({}, code=code)
     text = re.sub(r"\x1b\[[0-9;]*m", "", request_text(asked, {}, width=80))
@@ -106,7 +106,7 @@ def test_comment_of_a_script_does_not_look_like_code(request_for):
     assert all(line.startswith(("│ # ", "│ ↳ ")) for line in lines if "assert" in line)
 
 
-def test_render_says_where_the_task_stands(shown):
+def test_render_shows_script_number_and_earlier_changes(shown):
     changes = tuple(f"pay(n={n})" for n in range(7))
     why = "the one before failed: ToolError: it is down"
     lines = shown({"n": 1}, script=2, because=why, changes=changes, made_before=3)
@@ -120,7 +120,7 @@ def test_render_says_where_the_task_stands(shown):
     assert "pay(n=1)" in "\n".join(shown({"n": 1}, changes=changes, whole=True))
 
 
-def test_truncated_value_says_so_and_is_available(shown):
+def test_truncated_value_shows_how_many_characters_are_hidden(shown):
     text = "\n".join(f"line {n}" for n in range(100))
     lines = shown({"body": text})
     assert "… 704 more characters; v shows them" in "\n".join(lines)
@@ -151,7 +151,7 @@ TAIL = "x" * 1000 + "; rm -rf /" + "y" * 3190
         ({"body": "x" * 1000, "n": 5}, {"preview": "one\ntwo"}, ""),
     ],
 )
-def test_approval_of_a_cut_request_is_marked(request_for, arguments, more, unseen):
+def test_approve_key_counts_unseen_characters(request_for, arguments, more, unseen):
     def menu(**options):
         text = request_text(request_for(arguments, **more), arguments, width=400, **options)
         return COLOUR.sub("", text).split("└ ")[1]
@@ -165,14 +165,14 @@ ON_ONE_LINE = {text: wanted for text, wanted in SHOWN.items() if not {*"\n\t"} &
 
 
 @pytest.mark.parametrize(("text", "wanted"), ON_ONE_LINE.items(), ids=map(ascii, ON_ONE_LINE))
-def test_texts_are_shown_as_everywhere(shown, text, wanted):
+def test_rendered_text_follows_the_shared_escaping_rules(shown, text, wanted):
     lines = shown({"n": 1}, description=f"<{text}>", width=400)
     line = next((line for line in lines if line.startswith("│ the script says: ")), "")
     one_line = " ".join(f"<{wanted}>".split())
     assert line == f"│ the script says: {one_line}"
 
 
-def test_huge_value_costs_nothing():
+def test_rendering_a_huge_value_is_fast():
     started = time.process_time()
     value_part([{"id": n, "text": "x" * 100} for n in range(200_000)], whole=False)
     value_part("x\n" * 5_000_000, whole=False)
@@ -180,7 +180,7 @@ def test_huge_value_costs_nothing():
     assert time.process_time() - started < 5
 
 
-def test_source_is_shown_where_others_wrote_the_value(request_for):
+def test_render_shows_the_source_of_foreign_values(request_for):
     plain = {"kind": "script", "trust": "own", "text": "written by the model"}
     read = {"kind": "result", "trust": "outside", "text": "from web.read (call 1)"}
     arguments = {"to": ["ada", "eve"], "copies": 2}

@@ -5,7 +5,7 @@ from delf_approval_terminal.turns import Turns
 from support.until import until
 
 
-async def test_turns_are_taken_in_order():
+async def test_turns_are_granted_in_order():
     turns, order = Turns(), []
     gate = asyncio.Event()
 
@@ -21,7 +21,7 @@ async def test_turns_are_taken_in_order():
     assert order == [(0, 3), (1, 2), (2, 1), (3, 0)]
 
 
-async def test_turn_that_came_while_giving_up_is_passed_on():
+async def test_turn_granted_to_a_cancelled_waiter_is_passed_on():
     turns, order = Turns(), []
 
     async def ask(number: int) -> None:
@@ -60,7 +60,7 @@ def test_turns_are_shared_across_event_loops():
     assert (inside, most, turns.waiting) == (0, 1, 0)
 
 
-def test_loop_that_is_gone_holds_nobody():
+def test_closed_event_loop_does_not_hold_a_turn():
     turns, gone = Turns(), asyncio.new_event_loop()
     waits = gone.create_task(turns.turn().__aenter__())
 

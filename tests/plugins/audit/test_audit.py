@@ -34,7 +34,7 @@ def pay(amount: float) -> str:
     return f"paid {amount:g}"
 
 
-async def test_audit_says_from_where_a_task_was_asked(path: Path) -> None:
+async def test_audit_records_the_address_of_the_requester(path: Path) -> None:
     at = {"task_id": "t", "at": 1.0, "task": "count", "setup": {ASKED_FROM: "10.0.0.7"}}
     observer = AuditObserver(path=str(path))
     await observer.observe(TaskQueued(**at, seq=1))
@@ -59,7 +59,7 @@ def lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-async def test_audit_says_who_asked_who_approved_and_what_was_done(tmp_path: Path) -> None:
+async def test_audit_records_requester_approver_and_calls(tmp_path: Path) -> None:
     place = tmp_path / "audit.jsonl"
     (tmp_path / "delf.toml").write_text(
         f'[agent]\nllm = "scripted"\nobservers = ["audit"]\n[plugins.audit]\npath = "{place}"\n'
@@ -93,7 +93,7 @@ async def test_audit_says_who_asked_who_approved_and_what_was_done(tmp_path: Pat
     assert place.stat().st_mode & 0o777 == 0o600
 
 
-async def test_audit_says_where_others_words_may_be_behind_a_question(tmp_path: Path) -> None:
+async def test_audit_records_possible_foreign_influence(tmp_path: Path) -> None:
     @tool(effect="read", confirm=False)
     def bill() -> str:
         """Read a bill."""
@@ -128,7 +128,7 @@ async def test_audit_says_where_others_words_may_be_behind_a_question(tmp_path: 
     ],
     ids=["changed", "taken out", "doubled", "exchanged", "put in", "first gone"],
 )
-def test_change_breaks_the_chain(
+def test_changed_record_breaks_the_chain(
     trail: AuditTrail, path: Path, change: Callable[[list[bytes]], list[bytes]]
 ) -> None:
     path.write_bytes(b"".join(change(path.read_bytes().splitlines(keepends=True))))
@@ -136,9 +136,7 @@ def test_change_breaks_the_chain(
         trail.check()
 
 
-def test_lines_off_the_end_are_seen_by_a_digest_that_was_noted(
-    trail: AuditTrail, path: Path
-) -> None:
+def test_removed_lines_are_detected_by_a_noted_digest(trail: AuditTrail, path: Path) -> None:
     noted = trail.check().head
     trail.append({"what": "end"})
     assert trail.check(noted).records == 6
@@ -148,7 +146,7 @@ def test_lines_off_the_end_are_seen_by_a_digest_that_was_noted(
         trail.check(noted)
 
 
-def test_file_written_anew_is_seen_with_the_key(path: Path) -> None:
+def test_rewritten_file_is_detected_by_the_key(path: Path) -> None:
     AuditTrail(path, b"key").append({"what": "call"})
     assert AuditTrail(path, b"key").check().records == 1
     path.unlink()
@@ -158,9 +156,7 @@ def test_file_written_anew_is_seen_with_the_key(path: Path) -> None:
         AuditTrail(path, b"key").check()
 
 
-def test_record_that_was_cut_off_is_reported_and_the_chain_goes_on(
-    trail: AuditTrail, path: Path
-) -> None:
+def test_truncated_last_record_is_reported_and_skipped(trail: AuditTrail, path: Path) -> None:
     os.truncate(path, path.stat().st_size - 7)
     with pytest.raises(AuditTrailError, match="the last line is cut off"):
         trail.check()
@@ -169,7 +165,7 @@ def test_record_that_was_cut_off_is_reported_and_the_chain_goes_on(
     assert (checked.records, checked.cut) == (5, (5,))
 
 
-def test_full_disk_leaves_no_half_record(trail: AuditTrail, path: Path) -> None:
+def test_full_disk_leaves_no_partial_record(trail: AuditTrail, path: Path) -> None:
     program = f"""
 import resource, signal, sys
 from pathlib import Path
@@ -190,7 +186,7 @@ except OSError as error:
     assert trail.check().records == 5
 
 
-def test_audit_chain_holds_with_many_processes_and_a_kill(path: Path) -> None:
+def test_audit_chain_survives_concurrent_writers_and_a_kill(path: Path) -> None:
     program = f"""
 from pathlib import Path
 from delf_audit.trail import AuditTrail
@@ -212,7 +208,7 @@ for number in range(200):
     assert checked.cut == ()
 
 
-async def test_long_arguments_are_cut_with_their_length(path: Path) -> None:
+async def test_long_arguments_are_cut_and_their_length_recorded(path: Path) -> None:
     call = CallStarted(
         task_id="t", seq=1, at=1.0, call_id=1, action="send", arguments={"text": "x" * 30_000},
         effect="write", digest="d",
@@ -226,7 +222,7 @@ def invoke(path: Path, *words: str) -> Result:
     return CliRunner().invoke(cli, ["audit", "--path", str(path), *words])
 
 
-def test_command_verifies_and_shows(trail: AuditTrail, path: Path) -> None:
+def test_audit_commands_verify_and_show(trail: AuditTrail, path: Path) -> None:
     trail.append(
         {"at": "2026-01-01T10:00:00.000+00:00", "task": "t1", "what": "task", "text": "\x1b[31mx"}
     )
@@ -254,7 +250,7 @@ def keyed(path: Path) -> AuditTrail:
 
 @pytest.mark.parametrize("key", [True, False])
 @pytest.mark.parametrize("head", [True, False])
-def test_unproven_audit_is_reported_and_fails(
+def test_unproven_audit_is_reported_with_failure_status(
     key: bool, head: bool, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted = keyed(path).check().head
@@ -268,7 +264,7 @@ def test_unproven_audit_is_reported_and_fails(
     assert len(json.loads(message.stdout)["not_proven"]) == (not key) + (not head)
 
 
-def test_file_that_was_written_anew_is_never_proven(
+def test_rewritten_audit_file_is_never_reported_as_proven(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noted = keyed(path).check().head
@@ -296,7 +292,7 @@ def test_head_command_prints_a_digest_that_verify_accepts(
     assert "1 of them after the digest given" in message.stdout
 
 
-def test_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
+def test_missing_audit_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="cannot read") as caught:
         AuditTrail(tmp_path / "none.jsonl").check()
     assert 'observers = ["audit"]' in str(caught.value.hint)

@@ -56,7 +56,9 @@ async def calendar(connect: Any) -> Any:
     await made.aclose()
 
 
-async def test_times_without_a_zone_are_the_calendars(google: GoogleServer, calendar: Any) -> None:
+async def test_time_without_zone_uses_the_calendar_zone(
+    google: GoogleServer, calendar: Any
+) -> None:
     made = await calendar.create("Lunch", NOON)
     assert made["start"] == NOON.replace(tzinfo=BERLIN)
     assert made["end"] - made["start"] == dt.timedelta(hours=1)
@@ -85,7 +87,7 @@ async def test_create_accepts_whole_days(calendar: Any) -> None:
         await calendar.create("x", DAY, NOON)
 
 
-async def test_series_keeps_its_hour(calendar: Any) -> None:
+async def test_weekly_series_keeps_its_local_hour(calendar: Any) -> None:
     start = dt.datetime(2026, 10, 19, 9, tzinfo=BERLIN)
     made = await calendar.create("Weekly", start, recurrence=["RRULE:FREQ=WEEKLY;COUNT=3"])
     found = (await calendar.list(dt.date(2026, 10, 1), dt.date(2026, 12, 1)))["events"]
@@ -99,7 +101,7 @@ async def test_series_keeps_its_hour(calendar: Any) -> None:
         await calendar.create("x", NOON, recurrence=["every week"])
 
 
-async def test_series_repeats_by_the_clocks_of_the_zone_that_is_named(calendar: Any) -> None:
+async def test_series_repeats_in_the_named_zone(calendar: Any) -> None:
     rule = ["RRULE:FREQ=WEEKLY;COUNT=3"]
     for tz in (dt.UTC, dt.timezone(dt.timedelta(hours=-5)), ZoneInfo("America/New_York")):
         start = dt.datetime(2026, 10, 19, 9, tzinfo=BERLIN).astimezone(tz)
@@ -136,7 +138,7 @@ async def _hours(calendar: Any) -> list[str]:
     ],
 )
 @pytest.mark.parametrize("tz", [BERLIN, dt.UTC])
-async def test_date_without_its_event_is_of_the_clocks_of_the_series(
+async def test_exception_date_uses_the_zone_of_the_series(
     calendar: Any, line: str, tz: dt.tzinfo
 ) -> None:
     start = SPRING.astimezone(tz)
@@ -146,7 +148,7 @@ async def test_date_without_its_event_is_of_the_clocks_of_the_series(
     assert await _hours(calendar) == ["03-16 09", "03-23 09", "03-30 09", "04-01 12", "04-06 09"]
 
 
-async def test_days_of_a_series_of_days_are_left_out(calendar: Any) -> None:
+async def test_exception_dates_of_an_all_day_series_are_left_out(calendar: Any) -> None:
     first = SPRING.date()
     lines = [WEEKLY, "EXDATE:20260330,20260406T000000"]
     await calendar.create("Fair", first, recurrence=lines, zone="Europe/Berlin")
@@ -164,21 +166,21 @@ async def test_days_of_a_series_of_days_are_left_out(calendar: Any) -> None:
     ],
     ids=["UTC", "an offset", "the wall", "a zone"],
 )
-async def test_series_that_is_moved_keeps_its_clocks(calendar: Any, change: Any) -> None:
+async def test_moved_series_keeps_its_zone(calendar: Any, change: Any) -> None:
     made = await calendar.create("Weekly", SPRING, recurrence=[WEEKLY], zone="Europe/Berlin")
     moved = await calendar.update(made["id"], **change)
     assert moved["zone"] == "Europe/Berlin"
     assert await _hours(calendar) == ["03-16 10", "03-23 10", "03-30 10", "04-06 10"]
 
 
-async def test_zone_alone_changes_the_clocks_of_a_series(calendar: Any) -> None:
+async def test_changed_zone_changes_the_hours_of_a_series(calendar: Any) -> None:
     made = await calendar.create("Weekly", SPRING.astimezone(dt.UTC), recurrence=[WEEKLY])
     assert await _hours(calendar) == ["03-16 09", "03-23 09", "03-30 10", "04-06 10"]
     await calendar.update(made["id"], zone="Europe/Berlin")
     assert await _hours(calendar) == ["03-16 09", "03-23 09", "03-30 09", "04-06 09"]
 
 
-async def test_move_changes_one_event_of_a_series(calendar: Any) -> None:
+async def test_moving_one_event_leaves_the_series(calendar: Any) -> None:
     await calendar.create("Weekly", SPRING, recurrence=[WEEKLY], meet=True)
     third = (await calendar.list(*ALL_SPRING))["events"][2]
     moved = await calendar.update(third["id"], start=third["start"] + dt.timedelta(hours=3))
@@ -186,7 +188,7 @@ async def test_move_changes_one_event_of_a_series(calendar: Any) -> None:
     assert await _hours(calendar) == ["03-16 09", "03-23 09", "03-30 12", "04-06 09"]
 
 
-async def test_event_without_a_zone_becomes_a_series_of_the_calendars(
+async def test_event_turned_into_a_series_uses_the_calendar_zone(
     google: GoogleServer, calendar: Any
 ) -> None:
     made = await calendar.create("Once", SPRING)
@@ -197,12 +199,12 @@ async def test_event_without_a_zone_becomes_a_series_of_the_calendars(
     assert await _hours(calendar) == ["03-16 09", "03-23 09", "03-30 09", "04-06 09"]
 
 
-def test_day_without_an_end_is_one_day() -> None:
+def test_all_day_event_without_an_end_lasts_one_day() -> None:
     event = event_of({"id": "1", "start": {"date": "2026-03-16"}})
     assert event["end"] == dt.date(2026, 3, 17)
 
 
-async def test_conference_stays_through_changes_and_a_late_one_is_reported(
+async def test_conference_survives_changes_and_a_pending_one_is_reported(
     google: GoogleServer, calendar: Any
 ) -> None:
     made = await calendar.create("Call", SPRING, meet=True)
@@ -215,7 +217,7 @@ async def test_conference_stays_through_changes_and_a_late_one_is_reported(
     assert "'Later' has no conference link yet" in " ".join(notes)
 
 
-async def test_hidden_attendees_are_kept(google: GoogleServer, calendar: Any) -> None:
+async def test_hidden_attendees_survive_an_update(google: GoogleServer, calendar: Any) -> None:
     made = await calendar.create("Party", SPRING, attendees=[USER, "ann@example.com"])
     stored = google.calendar.calendar("primary", USER).events[made["id"]]
     stored["guestsHidden"] = True
@@ -229,7 +231,7 @@ async def test_hidden_attendees_are_kept(google: GoogleServer, calendar: Any) ->
     assert [person["email"] for person in stored["attendees"]] == ["ann@example.com", USER]
 
 
-def test_meeting_of_another_service_is_found_in_conference_data() -> None:
+def test_meeting_link_is_found_in_conference_data() -> None:
     points = [
         {"entryPointType": "phone", "uri": "tel:+49"},
         {"entryPointType": "video", "uri": "https://zoom.example/j/1"},
@@ -287,7 +289,7 @@ async def test_update_moves_an_event(calendar: Any) -> None:
         await calendar.update(made["id"])
 
 
-async def test_respond_sets_the_own_answer(google: GoogleServer, calendar: Any) -> None:
+async def test_respond_sets_the_users_own_response(google: GoogleServer, calendar: Any) -> None:
     made = await calendar.create("Team", NOON, attendees=[USER, "bob@example.com"])
     assert made["my_response"] == "needsAction"
     answered = await calendar.respond(made["id"], "tentative", comment="maybe late")
@@ -298,7 +300,7 @@ async def test_respond_sets_the_own_answer(google: GoogleServer, calendar: Any) 
         await calendar.respond(alone["id"], "accepted")
 
 
-async def test_free_and_busy(google: GoogleServer, calendar: Any) -> None:
+async def test_free_busy_lists_busy_times(google: GoogleServer, calendar: Any) -> None:
     await calendar.create("A", NOON)
     await calendar.create("B", NOON + dt.timedelta(minutes=30))
     google.calendar.calendar("bob@example.com")
@@ -314,7 +316,9 @@ async def test_free_and_busy(google: GoogleServer, calendar: Any) -> None:
         await calendar.free_busy(**WEEK, calendars=["nobody@elsewhere.example"])
 
 
-async def test_event_is_not_made_twice(google: GoogleServer, calendar: Any) -> None:
+async def test_event_with_a_lost_answer_is_created_once(
+    google: GoogleServer, calendar: Any
+) -> None:
     google.lose("calendar.events.insert")
     made = await calendar.create("Once", NOON, attendees=["bob@example.com"])
     assert made["title"] == "Once"
@@ -345,7 +349,7 @@ async def test_shared_calendar_is_listed_and_refuses_writes(
         await calendar.create("x", NOON, calendar="bob@example.com")
 
 
-def test_units_of_permission() -> None:
+def test_calendar_permissions_and_scopes_match_the_actions() -> None:
     methods = {
         m["name"]: (m.get("permission", m["name"]), m["effect"])
         for m in Calendar.inspect(verbose=True)["methods"]
@@ -364,7 +368,7 @@ def test_units_of_permission() -> None:
     assert Calendar().needed_scopes() == (SCOPES + "calendar.events", SCOPES + "calendar.readonly")
 
 
-async def test_answer_that_came_meanwhile_is_kept(google: GoogleServer, calendar: Any) -> None:
+async def test_concurrent_response_survives_an_update(google: GoogleServer, calendar: Any) -> None:
     made = await calendar.create("Review", NOON, attendees=["bob@example.com"])
     get, accepted = google.handlers["calendar.events.get"], False
 
@@ -386,7 +390,7 @@ async def test_answer_that_came_meanwhile_is_kept(google: GoogleServer, calendar
     ]
 
 
-async def test_calendar_changes_the_event_that_was_shown(calendar: Any) -> None:
+async def test_event_changed_after_approval_is_not_updated(calendar: Any) -> None:
     made = await calendar.create("Review", NOON, attendees=[USER])
     shown = await calendar.check(
         ProposedCall(action="respond", arguments={"event": made["id"], "answer": "accepted"})
@@ -397,7 +401,9 @@ async def test_calendar_changes_the_event_that_was_shown(calendar: Any) -> None:
         await calendar.respond(made["id"], "accepted", context=context)
 
 
-async def test_cancelled_one_of_a_series(google: GoogleServer, calendar: Any) -> None:
+async def test_cancelled_occurrence_is_omitted_from_the_list(
+    google: GoogleServer, calendar: Any
+) -> None:
     await calendar.create("Daily", NOON, recurrence=["RRULE:FREQ=DAILY;COUNT=3"])
     second = (await calendar.list(**WEEK))["events"][1]
     await calendar.delete(second["id"])
@@ -415,7 +421,7 @@ BACK = dt.datetime(2026, 10, 25, 2, 30)
 
 @pytest.mark.parametrize("fold", [0, 1])
 @pytest.mark.parametrize("zone", [BERLIN, None])
-async def test_hour_that_comes_twice(calendar: Any, fold: int, zone: Any) -> None:
+async def test_repeated_clock_hour_follows_fold(calendar: Any, fold: int, zone: Any) -> None:
     start = BACK.replace(fold=fold, tzinfo=zone)
     made = await calendar.create("Night", start)
     utc = dt.datetime(2026, 10, 25, fold, 30, tzinfo=dt.UTC)
@@ -427,7 +433,7 @@ async def test_hour_that_comes_twice(calendar: Any, fold: int, zone: Any) -> Non
     assert (back["start"], back["end"]) == (utc, utc + dt.timedelta(hours=1))
 
 
-async def test_hour_that_never_comes(calendar: Any) -> None:
+async def test_skipped_clock_hour_is_refused(calendar: Any) -> None:
     with pytest.raises(ToolRefusedError, match="no 02:30 on 2026-03-29 in Europe/Berlin"):
         await calendar.create("Night", dt.datetime(2026, 3, 29, 2, 30))
     before = dt.datetime(2026, 3, 29, 1, 30)

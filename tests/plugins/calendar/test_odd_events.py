@@ -22,7 +22,7 @@ from delf_calendar.events import event_of
         ({"date": "2026-01-02"}, dt.date(2026, 1, 2), ""),
     ],
 )
-def test_date_that_cannot_be_read_is_reported(start, found, reported):
+def test_unreadable_event_date_is_reported(start, found, reported):
     with notes_of_call() as notes:
         event = event_of({"id": "e", "summary": "x", "start": start})
     assert (event["title"], event["start"]) == ("x", found)

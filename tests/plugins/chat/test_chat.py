@@ -53,11 +53,11 @@ class TestMessages:
         assert [message.content for message in chat.by_role("user")] == ["a", "c"]
         assert chat.by_role("system") == []
 
-    def test_window_limits_the_messages_shown(self):
+    def test_history_window_limits_the_shown_messages(self):
         chat = filled(*"abcdef", history_window=2)
         assert [message.content for message in chat] == ["e", "f"]
 
-    async def test_inside_an_event_loop(self):
+    async def test_chat_methods_work_inside_an_event_loop(self):
         chat = Chat()
         await chat.aappend("user", "a")
         chat.append("user", "b")
@@ -95,7 +95,7 @@ class TestConversations:
         assert len(chat) == 0
 
     @pytest.mark.parametrize("name", ["\ud800", "a\x00", "x" * 251, 3])
-    def test_name_that_no_database_takes(self, name):
+    def test_invalid_conversation_id_is_refused(self, name):
         chat = Chat()
         for use in (chat.switch, chat.here, chat.clear):
             with pytest.raises(ConfigurationError, match="conversation_id must"):
@@ -119,7 +119,7 @@ class TestOptions:
         with pytest.raises(ConfigurationError, match=says):
             Chat(**options)
 
-    def test_package_that_keeps_conversations_is_named(self, monkeypatch):
+    def test_missing_journal_package_is_named(self, monkeypatch):
         chat = Chat(persist=True)
         chat.attach(AgentContext.of(host=TestHost([])))
         with pytest.raises(OptionalDependencyError) as error:
@@ -128,7 +128,7 @@ class TestOptions:
         assert error.value.code == "ERR-REQ-001"
         chat.close()
 
-    def test_plugin_that_is_off_says_so(self):
+    def test_disabled_journal_plugin_is_reported(self):
         chat = Chat(persist=True)
         chat.attach(AgentContext.of(host=TestHost.discover(no_plugins=True)))
         with pytest.raises(PluginError, match="--no-plugins"):
@@ -137,7 +137,7 @@ class TestOptions:
 
 
 class TestCompression:
-    def test_chat_is_needed_past_keep(self):
+    def test_compression_is_needed_beyond_keep(self):
         chat = filled("a", "b", keep=2)
         assert not chat.needs_compression()
         chat.append("user", "c")
@@ -151,7 +151,7 @@ class TestCompression:
         assert chat.compress()
         assert [message.content for message in chat] == ["d"]
 
-    def test_keep_messages_stay(self, summarised, scripted_model):
+    def test_compress_keeps_the_newest_messages(self, summarised, scripted_model):
         scripted_model.says("They greeted each other.")
         chat = summarised("hello", "hi", "how much?", "42", keep=2)
         assert chat.compress()
@@ -164,7 +164,7 @@ class TestCompression:
         assert "how much" not in asked
         assert scripted_model.requests[0].purpose == "summarize"
 
-    def test_long_past_takes_several_questions(self, summarised, scripted_model):
+    def test_long_history_is_compressed_in_several_calls(self, summarised, scripted_model):
         scripted_model.says("one", "two", "three")
         chat = summarised(*map(str, range(210)), keep=2)
         chat.compress()
@@ -174,7 +174,7 @@ class TestCompression:
         assert '{"user": "0"}' not in scripted_model.prompts[1]
 
     @pytest.mark.parametrize("answer", [LLMExecutionError("down"), "  "])
-    def test_failed_compress_loses_nothing(self, summarised, scripted_model, answer):
+    def test_failed_compression_keeps_all_messages(self, summarised, scripted_model, answer):
         scripted_model.says(answer)
         chat = summarised("a", "b", "c", keep=1)
         with pytest.raises(ConversationCompressionError) as error:
@@ -190,7 +190,7 @@ class TestCompression:
         assert error.value.hint == "Chat(summarizer_llm=…)"
         chat.close()
 
-    async def test_message_that_comes_meanwhile_stays(self, summarised, scripted_model):
+    async def test_message_added_during_compression_stays(self, summarised, scripted_model):
         began, go_on = asyncio.Event(), asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -210,7 +210,7 @@ class TestCompression:
         assert [message.content for message in chat] == ["c"]
         assert chat.summary == "again"
 
-    async def test_conversation_that_is_cleared_meanwhile_stays_cleared(
+    async def test_conversation_cleared_during_compression_stays_empty(
         self, summarised, scripted_model
     ):
         chat = summarised("a", "b", keep=1)

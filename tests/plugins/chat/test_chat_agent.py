@@ -75,7 +75,7 @@ class TestTurns:
         assert roles(scripted_model.requests[1]) == ["system", "user", "assistant", "user"]
         assert conversation_of(scripted_model.requests[1]) == ["I am Ada.", "hello Ada"]
 
-    def test_beginning_of_the_prompt_stays_as_it_is(self, make_agent, scripted_model):
+    def test_prompt_prefix_stays_identical_after_compression(self, make_agent, scripted_model):
         scripted_model.writes(*(f"print({n})" for n in range(8)))
         chat = Chat(keep=4, summarizer_llm="scripted:summary")
         scripted_model.replies.insert(3, "a summary")
@@ -87,7 +87,7 @@ class TestTurns:
         before, after = scripted_model.requests[1].messages, scripted_model.requests[2].messages
         assert after[: len(before) - 1] == before[:-1]
 
-    def test_failed_task_leaves_what_it_printed_and_why(self, make_agent, scripted_model):
+    def test_failed_task_is_kept_with_output_and_error(self, make_agent, scripted_model):
         chat = Chat()
         scripted_model.writes("print('half')\n1 / 0", "print('whole')")
         agent = make_agent(chat, retry_count=0)
@@ -99,7 +99,7 @@ class TestTurns:
         assert "ZeroDivisionError" in answered
         assert len(chat) == 4
 
-    async def test_cancelled_task_leaves_a_note(self, make_agent, scripted_model):
+    async def test_cancelled_task_leaves_a_note_in_the_chat(self, make_agent, scripted_model):
         chat = Chat()
         hold_began.clear()
         scripted_model.writes("await hold()")
@@ -114,7 +114,9 @@ class TestTurns:
             ("assistant", "(This task was not completed: the task was stopped)"),
         ]
 
-    async def test_tasks_at_once_keep_their_pairs_together(self, make_agent, scripted_model):
+    async def test_concurrent_tasks_keep_question_and_answer_adjacent(
+        self, make_agent, scripted_model
+    ):
         chat = Chat(summarize=False)
         scripted_model.default = lambda request: (
             f"```python\nprint('answer to', {request.messages[-1].text.split()[-1]!r})\n```"
@@ -155,11 +157,11 @@ class TestTurns:
         assert counts[0] == counts[1] == ["2", "4", "6"]
         assert counts[2] == counts[3] == counts[4] == ["2", "4"]
 
-    def test_conversation_needs_a_chat(self, make_agent):
+    def test_conversation_id_without_a_chat_is_refused(self, make_agent):
         with pytest.raises(ConfigurationError, match="no chat"):
             make_agent(None).run("go on", conversation_id="x")
 
-    def test_long_messages_are_cut_in_the_prompt_only(self, make_agent, scripted_model):
+    def test_long_messages_are_cut_only_in_the_prompt(self, make_agent, scripted_model):
         chat = Chat()
         chat.append("user", "x" * 100_000)
         chat.append("assistant", "ok")
@@ -170,7 +172,7 @@ class TestTurns:
         assert shown.endswith("(cut, 100,000 characters)")
         assert len(chat[0].content) == 100_000
 
-    def test_chat_keeps_no_secret(self, make_agent, scripted_model):
+    def test_chat_stores_no_secret(self, make_agent, scripted_model):
         key = "sk-planted-0123456789abcdef"
         chat = Chat()
         scripted_model.writes(f"print('the key is {key}')")
@@ -191,7 +193,7 @@ class TestTurns:
             key in text or password in text for text in (*scripted_model.prompts, str(chat.summary))
         )
 
-    async def test_resumed_task_is_added_once_even_if_it_was_summarised(self, delf_host):
+    async def test_resumed_task_is_added_once_after_summarising(self, delf_host):
         chat = Chat(keep=0)
         store = chat.store()
         await chat.here().keep("do it", "done", "task_1", trust="own", again=False)
@@ -209,7 +211,7 @@ class TestTurns:
         assert conversation_of(scripted_model.requests[1]) == ["be quiet", "(nothing)"]
         assert chat[1].content == ""
 
-    def test_text_that_cannot_be_sent_spoils_no_later_task(self, make_agent, scripted_model):
+    def test_lone_surrogates_do_not_break_later_tasks(self, make_agent, scripted_model):
         chat = Chat()
         scripted_model.writes("print('a' + chr(0xD800))", "print(1)")
         agent = make_agent(chat)
@@ -233,9 +235,7 @@ class TestWhatIsShown:
         make_agent(chat).run("go on")
         assert conversation_of(scripted_model.requests[0]) == ["4", "5"]
 
-    def test_user_speaks_before_the_assistant_also_after_the_system(
-        self, make_agent, scripted_model
-    ):
+    def test_prompt_starts_with_a_user_message_after_the_system(self, make_agent, scripted_model):
         chat = Chat()
         chat.append("system", "Be brief.")
         chat.append("assistant", "Yes.")
@@ -287,14 +287,18 @@ class TestWhatIsShown:
             (pieces, "returned async_generator"),
         ],
     )
-    def test_transform_that_fails_shows_nothing(self, make_agent, scripted_model, transform, says):
+    def test_failing_history_transform_fails_the_task(
+        self, make_agent, scripted_model, transform, says
+    ):
         chat = Chat(history_transform=transform)
         chat.append("user", "secret")
         response = make_agent(chat).run("go on")
         assert says in response.error
         assert scripted_model.requests == []
 
-    async def test_transforms_that_wait_hold_nothing_up(self, make_agent, scripted_model):
+    async def test_slow_history_transforms_do_not_block_other_work(
+        self, make_agent, scripted_model
+    ):
         go_on, waiting = threading.Event(), threading.Semaphore(0)
 
         def slow(messages):
@@ -341,7 +345,7 @@ class TestSummaries:
         assert purposes.count("summarize") == 1
         assert len(chat) == 6
 
-    def test_chat_agent_are_made_before_the_task_and_counted(self, make_agent, scripted_model):
+    def test_summary_is_made_before_the_task_and_priced(self, make_agent, scripted_model):
         chat = self.filled()
         scripted_model.says(self.priced("It began."))
         scripted_model.writes("print('done')")
@@ -381,7 +385,7 @@ class TestSummaries:
         ]
 
     @pytest.mark.parametrize("answer", [LLMExecutionError("no quota"), "", RuntimeError("odd")])
-    def test_failure_is_a_warning_and_nothing_is_lost(self, make_agent, scripted_model, answer):
+    def test_failed_summary_is_a_warning(self, make_agent, scripted_model, answer):
         chat = self.filled()
         scripted_model.says(answer).writes("print('done')")
         events = []
@@ -395,7 +399,7 @@ class TestSummaries:
         assert len(conversation_of(scripted_model.requests[1])) == 4
         assert (len(chat), chat.summary) == (6, None)
 
-    def test_budget_covers_summaries(self, make_agent, scripted_model):
+    def test_budget_includes_summaries(self, make_agent, scripted_model):
         chat = self.filled()
         scripted_model.says(self.priced("It began.", cost=1.0))
         response = make_agent(chat, budget_usd=0.5).run("go on")
@@ -406,7 +410,7 @@ class TestSummaries:
 
 class TestChatSetLater:
     @pytest.mark.parametrize("started", [False, True], ids=["new", "started"])
-    def test_chat_set_later_holds_for_later_tasks(self, make_agent, scripted_model, started):
+    def test_chat_assigned_later_applies_to_later_tasks(self, make_agent, scripted_model, started):
         scripted_model.writes(*["print('one')"] * 3)
         agent = make_agent(None)
         if started:
@@ -430,7 +434,9 @@ class TestChatSetLater:
         assert conversation_of(scripted_model.requests[-1]) == []
         assert [text for _, text in turns(first)] == ["of the first", "one"]
 
-    def test_chat_set_later_summarises_with_the_agents_model(self, make_agent, scripted_model):
+    def test_chat_assigned_later_uses_the_agents_model_for_summaries(
+        self, make_agent, scripted_model
+    ):
         scripted_model.writes(*["print('one')"] * 3)
         scripted_model.replies.insert(2, "a summary")
         agent = make_agent(None)
@@ -440,7 +446,9 @@ class TestChatSetLater:
         agent.run("Who am I?")
         assert agent.chat.summary == "a summary"
 
-    def test_run_chat_without_a_chat_remembers(self, make_agent, scripted_model, monkeypatch):
+    def test_run_chat_without_a_chat_remembers_earlier_turns(
+        self, make_agent, scripted_model, monkeypatch
+    ):
         scripted_model.writes("print('hello Ada')", "print('Ada')")
         reading, writing = os.pipe()
         os.write(writing, b"I am Ada.\nWho am I?\n")

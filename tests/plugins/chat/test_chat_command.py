@@ -109,7 +109,7 @@ def typed(here: Path) -> list[str]:
 
 
 class TestTasks:
-    def test_task_its_answer_and_the_next(self, talk, here):
+    def test_chat_command_runs_tasks_in_one_conversation(self, talk, here):
         chat = talk("print('hello Ada')", "print('you are Ada')")
         assert "conversation 20" in " ".join(chat.text.split())
         assert "$0.0100 · 1 model call" in chat.say("I am Ada", "hello Ada", "0 tool calls")
@@ -120,13 +120,13 @@ class TestTasks:
         assert typed(here) == ["I am Ada", "who am I?"]
 
     @pytest.mark.parametrize("word", ["exit", "Quit"])
-    def test_word_for_leaving_is_not_a_task(self, talk, here, word):
+    def test_exit_word_is_not_run_as_a_task(self, talk, here, word):
         chat = talk("print('one')")
         chat.send(f"{word}{ENTER}")
         assert chat.terminal.wait() == 0
         assert "0 tasks" in chat.text
 
-    def test_history_is_private_and_comes_back_with_up(self, talk, here):
+    def test_input_history_is_private_and_recalled_by_arrow_up(self, talk, here):
         chat = talk("print('one')")
         chat.say("say it", "done · ")
         assert chat.leave() == 0
@@ -149,7 +149,7 @@ class TestTasks:
         assert typed(here) == ["first", "second"]
         assert chat.text.count("1 model call") == 1
 
-    def test_task_that_fails_is_not_the_end(self, talk):
+    def test_failed_task_does_not_end_the_chat(self, talk):
         chat = talk("1 / 0", "print('fine')", flags=("--set", "agent.retry_count=0"))
         assert "ZeroDivisionError" in chat.say("break", "failed · ")
         chat.then("mend", "fine")
@@ -157,7 +157,7 @@ class TestTasks:
 
 
 class TestInterrupts:
-    def test_ctrl_c_stops_the_task_and_not_the_session(self, talk):
+    def test_ctrl_c_stops_the_task_but_not_the_chat(self, talk):
         chat = talk("print('half')\nawait hold()", "print('still here')", flags=("-v",))
         chat.say("wait", "→ 1 hold")
         chat.send(CTRL_C)
@@ -191,7 +191,7 @@ class TestInterrupts:
         assert typed(here) == ["hi"]
 
     @pytest.mark.parametrize("busy", [True, False], ids=["in a task", "at the prompt"])
-    def test_sigterm_ends_it_in_order(self, talk, busy):
+    def test_sigterm_ends_the_chat_cleanly(self, talk, busy):
         chat = talk("await hold()", flags=("-v",))
         if busy:
             chat.say("wait", "→ 1 hold")
@@ -199,7 +199,7 @@ class TestInterrupts:
         assert chat.terminal.wait() == 128 + signal.SIGTERM
         assert "Traceback" not in chat.text
 
-    def test_task_that_was_killed_goes_on_in_its_conversation(self, talk, here):
+    def test_killed_task_is_resumed_in_its_conversation(self, talk, here):
         chat = talk("print('hello Ada')", "await hold()", flags=("-v", "--conversation", "c"))
         chat.say("I am Ada", "hello Ada")
         chat.then("wait", "→ 1 hold")
@@ -221,7 +221,7 @@ class TestInterrupts:
 
 
 class TestCommands:
-    def test_slash_commands_show_usage_and_free_what_is_held(self, talk):
+    def test_slash_commands_report_usage_and_switch_conversations(self, talk):
         chat = talk("print('one')", flags=("--set", "budget_usd=0.5"))  # begins again, too
         chat.say("/histroy", "unknown command '/histroy'; did you mean '/history'?")
         chat.then("first", "done · ")
@@ -233,7 +233,7 @@ class TestCommands:
         assert chat.leave() == 0
         assert "\x1b[2J" in chat.terminal.raw
 
-    def test_help_exit_and_completion(self, talk):
+    def test_help_command_lists_slash_commands_and_completion_works(self, talk):
         chat = talk()
         shown = chat.say("/help", "Ctrl-D leaves.")
         for name in ("/new", "/history", "/cost", "/clear", "/stop", "/exit"):
@@ -245,7 +245,7 @@ class TestCommands:
         chat.then("/exit")
         assert chat.terminal.wait() == 0
 
-    def test_conversations_are_made_listed_and_opened(self, talk, here):
+    def test_conversations_can_be_created_listed_and_opened(self, talk, here):
         chat = talk("print('in a')", "print('in b')", flags=("--conversation", "a"))
         chat.say("one", "done · ")
         chat.then("/new b", "conversation b\n")
@@ -280,19 +280,19 @@ class TestPipes:
 
         return run
 
-    def test_chat_command_in_a_pipe_takes_each_line_as_a_task(self, chat):
+    def test_piped_chat_runs_each_line_as_a_task(self, chat):
         lines = "\ufeffone\r\n\n/etc/hosts is what?"
         done = chat(lines, "print('first')", "print('second')")
         assert (done.returncode, done.stdout) == (0, "first\nsecond\n"), done.stderr
         assert PROMPT not in done.stderr
         assert "user: one\n" in chat("/history\n").stderr
 
-    def test_task_that_fails_gives_status_1_and_the_next_is_done(self, chat):
+    def test_failed_task_in_a_pipe_sets_status_1(self, chat):
         flags = ("--set", "agent.retry_count=0")
         done = chat("one\ntwo\n", "1 / 0", "print('second')", flags=flags)
         assert (done.returncode, done.stdout) == (1, "second\n")
 
-    def test_json_is_a_line_for_each_task(self, chat):
+    def test_json_chat_writes_one_line_per_task(self, chat):
         flags = ("--json", "--conversation", "p", "--set", "agent.retry_count=0")
         done = chat("one\n/new q\ntwo\n", "print('a\\nb')", "1 / 0", flags=flags)
         assert done.returncode == 1
@@ -302,7 +302,7 @@ class TestPipes:
         assert (second["conversation"], second["status"]) == ("q", False)
         assert "ZeroDivisionError" in second["error"]
 
-    def test_chat_command_ends_when_its_output_closes(self, here):
+    def test_chat_command_ends_when_its_output_is_closed(self, here):
         llm = write_recording(here / "answers.jsonl", "print('first')", "print('second')")
         command = [DELF, "chat", "--llm", llm, "--json"]
         with start(
@@ -323,7 +323,7 @@ class TestPipes:
             process.stdin.flush()
             assert process.wait(60) == 141
 
-    def test_conversations_are_forgotten_by_id(self, chat, conversations):
+    def test_conversations_can_be_deleted_by_id(self, chat, conversations):
         lines = "one\n/new a\ntwo\n/new b\nthree\n"
         chat(lines, *["print('done')"] * 3, flags=("--conversation", "c"))
         wrong = conversations("delete", "a", "z")
@@ -334,7 +334,7 @@ class TestPipes:
         (left,) = json.loads(conversations("list", "--json").stdout)
         assert left["conversation"] == "c"
 
-    def test_old_conversations_are_forgotten(self, chat, conversations):
+    def test_old_conversations_can_be_pruned(self, chat, conversations):
         chat("one\n/new b\ntwo\n", *["print('done')"] * 2, flags=("--conversation", "a"))
         assert json.loads(conversations("prune", "--json").stdout) == {
             "dry_run": False,
@@ -354,12 +354,12 @@ class TestPipes:
         assert conversations("prune", "--older-than", "soon").returncode == 2
 
     @pytest.mark.parametrize("option", ["--set=agent.timeout=1", "--json", "--last"])
-    def test_options_of_a_chat_are_none_of_its_commands(self, here, option):
+    def test_chat_options_are_refused_before_a_subcommand(self, here, option):
         done = run_delf("chat", option, "list", cwd=here)
         assert done.returncode == 2
         assert "delf chat list --help" in done.stderr
 
-    def test_conversations_of_a_program_are_in_its_namespace(self, here, conversations):
+    def test_conversations_of_a_program_are_listed_by_namespace(self, here, conversations):
         path = here / "data/delf/journal.db"
         with Chat(persist=True, path=path, namespace="shop", conversation_id="a") as chat:
             chat.append("user", "hello")
@@ -372,20 +372,20 @@ class TestPipes:
         assert conversations("list", *ours).stdout == ""
         assert conversations("list", "--namespace", " ").returncode == 2
 
-    def test_conversation_list_cannot_steer_the_terminal(self, chat, conversations):
+    def test_conversation_list_escapes_control_codes(self, chat, conversations):
         chat("on\x1b[31me\n", "print('first')", flags=("--conversation", "a\x1b[2J\nb"))
         listed = conversations("list").stdout
         assert "\na\\x1b[2J b " in listed
         assert listed.endswith("on\\x1b[31me\n")
 
-    def test_conversation_is_kept_only_where_tasks_are(self, chat, conversations):
+    def test_conversation_without_a_journal_is_not_stored(self, chat, conversations):
         flags = ("--journal", "none")
         done = chat("one\n/history\n", "print('first')", flags=flags)
         assert done.returncode == 0
         assert "assistant: first\n" in done.stderr
         assert json.loads(conversations("list", "--json").stdout) == []
 
-    def test_chat_without_a_journal_stays_in_memory(self, chat, tmp_path):
+    def test_unwritable_journal_keeps_the_chat_in_memory(self, chat, tmp_path):
         (tmp_path / "file").touch()
         env = {"XDG_DATA_HOME": str(tmp_path / "file")}
         done = chat("one\n/history\n", "print('first')", flags=(), env=env)
@@ -423,7 +423,7 @@ agent.stop()
 
 class TestRunChat:
     @pytest.mark.parametrize("before", ["", "agent.run('before')"], ids=["new", "started"])
-    def test_program_talks_and_goes_on(self, talk, here, before):
+    def test_run_chat_resumes_the_interrupted_task(self, talk, here, before):
         scripts = ["print('hello')", "await hold()", "print('after all')"]
         scripts = ["print('before')", *scripts] if before else scripts
         llm = f"recorded:{here / 'answers.jsonl'}"

@@ -45,7 +45,7 @@ def bench(delf_host, scripted_model):
 
 
 @pytest.mark.parametrize("sandbox", ["local", "monty"])
-def test_scripts_find_the_data_of_the_last_task(agent_of, scripted_model, sandbox):
+def test_next_task_finds_variables_of_the_last_task(agent_of, scripted_model, sandbox):
     chat = Chat(keep="variables")
     scripted_model.writes(FIRST, SECOND, "print(total)")
     agent = agent_of(chat, sandbox=sandbox)
@@ -93,7 +93,7 @@ print(small)
     assert agent.run("y").text == "['small']"
 
 
-def test_variables_are_restored_after_a_lost_session(agent_of, scripted_model):
+def test_variables_are_restored_after_the_sandbox_ends(agent_of, scripted_model):
     endless = "total = 9\nwhile True: print('x' * 1000)"
     scripted_model.writes("total = 3\nprint(total)", endless, "print(total)")
     agent = agent_of(Chat(keep="variables"), sandbox_config={"output_bytes": 10_000})
@@ -101,7 +101,7 @@ def test_variables_are_restored_after_a_lost_session(agent_of, scripted_model):
     assert agent.run("y").text.endswith("3")
 
 
-async def test_task_is_resumed_with_the_variables_that_it_began_with(bench):
+async def test_resumed_task_gets_the_variables_it_started_with(bench):
     bench.model.writes("total = 3\nprint(total)", "print(total)")
     async with bench.agent(World(), chat=Chat(keep="variables")) as agent:
         await agent.arun("first")
@@ -119,7 +119,7 @@ async def test_task_is_resumed_with_the_variables_that_it_began_with(bench):
         assert sum(isinstance(event, ev.VariablesRestored) for event in now) == 1
 
 
-def test_value_that_a_stranger_wrote_is_known_as_such(agent_of, scripted_model):
+def test_variable_from_foreign_text_keeps_its_origin(agent_of, scripted_model):
     @tool(effect="read", trust="outside")
     async def mail() -> str:
         """Read the mail."""
@@ -148,6 +148,6 @@ def test_value_that_a_stranger_wrote_is_known_as_such(agent_of, scripted_model):
 
 
 @pytest.mark.parametrize("keep", ["all", -1, 1.5])
-def test_keep_refuses_other_values(keep):
+def test_invalid_keep_option_is_refused(keep):
     with pytest.raises(ConfigurationError):
         Chat(keep=keep)

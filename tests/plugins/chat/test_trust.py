@@ -77,7 +77,7 @@ def talk(delf_host, scripted_model):
         ([f"{MAILS}\n1 / 0"], "rejected"),
     ],
 )
-def test_turn_inherits_the_origin_of_its_reads(chat_of, talk, before, expected):
+def test_conversation_turn_inherits_the_origin_of_its_reads(chat_of, talk, before, expected):
     assert talk(chat_of(), *before, PAY)[-1] == expected
 
 
@@ -99,7 +99,7 @@ def test_summary_inherits_the_origin_of_its_messages(
 
 
 @pytest.mark.parametrize(("before", "expected"), [("customers", "ok"), ("mails", "rejected")])
-def test_variables_are_as_foreign_as_the_task_that_left_them(chat_of, talk, before, expected):
+def test_kept_variables_inherit_the_origin_of_their_task(chat_of, talk, before, expected):
     chat = chat_of(keep="variables", history_transform=lambda messages: [])
     ibans = f"account = {before}().split()[4].strip(',')\nprint('found')"
     assert talk(chat, ibans, "print(pay(account, 250))")[-1] == expected
@@ -114,7 +114,7 @@ def test_transform_keeps_the_trust_of_messages(talk, trust):
     assert talk(chat, "print('hello')", PAY)[-1] == ("ok" if trust == "own" else "rejected")
 
 
-def test_message_that_a_program_appends_counts_as_others(talk):
+def test_message_appended_by_a_program_counts_as_foreign(talk):
     chat = Chat()
     chat.append("assistant", f"The account is {IBAN}")
     assert talk(chat, PAY) == ["rejected"]

@@ -18,7 +18,7 @@ def directory(tmp_path, monkeypatch):
     monkeypatch.setattr(available, "DIRECTORY", path)
 
 
-def test_plugin_of_others_is_listed_by_its_whole_name(directory, here, run):
+def test_third_party_plugin_is_listed_by_full_name(directory, here, run):
     rows = json.loads(run("plugins", "available", "--json").stdout)
     assert rows[-1] == {
         "name": "delf-plugin-tickets",
@@ -31,7 +31,7 @@ def test_plugin_of_others_is_listed_by_its_whole_name(directory, here, run):
     assert "delf-plugin-tickets" in text
 
 
-def test_own_plugins_are_available_for_a_purpose(here, run):
+def test_every_own_plugin_is_listed_under_a_purpose(here, run):
     listed = [f"delf-plugin-{name}" for names in available.purposes().values() for name in names]
     assert sorted(listed) == sorted(p for p in all_packages() if p.startswith("delf-plugin-"))
     shown = run("plugins", "available").stdout
@@ -39,7 +39,7 @@ def test_own_plugins_are_available_for_a_purpose(here, run):
     assert all(len(line) <= 80 for line in shown.splitlines())
 
 
-def test_directory_of_plugins_is_complete():
+def test_directory_entries_of_plugins_are_complete():
     for name, plugin in available.others().items():
         assert name.startswith("delf-plugin-")
         assert set(plugin) == {"summary", "kind", "home"}

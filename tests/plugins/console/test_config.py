@@ -37,7 +37,7 @@ def config(*arguments: str, status: int = 0, env: dict[str, str] | None = None) 
     return done.stdout if status == 0 else done.stderr
 
 
-def test_show_has_each_value_with_its_origin(here):
+def test_config_show_lists_each_value_with_its_source(here):
     env = {"DELF_TIMEOUT": "5", "DELF_SHOP_TIMEOUT": "7"}
     rows = {row["key"]: row for row in json.loads(config("show", "--json", env=env))}
     file = here / "delf.toml"
@@ -53,7 +53,7 @@ def test_show_has_each_value_with_its_origin(here):
     assert "connections.shop.url" in config("show")
 
 
-def test_secrets_are_hidden(here):
+def test_config_commands_hide_secrets(here):
     (here / "delf.toml").write_text(
         '[agent.providers]\nopenai = "sk-planted-s3cret"\n[connections.shop]\ntype = "sql"\n'
         'url = "postgresql://me:planted-pw@host/shop"\n'
@@ -116,7 +116,7 @@ pool_size = 3
     assert config("get", "agent.timeout") == "45.0\n"
 
 
-def test_model_that_is_a_table_gets_another_name(here):
+def test_config_set_of_a_model_table_changes_only_its_name(here):
     config("set", "agent.llm.base_url", "http://localhost:1/v1")
     config("set", "agent.llm", "gpt-4o")
     assert config("get", "agent.llm") == (
@@ -139,7 +139,7 @@ def test_config_set_refuses_an_invalid_value(here, key, value, message):
     assert (here / "delf.toml").read_text() == FILE
 
 
-def test_set_begins_a_file_and_says_what_comes_before_it(here):
+def test_config_set_creates_a_file_and_warns_of_an_override(here):
     (here / "delf.toml").unlink()
     done = CliRunner().invoke(cli, ["config", "set", "timeout", "3"], env={"DELF_TIMEOUT": "4"})
     assert (here / "delf.toml").read_text() == "[agent]\ntimeout = 3\n"
@@ -157,7 +157,7 @@ def test_config_check_reports_findings(here):
     assert CliRunner().invoke(cli, ["config", "check"]).exit_code == 2
 
 
-def test_check_looks_at_the_options_of_plugins(here):
+def test_config_check_reports_invalid_plugin_options(here):
     done = CliRunner().invoke(
         cli, ["config", "check"], env={"DELF_SANDBOX_LOCAL_POOL_SIZE": "many", "SHOP_URL": "x"}
     )

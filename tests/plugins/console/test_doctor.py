@@ -48,7 +48,7 @@ def test_configured_model_is_reported(doctor, here):
     assert "local: allow-list of system calls (seccomp): " in notes(data, "sandbox")
 
 
-def test_keys_are_named_and_never_shown(run, monkeypatch):
+def test_doctor_names_keys_without_their_values(run, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-sesame")
     monkeypatch.setenv("DELF_LLM", "gpt-4o-mini")
     for arguments in ((), ("--json",)):
@@ -97,7 +97,7 @@ def test_doctor_reports_a_namesake_package(doctor, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("more", ['vision_llm = "gpt-4o-mini"', 'embedder = "nope"'])
-def test_optional_missing_part_is_not_a_problem(doctor, here, more):
+def test_optional_missing_part_is_only_a_note(doctor, here, more):
     model = write_recording(here / "r.jsonl", "print(1)")
     (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\n{more}\n')
     status, data = doctor()
@@ -105,7 +105,7 @@ def test_optional_missing_part_is_not_a_problem(doctor, here, more):
     assert "note" in {item["status"] for item in data["findings"] if item["area"] != "sandbox"}
 
 
-def test_embedder_without_its_model(doctor, here, monkeypatch):
+def test_missing_embedder_model_is_reported(doctor, here, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     model = write_recording(here / "r.jsonl", "print(1)")
     (here / "delf.toml").write_text(
@@ -122,7 +122,7 @@ def test_embedder_without_its_model(doctor, here, monkeypatch):
     assert "a task starts" in notes(data, "task")
 
 
-def test_journal_that_is_damaged_in_the_middle(doctor, here, monkeypatch):
+def test_damaged_journal_page_is_reported(doctor, here, monkeypatch):
     """One page of one table is not what a look at the newest task reads."""
     model = write_recording(here / "r.jsonl", "print(1)")
     (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\njournal = "sql"\n')
@@ -143,7 +143,7 @@ def test_journal_that_is_damaged_in_the_middle(doctor, here, monkeypatch):
     assert "is damaged" in problems(data)[0]
 
 
-def test_damaged_journal_that_nobody_chose(doctor, here, monkeypatch):
+def test_damaged_default_journal_is_only_a_note(doctor, here, monkeypatch):
     """A task runs anyway, and says so."""
     model = write_recording(here / "r.jsonl", "print(1)")
     (here / "delf.toml").write_text(f'[agent]\nllm = "{model}"\n')
@@ -187,7 +187,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("case", UNUSABLE)
-def test_doctor_reports_what_run_would_refuse(run, here, case):
+def test_doctor_reports_what_run_refuses(run, here, case):
     """What `delf run` says before it asks a model is said here, too, with what to do."""
     line, message = UNUSABLE[case]
     model = write_recording(here / "r.jsonl", "print(1)")
@@ -202,7 +202,7 @@ def test_doctor_reports_what_run_would_refuse(run, here, case):
 
 
 @pytest.mark.parametrize("command", [("doctor",), ("config", "check")], ids=" ".join)
-def test_key_that_is_missing(run, here, command, monkeypatch):
+def test_missing_model_key_is_reported_with_other_findings(run, here, command, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     (here / "delf.toml").write_text('[agent]\nllm = "gpt-4o-mini"\nstrategy = "x"\n')
     found = run(*command, "--json")
@@ -218,7 +218,7 @@ def a_server():
         yield listener
 
 
-def test_server_of_a_model_is_connected_to(doctor, here, a_server):
+def test_unreachable_model_server_is_reported(doctor, here, a_server):
     place = f"127.0.0.1:{a_server.getsockname()[1]}"
     (here / "delf.toml").write_text(
         f'[agent.llm]\nmodel = "llama3"\nbase_url = "http://{place}/v1"\n'

@@ -5,7 +5,7 @@ from delf.packages.official import packages
 TOML = '[connections.shop]\ntype = "sql"\nurl = "sqlite:///x.db"\nallow = ["query", "write"]\n'
 
 
-def test_type_without_credentials(run):
+def test_inspect_shows_a_type_without_credentials(run):
     result = run("inspect", "sql")
     assert result.exit_code == 0
     assert "query   read    may ask" in result.stdout  # no URL says which database it is
@@ -21,14 +21,14 @@ def test_inspect_shows_a_configured_connection(run, here):
     assert "note:" not in result.stdout
 
 
-def test_connections_of_the_project(run, here):
+def test_inspect_lists_the_connections_of_the_project(run, here):
     assert "no connection is in delf.toml" in run("inspect").stderr
     (here / "delf.toml").write_text('[connections.shop]\ntype = "sql"\nurl = "${NOPE}"\n')
     assert run("inspect").stdout == "shop (sql)\n"
     assert json.loads(run("inspect", "--json").stdout) == [{"name": "shop", "type": "sql"}]
 
 
-def test_instance_with_a_missing_variable(run, here):
+def test_inspect_reports_a_missing_variable(run, here):
     (here / "delf.toml").write_text('[connections.shop]\ntype = "sql"\nurl = "${SHOP_URL}"\n')
     result = run("inspect", "shop")
     assert result.exit_code == 0
@@ -48,7 +48,7 @@ def test_inspect_verbose_shows_signatures(run):
     assert "DELF_SQL_URL" in text
 
 
-def test_password_is_never_shown(run, here):
+def test_inspect_hides_the_password(run, here):
     (here / "delf.toml").write_text(
         '[connections.shop]\ntype = "sql"\nurl = "postgresql://u:sesame@h/d"\n'
     )
@@ -56,7 +56,7 @@ def test_password_is_never_shown(run, here):
         assert "sesame" not in run("inspect", "shop", *arguments).output
 
 
-def test_unknown_connection(run, monkeypatch):
+def test_inspect_of_an_unknown_connection_suggests_a_name(run, monkeypatch):
     result = run("inspect", "sqk")
     assert result.exit_code == 2
     assert "did you mean 'sql'?" in result.stderr
@@ -65,7 +65,7 @@ def test_unknown_connection(run, monkeypatch):
     assert "hint: delf plugins install notion" in result.stderr
 
 
-def test_calls_that_a_connection_may_ask_about_are_not_called_free(run, here):
+def test_inspect_marks_calls_that_may_ask(run, here):
     (here / "delf.toml").write_text(
         '[connections.run]\ntype = "shell"\nrules = [{ pattern = "ls *" }]\nconfirm = false\n'
     )

@@ -61,7 +61,7 @@ def contents(place: str) -> dict[str, list[Any]]:
     return asyncio.run(read())
 
 
-def test_journal_command_size(run: Any, place: str) -> None:
+def test_journal_size_command_reports_size(run: Any, place: str) -> None:
     fill(place)
     shown = run("size").stdout
     assert shown.startswith(f"{place}: ")
@@ -71,7 +71,7 @@ def test_journal_command_size(run: Any, place: str) -> None:
     assert run("check").stdout == "nothing is damaged\n"
 
 
-def test_backup_is_a_journal(run: Any, place: str, tmp_path: Path) -> None:
+def test_journal_backup_is_a_working_journal(run: Any, place: str, tmp_path: Path) -> None:
     fill(place)
     copy = tmp_path / "copy.db"
     assert run("backup", copy).exit_code == 0
@@ -82,7 +82,7 @@ def test_backup_is_a_journal(run: Any, place: str, tmp_path: Path) -> None:
     assert "No such file or directory" in run("backup", tmp_path / "no" / "copy.db").stderr
 
 
-def test_backup_while_others_write(run: Any, place: str, tmp_path: Path) -> None:
+def test_journal_backup_ignores_uncommitted_changes(run: Any, place: str, tmp_path: Path) -> None:
     fill(place)
     with sqlite3.connect(place, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -93,7 +93,7 @@ def test_backup_while_others_write(run: Any, place: str, tmp_path: Path) -> None
     assert contents(str(tmp_path / "copy.db")) == contents(place)
 
 
-def test_tasks_move_to_another_place(run: Any, place: str, tmp_path: Path) -> None:
+def test_journal_export_and_import_move_tasks(run: Any, place: str, tmp_path: Path) -> None:
     fill(place)
     file, there = tmp_path / "tasks.jsonl", str(tmp_path / "there.db")
     assert run("export", file).stderr == f"{file}: 41 tasks\n"
@@ -128,7 +128,7 @@ def test_invalid_export_is_refused(run: Any, tmp_path: Path, text: str) -> None:
         (60, 60),
     ],
 )
-def test_journal_command_shows_how_long_tasks_stay(text: Any, seconds: float) -> None:
+def test_journal_keep_option_accepts_durations(text: Any, seconds: float) -> None:
     states = ("done", "failed", "stopped", "interrupted")
     assert JournalSettings(keep=text).keep == dict.fromkeys(states, seconds)
     assert SqlJournal("x.db", keep={"failed": text}).keep == {"failed": seconds}
@@ -136,6 +136,6 @@ def test_journal_command_shows_how_long_tasks_stay(text: Any, seconds: float) ->
 
 
 @pytest.mark.parametrize("text", ["soon", "-1d", 0, "3 years", {"running": "1d"}, {"done": "x"}])
-def test_invalid_time_is_refused(text: Any) -> None:
+def test_journal_keep_option_refuses_invalid_durations(text: Any) -> None:
     with pytest.raises(ValueError, match="keep"):
         JournalSettings(keep=text)

@@ -41,7 +41,7 @@ def ring(monkeypatch):
     return kept
 
 
-def test_kept_key_is_found_by_commands_and_programs(run, tmp_path):
+def test_stored_key_is_used_by_commands_and_programs(run, tmp_path):
     done = run("keys", "set", "openai", "--json", input=f"{KEY}\n")
     assert done.exit_code == 0, done.output
     assert KEY not in done.output
@@ -60,7 +60,7 @@ def test_kept_key_is_found_by_commands_and_programs(run, tmp_path):
     assert "OPENAI_API_KEY" not in current_environ()
 
 
-def test_shell_wins_over_a_project_and_that_over_kept_keys(tmp_path, monkeypatch):
+def test_shell_keys_override_project_keys_and_stored_keys(tmp_path, monkeypatch):
     for name in ("A_KEY", "B_KEY", "C_KEY"):
         KeptKeys.here().keep(name, "kept")
     (tmp_path / ".env").write_text("B_KEY=project\nC_KEY=project\nD_KEY=${A_KEY}\n")
@@ -70,7 +70,7 @@ def test_shell_wins_over_a_project_and_that_over_kept_keys(tmp_path, monkeypatch
     assert found == {"A_KEY": "kept", "B_KEY": "project", "C_KEY": "shell", "D_KEY": "kept"}
 
 
-def test_keyring_is_used_where_there_is_one(ring):
+def test_available_keyring_stores_the_key(ring):
     keys = KeptKeys.here()
     assert keys.keep("X_KEY", KEY) == "the system's keyring"
     assert ring == {("delf", "X_KEY"): KEY}
@@ -80,13 +80,13 @@ def test_keyring_is_used_where_there_is_one(ring):
     assert (ring, keys.names()) == ({}, {})
 
 
-def test_locked_keyring_leaves_the_file(ring):
+def test_locked_keyring_falls_back_to_the_file(ring):
     ring["locked"] = True
     assert KeptKeys.here().keep("X_KEY", KEY) == str(KeptKeys.here().file)
     assert own_variables()["X_KEY"] == KEY
 
 
-def test_keyring_is_not_opened_for_what_the_shell_has(ring, monkeypatch):
+def test_keyring_is_not_opened_for_a_key_in_the_shell(ring, monkeypatch):
     KeptKeys.here().keep("X_KEY", KEY)
     monkeypatch.setenv("X_KEY", "other")
     monkeypatch.setitem(sys.modules, "keyring", None)
@@ -94,21 +94,21 @@ def test_keyring_is_not_opened_for_what_the_shell_has(ring, monkeypatch):
 
 
 @pytest.mark.parametrize("value", ["", " ", "sk-\u2026", "a\nb"])
-def test_invalid_key_is_not_kept(value):
+def test_invalid_key_is_not_stored(value):
     with pytest.raises(ConfigurationError, match="empty or has an invalid character"):
         KeptKeys.here().keep("X_KEY", value)
     with pytest.raises(ConfigurationError, match="not the name of a variable"):
         KeptKeys.here().keep("X KEY", KEY)
 
 
-def test_file_that_others_can_read_is_not_believed(caplog):
+def test_key_file_readable_by_others_is_ignored(caplog):
     KeptKeys.here().keep("X_KEY", KEY)
     KeptKeys.here().file.chmod(0o644)
     assert "X_KEY" not in own_variables()
     assert "chmod 600" in caplog.text
 
 
-def test_address_is_kept_with_its_key(tmp_path):
+def test_base_url_is_stored_with_its_key(tmp_path):
     url = "http://127.0.0.1:9/v1"
     done = delf("keys", "set", "openai", "--base-url", url, cwd=tmp_path, stdin=KEY)
     assert done.returncode == 0, done.stderr
@@ -117,14 +117,14 @@ def test_address_is_kept_with_its_key(tmp_path):
     assert KeptKeys.here().names() == {}
 
 
-def test_missing_key_is_named_where_it_is_asked_for(tmp_path):
+def test_run_without_a_key_names_the_missing_key(tmp_path):
     done = delf("run", "What day is it?", "--llm", "gpt-4o-mini", cwd=tmp_path)
     assert done.returncode == 2
     assert "hint: delf keys set OPENAI_API_KEY" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["run 'say hello'", "doctor", "serve --port 0"])
-def test_missing_key_is_reported_with_the_command_that_keeps_it(run, here, monkeypatch, command):
+def test_missing_key_hint_is_the_keys_set_command(run, here, monkeypatch, command):
     monkeypatch.setattr("delf_serve.project.serve", lambda *_: None)
     monkeypatch.setenv("DELF_LLM", "gpt-4o-mini")
     shown = " ".join(run(*shlex.split(command)).output.split())

@@ -36,7 +36,7 @@ def known(monkeypatch):
     monkeypatch.setattr("delf_console.sources.all_packages", lambda: ours)
 
 
-def test_clone_packages_come_with_their_requirements(tmp_path, known):
+def test_clone_packages_are_installed_with_their_requirements(tmp_path, known):
     here = at_hand(
         tmp_path, box=["delf-plugin-made-up-kit[fast]>=1", "click"], gears=[],
         kit=["delf-plugin-made-up-gears ; extra == 'fast'"],
@@ -49,7 +49,7 @@ def test_clone_packages_come_with_their_requirements(tmp_path, known):
     ]
 
 
-def test_clone_that_is_used_in_place_stays_so(tmp_path, known):
+def test_editable_clone_is_installed_editable(tmp_path, known):
     here = at_hand(tmp_path, editable=True, box=["delf-plugin-made-up-kit"], kit=[])
     assert arguments(here, "made-up-box[big]") == [
         f"--editable={tmp_path / 'kit'}",
@@ -57,7 +57,7 @@ def test_clone_that_is_used_in_place_stays_so(tmp_path, known):
     ]
 
 
-def test_wheels_of_a_folder_are_not_searched_on_an_index(tmp_path):
+def test_wheels_of_a_folder_are_preferred_to_the_index(tmp_path):
     for version in ("0.1.0", "0.10.0", "0.9.0"):
         wheel(tmp_path, "delf_plugin_sheets", version)
     wheel(tmp_path, "delf_plugin_tickets", "9.0")
@@ -78,14 +78,14 @@ def wheel(folder, name, version):
         )
 
 
-def test_foreign_plugins_requirement_comes_from_the_clone(tmp_path, known):
+def test_requirements_of_foreign_plugins_come_from_the_clone(tmp_path, known):
     here = at_hand(tmp_path, box=[], kit=[])
     items = here.items(["delf-plugin-of-somebody", "made-up-box"])
     assert items[0].origin == "from the index; not one of delf's own"
     assert here.constraints(items) == [f"delf-plugin-made-up-kit @ {(tmp_path / 'kit').as_uri()}"]
 
 
-def test_folder_is_used_where_it_is_with_what_its_extras_need_of_the_clone(tmp_path, known):
+def test_given_folder_is_installed_with_requirements_from_the_clone(tmp_path, known):
     here = at_hand(tmp_path, box=["delf-plugin-made-up-kit"], kit=[])
     mine = tmp_path / "mine"
     mine.mkdir()
@@ -111,7 +111,7 @@ def test_folder_is_used_where_it_is_with_what_its_extras_need_of_the_clone(tmp_p
         ("delf-core[google]", "delf-core[google]"),
     ],
 )
-def test_elsewhere_names_are_those_of_packages(name, taken):
+def test_install_names_are_normalised_to_packages(name, taken):
     assert arguments(Sources(), name) == [taken]
 
 
@@ -133,13 +133,13 @@ def test_elsewhere_names_are_those_of_packages(name, taken):
         ("nothing.whl", "no plugin is known as 'nothing.whl'"),
     ],
 )
-def test_name_that_is_not_known_is_refused(name, text):
+def test_unknown_install_name_is_refused(name, text):
     with pytest.raises(PluginError) as caught:
         Sources().items([name])
     assert text in caught.value.message
 
 
-def test_folder_here_does_not_decide_what_a_name_means(tmp_path, monkeypatch):
+def test_folder_of_the_same_name_is_not_installed_by_name(tmp_path, monkeypatch):
     (tmp_path / "sql").mkdir()
     (tmp_path / "sql/pyproject.toml").write_text('[project]\nname = "strangers"\n')
     monkeypatch.chdir(tmp_path)
@@ -153,7 +153,7 @@ def test_folder_here_does_not_decide_what_a_name_means(tmp_path, monkeypatch):
         Sources().items(["sql"], editable=True)
 
 
-def test_pip_runs_in_an_empty_folder_of_its_own(tmp_path, monkeypatch, capfd):
+def test_pip_runs_in_an_empty_folder(tmp_path, monkeypatch, capfd):
     (tmp_path / "pip.py").write_text("raise SystemExit('a stranger ran')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(installer, "find_spec", lambda name: object())
@@ -170,19 +170,19 @@ def test_pip_runs_in_an_empty_folder_of_its_own(tmp_path, monkeypatch, capfd):
     assert "['constraints.txt'] delf<0\n" in shown
 
 
-def test_install_without_a_terminal_says_how_to_confirm():
+def test_install_without_a_terminal_needs_yes():
     with pytest.raises(ConfigurationError, match="nobody could be asked") as caught:
         installer.agree(["installs"], ["pip"], "install?", yes=False)
     assert caught.value.hint == "approve it in advance: --yes"
     installer.agree(["installs"], ["pip"], "install?", yes=True)
 
 
-def test_packages_find_their_clone():
+def test_installed_packages_find_their_clone():
     assert {"delf-plugin-sql", "delf-google", "delf-core"} <= clone().keys()
     assert all(package.editable for package in clone().values())
 
 
-def test_check_tells_what_cannot_be_imported(site):
+def test_check_reports_a_factory_that_cannot_be_imported(site):
     site.add("delf-plugin-hollow")  # its factory is in a module that there is not
     done = CliRunner().invoke(packages.check, ["hollow"])
     assert done.exit_code == 1
@@ -190,7 +190,7 @@ def test_check_tells_what_cannot_be_imported(site):
     assert "connection 'hollow': " in done.stdout
 
 
-def test_plugin_that_brings_nothing_is_not_sound(site):
+def test_check_reports_a_plugin_without_specs(site):
     misspelt = "from delf.hookspecs import hookimpl\n\n@hookimpl\ndef delf_prefilter(): ...\n"
     site.add("delf-plugin-misspelt", misspelt)
     done = CliRunner().invoke(packages.check, ["misspelt"])

@@ -21,13 +21,13 @@ from support.program import write_recording
         ("keys --json", "keys list --json"),
     ],
 )
-def test_group_alone_lists(run, here, bare, whole):
+def test_group_without_a_subcommand_lists(run, here, bare, whole):
     short, long = run(*bare.split()), run(*whole.split())
     assert short.exit_code == long.exit_code == 0, short.output
     assert (short.stdout, short.stderr) == (long.stdout, long.stderr)
 
 
-def test_task_needs_no_quotes(run, here):
+def test_task_words_need_no_quotes(run, here):
     model = write_recording(here / "r.jsonl", "print('yes')")
     done = run("run", "is", "there", "tea?", "--llm", model, "--json")
     assert json.loads(done.stdout)["text"].strip() == "yes"
@@ -35,7 +35,7 @@ def test_task_needs_no_quotes(run, here):
 
 
 @pytest.mark.parametrize("word", ["revenue", "stock-of-shop", "Umsatz"])
-def test_single_word_is_a_routine_name(run, here, word):
+def test_single_word_task_is_taken_for_a_routine_name(run, here, word):
     """A mistyped name is no task for a model."""
     (here / "routines").mkdir()
     (here / "routines/revenues.py").touch()
@@ -50,7 +50,7 @@ def test_single_word_is_a_routine_name(run, here, word):
 @pytest.mark.parametrize(
     ("words", "piped"), [(["revenue."], ""), (["-"], "revenue"), (["the", "revenue"], "")]
 )
-def test_plain_commands_can_be_a_task_all_the_same(run, here, words, piped):
+def test_task_of_several_words_is_not_a_routine_name(run, here, words, piped):
     model = write_recording(here / "r.jsonl", "print('yes')")
     done = run("run", *words, "--llm", model, input=piped)
     assert (done.exit_code, done.stdout.strip()) == (0, "yes"), done.output
@@ -59,7 +59,7 @@ def test_plain_commands_can_be_a_task_all_the_same(run, here, words, piped):
 @pytest.mark.parametrize(
     ("given", "status"), [("5m", 0), ("90", 0), ("2.5", 0), ("0", 2), ("x", 2)]
 )
-def test_timeout_is_seconds_or_has_a_unit(run, here, given, status):
+def test_timeout_option_accepts_seconds_and_units(run, here, given, status):
     model = write_recording(here / "r.jsonl", "print('yes')")
     done = run("run", "x", "--llm", model, "--timeout", given)
     assert done.exit_code == status, done.output
@@ -77,7 +77,7 @@ def test_timeout_is_seconds_or_has_a_unit(run, here, given, status):
         "runs stop 123",
     ],
 )
-def test_failure_is_json_where_json_was_asked_for(run, here, command):
+def test_failure_with_json_flag_is_written_as_json(run, here, command):
     done = run(*command.split(), "--json")
     assert done.exit_code != 0
     error = json.loads(done.stdout)["error"]
@@ -93,7 +93,7 @@ def test_config_set_accepts_a_model_with_its_address(run, here):
     assert shown["base_url"] == "http://localhost:11434/v1"
 
 
-def test_last_is_the_newest_task(run, here):
+def test_last_names_the_newest_task(run, here):
     for task, script in (("the first", "print(1)"), ("the second", "print(2)")):
         assert run("run", task, "--llm", write_recording(here / "r.jsonl", script)).exit_code == 0
     for command in ("show", "events", "code"):
@@ -103,7 +103,7 @@ def test_last_is_the_newest_task(run, here):
     assert json.loads(run("runs", "show", "last", "--json").stdout)["answer"].strip() == "2"
 
 
-def test_file_that_is_not_there_is_not_remembered_as_a_text(run, here):
+def test_missing_file_name_is_not_stored_as_a_fact(run, here):
     done = run("memory", "add", "notes.md")
     assert done.exit_code == 2
     assert "there is no file 'notes.md'" in done.stderr

@@ -20,7 +20,7 @@ def nothing_is_set(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["Ollama", "LM Studio", "llama.cpp"])
-def test_server_on_this_machine_is_found_and_the_project_runs(name, run, here, monkeypatch):
+def test_quickstart_finds_a_local_server_and_writes_a_working_project(name, run, here, monkeypatch):
     with closing(sqlite3.connect(here / "shop.db")) as database:
         database.execute("CREATE TABLE t (a)")
     answers = ["ok", "```python\nprint(await database.query('SELECT 6 * 7 AS n'))\n```"]
@@ -37,7 +37,7 @@ def test_server_on_this_machine_is_found_and_the_project_runs(name, run, here, m
 
 
 @pytest.mark.parametrize("typed", ["llama3.2", "llama3.2:latest", "2"])
-def test_local_model_is_known_by_its_name(typed, run, here, monkeypatch):
+def test_quickstart_accepts_a_local_model_name(typed, run, here, monkeypatch):
     with OpenAIServer(["ok"], models=["qwen3", "llama3.2:latest"]) as server:
         monkeypatch.setattr(quickstart, "SERVERS", {"Ollama": server.port})
         done = run("quickstart", "--llm", typed, "--connect", "none", "--folder", ".")
@@ -49,7 +49,7 @@ def test_local_model_is_known_by_its_name(typed, run, here, monkeypatch):
     }
 
 
-def test_model_that_does_not_answer_is_asked_for_again(run, here, monkeypatch):
+def test_quickstart_asks_again_after_a_failed_model_check(run, here, monkeypatch):
     with (
         OpenAIServer(["ok"], models=["qwen3"]) as server,
         OpenAIServer(["ok"], api_key="right") as provider,
@@ -72,7 +72,7 @@ def test_quickstart_without_a_terminal_names_its_options(run, here):
     assert not (here / "delf.toml").exists()
 
 
-def test_key_that_is_set_is_offered_and_nothing_is_connected(run, here, monkeypatch):
+def test_quickstart_offers_a_model_whose_key_is_set(run, here, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
     done = run("quickstart", "--no-call", input="\n\n\n")
     assert done.exit_code == 0, done.output
@@ -83,7 +83,7 @@ def test_key_that_is_set_is_offered_and_nothing_is_connected(run, here, monkeypa
     assert "already exists" in again.stderr
 
 
-def test_key_that_does_not_work_is_reported_before_anything_is_written(run, here, monkeypatch):
+def test_quickstart_writes_nothing_after_a_rejected_key(run, here, monkeypatch):
     with OpenAIServer(["ok"], api_key="right") as server:
         monkeypatch.setenv("OPENAI_API_KEY", "wrong")
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
@@ -93,7 +93,7 @@ def test_key_that_does_not_work_is_reported_before_anything_is_written(run, here
     assert not (here / "delf.toml").exists()
 
 
-def test_password_is_not_written(run, here):
+def test_quickstart_does_not_write_the_password(run, here):
     url = "postgresql://ada:sesame@localhost/shop"
     arguments = ("--llm", "gpt-4o-mini", "--no-call", "--connect", url, "--folder", ".")
     done = run("quickstart", *arguments)
@@ -104,14 +104,14 @@ def test_password_is_not_written(run, here):
 
 
 @pytest.mark.parametrize(("name", "kind"), [("s.db", "sqlite"), ("s.duckdb", "duckdb")])
-def test_file_is_connected_by_its_name(name, kind, run, here):
+def test_quickstart_connects_a_database_file_by_suffix(name, kind, run, here):
     (here / name).touch()
     run("quickstart", "--llm", "x", "--no-call", "--connect", name, "--folder", ".")
     assert f'url = "{kind}:///' in (here / "delf.toml").read_text()
 
 
 @pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"data": [1]}', b"\xff"])
-def test_non_model_server_on_a_port_is_ignored(body, run, monkeypatch):
+def test_quickstart_ignores_other_servers_on_known_ports(body, run, monkeypatch):
     with OpenAIServer(models=body) as server:
         monkeypatch.setattr(quickstart, "SERVERS", {"Ollama": server.port})
         done = run("quickstart", input="")

@@ -65,7 +65,7 @@ def filled(place):
     asyncio.run(fill())
 
 
-def test_list_of_an_empty_journal_says_so(runs, place):
+def test_runs_list_of_an_empty_journal_is_reported(runs, place):
     outcome = runs("list")
     assert (outcome.exit_code, outcome.stdout) == (0, "")
     assert outcome.stderr == f"There is no task yet in {place}\n"
@@ -87,7 +87,7 @@ def test_runs_list_shows_tasks(runs, filled):
     assert "$0.1000" in rows[1]
 
 
-def test_list_with_filters(runs, filled):
+def test_runs_list_filters_tasks(runs, filled):
     def ids(*arguments):
         return [task["task_id"] for task in json.loads(runs("list", "--json", *arguments).stdout)]
 
@@ -98,7 +98,7 @@ def test_list_with_filters(runs, filled):
     assert runs("list", "--since", "yesterday").exit_code == 2
 
 
-def test_list_has_as_many_tasks_as_are_wanted(runs, place):
+def test_runs_list_obeys_a_large_limit(runs, place):
     names = [f"task_{number:06}" for number in range(1005)]
 
     async def fill():
@@ -122,7 +122,7 @@ def test_runs_show_prints_the_story(runs, filled):
     assert "error: no luck" in runs("show", "task_new").stdout
 
 
-def test_show_tells_where_values_of_calls_came_from(runs, place):
+def test_runs_show_includes_origins_of_arguments(runs, place):
     call = {"call_id": 1, "action": "mail.send", "arguments": {"to": "eve"}}
     call |= {"effect": "write", "digest": "d"}
     origin = {"kind": "result", "trust": "outside", "text": "from mail.read; others wrote it"}
@@ -143,7 +143,7 @@ def test_show_tells_where_values_of_calls_came_from(runs, place):
     assert data["trace"]["tool_calls"][0]["origins"] == {"to": origin}
 
 
-def test_show_as_json(runs, filled):
+def test_runs_show_prints_json(runs, filled):
     data = json.loads(runs("show", "whole", "--json").stdout)
     assert (data["task_id"], data["state"], data["answer"]) == ("task_whole", "done", "paid")
     assert data["trace"]["usage"]["input_tokens"] == 5
@@ -178,7 +178,7 @@ def test_runs_prune_removes_old_tasks(runs, filled):
 
 
 @pytest.mark.parametrize("command", ["show", "events", "code"])
-def test_id_that_does_not_fit(runs, filled, command):
+def test_unknown_or_ambiguous_task_id_is_refused(runs, filled, command):
     unknown = runs(command, "zzz")
     assert unknown.exit_code == 1
     assert unknown.stderr == "error: no task 'zzz' is known\nhint: delf runs list shows them all\n"
@@ -189,7 +189,7 @@ def test_id_that_does_not_fit(runs, filled, command):
     )
 
 
-async def test_follow_goes_on_until_the_end(place, open_journal):
+async def test_follow_continues_until_the_task_ends(place, open_journal):
     from delf_console.runs import events_of
 
     journal, reader = open_journal(place), open_journal(place)
@@ -206,7 +206,7 @@ async def test_follow_goes_on_until_the_end(place, open_journal):
     assert seen == [1, 2, 3, 4, 5, 6]
 
 
-async def test_follow_ends_when_nobody_works_on_the_task(place, open_journal, monkeypatch, capsys):
+async def test_follow_ends_when_the_owner_is_gone(place, open_journal, monkeypatch, capsys):
     from delf_console import runs as command
 
     monkeypatch.setattr(command, "LOOK_SECONDS", 0.01)

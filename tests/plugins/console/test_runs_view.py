@@ -12,7 +12,7 @@ from delf_console import runs_view
 from delf_engine.views.records import ToolCallTrace
 
 
-def test_event_in_a_line_has_values_as_python_has_them():
+def test_event_line_shows_values_in_python_notation():
     when = datetime(2026, 1, 2, tzinfo=UTC)
     event = ev.CallFinished(
         task_id="t", seq=1, at=1.0, call_id=1, action="when", status="ok", duration_ms=0.1325869997,
@@ -23,7 +23,7 @@ def test_event_in_a_line_has_values_as_python_has_them():
     assert "$" not in line
 
 
-def test_origins_of_a_call_are_lines_by_their_source():
+def test_origins_are_grouped_by_source():
     message = {"text": "from mail.read (call 1, sender); others wrote it"}
     paths = [f"to[{number}]" for number in range(7)]
     origins = {**dict.fromkeys(paths, message), "sum": {"text": "in your\x1b[2J task"}}
@@ -43,7 +43,7 @@ def test_origins_of_a_call_are_lines_by_their_source():
         (["/srv/shop", None], ["shop", "-"]),
     ],
 )
-def test_list_names_projects_where_they_say_something(folders, shown, tmp_path, monkeypatch):
+def test_task_list_shows_projects_if_they_differ(folders, shown, tmp_path, monkeypatch):
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)

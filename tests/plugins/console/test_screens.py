@@ -76,7 +76,7 @@ SCREENS = {
 }
 
 
-def test_screens_have_their_arguments():
+def test_screen_arguments_belong_to_known_screens():
     assert set(ARGUMENTS) <= set(SCREENS)
 
 
@@ -162,7 +162,7 @@ def too_long(text, columns):
 
 
 @pytest.mark.parametrize("columns", [80, 120])
-def test_lines_fit_the_terminal(run, shop, columns, monkeypatch):
+def test_screen_lines_fit_the_terminal(run, shop, columns, monkeypatch):
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr(testing._NamedTextIOWrapper, "isatty", lambda _: True)  # noqa: SLF001 - as at a terminal
     faults = []
@@ -175,7 +175,7 @@ def test_lines_fit_the_terminal(run, shop, columns, monkeypatch):
 
 
 @pytest.mark.parametrize("words", [("runs", "list"), ("approvals", "list")])
-def test_lists_name_the_project_of_each_task(run, shop, words):
+def test_task_lists_name_the_project_of_each_task(run, shop, words):
     listed = run("--trust", str(shop), *words)
     head, *rows = listed.stdout.splitlines()
     at = head.index("project")

@@ -116,7 +116,7 @@ def without(start: str) -> str:
     return "".join(line for line in METADATA.splitlines(True) if not line.startswith(start))
 
 
-def test_plugin_that_is_as_it_should_be_has_no_warning(site: Site) -> None:
+def test_sound_plugin_causes_no_warning(site: Site) -> None:
     host, record = site.install()
     assert list(release_warnings(record)) == []
     assert list(import_warnings("desk", "delf-plugin-desk")) == []
@@ -158,13 +158,13 @@ def test_plugin_that_is_as_it_should_be_has_no_warning(site: Site) -> None:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 @pytest.mark.slow
-def test_fixable_faults_are_reported(site: Site, change: dict[str, Any], says: str) -> None:
+def test_fixable_plugin_faults_are_reported(site: Site, change: dict[str, Any], says: str) -> None:
     _, record = site.install(**change)
     (message,) = release_warnings(record)
     assert says in message
 
 
-def test_published_package_needs_a_licence(site: Site) -> None:
+def test_published_package_without_a_licence_is_reported(site: Site) -> None:
     _, record = site.install(metadata=without("License"))
     assert list(release_warnings(record)) == []
     (message,) = licence_warnings("delf-plugin-desk")
@@ -182,12 +182,12 @@ def test_published_package_needs_a_licence(site: Site) -> None:
     ids=["for type checkers", "does without", "comes with the core", "its own"],
 )
 @pytest.mark.slow
-def test_imports_that_are_not_faults(site: Site, code: str) -> None:
+def test_harmless_imports_are_not_reported(site: Site, code: str) -> None:
     _, record = site.install(tools=code)
     assert list(release_warnings(record)) == []
 
 
-def test_import_output_and_time_are_reported(site: Site) -> None:
+def test_import_output_and_import_time_are_reported(site: Site) -> None:
     site.install(__init__="import time\nprint('hello')\ntime.sleep(0.4)")
     message = list(import_warnings("desk", "delf-plugin-desk"))
     assert "prints something" in message[0]
@@ -200,7 +200,7 @@ def problems(spec: Spec, made: Any) -> list[str]:
     return [*factory_problems(host, spec), *what_is_missing(host, spec)]
 
 
-def test_plain_function_is_not_a_connection_and_no_command() -> None:
+def test_plain_function_as_factory_is_reported() -> None:
     def made() -> None: ...
 
     (message,) = problems(ConnectionSpec(name="c", summary="C.", factory="x:y"), made)
@@ -209,7 +209,7 @@ def test_plain_function_is_not_a_connection_and_no_command() -> None:
     assert "mark it with @click.command" in message
 
 
-def test_connection_that_keeps_something_and_does_not_free_it_is_reported() -> None:
+def test_connection_that_never_releases_its_resources_is_reported() -> None:
     class Plain(Connection):
         """Keeps its settings only."""
 
@@ -225,7 +225,7 @@ def test_connection_that_keeps_something_and_does_not_free_it_is_reported() -> N
     assert "not a SupportsClose" in problems(spec, Keeps)[0]
 
 
-def test_member_that_is_missing_is_named() -> None:
+def test_missing_member_of_a_plugin_object_is_named() -> None:
     class Half:
         isolation = "process"
 
@@ -255,7 +255,7 @@ def test_missing_optional_protocol_is_reported() -> None:
 
 
 @pytest.mark.slow
-def test_delfs_own_plugins_have_nothing_to_mend() -> None:
+def test_first_party_plugins_have_no_findings() -> None:
     message = {
         record.name: warnings
         for record in PluginHost.discover(environ={}).records()
@@ -278,7 +278,7 @@ class OneProcess:
     async def aclose(self): ...
 
 
-def test_journal_that_is_shared_by_its_spec_alone_is_reported():
+def test_journal_declared_shared_without_support_is_reported():
     host = TestHost.discover(environ={})
     for shared in (False, True):
         spec = JournalSpec(name="notes", summary="N.", factory="x:y", durable=True, shared=shared)

@@ -48,21 +48,21 @@ def acme(here, monkeypatch):
     ("model", "understood"),
     [("acme/command-r", "acme/command-r auto"), ("acme-ai:command-r", "acme/command-r auto")],
 )
-def test_task_runs_on_a_model_of_a_strangers_provider(run, model, understood):
+def test_third_party_provider_runs_a_task(run, model, understood):
     done = run("--plugin", "acme_models.py", "run", "Say it.", "--llm", model)
     assert done.exit_code == 0, done.output
     assert understood in done.stdout
     assert "sesame" not in done.output, "its key is a secret, whatever its variable is called"
 
 
-def test_doctor_names_the_key_of_a_strangers_provider(run):
+def test_doctor_names_the_key_of_a_third_party_provider(run):
     found = json.loads(run("--plugin", "acme_models.py", "doctor", "--json").stdout)
     message = [item["text"] for item in found["findings"] if item["area"] == "model"]
     assert any("ACME_LOGIN" in text for text in message), message
     assert "sesame" not in json.dumps(found)
 
 
-def test_config_names_a_strangers_provider(run, here):
+def test_config_names_a_third_party_provider(run, here):
     text = '[agent]\nllm = { model = "command-r", provider = "acme" }\n'
     (here / "delf.toml").write_text(text)
     done = run("--trust", str(here), "--plugin", "acme_models.py", "run", "Say it.")

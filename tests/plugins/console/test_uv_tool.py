@@ -38,7 +38,7 @@ def environment(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_install_keeps_what_the_receipt_has(environment):
+def test_install_keeps_the_packages_of_the_receipt(environment):
     command = installer.install(["delf-plugin-sql"])
     assert command[:4] == ["/bin/uv", "tool", "install", "--quiet"]
     assert command[4 : 4 + len(KEPT)] == KEPT
@@ -55,7 +55,7 @@ def test_install_replaces_the_version_of_an_installed_package(environment):
     assert [word for word in command if "find-links" in word] == ["--find-links"]
 
 
-def test_uninstall_takes_a_package_out_of_the_receipt(environment):
+def test_uninstall_removes_a_package_from_the_receipt(environment):
     command = installer.uninstall(["delf-plugin-audit"])
     assert command[:3] == ["/bin/uv", "tool", "install"]
     assert not [word for word in command if "audit" in word]
@@ -66,12 +66,12 @@ def test_package_outside_the_receipt_is_uninstalled_directly(environment):
     assert installer.uninstall(["delf-plugin-llm"])[:3] == ["/bin/uv", "pip", "uninstall"]
 
 
-def test_receipt_that_cannot_be_read_is_an_error(environment):
+def test_unreadable_receipt_is_an_error(environment):
     (environment / "uv-receipt.toml").write_text("[tool]\nrequirements = [{ git = 'x' }]")
     with pytest.raises(DelfError, match="cannot be read as a receipt"):
         installer.install(["delf-plugin-sql"])
 
 
-def test_other_environments_have_no_receipt(tmp_path, monkeypatch):
+def test_other_environments_use_no_receipt(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     assert uv_tool.receipt() is None

@@ -19,7 +19,7 @@ def rows(path: Path, statement: str) -> list[tuple]:
         return database.execute(statement).fetchall()
 
 
-def test_shop_is_the_same_each_time(tmp_path):
+def test_demo_shop_is_identical_each_time(tmp_path):
     counts = [make_shop(tmp_path / name) for name in ("a.db", "b.db")]
     assert counts[0] == counts[1]
     tables, total = counts[0]
@@ -67,7 +67,7 @@ def test_demo_with_approve_and_keep_places_orders_and_keeps_the_shop(tmp_path):
     assert json.loads(look.stdout)["note"] is None
 
 
-def test_rejected_changes_nothing(tmp_path):
+def test_demo_with_rejected_orders_changes_nothing(tmp_path):
     result = delf("demo", "--approve", "none", "--keep", "shop", cwd=tmp_path)
     assert result.returncode == 0
     placed = "SELECT COUNT(*) FROM purchase_orders WHERE status = 'placed'"
@@ -83,13 +83,13 @@ def test_demo_writes_json(tmp_path):
     assert [call["status"] for call in second["trace"]["tool_calls"]] == ["ok", "ok", "rejected"]
 
 
-def test_folder_with_odd_characters(tmp_path):
+def test_demo_works_in_a_folder_with_special_characters(tmp_path):
     result = delf("demo", "--keep", 'a "$b" ü', "--json", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("key", ["OPENAI_API_KEY", "ANTHROPIC_API_KEY", "DELF_API_KEY"])
-def test_recording_is_used_whatever_keys_there_are(monkeypatch, key):
+def test_demo_uses_the_recording_despite_keys(monkeypatch, key):
     monkeypatch.setenv(key, "sk-secret")
     KeptKeys.here().keep("GEMINI_API_KEY", "sk-kept")
     assert command.choose_model(None)[0].startswith("recorded:")
@@ -102,25 +102,25 @@ def test_demo_uses_a_given_model(tmp_path):
     assert "there is no recording" in result.stderr
 
 
-def test_recording_says_that_it_is_written_by_hand():
+def test_demo_recording_is_marked_as_handwritten():
     first = json.loads(command.RECORDING.read_text(encoding="utf-8").splitlines()[0])
     assert "Written by hand" in first["about"]
 
 
-def test_model_that_is_set_for_other_tasks_is_not_asked(tmp_path):
+def test_demo_does_not_ask_the_configured_model(tmp_path):
     result = delf("demo", cwd=tmp_path, env={"DELF_LLM": "gpt-4o-mini"})
     assert result.returncode == 0, result.stderr
     assert "OPENAI_API_KEY" not in result.stderr
 
 
-def test_verbose_shows_the_scripts(tmp_path):
+def test_demo_verbose_shows_the_scripts(tmp_path):
     result = delf("demo", "--verbose", cwd=tmp_path)
     assert result.stderr.count("# script 1\n") == 2
     assert "→ 2 shop.query: sales of this quarter" in result.stderr
     assert "sandbox local (process)" in result.stderr
 
 
-def test_demo_tasks_are_not_in_the_list_of_the_user(tmp_path, monkeypatch):
+def test_demo_tasks_are_hidden_from_the_task_list(tmp_path, monkeypatch):
     monkeypatch.delenv("DELF_JOURNAL_SQL_URL", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert delf("demo", cwd=tmp_path).returncode == 0
@@ -141,7 +141,7 @@ def test_demo_make_creates_a_shop_that_runs_tasks(tmp_path):
     assert "| Gyokuro Asahi |" in ran.stdout, ran.stderr
 
 
-def test_demo_fits_eighty_columns(tmp_path):
+def test_demo_output_fits_eighty_columns(tmp_path):
     command = [DELF, "demo", "--approve", "all"]
     with TerminalProcess(
         command, env=environment(COLUMNS="80"), cwd=tmp_path, columns=80

@@ -8,7 +8,7 @@ from delf_demo.shop import make_shop
 
 
 @pytest.mark.parametrize("flows", ["off", "show", "guard"])
-def test_demo_asks_only_about_its_orders(flows, tmp_path):
+def test_demo_needs_approval_only_for_orders(flows, tmp_path):
     make_shop(tmp_path / "shop.db")
     (tmp_path / "delf.toml").write_text(
         command.shop_config(f"recorded:{command.RECORDING}", tmp_path)

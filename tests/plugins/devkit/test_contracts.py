@@ -101,7 +101,7 @@ def breaks_of(kind: str) -> dict[str, set[str]]:
     return {owner: set(tests or ()) for owner, tests in planted(kind, "breaks").items()}
 
 
-def test_leak_is_reported_without_the_secret(tmp_path: Path) -> None:
+def test_contract_leak_report_hides_the_secret(tmp_path: Path) -> None:
     leaks = {o: t for o, t in breaks_of("connection").items() if o.startswith("TestLeaks")}
     assert len(leaks) == 7
     output = run_suite("connection", leaks, tmp_path, "--tb=long", "--showlocals").output

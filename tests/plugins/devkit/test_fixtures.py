@@ -40,7 +40,7 @@ def pay(amount: int) -> str:
 # -- scripted_model ---------------------------------------------------------------------
 
 
-async def test_model_gives_its_replies_in_order(scripted_model: ScriptedModel) -> None:
+async def test_scripted_model_gives_its_replies_in_order(scripted_model: ScriptedModel) -> None:
     whole = ModelReply(text="whole", model="m")
     scripted_model.says("one", whole, lambda request: request.messages[0].text)
     texts = [(await scripted_model.complete(ASK)).text for _ in range(3)]
@@ -49,7 +49,7 @@ async def test_model_gives_its_replies_in_order(scripted_model: ScriptedModel) -
     assert scripted_model.prompts == ["hello"] * 3
 
 
-async def test_reply_may_be_an_error_or_awaited(scripted_model: ScriptedModel) -> None:
+async def test_scripted_reply_may_be_an_error_or_awaitable(scripted_model: ScriptedModel) -> None:
     async def later(request: ModelRequest) -> str:
         await asyncio.sleep(0)
         return "later"
@@ -61,14 +61,14 @@ async def test_reply_may_be_an_error_or_awaited(scripted_model: ScriptedModel) -
     assert [piece.text for piece in pieces] == ["la", "ter", "later"]
 
 
-async def test_past_its_last_reply_a_model_says_so(scripted_model: ScriptedModel) -> None:
+async def test_scripted_model_without_replies_left_raises(scripted_model: ScriptedModel) -> None:
     with pytest.raises(LLMExecutionError, match="no reply number 1"):
         await scripted_model.complete(ASK)
     scripted_model.default = "again"
     assert (await scripted_model.complete(ASK)).text == "again"
 
 
-def test_agent_uses_the_model(scripted_model: ScriptedModel, delf_host: TestHost) -> None:
+def test_scripted_agent_uses_the_model(scripted_model: ScriptedModel, delf_host: TestHost) -> None:
     scripted_model.writes(
         """
         total = await add(1, b=2)
@@ -90,7 +90,7 @@ def test_agent_uses_the_model(scripted_model: ScriptedModel, delf_host: TestHost
     assert scripted_model.closed == 1
 
 
-def test_script_is_put_into_a_block() -> None:
+def test_scripted_model_wraps_a_script_in_a_block() -> None:
     assert script("\n    if x:\n        y\n") == "```python\nif x:\n    y\n```"
 
 
@@ -98,7 +98,7 @@ def test_script_is_put_into_a_block() -> None:
 
 
 @pytest.mark.parametrize("as_callback", [False, True], ids=["channel", "on_confirm"])
-def test_decisions_are_taken_in_order(
+def test_scripted_decisions_are_used_in_order(
     scripted_model: ScriptedModel,
     scripted_approvals: ScriptedApprovals,
     delf_host: TestHost,
@@ -135,7 +135,7 @@ def test_decisions_are_taken_in_order(
     ]
 
 
-async def test_decision_may_be_a_function(scripted_approvals: ScriptedApprovals) -> None:
+async def test_scripted_decision_may_be_a_function(scripted_approvals: ScriptedApprovals) -> None:
     async def think(request: ApprovalRequest) -> bool:
         return request.arguments["amount"] < 10
 
@@ -148,7 +148,7 @@ async def test_decision_may_be_a_function(scripted_approvals: ScriptedApprovals)
 # -- delf_host --------------------------------------------------------------------------
 
 
-def test_host_takes_objects_before_and_after_its_first_use(delf_host: TestHost) -> None:
+def test_test_host_accepts_objects_before_and_after_use(delf_host: TestHost) -> None:
     thing = object()
     spec = ConnectionSpec(name="thing", summary="A thing.", factory="no:where")
     assert "local" in str(delf_host.report())
@@ -164,7 +164,7 @@ def test_host_takes_objects_before_and_after_its_first_use(delf_host: TestHost) 
         delf_host.spec(ConnectionSpec, "third")
 
 
-def test_hosts_share_nothing(scripted_model: ScriptedModel) -> None:
+def test_test_hosts_share_nothing(scripted_model: ScriptedModel) -> None:
     other = TestHost.discover(environ={}, no_plugins=True)
     assert "scripted" not in {spec.name for spec in other.specs(ModelSpec)}
 
@@ -172,7 +172,7 @@ def test_hosts_share_nothing(scripted_model: ScriptedModel) -> None:
 # -- delf_project -----------------------------------------------------------------------
 
 
-def test_delf_runs_in_this_process(
+def test_delf_project_runs_commands_in_this_process(
     delf_project: DelfProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = (sys.argv, list(sys.path), sys.stdin)
@@ -182,7 +182,7 @@ def test_delf_runs_in_this_process(
     assert (sys.argv, list(sys.path), sys.stdin) == before
 
 
-def test_failure_has_its_status(delf_project: DelfProject) -> None:
+def test_delf_project_reports_the_exit_status(delf_project: DelfProject) -> None:
     result = delf_project.run("toast")
     assert result.exit_code == 2
     assert "toast" in result.stderr
@@ -191,7 +191,9 @@ def test_failure_has_its_status(delf_project: DelfProject) -> None:
 
 
 @pytest.mark.parametrize("way", ["run", "spawn"])
-def test_task_is_done_with_a_model_of_the_test(delf_project: DelfProject, way: str) -> None:
+def test_delf_project_runs_a_task_with_a_scripted_model(
+    delf_project: DelfProject, way: str
+) -> None:
     delf_project.config("[agent]\nsystem_prompt = 'Speak Latin.'")
     source = "def add(a: int, b: int) -> int:\n    'Add.'\n    return a + b\n"
     delf_project.write("tools.py", f"from delf import tool\n\n@tool\n{source}")
@@ -204,7 +206,7 @@ def test_task_is_done_with_a_model_of_the_test(delf_project: DelfProject, way: s
 
 
 @pytest.mark.parametrize("way", ["run", "spawn"])
-def test_plugin_is_installed_for_the_project(delf_project: DelfProject, way: str) -> None:
+def test_delf_project_installs_a_plugin_file(delf_project: DelfProject, way: str) -> None:
     hooks = """
         from delf.hookspecs import hookimpl
         from delf.specs import CommandSpec
@@ -232,7 +234,7 @@ def test_plugin_is_installed_for_the_project(delf_project: DelfProject, way: str
 # -- the plugin itself ------------------------------------------------------------------
 
 
-def test_plugin_imports_nothing_of_delf() -> None:
+def test_pytest_plugin_imports_delf_only_on_use() -> None:
     code = (
         "import sys, json, delf_devkit.testing.pytest_plugin; "
         "print(json.dumps([n for n in sys.modules if n.split('.')[0] in ('delf', 'pydantic')]))"
@@ -264,7 +266,7 @@ def test_sample_events_cover_every_kind() -> None:
 # -- what a test is told ----------------------------------------------------------------
 
 
-def test_edited_arguments_are_a_decision(
+def test_edited_arguments_are_accepted_as_a_decision(
     scripted_model: ScriptedModel, scripted_approvals: ScriptedApprovals, delf_host: TestHost
 ) -> None:
     scripted_model.writes("print(await pay(20))")
@@ -278,7 +280,7 @@ def test_non_decision_is_refused_at_once(scripted_approvals: ScriptedApprovals) 
         scripted_approvals.says(7)  # pyright: ignore[reportArgumentType]
 
 
-def test_agent_data_is_apart_from_user_data(
+def test_test_agents_use_a_separate_data_folder(
     delf_host: TestHost, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     base = tmp_path_factory.getbasetemp()
@@ -288,7 +290,7 @@ def test_agent_data_is_apart_from_user_data(
 # -- the task behind a call -------------------------------------------------------------
 
 
-async def test_action_is_given_its_task() -> None:
+async def test_action_gets_the_context_of_its_task() -> None:
     task = ScriptedTask(answer="four", agrees={"amount": 5})
     context = task.context("desk", task="Count the desks.")
     context.say("counting")
@@ -303,7 +305,7 @@ async def test_action_is_given_its_task() -> None:
     assert task.files == {"desks.txt": b"three"}
 
 
-async def test_child_may_fail_and_a_person_refuse() -> None:
+async def test_child_may_fail_and_a_person_may_refuse() -> None:
     task = ScriptedTask(answer=LLMExecutionError("it is down"), agrees=False)
     context = task.context()
     child = await context.delegate("count")

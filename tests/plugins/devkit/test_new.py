@@ -46,7 +46,7 @@ def install(package: Path) -> str:
     return str(package / "src")
 
 
-def test_new_has_a_template_for_every_hook() -> None:
+def test_new_command_has_a_template_for_every_hook() -> None:
     assert set(KINDS) == {spec.kind for spec in HOOKS.values()}
 
 
@@ -54,7 +54,7 @@ PYTEST = ("-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider")
 
 
 @pytest.mark.timeout(120)
-def test_new_own_tests_pass(tmp_path: Path) -> None:
+def test_new_plugin_passes_its_own_tests(tmp_path: Path) -> None:
     """Those of a connection; test_scaffolds.py has every kind, from its wheel."""
     package = write(tmp_path / "package", "connection")
     environ = {**os.environ, "PYTHONPATH": install(package)}
@@ -72,7 +72,7 @@ def check_passed(result: subprocess.CompletedProcess[str]) -> None:
 
 
 @every_kind
-def test_new_code_is_tidy(kind: str, tmp_path: Path) -> None:
+def test_new_plugin_code_is_formatted(kind: str, tmp_path: Path) -> None:
     package = write(tmp_path / "delf-plugin-help-desk", kind)
     ruff = Path(sys.executable).with_name("ruff")
     options = ["--isolated", "--line-length=100", "--no-cache"]
@@ -85,7 +85,7 @@ def invoke(*arguments: str) -> Result:
     return CliRunner().invoke(cli, ["plugins", "new", *arguments])
 
 
-def test_command_says_what_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_command_prints_the_next_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = invoke("pager", "--kind", "approval")
     assert result.exit_code == 0, result.output
@@ -97,7 +97,7 @@ def test_command_says_what_comes_next(tmp_path: Path, monkeypatch: pytest.Monkey
     assert result.output.splitlines()[2].strip() == "cd delf-plugin-approval-pager"
 
 
-def test_kind_may_stand_in_the_name() -> None:
+def test_new_command_derives_the_kind_from_the_name() -> None:
     assert fields_of("approval-pager", "approval") == fields_of("pager", "approval")
 
 
@@ -116,7 +116,9 @@ def test_kind_may_stand_in_the_name() -> None:
         ("docker", "sandbox", "delf-plugin-sandbox-docker already"),
     ],
 )
-def test_bad_name_is_refused(name: str, kind: str, says: str, tmp_path: Path) -> None:
+def test_new_command_refuses_an_invalid_name(
+    name: str, kind: str, says: str, tmp_path: Path
+) -> None:
     target = tmp_path / "package"
     options = ["--kind", kind, "--directory", str(target), "--", name]
     result = invoke(*options)
@@ -125,7 +127,7 @@ def test_bad_name_is_refused(name: str, kind: str, says: str, tmp_path: Path) ->
     assert not target.exists()
 
 
-def test_new_overwrites_nothing(tmp_path: Path) -> None:
+def test_new_command_overwrites_nothing(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     for target in (tmp_path, tmp_path / "mine.txt"):
         result = invoke("pager", "--directory", str(target))
@@ -134,7 +136,7 @@ def test_new_overwrites_nothing(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["mine.txt"]
 
 
-def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+def test_new_command_names_an_unwritable_folder(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     target = tmp_path / "file" / "package"
     result = invoke("pager", "--directory", str(target))

@@ -117,9 +117,7 @@ def python(
     return made
 
 
-def test_scaffolds_suites_and_a_task_each_pass(
-    python: Path, scaffolds: Path, tmp_path: Path
-) -> None:
+def test_scaffolded_suites_and_tasks_pass(python: Path, scaffolds: Path, tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text(INI)
     shutil.copytree(scaffolds, tmp_path / "packages")  # what a run leaves beside a test
     for source in (tmp_path / "packages").glob("*/src"):
@@ -135,7 +133,7 @@ def test_scaffolds_suites_and_a_task_each_pass(
 
 
 @pytest.mark.parametrize("python", PYTHONS[-1:], indirect=True)
-def test_scaffolds_types_are_strict(python: Path, scaffolds: Path, tmp_path: Path) -> None:
+def test_scaffolded_types_are_strict(python: Path, scaffolds: Path, tmp_path: Path) -> None:
     sources = sorted(scaffolds.glob("*/src"))
     mypy = (BIN / "mypy", "--strict", "--no-incremental", "--python-executable", python)
     run(*mypy, *(path for source in sources for path in source.iterdir()), cwd=tmp_path)
