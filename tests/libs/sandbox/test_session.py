@@ -159,7 +159,7 @@ async def test_session_runs_one_script_at_a_time(guest):
     await running
 
 
-async def test_oversized_script_is_refused_and_the_session_lives(guest):
+async def test_oversized_script_is_refused_and_the_session_survives(guest):
     outcome = await guest.session.execute("x" * 200_000, guest.host)
     assert isinstance(outcome, LimitReached)
     assert guest.session.alive

@@ -73,13 +73,13 @@ async def docs(connect: Any) -> Any:
     await made.aclose()
 
 
-async def test_markdown_survives_writing_and_reading(docs: Any) -> None:
+async def test_markdown_round_trips_through_a_document(docs: Any) -> None:
     made = await docs.create("Notes", NOTES)
     assert (await docs.read(made["id"]))["markdown"] == NOTES
     assert (await docs.read(made["link"]))["title"] == "Notes"
 
 
-async def test_structure_is_real(google: GoogleServer, docs: Any) -> None:
+async def test_document_has_headings_lists_and_tables(google: GoogleServer, docs: Any) -> None:
     key = (await docs.create("Notes", NOTES))["id"]
     blocks = google.docs.documents[key].blocks
     kinds = [
@@ -100,7 +100,7 @@ async def test_structure_is_real(google: GoogleServer, docs: Any) -> None:
     )  # no empty lines
 
 
-async def test_append_and_rewrite(docs: Any) -> None:
+async def test_append_and_rewrite_change_the_document(docs: Any) -> None:
     key = (await docs.create("Notes", "# One\n\nfirst"))["id"]
     await docs.append(key, "- item 😀\n\n```\ncode()\n```")
     assert (await docs.read(key))["markdown"] == "# One\n\nfirst\n\n- item 😀\n\n`code()`\n"
@@ -108,14 +108,14 @@ async def test_append_and_rewrite(docs: Any) -> None:
     assert (await docs.read(key))["markdown"] == "All *new*\n"
 
 
-async def test_text_is_appended_after_a_table(docs: Any) -> None:
+async def test_text_is_appended_below_a_table(docs: Any) -> None:
     table = "| a | b |\n|---|---|\n| 1 | 2 |"
     key = (await docs.create("Notes", f"# Head\n\n{table}"))["id"]
     await docs.append(key, "the end")
     assert (await docs.read(key))["markdown"] == f"# Head\n\n{table}\n\nthe end\n"
 
 
-async def test_appended_text_takes_no_style_from_the_text_before(
+async def test_appended_text_does_not_inherit_the_previous_style(
     google: GoogleServer, docs: Any
 ) -> None:
     key = (await docs.create("Notes", "- **bold item**"))["id"]
@@ -124,7 +124,7 @@ async def test_appended_text_takes_no_style_from_the_text_before(
     assert (added.text, added.bullet, added.chars[0].style) == ("plain text\n", None, {})
 
 
-async def test_replace_and_format(docs: Any) -> None:
+async def test_replace_and_format_change_matching_text(docs: Any) -> None:
     key = (await docs.create("Notes", "Net 😀 7, net 7\n\nNet"))["id"]
     assert await docs.replace(key, "7", "8.5 €") == {"changed": 2}
     assert await docs.replace(key, "nowhere", "x") == {"changed": 0}
@@ -140,7 +140,9 @@ async def test_replace_and_format(docs: Any) -> None:
             await docs.format(key, **arguments)
 
 
-async def test_change_by_somebody_else_meanwhile(google: GoogleServer, docs: Any) -> None:
+async def test_concurrent_change_is_retried_and_finally_reported(
+    google: GoogleServer, docs: Any
+) -> None:
     key = (await docs.create("Notes", "text"))["id"]
     get, times = google.handlers["docs.documents.get"], 2
 
@@ -160,7 +162,7 @@ async def test_change_by_somebody_else_meanwhile(google: GoogleServer, docs: Any
         await docs.append(key, "more")
 
 
-async def test_lost_answer_is_not_repeated(google: GoogleServer, docs: Any) -> None:
+async def test_append_with_a_lost_answer_is_not_repeated(google: GoogleServer, docs: Any) -> None:
     key = (await docs.create("Notes", "text"))["id"]
     google.lose("docs.documents.batchUpdate")
     with pytest.raises(LostAnswerError):
@@ -171,7 +173,7 @@ async def test_lost_answer_is_not_repeated(google: GoogleServer, docs: Any) -> N
         await docs.create("Notes", "text")
 
 
-async def test_trash_and_delete(google: GoogleServer, docs: Any) -> None:
+async def test_documents_can_be_trashed_and_deleted(google: GoogleServer, docs: Any) -> None:
     key = (await docs.create("Notes"))["id"]
     await docs.trash(key)
     assert google.drive.files[key].data["trashed"]
@@ -180,7 +182,7 @@ async def test_trash_and_delete(google: GoogleServer, docs: Any) -> None:
         await docs.read(key)
 
 
-async def test_links_lead_to_the_web_only(google: GoogleServer, docs: Any) -> None:
+async def test_links_are_written_for_web_addresses_only(google: GoogleServer, docs: Any) -> None:
     key = (await docs.create("Notes", "[x](javascript:alert(1)) [y](file:///etc/passwd)"))["id"]
     assert not any(
         "link" in char.style for block in google.docs.documents[key].blocks for char in block.chars
@@ -210,7 +212,7 @@ async def test_blocks_are_written_in_any_order(
     assert texts[0] == texts[1]
 
 
-async def test_changes_from_here_do_not_get_in_each_others_way(
+async def test_concurrent_calls_do_not_overwrite_each_other(
     google: GoogleServer, docs: Any
 ) -> None:
     made = await docs.create("Log", "# Log")
@@ -236,7 +238,7 @@ def test_units_counts_utf_16_code_units() -> None:
 
 
 @pytest.mark.parametrize("taken_out", ["\x0c", "\x01", "\x1f", "\x08", "\ue000", "\uf8ff", "\r"])
-async def test_removed_characters_shift_no_style(docs: Any, taken_out: str) -> None:
+async def test_removed_control_characters_do_not_shift_styles(docs: Any, taken_out: str) -> None:
     text = (
         f"a{taken_out}b **bold** c\n\n- x{taken_out} `code`\n\n| h{taken_out} |\n|---|\n| **v** |"
     )
@@ -247,12 +249,12 @@ async def test_removed_characters_shift_no_style(docs: Any, taken_out: str) -> N
     assert "| **v** |" in shown
 
 
-async def test_half_of_a_character_is_refused(docs: Any) -> None:
+async def test_lone_surrogate_is_refused(docs: Any) -> None:
     with pytest.raises(ToolRefusedError, match="half of a character"):
         await docs.create("a\ud83d")
 
 
-async def test_suggestions_of_others_are_not_text(google: GoogleServer, docs: Any) -> None:
+async def test_suggested_changes_are_not_part_of_the_text(google: GoogleServer, docs: Any) -> None:
     key = (await docs.create("Notes", "The price is 7 euros."))["id"]
     chars = google.docs.documents[key].blocks[0].chars
     chars[13:13] = [Char(c, suggested=True) for c in "77 or "]

@@ -53,7 +53,7 @@ async def drive(connect: Any) -> Any:
     await made.aclose()
 
 
-async def test_store_find_read(google: GoogleServer, drive: Any) -> None:
+async def test_created_file_is_found_and_read(google: GoogleServer, drive: Any) -> None:
     folder = await drive.create_folder("Reports/Q3")
     assert (await drive.create_folder("Reports/Q3"))["id"] == folder[
         "id"
@@ -70,14 +70,14 @@ async def test_store_find_read(google: GoogleServer, drive: Any) -> None:
         await drive.text("x.bin")
 
 
-async def test_quotes_in_names(google: GoogleServer, drive: Any) -> None:
+async def test_file_names_with_quotes_are_found(google: GoogleServer, drive: Any) -> None:
     name = "Ada's \\ plan ' or name contains '"
     made = await drive.create(name, "x")
     assert [f["id"] for f in (await drive.search(name=name))["files"]] == [made["id"]]
     assert (await drive.get(name))["id"] == made["id"]
 
 
-async def test_search_says_when_there_is_more(google: GoogleServer, drive: Any) -> None:
+async def test_search_reports_further_results(google: GoogleServer, drive: Any) -> None:
     for number in range(130):
         google.drive.add(f"note {number}", "text/plain", b"")
     found = await drive.search(name="note", limit=120)
@@ -86,7 +86,7 @@ async def test_search_says_when_there_is_more(google: GoogleServer, drive: Any) 
     assert (await drive.search(name="note", limit=130))["notice"] is None
 
 
-async def test_editors_files(google: GoogleServer, drive: Any) -> None:
+async def test_editor_documents_are_exported(google: GoogleServer, drive: Any) -> None:
     document = await drive.create("Notes", "# Title", type="document")
     assert document["kind"] == "document"
     assert "Title" in await drive.text(document["id"])
@@ -100,7 +100,9 @@ async def test_editors_files(google: GoogleServer, drive: Any) -> None:
         await drive.download(folder["id"])
 
 
-async def test_change_move_trash_delete(google: GoogleServer, drive: Any) -> None:
+async def test_files_can_be_changed_moved_trashed_and_deleted(
+    google: GoogleServer, drive: Any
+) -> None:
     await drive.create_folder("Old")
     made = await drive.create("a.txt", "one")
     await drive.update(made["id"], content="two")
@@ -116,14 +118,14 @@ async def test_change_move_trash_delete(google: GoogleServer, drive: Any) -> Non
         await drive.get(made["id"])  # went with its folder
 
 
-async def test_paths_of_several_files(google: GoogleServer, drive: Any) -> None:
+async def test_ambiguous_path_is_refused(google: GoogleServer, drive: Any) -> None:
     ids = {google.drive.add("twice", "text/plain", b"").id for _ in range(2)}
     with pytest.raises(ToolRefusedError, match="path of several files") as caught:
         await drive.get("twice")
     assert all(key in caught.value.message for key in ids)
 
 
-async def test_shared_drives(google: GoogleServer, drive: Any) -> None:
+async def test_shared_drives_are_addressed_by_name(google: GoogleServer, drive: Any) -> None:
     google.drive.drives["0Ateam"] = "Team"
     folder = await drive.create_folder("Shared drives/Team/Plans")
     made = await drive.create("a.txt", "x", folder="Shared drives/Team/Plans")
@@ -152,7 +154,7 @@ async def test_share_gives_access_and_sends_a_message(google: GoogleServer, driv
     assert len(google.drive.mails) == 2  # not sent twice
 
 
-async def test_upload_that_breaks_off_is_one_file(google: GoogleServer, drive: Any) -> None:
+async def test_interrupted_upload_creates_one_file(google: GoogleServer, drive: Any) -> None:
     content = bytes(range(256)) * 8 * 1024  # 2 MB
     google.fail("drive.files.create", 503, after_calls=1)  # it was opened
     made = await drive.create("big.bin", content)
@@ -169,12 +171,14 @@ async def test_upload_that_breaks_off_is_one_file(google: GoogleServer, drive: A
         await drive.create("never.bin", content)
 
 
-async def test_create_twice_at_once_makes_two_files(google: GoogleServer, drive: Any) -> None:
+async def test_concurrent_creates_of_one_name_make_separate_files(
+    google: GoogleServer, drive: Any
+) -> None:
     made = await asyncio.gather(*(drive.create("twin.txt", "x") for _ in range(3)))
     assert len({file["id"] for file in made}) == 3
 
 
-def test_units_of_permission() -> None:
+def test_drive_permissions_and_scopes_match_the_actions() -> None:
     methods = {
         m["name"]: (m.get("permission", m["name"]), m["effect"])
         for m in Drive.inspect(verbose=True)["methods"]
@@ -191,7 +195,7 @@ def test_units_of_permission() -> None:
     assert Drive().needed_scopes() == (SCOPES + "drive",)
 
 
-async def test_shortcuts_are_followed(google: GoogleServer, drive: Any) -> None:
+async def test_shortcuts_resolve_to_their_target(google: GoogleServer, drive: Any) -> None:
     folder = google.drive.add("Plans", FOLDER)
     plan = google.drive.add("plan.txt", "text/plain", b"The plan", parent=folder.id)
     google.drive.shortcut("To plans", folder)
@@ -218,7 +222,9 @@ async def test_shortcuts_are_followed(google: GoogleServer, drive: Any) -> None:
     assert "'To plans'" in (await drive.check(call)).preview
 
 
-async def test_files_that_need_their_resource_key(google: GoogleServer, drive: Any) -> None:
+async def test_resource_key_is_sent_for_files_that_need_it(
+    google: GoogleServer, drive: Any
+) -> None:
     plan = google.drive.add("plan.txt", "text/plain", b"The plan")
     plan.data["resourceKey"] = "0-abcdef"
     with pytest.raises(GoogleError, match="not found"):
@@ -231,7 +237,9 @@ async def test_files_that_need_their_resource_key(google: GoogleServer, drive: A
     await fresh.aclose()
 
 
-async def test_login_for_its_own_files(google: GoogleServer, connect: Any) -> None:
+async def test_login_for_own_files_uses_the_narrow_scope(
+    google: GoogleServer, connect: Any
+) -> None:
     """With the least scope Google shows neither the top of the drive nor others' files."""
     folder = google.drive.add("Theirs", FOLDER)
     other = google.drive.add("theirs.txt", "text/plain", b"x")
@@ -266,14 +274,14 @@ async def test_search_covers_shared_drives(google: GoogleServer, drive: Any) -> 
     assert "did not search all shared drives" in (await drive.search(name="plan"))["notice"]
 
 
-async def test_documents_that_are_empty(google: GoogleServer, drive: Any) -> None:
+async def test_empty_documents_are_reported(google: GoogleServer, drive: Any) -> None:
     for kind in ("document", "spreadsheet", "presentation"):
         assert (await drive.create(f"Empty {kind}", type=kind))["kind"] == kind
     with pytest.raises(ToolRefusedError, match="cannot become a presentation"):
         await drive.create("Talk", "# Title", type="presentation")
 
 
-async def test_file_of_nobodys_folder_can_be_moved(google: GoogleServer, drive: Any) -> None:
+async def test_file_without_a_parent_folder_can_be_moved(google: GoogleServer, drive: Any) -> None:
     folder = await drive.create_folder("Old")
     shared = google.drive.add("theirs.txt", "text/plain", b"x", parent=None)
     assert (await drive.update(shared.id, folder="Old"))["folder"] == folder["id"]

@@ -39,7 +39,7 @@ class TestPackage(PluginContract):
     name = "embed-sentence-transformers"
 
 
-async def test_model_is_in_memory_once_and_leaves_with_its_last_user(
+async def test_model_is_loaded_once_and_freed_with_its_last_user(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     library = importlib.import_module("sentence_transformers")
@@ -65,7 +65,7 @@ async def test_model_is_in_memory_once_and_leaves_with_its_last_user(
     await until(is_gone)
 
 
-async def test_event_loop_goes_on_while_a_model_works() -> None:
+async def test_embedding_does_not_block_the_event_loop() -> None:
     embedder = SentenceTransformersEmbedder(minilm_path(), device="cpu")
     threads: set[str] = set()
     working = asyncio.ensure_future(embedder.embed(["a long text " * 50] * 16))
@@ -90,7 +90,9 @@ async def test_event_loop_goes_on_while_a_model_works() -> None:
         ("nomic-ai/nomic-embed-text-v1.5", "search_query: ", "search_document: "),
     ],
 )
-def test_families_have_their_prefixes(model: str, query: str, passage: str) -> None:
+def test_model_families_use_their_query_and_passage_prefixes(
+    model: str, query: str, passage: str
+) -> None:
     assert prefix_of(model, "query", {}).startswith(query)
     assert bool(prefix_of(model, "query", {})) is bool(query)
     assert prefix_of(model, "passage", {}) == passage
@@ -98,7 +100,7 @@ def test_families_have_their_prefixes(model: str, query: str, passage: str) -> N
     assert prefix_of(model, "passage", {"document": "own: "}) == "own: "
 
 
-async def test_model_that_is_not_there_is_reported_with_what_to_do(
+async def test_missing_model_error_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -107,7 +109,7 @@ async def test_model_that_is_not_there_is_reported_with_what_to_do(
     assert "hf download" in str(error.value.hint)
 
 
-async def test_whether_a_model_is_there_is_known_without_loading_it(
+async def test_model_availability_is_checked_without_loading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))

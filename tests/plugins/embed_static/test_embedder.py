@@ -56,7 +56,7 @@ class TestPackage(PluginContract):
     name = "embed-static"
 
 
-async def test_model_that_is_not_there_is_reported_with_what_to_do(
+async def test_missing_model_error_says_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -65,7 +65,7 @@ async def test_model_that_is_not_there_is_reported_with_what_to_do(
     assert "hf download nobody/nothing" in str(error.value.hint)
 
 
-async def test_whether_a_model_is_there_is_known_without_loading_it(
+async def test_model_availability_is_checked_without_loading(
     weights: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -77,6 +77,6 @@ async def test_whether_a_model_is_there_is_known_without_loading_it(
         await StaticEmbedder("nobody/nothing").check()
 
 
-async def test_folder_that_holds_no_model_is_reported(tmp_path: Path) -> None:
+async def test_folder_without_a_model_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="is not a model2vec model"):
         await StaticEmbedder(str(tmp_path)).embed(["a"])

@@ -101,7 +101,7 @@ def agent_with(kind: str, part: Any, host: TestHost) -> Agent:
 
 @pytest.mark.parametrize("how", ENDS)
 @pytest.mark.parametrize("kind", ["journal", "approval channel", "observer", "memory store"])
-async def test_stop_ends_and_names_the_part_that_does_not_close(
+async def test_stop_names_the_part_that_hangs_on_closing(
     delf_host: TestHost,
     scripted_model: ScriptedModel,
     caplog: pytest.LogCaptureFixture,
@@ -127,7 +127,7 @@ async def test_stop_ends_and_names_the_part_that_does_not_close(
         assert problem in line
 
 
-async def test_stop_names_the_place_of_a_call_that_ignores_its_cancellation(
+async def test_stop_names_the_line_of_an_uncancellable_call(
     delf_host: TestHost,
     scripted_model: ScriptedModel,
     caplog: pytest.LogCaptureFixture,
@@ -150,7 +150,7 @@ async def test_stop_names_the_place_of_a_call_that_ignores_its_cancellation(
     assert line == "while stopping: the call stubborn did not end within 0.3 s"
 
 
-async def test_each_failure_is_kept_when_several_parts_fail() -> None:
+async def test_every_closing_failure_is_reported() -> None:
     class Broken(Part):
         end = staticmethod(fails)
 

@@ -16,7 +16,7 @@ def test_config_fields_have_descriptions():
     assert set(LLM_FIELDS) <= set(AgentConfig.model_fields)
 
 
-def test_model_is_configured_by_name_table_or_object():
+def test_model_setting_accepts_a_name_table_or_object():
     config = make_config(
         {"light_llm": "small", "heavy_llm": {"model": "big"}, "vision_llm": LLMConfig("eye")}
     )
@@ -25,7 +25,7 @@ def test_model_is_configured_by_name_table_or_object():
     assert llm_config(None) is None
 
 
-def test_single_model_serves_every_purpose():
+def test_single_model_is_used_for_every_purpose():
     config = make_config({"llm": "m"})
     assert config.main_llm == config.quick_llm == LLMConfig("m")
 
@@ -40,12 +40,12 @@ def test_single_text_becomes_a_list():
 
 
 @pytest.mark.parametrize(("wrong", "meant"), [("tool", "tools"), ("on_confirmed", "on_confirm")])
-def test_keyword_of_a_program_is_suggested(wrong, meant):
+def test_misspelt_keyword_gets_a_suggestion(wrong, meant):
     with pytest.raises(ConfigurationError, match=f"did you mean '{meant}'"):
         make_config({wrong: None})
 
 
-def test_error_says_where_what_and_what_is_allowed():
+def test_configuration_error_names_place_value_and_allowed_values():
     with pytest.raises(
         ConfigurationError, match=r"^Agent: unknown key 'timeot'; did you mean 'timeout'\?"
     ):
@@ -62,7 +62,7 @@ def test_error_says_where_what_and_what_is_allowed():
         make_config({"llm": 3})
 
 
-def test_keys_are_never_shown():
+def test_configuration_repr_hides_keys():
     config = make_config(
         {"providers": {"openai": "sk-1"}, "llm": {"model": "m", "api_key": "sk-2"}}
     )
@@ -80,7 +80,7 @@ def test_config_is_frozen():
         make_config({}).timeout = 3
 
 
-def test_channel_object_is_refused_with_a_hint_to_name_it() -> None:
+def test_channel_object_is_refused_with_a_hint() -> None:
     with pytest.raises(AgentConfirmationError) as caught:
         make_config({"approvals": [object()]})
     hint = str(caught.value.hint)
@@ -93,11 +93,11 @@ def test_channel_object_is_refused_with_a_hint_to_name_it() -> None:
     [("5m", 300), ("90s", 90), ("1.5h", 5400), ("1 d", 86_400), ("12", 12), (7, 7)],
 )
 @pytest.mark.parametrize("name", ["timeout", "approval_timeout", "lease"])
-def test_time_may_have_a_unit(name, given, seconds):
+def test_durations_may_have_a_unit(name, given, seconds):
     assert getattr(AgentConfig.model_validate({name: given}), name) == seconds
 
 
 @pytest.mark.parametrize("given", ["5x", "m", "-5m", "0m", "five"])
-def test_invalid_time_is_refused_with_its_place(given):
+def test_invalid_duration_is_refused_with_its_key(given):
     with pytest.raises(ConfigurationError, match="timeout"):
         make_config({"timeout": given})

@@ -55,7 +55,7 @@ def add(host, name, *serves, factory=Counting, by_name=False):
     return made
 
 
-def test_embedder_is_made_once_for_each_name(host, tmp_path):
+def test_embedder_is_created_once_per_name(host, tmp_path):
     made = add(host, "mini", "mini-*")
     embedders = embedders_of(host, tmp_path)
     assert embedders.get("mini-1") is embedders.get("mini-1")
@@ -63,19 +63,19 @@ def test_embedder_is_made_once_for_each_name(host, tmp_path):
     assert [item.model for item in made] == ["mini-1", "mini-2"]
 
 
-def test_sole_embedder_is_the_default(host, tmp_path):
+def test_single_embedder_is_the_default(host, tmp_path):
     made = add(host, "mini", "mini-*")
     assert embedders_of(host, tmp_path).get().model == "counting"
     assert [item.model for item in made] == ["counting"], "its own default, not the spec's name"
 
 
-def test_agents_own_embedder_is_the_default(host, tmp_path):
+def test_agent_embedder_is_the_default(host, tmp_path):
     add(host, "mini")
     add(host, "maxi", "maxi-*")
     assert embedders_of(host, tmp_path, default="maxi-3").get().model == "maxi-3"
 
 
-def test_several_embedders_need_a_name(host, tmp_path):
+def test_several_embedders_require_a_name(host, tmp_path):
     add(host, "mini")
     add(host, "maxi")
     with pytest.raises(PluginError, match="several embedders are installed: maxi, mini") as caught:
@@ -83,7 +83,7 @@ def test_several_embedders_need_a_name(host, tmp_path):
     assert 'embedder = "…"' in (caught.value.hint or "")
 
 
-def test_remote_embedder_is_used_only_by_name(host, tmp_path):
+def test_remote_embedder_is_used_only_if_named(host, tmp_path):
     add(host, "far", "far-*", by_name=True)
     with pytest.raises(PluginError, match="no embedder is installed"):
         embedders_of(host, tmp_path).get()
@@ -99,7 +99,7 @@ def test_missing_embedder_raises(host, tmp_path):
         embedders_of(host, tmp_path).get("mini")
 
 
-def test_longest_pattern_wins(host, tmp_path):
+def test_longest_embedder_pattern_wins(host, tmp_path):
     add(host, "general", "*")
     add(host, "mini", "mini-*")
     embedders = embedders_of(host, tmp_path)
@@ -115,12 +115,12 @@ def test_equally_fitting_embedders_need_a_preference(host, tmp_path):
     assert "[plugins] prefer" in (caught.value.hint or "")
 
 
-def test_known_one_that_is_blocked_is_named(host, tmp_path):
+def test_blocked_embedder_plugin_is_named(host, tmp_path):
     with pytest.raises(PluginError, match=r"plugin 'model-http' .* is disabled: disabled by --no"):
         embedders_of(host, tmp_path).get("http:bge-small")
 
 
-def test_options_are_those_of_its_plugin(host, tmp_path):
+def test_embedder_options_come_from_its_plugin(host, tmp_path):
     made = add(host, "mini")
     embedders_of(host, tmp_path, options={"test-embedder-mini": {"factor": 3.0}}).get()
     assert made[0].factor == 3.0
@@ -128,7 +128,7 @@ def test_options_are_those_of_its_plugin(host, tmp_path):
         embedders_of(host, tmp_path, options={"test-embedder-mini": {"size": 3}}).get()
 
 
-def test_embedders_is_given_a_context_where_it_takes_one(host, tmp_path):
+def test_embedder_factory_may_take_a_context(host, tmp_path):
     made = add(host, "mini")
     embedders_of(host, tmp_path, environ={"KEY": "value"}, providers={"openai": "sk-1"}).get()
     assert made[0].context.environ == {"KEY": "value"}
@@ -136,14 +136,14 @@ def test_embedders_is_given_a_context_where_it_takes_one(host, tmp_path):
     assert "sk-1" not in repr(made[0].context)
 
 
-def test_usual_one_that_was_blocked_is_named(tmp_path):
+def test_blocked_default_embedder_is_named(tmp_path):
     blocked = "embed-static embed-sentence-transformers"
     host = TestHost.discover(environ={"DELF_DISABLE_PLUGINS": blocked})
     with pytest.raises(PluginError, match="'embed-static' is disabled: disabled by DELF_DIS"):
         embedders_of(host, tmp_path).get("unheard-of-model")
 
 
-async def test_long_lists_are_split(host, tmp_path):
+async def test_long_input_lists_are_embedded_in_batches(host, tmp_path):
     made = add(host, "mini")
     embedder = embedders_of(host, tmp_path).get()
     vectors = await embedder.embed(["a", "bb", "ccc", "dddd", "eeeee"], "query")

@@ -49,11 +49,11 @@ NAMES = ("work", "mail.send")
         ("for in", 0),
     ],
 )
-def test_calls_that_are_certain_count(code: str, least: int) -> None:
+def test_least_calls_counts_only_certain_calls(code: str, least: int) -> None:
     assert sum(least_calls(code, NAMES).values()) == least
 
 
-def test_forecast_takes_no_longer_than_reading_the_script() -> None:
+def test_least_calls_is_as_fast_as_parsing() -> None:
     """Functions and names that double each time, as an attacker would write them."""
     functions = [f"def f{n}():\n    f{n + 1}()\n    f{n + 1}()" for n in range(60)]
     names = [f"n{n} = n{n + 1} + n{n + 1}" for n in range(60)]

@@ -12,7 +12,7 @@ def finished(task, seq=2, status=True):
     return ev.TaskFinished(task_id=task, seq=seq, at=2.0, status=status, text="", duration_ms=1.0)
 
 
-async def test_journal_forgets_the_oldest_finished_tasks_and_no_running_one():
+async def test_in_process_journal_evicts_the_oldest_finished_tasks():
     journal = InProcessJournal(max_tasks=3)
     for n in range(10):
         await journal.append(started(f"t{n}"))
@@ -24,7 +24,7 @@ async def test_journal_forgets_the_oldest_finished_tasks_and_no_running_one():
     assert len(left) <= 4
 
 
-async def test_journal_forgets_finished_tasks_that_take_much_memory():
+async def test_in_process_journal_evicts_large_finished_tasks():
     journal = InProcessJournal(max_bytes=1_100_000)
     for n in range(10):
         await journal.append(started(f"t{n}"))

@@ -48,7 +48,7 @@ async def measured(backend: Any, *, thorough: bool = False) -> Measured:
 
 @linux
 @pytest.mark.slow
-async def test_sandbox_that_confines_nothing_is_found_out() -> None:
+async def test_unconfined_sandbox_is_detected() -> None:
     found = await measured(open_backend(), thorough=True)
     assert found.calls
     assert not any((found.files, found.network, found.processes, found.starts, found.forks))
@@ -61,12 +61,12 @@ async def test_sandbox_that_confines_nothing_is_found_out() -> None:
 
 
 @linux
-async def test_local_sandbox_holds_what_is_attempted() -> None:
+async def test_local_sandbox_confines_every_attempt() -> None:
     found = await measured(LocalBackend(pool_size=0), thorough=True)
     assert found == replace(CONFINED, memory=True, cpu=True, forks=True)
 
 
-async def test_monty_gives_no_way_to_a_system_call() -> None:
+async def test_monty_sandbox_confines_every_attempt() -> None:
     found = await measured(MontyBackend(), thorough=True)
     assert found == replace(CONFINED, calls=False, memory=True, cpu=True, forks=True)
     assert found.believed("interpreter") == "interpreter"
@@ -84,7 +84,7 @@ async def test_isolation_measurement_leaves_no_file(
 # -- what is chosen -------------------------------------------------------------------------
 
 
-async def test_sandbox_is_measured_where_more_than_a_process_is_asked_for() -> None:
+async def test_isolation_is_measured_if_more_than_a_process_is_required() -> None:
     host = TestHost.discover(environ={})
     for least, known in (("interpreter", "interpreter"), ("process", "process")):
         config = AgentConfig(sandbox="monty", min_isolation=least)
@@ -95,7 +95,7 @@ async def test_sandbox_is_measured_where_more_than_a_process_is_asked_for() -> N
 
 @linux
 @pytest.mark.parametrize("claimed", ["interpreter", "container", "vm"])
-async def test_third_partys_word_is_not_enough(claimed: Any) -> None:
+async def test_third_party_isolation_claim_is_measured(claimed: Any) -> None:
     host = TestHost([])
     backend = open_backend(claimed)
     spec = SandboxSpec(name="boast", summary=".", factory="x:y", isolation=claimed)
@@ -127,7 +127,7 @@ async def test_suite_fails_for_an_unconfined_sandbox(tmp_path: Path) -> None:
 
 @linux
 @pytest.mark.parametrize("what", ["files", "network", "processes"])
-async def test_suite_tries_below_python(what: str) -> None:
+async def test_contract_suite_attempts_raw_system_calls(what: str) -> None:
     backend = open_backend()
     with pytest.raises(AssertionError, match=f"`confines` says {what}, and a script reached"):
         await Suite()._is_out_of_reach(backend, what)  # noqa: SLF001 - of a broken sandbox
@@ -136,7 +136,7 @@ async def test_suite_tries_below_python(what: str) -> None:
 
 @linux
 @pytest.mark.parametrize("isolation", ["interpreter", "container", "vm"])
-async def test_suite_does_not_certify_a_word(isolation: str) -> None:
+async def test_contract_suite_refuses_an_unproved_isolation_claim(isolation: str) -> None:
     with pytest.raises(AssertionError, match=f"its isolation is '{isolation}', and a script"):
         await Suite().test_works_here(open_backend(isolation))
     await Suite().test_works_here(open_backend())

@@ -30,7 +30,5 @@ NAMES = ("mail.send", "mail.read", "pay")
         ("jobs = (", {}),
     ],
 )
-def test_never_called_finds_tools_that_a_script_only_mentions(
-    code: str, found: dict[str, int]
-) -> None:
+def test_never_called_finds_tools_that_are_only_named(code: str, found: dict[str, int]) -> None:
     assert never_called(code, NAMES, {"mail.read"}) == found

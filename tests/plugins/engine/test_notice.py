@@ -3,7 +3,7 @@
 from delf_engine.notice import Notice
 
 
-def test_notice_is_reported_once_on_a_machine(tmp_path):
+def test_isolation_notice_appears_once_per_machine(tmp_path):
     first = Notice("isolated by little", tmp_path)
     assert first.take() == ("isolated by little",)
     assert first.take() == ()
@@ -14,7 +14,7 @@ def test_notice_is_reported_once_on_a_machine(tmp_path):
     assert Notice(None, tmp_path).take() == ()
 
 
-def test_notice_that_cannot_be_remembered_is_reported_by_each_agent(tmp_path):
+def test_unrememberable_notice_appears_once_per_agent(tmp_path):
     (tmp_path / "notices").write_text("no folder")
     for _ in range(2):
         notice = Notice("isolated by little", tmp_path)

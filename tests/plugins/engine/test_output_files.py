@@ -20,7 +20,7 @@ from delf_engine.journal.log import TaskLog
 from delf_engine.output import OutputFiles, OutputFolder, check_output_folder
 
 
-def test_file_from_before_is_never_touched(tmp_path):
+def test_existing_file_is_never_overwritten(tmp_path):
     (tmp_path / "README.md").write_text("mine")
     (tmp_path / "README-2.md").symlink_to("/nowhere")
     folder = OutputFolder(str(tmp_path))
@@ -32,21 +32,21 @@ def test_file_from_before_is_never_touched(tmp_path):
     assert folder.files == {"README.md": path}
 
 
-def test_task_that_goes_on_replaces_what_it_wrote_before(tmp_path):
+def test_resumed_task_replaces_its_own_file(tmp_path):
     first = OutputFolder(str(tmp_path)).write("a.csv", b"one")
     second = OutputFolder(None, written={"a.csv": first})
     assert second.write("a.csv", b"two") == first
     assert os.listdir(tmp_path) == ["a.csv"]
 
 
-def test_task_that_was_stopped_right_after_a_file_does_not_write_it_twice(tmp_path):
+def test_file_written_just_before_a_crash_is_not_duplicated(tmp_path):
     first = OutputFolder(str(tmp_path)).write("a.csv", b"one")
     assert OutputFolder(str(tmp_path), written={}).write("a.csv", b"one") == first
     assert OutputFolder(str(tmp_path), written={}).write("a.csv", b"two") != first
     assert sorted(os.listdir(tmp_path)) == ["a-2.csv", "a.csv"]
 
 
-async def test_writer_that_fails_in_a_way_of_its_own_is_a_problem(
+async def test_unexpected_writer_error_is_reported_as_a_problem(
     delf_host: TestHost, tmp_path: Path
 ) -> None:
     class Broken:
@@ -62,7 +62,7 @@ async def test_writer_that_fails_in_a_way_of_its_own_is_a_problem(
     assert await files.all_written() == ["'a.brk' cannot be made: RuntimeError: as ever"]
 
 
-def test_names_that_differ_only_by_case_or_encoding_do_not_hide_each_other(tmp_path):
+def test_names_differing_by_case_or_normalisation_stay_distinct(tmp_path):
     folder = OutputFolder(str(tmp_path))
     assert folder.write("Report.csv", b"1") == str(tmp_path / "Report.csv")
     assert folder.write("report.CSV", b"2") == str(tmp_path / "report-2.CSV")
@@ -73,7 +73,7 @@ def test_names_that_differ_only_by_case_or_encoding_do_not_hide_each_other(tmp_p
 
 
 @pytest.mark.parametrize(("mask", "mode"), [(0o077, 0o600), (0o022, 0o644)])
-def test_file_is_as_open_as_the_user_has_files(tmp_path, mask, mode):
+def test_output_file_mode_follows_the_umask(tmp_path, mask, mode):
     code = (
         "import os, sys; from delf_engine.output import OutputFolder; "
         f"os.umask({mask}); OutputFolder({str(tmp_path)!r}).write('a.csv', b'1')"
@@ -82,7 +82,7 @@ def test_file_is_as_open_as_the_user_has_files(tmp_path, mask, mode):
     assert (tmp_path / "a.csv").stat().st_mode & 0o777 == mode
 
 
-def test_folder_that_became_a_link_is_not_followed_either(tmp_path):
+def test_output_folder_replaced_by_a_link_is_not_followed(tmp_path):
     out, other = tmp_path / "out", tmp_path / "other"
     other.mkdir()
     folder = OutputFolder(str(out))
@@ -94,7 +94,7 @@ def test_folder_that_became_a_link_is_not_followed_either(tmp_path):
     assert list(other.iterdir()) == []
 
 
-def test_link_among_the_folders_is_not_followed_out(tmp_path):
+def test_link_inside_the_output_folder_is_not_followed(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/link").symlink_to(tmp_path)
     with pytest.raises(ValueError, match="leaves the output folder"):
@@ -124,7 +124,7 @@ def test_output_files_are_numbered_where_links_fail(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["file", "file/below", "a\0b"])
-def test_folder_that_cannot_be_used_is_reported_at_the_start(tmp_path, name):
+def test_unusable_output_folder_is_reported_at_start(tmp_path, name):
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match="output folder"):
         check_output_folder(str(tmp_path / name))
@@ -174,7 +174,7 @@ async def test_files_are_written_in_order_and_recorded(taking, tmp_path):
     assert files.files == {"a.txt": str(tmp_path / "a.txt")}
 
 
-async def test_rows_become_files_by_the_plugin_of_their_ending(taking, tmp_path):
+async def test_rows_are_written_by_the_format_plugin_of_the_suffix(taking, tmp_path):
     files, _ = taking
     files.take("a.n", dumps({"Sheet1": [["a"], [1]], "More": []}), is_rows=True)
     assert await files.all_written() == []
@@ -205,7 +205,7 @@ async def test_unwritable_output_is_reported_once(taking, tmp_path, name, data, 
     assert (log.events, files.files, os.listdir(tmp_path)) == ([], {}, [])
 
 
-async def test_files_of_calls_have_a_limit_together(
+async def test_output_files_of_a_task_have_a_total_limit(
     delf_host: TestHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("delf_engine.output.MOST_OF_CALLS", 10)

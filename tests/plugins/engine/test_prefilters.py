@@ -30,7 +30,7 @@ class NamedPrefilter:
 
 
 @pytest.mark.parametrize("mode", ["filter", "search"])
-def test_mode_that_was_asked_for_is_forced(host, mode):
+def test_requested_prefilter_mode_is_forced(host, mode):
     for name in ("filter", "search"):
         spec = PrefilterSpec(name=name, summary="s", factory="x:y", modes=(name,))
         host.provide(spec, lambda name=name: NamedPrefilter(name))
@@ -38,7 +38,7 @@ def test_mode_that_was_asked_for_is_forced(host, mode):
     assert (choice.made().name, choice.forced) == (mode, True)
 
 
-def test_auto_takes_a_prefilter_that_asks_no_model_and_no_other(host):
+def test_auto_mode_uses_only_a_free_prefilter(host):
     for name, asks in (("search", True), ("semantic", False)):
         chosen = prefilters(host, "auto").choose()
         assert chosen is None
@@ -48,6 +48,6 @@ def test_auto_takes_a_prefilter_that_asks_no_model_and_no_other(host):
     assert (chosen.mode, chosen.forced) == ("semantic", False)
 
 
-def test_mode_that_no_plugin_serves_is_an_error(host):
+def test_unserved_prefilter_mode_is_an_error(host):
     with pytest.raises(PluginError, match="no plugin serves prefilter_mode 'semantic'"):
         prefilters(host, "semantic")

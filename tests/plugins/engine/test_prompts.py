@@ -28,7 +28,7 @@ def make(model: ScriptedModel, *tools: object, **options: object) -> Agent:
     return Agent(tools=[*tools], llm="scripted", host=host, sandbox="local", **options)
 
 
-def test_prompts_show_messages_and_the_unchanged_prefix() -> None:
+def test_prompts_are_shown_by_message_and_unchanged_prefix() -> None:
     model = ScriptedModel()
     model.writes("1 / 0", "print('done')")
     with make(model, retry_count=1, system_prompt="Be kind.") as agent:
@@ -64,7 +64,7 @@ def test_prompts_hold_no_declared_secret() -> None:
     assert SECRET not in str(prompt.messages)
 
 
-def test_prompts_are_left_out_where_that_is_wanted() -> None:
+def test_prompts_are_not_recorded_if_disabled() -> None:
     model = ScriptedModel()
     model.writes("print(1)")
     with make(model, keep_prompts=False) as agent:
@@ -93,7 +93,7 @@ def test_non_text_part_is_described_in_brackets() -> None:
 
 
 @pytest.mark.parametrize("forgotten", [0, 1])
-def test_pruned_prompt_is_shown_as_gone(forgotten: int) -> None:
+def test_pruned_prompt_is_reported_as_removed(forgotten: int) -> None:
     messages = (system("a"), user("b"))
     calls = [
         ModelCalled(

@@ -78,21 +78,21 @@ def test_redactor_hides_secrets_in_values(value: Any, expected: Any) -> None:
 @pytest.mark.parametrize(
     "value", [None, 1, 2.5, True, "text", ["a"], {"a": (1, b"x")}, Row("a", "b")]
 )
-def test_text_without_secret_stays_the_same_object(value: Any) -> None:
+def test_text_without_a_secret_is_returned_unchanged(value: Any) -> None:
     redactor = Redactor([TOKEN])
     assert redactor.value(value) is value
     encoded = dumps(value)
     assert redactor.is_in(encoded) == (b'"bytes"' in encoded), "bytes have to be looked at"
 
 
-def test_image_is_not_looked_through() -> None:
+def test_image_bytes_are_not_redacted() -> None:
     asked = (Message("user", (TextPart(TOKEN), ImagePart(TOKEN.encode(), "image/png"))),)
     (clean,) = Redactor([TOKEN]).value(asked)
     assert clean.parts == (TextPart(REDACTED), asked[0].parts[1])
 
 
 @pytest.mark.parametrize("message", ["__repr__", "__str__"])
-def test_redactor_reads_objects_like_events_and_results(message: str) -> None:
+def test_redactor_reads_records_and_events(message: str) -> None:
     def say(_: object) -> str:
         return f"odd {TOKEN}"
 
@@ -106,7 +106,7 @@ def test_placeholders_and_short_words_are_not_secrets(word: str) -> None:
     assert not Redactor([word]).knows_any
 
 
-def test_longer_of_two_secrets_goes_first() -> None:
+def test_longer_secret_is_redacted_first() -> None:
     assert Redactor(["abcd-1234", "abcd-1234-5678"]).text("abcd-1234-5678") == REDACTED
 
 
@@ -203,7 +203,7 @@ class Renewing(Connection):
         return f"for {task}: {await self._renew()}"
 
 
-async def test_secrets_that_a_connection_gets_while_it_works(
+async def test_secrets_learned_by_a_connection_are_redacted(
     delf_host: TestHost, scripted_model: ScriptedModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     half = len(LONG) // 2
@@ -220,7 +220,7 @@ async def test_secrets_that_a_connection_gets_while_it_works(
     assert not any(f"{LONG}-" in text for text in (*message, repr(scripted_model.requests)))
 
 
-def test_learned_secrets_replace_those_of_their_source() -> None:
+def test_renewed_secrets_replace_those_of_their_source() -> None:
     redactor = Redactor([LONG])
     redactor.learn("a", ["first-token-1"])
     redactor.learn("b", ["other-token-1", "https://u:url-pass-1@h.test"])
@@ -238,7 +238,7 @@ def test_redactor_learns_secrets_later() -> None:
     assert redactor.is_in(b'["86753098"]')
 
 
-async def test_script_never_has_a_secret_that_a_model_knows(
+async def test_script_never_receives_a_declared_secret(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     scripted_model.writes(f"print(len({LONG!r}))")
@@ -248,7 +248,9 @@ async def test_script_never_has_a_secret_that_a_model_knows(
     assert f"The key is {REDACTED}." in scripted_model.prompts[0]
 
 
-async def test_results_of_every_type(delf_host: TestHost, scripted_model: ScriptedModel) -> None:
+async def test_results_of_every_type_are_redacted(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
     @tool(confirm=False)
     def all_of_it() -> Any:
         """Values that hold the token."""
@@ -269,7 +271,7 @@ async def test_results_of_every_type(delf_host: TestHost, scripted_model: Script
     assert LONG not in repr(seen)
 
 
-async def test_output_files(
+async def test_output_files_are_redacted(
     delf_host: TestHost, scripted_model: ScriptedModel, tmp_path: Path
 ) -> None:
     notes = tmp_path / "notes.txt"
@@ -285,7 +287,7 @@ async def test_output_files(
     assert LONG not in (out / "b.csv").read_text()
 
 
-async def test_approver_sees_and_changes_no_secret(
+async def test_approver_neither_sees_nor_changes_a_secret(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     """What was left as it was shown is what it was."""
@@ -313,7 +315,7 @@ async def test_approver_sees_and_changes_no_secret(
     assert LONG not in repr(seen)
 
 
-def test_error_and_its_causes() -> None:
+def test_error_and_its_causes_are_redacted() -> None:
     redactor = Redactor([LONG])
     try:
         try:
@@ -332,7 +334,7 @@ def test_error_and_its_causes() -> None:
     assert f"ConnectionError: postgresql://u:{REDACTED}@h" in message
     assert f"with {REDACTED}" in message
     assert f"KeyError: '{REDACTED}'" in message
-    assert "test_error_and_its_causes" in message, "where it was raised is still there"
+    assert "test_error_and_its_causes_are_redacted" in message, "where it was raised is still there"
 
 
 def test_logged_failure_is_redacted(caplog: pytest.LogCaptureFixture) -> None:
@@ -346,7 +348,7 @@ def test_logged_failure_is_redacted(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize("media_type", ["text/csv", "application/json", "application/pdf"])
-async def test_files_for_a_model(
+async def test_files_sent_to_a_model_are_redacted(
     delf_host: TestHost, scripted_model: ScriptedModel, tmp_path: Path, media_type: str
 ) -> None:
     name = {"text/csv": "a.csv", "application/json": "a.json", "application/pdf": "a.pdf"}
@@ -363,7 +365,7 @@ async def test_files_for_a_model(
     assert REDACTED in repr(parts)
 
 
-async def test_scripts_prompts_events_and_errors_have_none(
+async def test_scripts_prompts_events_and_errors_are_redacted(
     delf_host: TestHost, scripted_model: ScriptedModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     scripted_model.writes(
@@ -381,7 +383,7 @@ async def test_scripts_prompts_events_and_errors_have_none(
     assert f"{{'token': '{REDACTED}', 'again': '{REDACTED}'}} {len(REDACTED)}" in repr(seen)
 
 
-async def test_tool_output_in_pieces_is_redacted(
+async def test_streamed_tool_output_is_redacted(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     """It is told at once, also without the end of a line, but for what could begin a secret."""

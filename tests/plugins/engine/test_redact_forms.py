@@ -41,7 +41,7 @@ def test_redactor_hides_secrets_in_bytes(rest: bytes) -> None:
 
 @pytest.mark.parametrize("before", ["", "u", "u:", "u:x", "u:xy"])
 @pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
-def test_base64_wherever_it_begins(before: str, encode) -> None:
+def test_base64_form_is_redacted_at_every_alignment(before: str, encode) -> None:
     secret = "p?ssw>rd~1-8f3a"
     encoded = encode(f"{before}{secret} and more".encode()).decode()
     cleaned = Redactor([secret]).text(f"Basic {encoded}")
@@ -57,7 +57,7 @@ def test_short_words_are_not_secrets(word: str) -> None:
     assert not long_enough([word])
 
 
-def test_end_of_a_line_is_not_part_of_a_secret() -> None:
+def test_line_ending_is_not_part_of_a_secret() -> None:
     assert long_enough(["key-of-a-file-1\n"]) == {"key-of-a-file-1"}
 
 
@@ -69,7 +69,7 @@ def test_end_of_a_line_is_not_part_of_a_secret() -> None:
         (["sk-8f3a-91c2", "sk-8"], [REDACTED, ""]),
     ],
 )
-def test_piecewise_redaction_holds_back_possible_beginnings(
+def test_streaming_redaction_holds_back_possible_prefixes(
     pieces: list[str], passed: list[str]
 ) -> None:
     stream = RedactedStream(Redactor(["sk-8f3a-91c2"]))
@@ -77,6 +77,6 @@ def test_piecewise_redaction_holds_back_possible_beginnings(
     assert stream.end() == ("sk-8" if pieces[-1] == "sk-8" else "")
 
 
-def test_piecewise_redaction_without_secrets_holds_nothing_back() -> None:
+def test_streaming_redaction_without_secrets_holds_nothing_back() -> None:
     stream = RedactedStream(Redactor())
     assert (stream.feed("anything"), stream.end()) == ("anything", "")

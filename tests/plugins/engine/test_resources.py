@@ -43,7 +43,7 @@ def parts_of(host, *connections, **options):
     )
 
 
-async def test_start_that_fails_leaves_nothing_open(delf_host, scripted_model):
+async def test_failed_start_leaves_nothing_open(delf_host, scripted_model):
     desk = Desk("desk")
     with pytest.raises(ConfigurationError, match="no leases"):
         await Resources.open(parts_of(delf_host, desk, lease=5.0))

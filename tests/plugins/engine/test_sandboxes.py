@@ -63,7 +63,7 @@ def offer(host, name, isolation, state=None, factory=None, subset=False):
     return backend
 
 
-async def test_auto_takes_the_strongest_that_works(host):
+async def test_auto_chooses_the_strongest_working_sandbox(host):
     offer(host, "weak", "process")
     offer(host, "strong", "container")
     broken = offer(host, "best", "vm", Unavailable("no KVM", "buy one"))
@@ -73,7 +73,7 @@ async def test_auto_takes_the_strongest_that_works(host):
     assert broken.closed == 1
 
 
-async def test_weak_choice_is_reported_with_what_was_passed_over(host):
+async def test_weak_sandbox_choice_lists_the_skipped_backends(host):
     offer(host, "weak", "process")
     offer(host, "strong", "container", Unavailable("no daemon"))
     chosen = await choose_sandbox(host, AgentConfig(), {})
@@ -96,7 +96,7 @@ class Engine(Backend):
             raise SandboxUnavailableError(self.problem, hint="docker pull it")
 
 
-async def test_sandbox_that_cannot_be_made_ready_is_passed_over_before_a_task(host):
+async def test_unready_sandbox_is_skipped_before_a_task(host):
     offer(host, "weak", "process")
     engine = Engine()
     offer(host, "strong", "container", factory=lambda **options: engine)
@@ -125,7 +125,7 @@ async def test_isolation_is_never_lowered_silently(host):
         await choose_sandbox(host, AgentConfig(sandbox="strong"), {})
 
 
-async def test_auto_takes_all_of_python_and_says_what_it_passed_over(host):
+async def test_auto_prefers_full_python_and_lists_skipped_backends(host):
     offer(host, "weak", "process")
     offer(host, "part", "interpreter", subset=True)
     chosen = await choose_sandbox(host, AgentConfig(), {})
@@ -133,7 +133,7 @@ async def test_auto_takes_all_of_python_and_says_what_it_passed_over(host):
     assert "part isolates by interpreter, but runs a subset of Python" in chosen.warning
 
 
-async def test_subset_is_taken_where_nothing_else_is_strong_enough(host, measured):
+async def test_subset_sandbox_is_chosen_if_nothing_else_is_strong_enough(host, measured):
     """There is then nothing to fall back to: what it cannot run fails, and never runs weaker."""
     offer(host, "weak", "process")
     offer(host, "part", "interpreter", subset=True)
@@ -161,7 +161,7 @@ def measured(monkeypatch):
     return found
 
 
-async def test_backends_word_is_not_enough(host, measured):
+async def test_unproved_isolation_claim_is_not_enough(host, measured):
     offer(host, "boast", "vm")
     measured["boast"] = replace(CONFINED, files=False, reached=("a file of the host",))
     for least in ("vm", "container", "interpreter"):
@@ -197,7 +197,7 @@ async def test_missing_sandbox_raises(host):
         await choose_sandbox(host, AgentConfig(sandbox="docker"), {})
 
 
-async def test_options_reach_the_backend_and_limits_do_not(host):
+async def test_sandbox_options_reach_the_backend_without_limits(host):
     offer(host, "s", "process", factory=Strict)
     config = AgentConfig(sandbox="s", sandbox_config={"memory_limit": "1g", "colour": "blue"})
     assert (await choose_sandbox(host, config, {})).backend.colour == "blue"
@@ -220,7 +220,7 @@ async def test_options_reach_the_backend_and_limits_do_not(host):
         ({"image": "python"}, "processes", 0),
     ],
 )
-def test_make_limits_reads_the_config(config, field, value):
+def test_make_limits_reads_the_configuration(config, field, value):
     assert getattr(make_limits(config), field) == value
 
 
@@ -241,6 +241,6 @@ def test_make_limits_reads_the_config(config, field, value):
         {"output_bytes": [1]},
     ],
 )
-def test_limits_that_are_none_are_refused(config):
+def test_invalid_limits_are_refused(config):
     with pytest.raises(ConfigurationError, match=next(iter(config))):
         make_limits(config)

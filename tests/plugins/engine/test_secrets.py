@@ -53,7 +53,7 @@ from delf_engine.secrets import (
         ("AccountName=n;AccountKey=zz99yy88==;", {"zz99yy88=="}),
     ],
 )  # fmt: skip
-def test_within_a_text(text: str, hidden: set[str]) -> None:
+def test_secrets_are_found_inside_text(text: str, hidden: set[str]) -> None:
     assert long_enough(secrets_in(text)) == hidden
     assert not any(each in Redactor(secrets_in(text)).text(f"failed: {text}") for each in hidden)
 
@@ -74,7 +74,7 @@ def test_placeholders_are_not_secrets(text: str) -> None:
     assert not long_enough(secrets_in(text))
 
 
-def test_declared_secret_counts_however_plain() -> None:
+def test_declared_secret_is_redacted_even_if_short() -> None:
     for secret in ("hunter2", "correcthorse", "86753098"):
         assert long_enough(secrets_of_settings(SecretStr(secret))) == {secret}
         assert long_enough(secrets_of_settings(SecretBytes(secret.encode()))) == {secret}
@@ -83,7 +83,7 @@ def test_declared_secret_counts_however_plain() -> None:
         assert long_enough(secrets_of_options({"password": secret})) == {secret}
 
 
-def test_variables_are_declared_by_their_names() -> None:
+def test_variables_named_like_secrets_are_secret() -> None:
     declared = ["API_TOKEN", "OPENAI_API_KEY", "DB_PASSWORD", "CLIENT_SECRET", "SESSION_COOKIE"]
     for name in declared:
         assert long_enough(secrets_of_environ({name: "correcthorse"})) == {"correcthorse"}
@@ -92,7 +92,7 @@ def test_variables_are_declared_by_their_names() -> None:
         assert not long_enough(secrets_of_environ({name: "correcthorse"}))
 
 
-def test_plain_settings_with_a_url() -> None:
+def test_secret_in_a_plain_url_setting_is_found() -> None:
     found = long_enough(
         secrets_of_settings({"url": "https://h.test/?api_key=a1b2c3", "n": "plain"})
     )
@@ -130,7 +130,7 @@ class _Served(PluginSettings):
     effects: dict[str, str] = Field(default_factory=dict)
 
 
-def test_values_by_name_are_secrets_by_their_names() -> None:
+def test_values_in_a_mapping_are_secret_by_name() -> None:
     env = {
         "ROOM": "lamp-room-42", "API_TOKEN": "abc-1234", "DATABASE_URL": "pg://u:pa55-word@h",
         "PLACE": SecretStr("an attic"), "GREETING": "good morning to all of you",
@@ -154,7 +154,7 @@ def test_values_by_name_are_secrets_by_their_names() -> None:
     assert without_secrets(_Served(env={})) != without_secrets(_Served(env={"ROOM": "1"}))
 
 
-def test_settings_of_every_type() -> None:
+def test_secrets_are_found_in_settings_of_every_type() -> None:
     typed = _Typed.model_validate({"more": SecretStr("extra-key")})
     found = long_enough(secrets_of_settings(typed))
     passwords = {"pa55-word", "pa55-more"}
@@ -169,7 +169,7 @@ def test_settings_of_every_type() -> None:
     assert long_enough(secrets_of_options(options)) == {"key-of-it", "url-pass", "option-1"}
 
 
-def test_model_s_url_and_headers() -> None:
+def test_secrets_are_found_in_model_url_and_headers() -> None:
     model = LLMConfig(
         "m",
         base_url="https://u:pa55-w0rd@h.test/v1?key=a1-b2-c3",
@@ -179,7 +179,7 @@ def test_model_s_url_and_headers() -> None:
     assert found == {"pa55-w0rd", "a1-b2-c3", "Bearer team-1-key", "team-1-key"}
 
 
-def test_headers_that_only_name_something() -> None:
+def test_harmless_headers_are_not_secret() -> None:
     headers = {"X-Environment": "production", "OpenAI-Organization": "org-acme"}
     assert not long_enough(secrets_of_model(LLMConfig("m", headers=headers)))
     keys = LLMConfig("m", headers={"X-Api-Key": "plainkey", "Authorization": "Bearer plain-one"})
@@ -196,7 +196,7 @@ def test_headers_that_only_name_something() -> None:
         ("host=h password=hunter22x", {"hunter22x"}),
     ],
 )
-def test_address_without_a_scheme(address: str, secrets: set[str]) -> None:
+def test_secret_in_an_address_without_scheme_is_found(address: str, secrets: set[str]) -> None:
     assert long_enough(secrets_of_environ({"SHOP_URL": address})) == secrets
     assert long_enough(secrets_of_environ({"SHOP_DSN": address})) == secrets
 
@@ -222,7 +222,7 @@ class Client:
     unicode_string = hosts = get_secret_value
 
 
-def test_clients_of_vaults_among_settings_are_asked_nothing():
+def test_private_client_objects_in_settings_are_not_inspected():
     class Held(BaseModel):
         _client: Client = PrivateAttr(default_factory=Client)
         _cache: dict[str, str] = PrivateAttr(default_factory=lambda: {"a": "b"})
@@ -233,7 +233,7 @@ def test_clients_of_vaults_among_settings_are_asked_nothing():
 @pytest.mark.parametrize(
     "path", ["client_secrets.json", "keys/sa.json", "/srv/keys/x.pem", "~/.ssh/id.key", "{here}"]
 )
-def test_path_of_a_secret_is_none(tmp_path, path):
+def test_path_of_a_secret_file_is_not_secret(tmp_path, path):
     path = path.format(here=tmp_path)
     options = {"credentials": path, "private_key": path, "oauth_token": [path]}
     assert set(secrets_of_options(options)) == set()
@@ -243,5 +243,5 @@ def test_path_of_a_secret_is_none(tmp_path, path):
 @pytest.mark.parametrize(
     "secret", ["/9j+Zm9vYmFy/QUJDREVG", "hunter2.secret", "a/b/c.jsonx", "~nobody1"]
 )
-def test_secret_that_looks_like_a_path_is_one(secret):
+def test_secret_resembling_a_path_is_secret(secret):
     assert secret in set(secrets_of_options({"credentials": secret}))

@@ -21,24 +21,24 @@ def host(delf_host):
     return delf_host
 
 
-def test_agent_without_a_model_has_that_of_a_strategy_that_does_without(host):
+def test_strategy_may_supply_its_own_model(host):
     assert Agent(host=host, strategy="clockwork").config.main_llm.model == "none:nobody"
     with pytest.raises(ModelConfigurationError):
         Agent(host=host)
 
 
-def test_model_that_was_given_stays(host):
+def test_given_model_overrides_the_model_of_the_strategy(host):
     given = {"host": host, "strategy": "clockwork"}
     assert Agent(llm="scripted", **given).config.main_llm.model == "scripted"
     two = Agent(heavy_llm="scripted", light_llm="scripted", **given)
     assert two.config.main_llm.model == "scripted"
 
 
-def test_strategies_settings_hold_whatever_else_is_reported(host):
+def test_strategy_settings_replace_defaults_of_the_agent(host):
     config = Agent(host=host, strategy="clockwork", prefilter_mode="filter", timeout=7).config
     assert (config.prefilter_mode, config.retry_count, config.timeout) == ("off", 0, 7)
     assert Agent(host=host, llm="scripted").config.retry_count > 0
 
 
-def test_strategy_that_is_not_installed_is_reported_when_the_agent_starts(host):
+def test_missing_strategy_is_reported_at_start(host):
     assert Agent(host=host, llm="scripted", strategy="nothing").config.strategy == "nothing"

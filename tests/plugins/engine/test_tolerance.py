@@ -53,7 +53,7 @@ def taken(function: Any, **given: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_argument_is_accepted(given, name, value):
+def test_lenient_argument_is_accepted(given, name, value):
     assert taken(call, **given)[name] == value
 
 
@@ -70,22 +70,22 @@ def test_argument_is_accepted(given, name, value):
         ({"to": ["a"], "day": "tomorrow"}, "day"),
     ],
 )
-def test_argument_is_refused(given, named):
+def test_ambiguous_argument_is_refused(given, named):
     with pytest.raises(ToolRefusedError, match=f"argument '{named}"):
         taken(call, **given)
 
 
-def test_fitting_arguments_are_not_converted():
+def test_valid_arguments_are_not_converted():
     assert taken(call, to=["a, b"], note="Open")["note"] == "Open"
 
 
-def test_fields_of_the_only_record():
+def test_fields_of_a_single_record_parameter_are_accepted():
     assert taken(make, title="t", kind="MEETING") == {"event": Event(title="t", kind="Meeting")}
     with pytest.raises(ToolRefusedError):
         taken(make, title="t", place="here")
 
 
-def test_names_in_other_spellings():
+def test_parameter_names_in_other_spellings_are_accepted():
     assert respelled({"customerId": 1, "Day": 2}, ["customer_id", "day"]) == {
         "customer_id": 1,
         "day": 2,

@@ -25,13 +25,13 @@ def failed(delf_host, scripted_model):
         yield agent.run("x")
 
 
-def test_failed_task_says_what_it_changed(failed):
+def test_failed_task_lists_its_changes(failed):
     assert failed.changes == failed.trace.changes == ["pay(to='ann', amount=20)"]
     assert str(failed).endswith("changed before it failed:\n  pay(to='ann', amount=20)")
     assert failed.to_dict()["changes"] == ["pay(to='ann', amount=20)"]
 
 
-def test_trace_says_who_decided_and_how(failed):
+def test_trace_records_who_decided_and_how(failed):
     message = [(a.call_id, a.action, a.decision, a.by) for a in failed.trace.approvals]
     assert message == [(1, "pay", "edited", "on_confirm"), (2, "pay", "rejected", "on_confirm")]
     assert failed.trace.approvals[0].edited == {"to": "ann", "amount": 20}

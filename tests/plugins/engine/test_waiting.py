@@ -36,7 +36,7 @@ async def cancel(call):
         await call
 
 
-async def test_task_whose_call_was_abandoned_waits_for_its_place(places):
+async def test_task_waits_for_its_permit_after_an_abandoned_call(places):
     permit, entered, go_on = Permit(places), asyncio.Event(), asyncio.Event()
     async with permit.taken():
         call = asyncio.create_task(ask(permit, asyncio.Event()))
@@ -52,7 +52,7 @@ async def test_task_whose_call_was_abandoned_waits_for_its_place(places):
     assert not places.locked()
 
 
-async def test_task_that_ends_meanwhile_takes_no_place(places):
+async def test_task_ending_meanwhile_reacquires_no_permit(places):
     permit, entered, go_on = Permit(places), asyncio.Event(), asyncio.Event()
     async with permit.taken():
         late = asyncio.create_task(ask(permit, asyncio.Event()))

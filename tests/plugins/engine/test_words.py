@@ -14,7 +14,7 @@ from support.shop import Shop, add
 # -- context ------------------------------------------------------------------------------
 
 
-def test_context_comes_before_the_task():
+def test_context_precedes_the_task_in_the_prompt():
     context = TaskContext(facts=["likes tea"], live={"sql": "users(id)"}, files=["/in.csv"])
     text = context.message("the task").text
     (known,) = context.known()
@@ -29,24 +29,24 @@ def test_context_comes_before_the_task():
 @pytest.mark.parametrize(
     "name", ["print", "rerun", "add_to_output_files", "asyncio", "ToolError", "open", "list"]
 )
-def test_names_that_scripts_need_are_refused(name):
+def test_reserved_tool_names_are_refused(name):
     with pytest.raises(ToolDefinitionError, match="scripts need that name"):
         check_connection_names([Shop(name=name)])
 
 
-async def test_tools_with_one_name_are_refused():
+async def test_duplicate_tool_names_are_refused():
     with pytest.raises(ToolDefinitionError, match="two tools are named 'shop'"):
         await load_toolset([Shop(), Shop()])
 
 
-async def test_names_in_allow_are_checked_once_the_actions_are_known():
+async def test_dynamic_action_names_in_allow_are_checked_after_loading():
     shop = Shop()
     shop.allow = ("fnd",)
     with pytest.raises(ConnectionConfigurationError, match="did you mean 'find'"):
         await load_toolset([shop])
 
 
-async def test_group_with_the_name_of_an_action_is_refused_once_the_actions_are_known():
+async def test_dynamic_group_named_like_an_action_is_refused_after_loading():
     class Dynamic(Shop):
         async def actions(self):
             found = await super().actions()
@@ -56,7 +56,7 @@ async def test_group_with_the_name_of_an_action_is_refused_once_the_actions_are_
         await load_toolset([Dynamic(name="shop")])
 
 
-async def test_showing_keeps_the_other_tools_callable():
+async def test_hidden_tools_stay_callable():
     tools = await load_toolset([Shop(), add])
     part = tools.showing(frozenset({"shop.find", "add", "other"}))
     assert [bound.name for bound in part.shown] == ["shop.find", "add"]
@@ -82,7 +82,7 @@ async def test_showing_keeps_the_other_tools_callable():
         ("\0", ()),
     ],
 )
-async def test_actions_that_ask_are_named(code, names):
+async def test_actions_that_need_approval_are_named(code, names):
     named = named_actions(code, await load_toolset([Shop(), add]))
     assert tuple(bound.name for bound in named) == names
 
@@ -91,6 +91,6 @@ async def test_actions_that_ask_are_named(code, names):
 
 
 @pytest.mark.parametrize("name", ["../a", "/a", "a/../../b", "", ".", "a\0"])
-def test_output_name_stays_in_the_folder(tmp_path, name):
+def test_output_name_outside_the_folder_is_refused(tmp_path, name):
     with pytest.raises(ValueError, match="name"):
         OutputFolder(str(tmp_path)).write(name, b"x")

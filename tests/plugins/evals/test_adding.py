@@ -35,7 +35,7 @@ def test_task_becomes_a_case_that_runs_without_its_database(task, run, report, p
     assert (status, found["variants"][0]["passed"]) == (0, 1)
 
 
-def test_changing_calls_of_a_task_are_expected_and_not_repeated(task, run, report, project, model):
+def test_changing_calls_become_expectations_without_effect(task, run, report, project, model):
     script = "send('ada@x.org', 'hello')\nprint('done')"
     run("evals", "add", task("Mail Ada", script))
     (case,) = yaml.safe_load((project / "evals/cases.yaml").read_text())["cases"]
@@ -67,7 +67,7 @@ def test_input_files_are_copied_beside_the_data_set(task, run, report, project):
     assert status == 0, found
 
 
-def test_judged_case_asks_whether_the_answers_say_the_same(task, run, project):
+def test_judged_case_compares_the_meaning_of_answers(task, run, project):
     run("evals", "add", task(), "--judge")
     (case,) = yaml.safe_load((project / "evals/cases.yaml").read_text())["cases"]
     assert case["evaluators"][0]["LLMJudge"]["include_expected_output"] is True
@@ -80,7 +80,7 @@ def test_judged_case_asks_whether_the_answers_say_the_same(task, run, project):
         (SCRIPT, ("--to", "x.json"), "x.json is JSON"),
     ],
 )
-def test_task_that_is_not_a_case_is_refused(task, run, script, words, message):
+def test_unsuitable_task_cannot_become_a_case(task, run, script, words, message):
     done = run("evals", "add", task(script=script), *words)
     assert done.exit_code == 2
     assert message in done.output

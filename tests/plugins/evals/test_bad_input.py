@@ -27,7 +27,7 @@ CASE = "cases:\n- name: one\n  inputs: Greet\n"
         ("cases:\n- name: one\n  inputs: {task: x, recording: mine.yaml}\n", "is not a recording"),
     ],
 )
-def test_faulty_data_set_is_named_with_its_fault(cases, run, text, message):
+def test_faulty_data_set_error_names_the_fault(cases, run, text, message):
     done = run("evals", "run", cases(text))
     assert done.exit_code == 2, done.output
     assert message in " ".join(done.output.split())
@@ -47,7 +47,7 @@ def test_faulty_data_set_is_named_with_its_fault(cases, run, text, message):
         (("mine", "--task", "Say {word}"), "--task does not fit"),
     ],
 )
-def test_faulty_option_is_named_with_its_fault(cases, run, words, message):
+def test_faulty_option_error_names_the_option(cases, run, words, message):
     cases(CASE)
     done = run("evals", "run", *words)
     assert done.exit_code == 2, done.output
@@ -62,19 +62,19 @@ def test_model_without_a_key_ends_the_run_with_one_error(cases, run, monkeypatch
     assert "OPENAI_API_KEY" in done.output
 
 
-def test_show_of_a_data_set_without_runs_says_how_to_make_one(cases, run):
+def test_show_without_runs_suggests_a_command(cases, run):
     done = run("evals", "show", cases(CASE))
     assert "has 0 runs" in done.output
     assert "delf evals run mine" in done.output
 
 
-def test_report_that_was_damaged_is_named(cases, run, project):
+def test_damaged_report_is_named(cases, run, project):
     folder = project / "evals/runs" / cases(CASE)
     folder.mkdir(parents=True)
     (folder / "2026.json").write_text("{")
     assert "is not a report of an evaluation" in run("evals", "show", "mine").output
 
 
-def test_empty_project_says_how_to_begin(project, run):
+def test_project_without_data_sets_suggests_a_command(project, run):
     assert "delf evals add TASK" in run("evals", "list").output
     assert json.loads(run("evals", "list", "--json").stdout) == []

@@ -67,7 +67,7 @@ def test_check_passes_or_fails_the_case(cases, model, report, check, is_met):
         ("ArgumentCorrectness: {tool_name: send, expected_arguments: {to: bob@x.org}}", False),
     ],
 )
-def test_calls_are_checked_and_nothing_is_sent(cases, model, report, project, check, is_met):
+def test_calls_are_checked_without_effect(cases, model, report, project, check, is_met):
     model(("her balance", "send('ada@x.org', f'{balance(\"Ada\", year=2026)}')\nprint('done')"))
     found, _ = report(cases(f"{SENDS}  - {check}\n"))
     (case,) = found["variants"][0]["cases"]
@@ -80,7 +80,7 @@ def test_calls_are_checked_and_nothing_is_sent(cases, model, report, project, ch
     assert not (project / "sent.txt").exists()
 
 
-def test_files_of_a_task_are_checked_by_name_and_text(cases, model, report, project):
+def test_output_files_are_checked_by_name_and_text(cases, model, report, project):
     model(("table", "open('a.csv', 'w').write('id,total')"))
     text = "cases:\n- name: t\n  inputs: Write a table\n  evaluators:\n"
     toml = (project / "delf.toml").read_text().replace("monty", "local")
@@ -91,9 +91,7 @@ def test_files_of_a_task_are_checked_by_name_and_text(cases, model, report, proj
     assert [check["passed"] for check in case["checks"]] == [True, False]
 
 
-def test_call_without_a_result_fails_the_case_even_if_the_script_goes_on(
-    cases, model, report, project
-):
+def test_unrecorded_call_fails_the_case_even_if_caught(cases, model, report, project):
     script = "try:\n    send('eve@x.org', 'x')\nexcept Exception:\n    pass\nprint('hello Ada')"
     model(("Greet Ada", script))
     found, status = report(cases(f"{GREET}  evaluators:\n  - EqualsExpected\n"))
@@ -115,7 +113,7 @@ def test_call_without_a_result_fails_the_case_even_if_the_script_goes_on(
         ("print(balance('Eve'))", ["balance(customer='Eve')"]),
     ],
 )
-def test_recorded_result_is_found_by_arguments_and_place(cases, model, report, script, left):
+def test_recorded_result_is_found_by_arguments_and_order(cases, model, report, script, left):
     model(("Do", script))
     found, _ = report(
         cases("""\
@@ -143,7 +141,7 @@ def test_recorded_error_is_raised_in_the_script(cases, model, report):
     assert "no such customer" in found["variants"][0]["cases"][0]["answer"]
 
 
-def test_typed_answer_is_compared_by_fields(cases, model, report):
+def test_typed_answer_is_compared_field_by_field(cases, model, report):
     model(("How many", "answer({'count': 3, 'city': 'Graz'})"))
     name = cases("""\
 cases:
@@ -162,9 +160,7 @@ cases:
     assert [check["passed"] for check in case["checks"]] == [True, True, False]
 
 
-def test_variants_run_side_by_side_and_are_compared_with_the_last_run(
-    cases, model, report, run, project
-):
+def test_variants_are_compared_with_each_other_and_the_last_run(cases, model, report, run, project):
     model(("Greet Ada", "print('hello Ada')"))
     model(("Greet Ada", "print('hi')"), file="other.jsonl")
     name = cases(f"{GREET}  evaluators:\n  - EqualsExpected\n")
@@ -203,7 +199,7 @@ def test_exit_status_follows_the_threshold(cases, model, report, least, status):
     assert report(name, "--fail-under", least)[1] == status
 
 
-def test_repeated_cases_are_counted_each(cases, model, report):
+def test_repetitions_of_a_case_are_counted(cases, model, report):
     model(("Greet Ada", "print('hello Ada')"), ("Greet Ada", "print('hi')"))
     found, _ = report(cases(f"{GREET}  evaluators:\n  - EqualsExpected\n"), "--repeat", "2")
     (row,) = found["variants"]
@@ -252,7 +248,7 @@ def test_live_reads_never_change_anything(cases, model, report, project):
     database.close()
 
 
-def test_page_shows_what_a_stranger_wrote_as_text(cases, model, run, project):
+def test_page_escapes_foreign_text(cases, model, run, project):
     model(("Greet", "print('<script>alert(1)</script>')"))
     name = cases("cases:\n- name: <b>\n  inputs: Greet\n")
     run("evals", "run", name, "--html", "page.html")
@@ -263,7 +259,7 @@ def test_page_shows_what_a_stranger_wrote_as_text(cases, model, run, project):
     assert "default-src 'none'" in page
 
 
-def test_data_set_that_the_library_wrote_is_run(model, report, run, project):
+def test_data_set_of_pydantic_evals_is_run(model, report, run, project):
     case = Case(name="greet", inputs="Greet Ada", metadata={"difficulty": "easy"})
     case.expected_output = "hello Ada"
     case.evaluators = [evaluators.EqualsExpected()]
@@ -276,7 +272,7 @@ def test_data_set_that_the_library_wrote_is_run(model, report, run, project):
     assert [row["name"] for row in json.loads(run("evals", "list", "--json").stdout)] == ["theirs"]
 
 
-def test_inputs_of_others_become_a_task(cases, model, report):
+def test_task_option_turns_foreign_inputs_into_a_task(cases, model, report):
     model(("Answer in one word: Who is there?", "print('Ada')"))
     inputs = "{question: 'Who is there?', context: null}"
     name = cases(
@@ -295,7 +291,7 @@ def test_only_the_named_connections_are_used(cases, model, report):
     assert "shop" in found["variants"][0]["cases"][0]["error"]
 
 
-def test_cases_that_run_at_once_get_their_own_results(cases, model, report):
+def test_concurrent_cases_use_their_own_recorded_results(cases, model, report):
     scripts = [(f"Task {n}.", "print([balance('Ada') for _ in range(20)])") for n in range(6)]
     model(*scripts)
     rows = "".join(

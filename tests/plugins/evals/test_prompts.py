@@ -37,7 +37,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("scripts", "passed"), [(GOOD, 8), (BAD, 0)], ids=["good", "bad"])
-def test_prompts_are_evaluated(project, model, run, scripts, passed):
+def test_prompts_of_the_project_are_evaluated(project, model, run, scripts, passed):
     model(*scripts.items())
     for name in ("prompts.yaml", "tools.py"):
         shutil.copy(FOLDER / name, project / name)

@@ -50,7 +50,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_dialect_is_found_whole(name):
+def test_delimiter_quote_and_header_are_detected(name):
     text, ending, rows = TEXTS[name]
     dialect = dialect_of(text, ending)
     assert [
@@ -71,7 +71,7 @@ def test_rows_wider_than_the_header_are_reported():
     assert not notes
 
 
-def test_quote_inside_of_a_quoted_cell_is_reported():
+def test_unescaped_quote_is_reported():
     with notes_of_call() as notes:
         read_table('a,b\n"x",1\n"y "z" w",2,3\n', most_bytes=10**6)
     assert any(note.startswith("line 3 has a quote inside of a quoted cell") for note in notes)
@@ -86,7 +86,7 @@ def test_quote_inside_of_a_quoted_cell_is_reported():
         ('a,b\n"c:\\",1\n', []),
     ],
 )  # fmt: skip
-def test_unclear_backslashes_are_reported(text, expected, tmp_path):
+def test_ambiguous_backslashes_are_reported(text, expected, tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(text)
     with notes_of_call() as notes:
@@ -96,7 +96,7 @@ def test_unclear_backslashes_are_reported(text, expected, tmp_path):
     assert [*notes] == [*notes_of_query] == expected
 
 
-def test_uneven_rows_without_names_are_reported(tmp_path):
+def test_uneven_rows_without_a_header_are_reported(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("1,2\n3,4,5\n")
     with notes_of_call() as notes:

@@ -46,7 +46,7 @@ def workbook(tmp_path):
 excel = ExcelFormat()
 
 
-def test_core_finds_the_workbook_format():
+def test_core_loads_the_workbook_format():
     formats = Formats(PluginHost.discover(environ={}))
     assert isinstance(formats.reader(".xlsx"), ExcelFormat)
     assert isinstance(formats.reader(".xlsm"), ExcelFormat)
@@ -58,7 +58,7 @@ def test_core_finds_the_workbook_format():
 # -- reading --------------------------------------------------------------------------------
 
 
-async def test_rows_keep_their_types(workbook):
+async def test_workbook_rows_keep_their_types(workbook):
     when = dt.datetime(2026, 1, 2, 3, 4)
     path = workbook(
         {"S": [["n", "f", "text", "when", "yes", "none"], [1, 1.5, "007", when, True, None]]}
@@ -68,7 +68,7 @@ async def test_rows_keep_their_types(workbook):
     ]
 
 
-async def test_days_count_from_1900_or_1904_as_the_workbook_says(tmp_path):
+async def test_workbook_dates_follow_its_calendar_epoch(tmp_path):
     for epoch, day in ((CALENDAR_WINDOWS_1900, 45292), (CALENDAR_MAC_1904, 43830)):
         book = Workbook()
         book.epoch = epoch
@@ -81,7 +81,7 @@ async def test_days_count_from_1900_or_1904_as_the_workbook_says(tmp_path):
         ]
 
 
-async def test_label_of_several_rows_is_in_each_and_a_number_once(tmp_path):
+async def test_merged_label_fills_each_row_and_a_number_only_the_first(tmp_path):
     book = Workbook()
     sheet = book.active
     for row in (["region", "sales", "bonus"], ["north", 1, 5], [None, 2, None], ["south", 3, 6]):
@@ -149,7 +149,7 @@ async def test_workbook_is_read_as_office_reads_it(tmp_path, workbook, form):
     assert await excel.read(path, "Two") == [{"k": "=1+1"}]
 
 
-async def test_old_workbook_that_is_damaged_a_little_is_read_and_reported(tmp_path):
+async def test_slightly_damaged_old_workbook_is_read_and_reported(tmp_path):
     path = tmp_path / "a.xls"
     old_workbook(path)
     data = bytearray(path.read_bytes())
@@ -162,7 +162,7 @@ async def test_old_workbook_that_is_damaged_a_little_is_read_and_reported(tmp_pa
     assert any("is damaged" in note for note in notes)
 
 
-async def test_workbook_with_a_password_says_so(tmp_path):
+async def test_encrypted_workbook_is_reported(tmp_path):
     path = tmp_path / "a.xlsx"
     path.write_bytes(
         b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600) + "EncryptedPackage".encode("utf-16-le")
@@ -171,7 +171,7 @@ async def test_workbook_with_a_password_says_so(tmp_path):
         await excel.read(str(path), None)
 
 
-async def test_hours_beyond_a_day_are_durations_in_both_kinds_of_workbook(tmp_path):
+async def test_hours_beyond_a_day_become_durations(tmp_path):
     shapes = {"[h]:mm": 1.0625, "[hh]:mm:ss": 0.5, "[mm]:ss": 2.5, "h:mm": 0.25}
     old, new = xlwt.Workbook(), Workbook()
     sheet = old.add_sheet("Hours")
@@ -194,7 +194,7 @@ async def test_hours_beyond_a_day_are_durations_in_both_kinds_of_workbook(tmp_pa
 
 
 @pytest.mark.parametrize("dates_1904", [False, True])
-async def test_workbooks_of_the_old_kind(tmp_path, dates_1904):
+async def test_old_xls_workbooks_are_read(tmp_path, dates_1904):
     path = old_workbook(tmp_path / "a.XLS", dates_1904=dates_1904)
     assert await excel.parts(path) == ["Old", "Other"]
     row = {"region": "north", "when": dt.datetime(2026, 1, 2, 3, 4), "yes": True, "f": 1.5}
@@ -224,7 +224,7 @@ async def test_non_workbook_is_reported(tmp_path, name, data, what):
             await work
 
 
-async def test_dates_that_no_calendar_has_are_reported(tmp_path):
+async def test_impossible_dates_are_reported(tmp_path):
     book = Workbook()
     book.active.append(["n", "day"])
     for serial in (46_000, 99_999_999, -5e9):
@@ -249,7 +249,7 @@ async def test_dates_that_no_calendar_has_are_reported(tmp_path):
     assert list(notes) == ["cells that are dates no calendar has came as their numbers"]
 
 
-async def test_escapes_of_xml_in_text(tmp_path):
+async def test_xml_escapes_in_cell_text_round_trip(tmp_path):
     made = await excel.write({"S": [["a_x000D_b"], ["c\nd"]]})
     (tmp_path / "own.xlsx").write_bytes(made)
     assert await excel.read(str(tmp_path / "own.xlsx"), None) == [{"a_x000D_b": "c\nd"}]
@@ -261,9 +261,7 @@ async def test_escapes_of_xml_in_text(tmp_path):
     assert rows == [{"2026-01-01": "x\r\ny", "n": "_x_ _x12_"}]
 
 
-async def test_broken_workbook_says_nothing_of_the_others_and_other_sheets_are_reported(
-    tmp_path, workbook
-):
+async def test_broken_workbook_does_not_hide_others_and_sheets_are_listed(tmp_path, workbook):
     good = workbook({"A": [["a"], [1]], "B": [["a"], [2]]})
     (tmp_path / "bad.xlsx").write_bytes(b"PK")
     found = input_files(find_inputs([good, str(tmp_path / "bad.xlsx")]), str)
@@ -292,11 +290,11 @@ async def test_broken_workbook_says_nothing_of_the_others_and_other_sheets_are_r
     ],
     ids=range(7),
 )
-async def test_excel_first_row_names_the_columns(workbook, rows, expected):
+async def test_first_excel_row_names_the_columns(workbook, rows, expected):
     assert await excel.read(workbook({"S": rows}), None) == expected
 
 
-async def test_small_archive_with_a_very_large_sheet_is_not_unpacked(tmp_path, monkeypatch):
+async def test_zip_bomb_sheet_is_not_unpacked(tmp_path, monkeypatch):
     monkeypatch.setattr(scan, "MAX_UNPACKED", 1_000_000)
     with zipfile.ZipFile(tmp_path / "a.xlsx", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("xl/worksheets/sheet1.xml", b" " * 1_000_001)
@@ -305,14 +303,14 @@ async def test_small_archive_with_a_very_large_sheet_is_not_unpacked(tmp_path, m
         await excel.read(str(tmp_path / "a.xlsx"), None)
 
 
-async def test_cells_are_limited(workbook, monkeypatch):
+async def test_number_of_cells_is_limited(workbook, monkeypatch):
     monkeypatch.setattr(reading, "MAX_CELLS", 10)
     path = workbook({"S": [["a", "b"]] * 6})
     with pytest.raises(ToolExecutionError, match="more than 10 cells"):
         await excel.read(path, None)
 
 
-async def test_cells_that_only_have_a_colour_are_limited_too(tmp_path, monkeypatch):
+async def test_coloured_empty_cells_are_limited(tmp_path, monkeypatch):
     book = Workbook()
     book.active.append(["n"])
     for row in book.active["A2:E4"]:
@@ -330,7 +328,7 @@ async def test_cells_that_only_have_a_colour_are_limited_too(tmp_path, monkeypat
         await excel.read(str(tmp_path / "a.xlsx"), None)
 
 
-async def test_row_longer_than_excels_is_refused(workbook):
+async def test_row_over_the_excel_limit_is_refused(workbook):
     whole = await excel.read(workbook({"S": [["n"], [1] * 16_384]}), None)
     assert (len(whole), len(whole[0])) == (1, 16_384)
     path = workbook({"S": [["n"], [1] * 16_385]})
@@ -345,7 +343,7 @@ async def made(parts):
     return load_workbook(io.BytesIO(await excel.write(parts)))
 
 
-async def test_cells_keep_their_types():
+async def test_written_cells_keep_their_types():
     when, day = dt.datetime(2026, 1, 2, 3, 4), dt.date(2026, 1, 2)
     row = [1, 1.5, "x", True, None, when, dt.time(1, 2), Decimal("1.25")]
     book = await made({"S": [["a"] * 8, row, [day]]})
@@ -355,7 +353,7 @@ async def test_cells_keep_their_types():
 
 
 @pytest.mark.parametrize("text", ["=1+1", '=HYPERLINK("http://x")', "+1", "-1", "@x", "{=A1}"])
-async def test_text_never_becomes_a_formula(text):
+async def test_text_is_never_written_as_a_formula(text):
     book = await made({"S": [[text]]})
     cell = book["S"]["A1"]
     assert (cell.value, cell.data_type) == (text, "s")
@@ -375,12 +373,12 @@ async def test_text_never_becomes_a_formula(text):
     ],
     ids=range(8),
 )
-async def test_value_excel_would_lose_is_text(value, shown):
+async def test_value_excel_would_change_is_written_as_text(value, shown):
     book = await made({"S": [[value]]})
     assert book["S"]["A1"].value == shown
 
 
-async def test_titles_are_made_to_fit():
+async def test_sheet_titles_are_shortened_and_made_unique():
     parts = {name: [] for name in ["a/b", "a:b", "A B", "", "x" * 40, "x" * 41, "'q'"]}
     book = await made(parts)
     assert book.sheetnames == [
@@ -397,7 +395,7 @@ async def test_titles_are_made_to_fit():
     ],
     ids=["rows", "columns", "text"],
 )
-async def test_value_excel_cannot_hold_is_refused(rows, message):
+async def test_value_excel_cannot_store_is_refused(rows, message):
     with pytest.raises(ToolExecutionError, match=message):
         await excel.write({"S": rows})
 
@@ -439,13 +437,13 @@ HEAD = "<row r='1'><c r='A1' t='inlineStr'><is><t>n</t></is></c></row>"
 
 
 @pytest.mark.slow
-async def test_row_with_a_number_that_no_sheet_has_is_not_waited_for(with_sheet):
+async def test_row_number_beyond_the_limit_is_skipped_at_once(with_sheet):
     row = "<row r='{0}'><c r='A{0}'><v>1</v></c></row>"
     assert await excel.read(with_sheet(HEAD + row.format(10**12)), None) == []
     assert await excel.read(with_sheet(HEAD + row.format(reading.MAX_ROWS)), None) == [{"n": 1}]
 
 
-async def test_sheet_longer_than_excels_is_refused(with_sheet, monkeypatch):
+async def test_sheet_over_the_excel_limit_is_refused(with_sheet, monkeypatch):
     monkeypatch.setattr(scan, "MAX_ROWS", 3)
     row = "<row><c><v>1</v></c></row>"
     assert len(await excel.read(with_sheet(HEAD + 2 * row), None)) == 2
@@ -453,7 +451,7 @@ async def test_sheet_longer_than_excels_is_refused(with_sheet, monkeypatch):
         await excel.read(with_sheet(HEAD + 3 * row), None)
 
 
-async def test_formula_that_was_never_computed_gives_its_text(with_sheet, workbook):
+async def test_formula_without_a_cached_result_gives_its_text(with_sheet, workbook):
     cells = "<c r='A2'><f>1+1</f><v>2</v></c><c r='B2' s='0'/><c r='C2'><f>SUM(A2:B2)</f></c>"
     array = "<c r='A3'><f t='array' ref='A3'>A2*2</f></c>"
     path = with_sheet(f"{HEAD}<row r='2'>{cells}</row><row r='3'>{array}</row>")
@@ -477,7 +475,7 @@ async def test_formula_that_was_never_computed_gives_its_text(with_sheet, workbo
         ("<c r='A2'><f>1+1</f><v></v></c>", "=1+1", "no program has computed"),
     ],
 )
-async def test_result_of_a_formula_is_distinguished_from_a_missing_one(
+async def test_empty_formula_result_differs_from_a_missing_one(
     with_sheet, cell, value, notes_shown
 ):
     path = with_sheet(f"{HEAD}<row r='2'>{cell}<c r='B2'><v>7</v></c></row>")
@@ -488,7 +486,7 @@ async def test_result_of_a_formula_is_distinguished_from_a_missing_one(
     assert bool(printed) == bool(notes_shown)
 
 
-async def test_dates_before_the_calendar_are_numbers_in_both_kinds_of_workbook(tmp_path):
+async def test_dates_before_the_excel_calendar_are_numbers(tmp_path):
     book = Workbook()
     book.active.append(["n"])
     book.active.append([-1.5])
@@ -505,7 +503,7 @@ async def test_dates_before_the_calendar_are_numbers_in_both_kinds_of_workbook(t
         assert "dates before 1900" in " ".join(notes)
 
 
-async def test_values_that_wait_for_a_program_to_compute_are_reported(tmp_path):
+async def test_uncomputed_values_are_reported(tmp_path):
     book = Workbook()  # openpyxl asks for it, as XlsxWriter does
     book.active.append(["n"])
     book.active["A2"] = "=1+1"
@@ -526,7 +524,7 @@ async def test_values_that_wait_for_a_program_to_compute_are_reported(tmp_path):
     assert "the values of 1 formulas may be missing or old" in " ".join(notes)
 
 
-async def test_hidden_sheets_and_sheets_of_charts_are_reported(tmp_path):
+async def test_hidden_and_chart_sheets_are_reported(tmp_path):
     book = Workbook()
     book.active.append(["n"])
     book.active.append([1])
@@ -547,7 +545,7 @@ async def test_hidden_sheets_and_sheets_of_charts_are_reported(tmp_path):
         assert (name == "a.xls") or any("are left out: 'Curve'" in note for note in notes)
 
 
-async def test_what_if_table_gives_computed_values_or_nothing(with_sheet, tmp_path):
+async def test_data_table_gives_computed_values_or_none(with_sheet, tmp_path):
     table = "<f t='dataTable' ref='B2:B3' dt2D='0' dtr='0' r1='A1'/>"
     cells = f"<c r='A2'><v>1</v></c><c r='B2'>{table}<v>2.5</v></c><c r='C2'><f>A2</f></c>"
     assert await excel.read(with_sheet(f"{HEAD}<row r='2'>{cells}</row>"), None) == [
@@ -565,7 +563,7 @@ async def test_what_if_table_gives_computed_values_or_nothing(with_sheet, tmp_pa
 
 
 @pytest.mark.parametrize("size", ["", "<dimension ref='A1:A2'/>"], ids=["unsized", "sized"])
-async def test_row_of_millions_of_cells_is_never_in_memory(with_sheet, size):
+async def test_very_wide_row_is_read_without_loading_it(with_sheet, size):
     path = with_sheet("<row>" + "<c/>" * 5_000_000 + "</row>", before=size)
     tracemalloc.start()
     try:
@@ -592,7 +590,7 @@ async def test_unstorable_cell_value_is_refused(with_sheet, sheet, what):
             await work
 
 
-async def test_texts_are_limited(with_sheet, monkeypatch):
+async def test_cell_text_length_is_limited(with_sheet, monkeypatch):
     texts = "".join(f"<si><t>t{n}</t></si>" for n in range(5))
     path = with_sheet(HEAD + "<row><c t='s'><v>4</v></c></row>", texts=texts)
     assert await excel.read(path, None) == [{"n": "t4"}]
@@ -602,14 +600,14 @@ async def test_texts_are_limited(with_sheet, monkeypatch):
             await work
 
 
-async def test_entities_of_a_document_type_are_not_expanded(with_sheet):
+async def test_xml_entities_are_not_expanded(with_sheet):
     declared = "<!DOCTYPE worksheet [<!ENTITY a 'aaaa'><!ENTITY b '&a;&a;'>]>"
     path = with_sheet(HEAD.replace("<t>n<", "<t>&b;<"), declared=declared)
     with pytest.raises(ToolExecutionError, match="has a document type"):
         await excel.read(path, None)
 
 
-async def test_workbook_of_either_kind_is_read_by_both_names_as_office_does(tmp_path, workbook):
+async def test_workbook_format_is_recognised_despite_its_suffix(tmp_path, workbook):
     modern = Path(workbook({"S": [["n"], [1]]}, name="a.xlsx"))
     modern.rename(tmp_path / "new.xls")
     Path(old_workbook(tmp_path / "old.xls")).rename(tmp_path / "old.xlsx")
@@ -617,7 +615,7 @@ async def test_workbook_of_either_kind_is_read_by_both_names_as_office_does(tmp_
     assert (await excel.read(str(tmp_path / "old.xlsx"), None))[0]["region"] == "north"
 
 
-async def test_sheet_that_is_not_in_the_archive_is_reported(tmp_path, workbook):
+async def test_missing_sheet_part_is_reported(tmp_path, workbook):
     source = workbook({"S": [["n"], [1]], "Two": [["k"]]}, name="whole.xlsx")
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(tmp_path / "a.xlsx", "w") as new:
         for item in old.namelist():

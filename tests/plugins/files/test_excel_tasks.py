@@ -9,7 +9,7 @@ from delf import Agent
 from delf_devkit.testing.hosts import TestHost
 
 
-def test_task_copies_from_workbook_to_workbook(delf_host, scripted_model, tmp_path):
+def test_task_copies_rows_between_workbooks(delf_host, scripted_model, tmp_path):
     book = Workbook()
     book.active.title = "Budget"
     for row in (["month", "spent"], ["May", 120], ["June", 80]):
@@ -41,7 +41,7 @@ print(file["type"], file["sheets"], len(over))
 
 
 @pytest.mark.parametrize("sandbox", ["local", "monty"])
-def test_workbooks_in_every_sandbox(delf_host, scripted_model, tmp_path, sandbox):
+def test_workbooks_work_in_every_sandbox(delf_host, scripted_model, tmp_path, sandbox):
     scripted_model.writes("add_to_output_files('a.xlsx', [{'a': 1, 'b': 'x'}, {'a': 2}])")
     options = {"host": delf_host, "output_dir": str(tmp_path)}
     with Agent(llm="scripted", sandbox=sandbox, **options) as agent:
@@ -50,7 +50,7 @@ def test_workbooks_in_every_sandbox(delf_host, scripted_model, tmp_path, sandbox
     assert [*sheet.iter_rows(values_only=True)] == [("a", "b"), (1, "x"), (2, None)]
 
 
-def test_missing_library_of_a_script_is_reported(scripted_model, tmp_path, monkeypatch):
+def test_missing_library_error_reaches_the_script(scripted_model, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     host = TestHost.discover(environ={})
     host.provide(scripted_model.spec, scripted_model.factory)
@@ -61,7 +61,7 @@ def test_missing_library_of_a_script_is_reported(scripted_model, tmp_path, monke
     assert response.files == {}
 
 
-def test_rows_that_do_not_fit_fail_the_script(delf_host, scripted_model, tmp_path):
+def test_unwritable_rows_fail_the_script(delf_host, scripted_model, tmp_path):
     scripted_model.writes("add_to_output_files('a.xlsx', [{'t': 'x' * 40_000}])\nprint('made')")
     scripted_model.writes("add_to_output_files('a.csv', [{'t': 'x'}])\nprint('as text')")
     with Agent(llm="scripted", sandbox="local", host=delf_host, output_dir=str(tmp_path)) as agent:

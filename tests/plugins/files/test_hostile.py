@@ -102,9 +102,7 @@ def _parts_of_a_book():
         ("f.parquet", large_page, "Out of Memory|the query needs more"),
     ],
 )
-async def test_bomb_is_an_error_that_names_it_and_takes_no_memory_here(
-    name, make, message, opened, tmp_path
-):
+async def test_zip_bomb_is_an_error_within_the_memory_limit(name, make, message, opened, tmp_path):
     make(tmp_path / name)
     (tmp_path / "fine.csv").write_text("n\n1\n")
     files = opened(tmp_path / name, tmp_path / "fine.csv")
@@ -148,7 +146,7 @@ def _memory():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-async def test_sixty_hostile_files_do_not_hold_an_honest_one(opened, tmp_path):
+async def test_hostile_files_do_not_delay_an_honest_file(opened, tmp_path):
     formats = Formats(TestHost.discover(environ={}))
     endless = [
         database(
@@ -169,7 +167,7 @@ async def test_sixty_hostile_files_do_not_hold_an_honest_one(opened, tmp_path):
     await asyncio.gather(*hostile, return_exceptions=True)
 
 
-async def test_forty_queries_share_a_few_processes(opened, tmp_path):
+async def test_concurrent_queries_share_a_few_processes(opened, tmp_path):
     (tmp_path / "a.csv").write_text("n\n1\n2\n")
     files = opened(tmp_path / "a.csv")
     statement = "SELECT sum(CAST(n AS INT)) AS s FROM 'a.csv'"
@@ -252,7 +250,7 @@ async def test_query_statements_cannot_write(statement, opened, tmp_path):
         "EXPLAIN /* why */ ANALYZE FROM 'a.csv' WHERE n = $n",
     ],
 )
-async def test_query_is_explained(statement, opened, tmp_path):
+async def test_query_explain_is_supported(statement, opened, tmp_path):
     (tmp_path / "a.csv").write_text("n\n1\n")
     params = {"n": "1"} if "$n" in statement else None
     (row,) = await opened(tmp_path / "a.csv").query(statement, params)
@@ -291,7 +289,7 @@ TRIES = {
 
 
 @confined
-async def test_format_of_a_plugin_writes_nothing_either(opened, tmp_path):
+async def test_third_party_format_cannot_write_files(opened, tmp_path):
     host = TestHost.discover(no_plugins=True, environ={})
     host.provide(FormatSpec(name="h", summary="", factory="a:b", endings=(".hostile",)), Hostile)
     path = tmp_path / "a.hostile"
@@ -301,7 +299,7 @@ async def test_format_of_a_plugin_writes_nothing_either(opened, tmp_path):
     assert os.listdir(tmp_path) == ["a.hostile"]
 
 
-async def test_database_with_a_log_of_changes_is_read(opened, tmp_path):
+async def test_sqlite_file_with_a_write_ahead_log_is_read(opened, tmp_path):
     path = tmp_path / "a.db"
     database(path, "PRAGMA journal_mode = WAL", "CREATE TABLE t (n)", "INSERT INTO t VALUES (1)")
     assert os.listdir(tmp_path) == ["a.db"]

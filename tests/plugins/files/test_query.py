@@ -68,7 +68,7 @@ def files_of(*paths):
     )
 
 
-async def test_lengths_of_time_in_parquet_are_reported_with_their_units(tmp_path):
+async def test_parquet_durations_are_reported_with_their_units(tmp_path):
     path = tmp_path / "a[1].parquet"
     columns = {
         "n": pa.array([1]),
@@ -88,7 +88,7 @@ async def test_lengths_of_time_in_parquet_are_reported_with_their_units(tmp_path
         assert lengths_in(text) == []
 
 
-async def test_name_and_folder_of_a_file_say_nothing_about_its_rows(tmp_path):
+async def test_file_path_does_not_add_columns_to_its_rows(tmp_path):
     folder = tmp_path / "year=2026" / "region=north"
     folder.mkdir(parents=True)
     duckdb.sql(
@@ -125,7 +125,7 @@ async def test_name_and_folder_of_a_file_say_nothing_about_its_rows(tmp_path):
     ) == [{"n": 0}]
 
 
-async def test_names_that_differ_by_case_alone_are_two_columns_and_reported(tmp_path):
+async def test_column_names_differing_by_case_are_kept_and_reported(tmp_path):
     (tmp_path / "a.csv").write_text("ID,id\n1,2\n")
     (tmp_path / "a.json").write_text('[{"ID": 1, "id": 2.5}, {"ID": 9007199254740993, "id": 1.5}]')
     table = pa.table([pa.array([1]), pa.array([2])], names=["ID", "id"])
@@ -254,7 +254,7 @@ MORE_ROWS = {
 @pytest.mark.parametrize(
     "case", [*ROWS, *(pytest.param(case, marks=pytest.mark.slow) for case in MORE_ROWS)]
 )
-async def test_query_sees_the_rows_that_a_read_gives(tmp_path, case):
+async def test_query_and_read_return_the_same_rows(tmp_path, case):
     name, data, rows, shown = {**ROWS, **MORE_ROWS}[case]
     got, notes = await _queried(tmp_path / name, data)
     assert got == rows
@@ -271,7 +271,7 @@ async def test_query_sees_the_rows_that_a_read_gives(tmp_path, case):
         ('{"a": "]"}', [{"a": "]"}]),
     ],
 )
-def test_values_are_read_piece_by_piece(tmp_path, monkeypatch, chunk, text, values):
+def test_large_json_is_read_in_pieces(tmp_path, monkeypatch, chunk, text, values):
     monkeypatch.setattr(large, "CHUNK", chunk)
     (tmp_path / "a.json").write_text(text, "utf-8")
     large.write_values(str(tmp_path / "a.json"), str(tmp_path / "b.jsonl"), "a.json")
@@ -280,7 +280,7 @@ def test_values_are_read_piece_by_piece(tmp_path, monkeypatch, chunk, text, valu
 
 
 @pytest.mark.parametrize("text", ["[1, 2", "[1] 2", "[1, x]", '{"a"', "[" * 100_000])
-def test_values_that_are_none_are_named(tmp_path, text):
+def test_malformed_large_json_is_reported(tmp_path, text):
     (tmp_path / "a.json").write_text(text, "utf-8")
     with pytest.raises(ValueError, match=r"^a\.json: "):
         large.write_values(str(tmp_path / "a.json"), str(tmp_path / "b.jsonl"), "a.json")
@@ -306,7 +306,7 @@ async def _queried(path, data):
     return [tuple(row.values()) for row in got], list(notes)
 
 
-async def test_moments_inside_of_lists(tmp_path):
+async def test_dates_inside_lists_are_converted(tmp_path):
     duckdb.sql(
         "COPY (SELECT [DATE '2026-01-01'] AS d, {'at': TIMESTAMP_NS '2026-01-01 00:00:00.123456789'} AS s) "
         f"TO '{tmp_path / 'a.parquet'}'"
@@ -318,7 +318,7 @@ async def test_moments_inside_of_lists(tmp_path):
     assert [note[:10] for note in notes] == ["column 's'"]
 
 
-async def test_times_and_durations_of_workbooks(tmp_path):
+async def test_workbook_times_and_durations_are_converted(tmp_path):
     lasting = dt.timedelta(days=1, hours=6, microseconds=5000)
     book = Workbook()
     book.active.append(["at", "took"])
@@ -329,7 +329,7 @@ async def test_times_and_durations_of_workbooks(tmp_path):
     assert got == [{"at": dt.time(1, 2), "took": lasting}]
 
 
-async def test_text_of_sqlite_that_is_none_is_reported(tmp_path):
+async def test_invalid_sqlite_text_is_reported(tmp_path):
     database = sqlite3.connect(tmp_path / "a.db")
     database.executescript("CREATE TABLE t (v); INSERT INTO t VALUES (CAST(x'4dfc' AS TEXT))")
     database.close()
@@ -370,7 +370,7 @@ REFUSED = {
 }
 
 
-async def test_files_of_arrow(tmp_path):
+async def test_arrow_files_are_read(tmp_path):
     table = pa.table({"n": [1, 2], "day": [dt.date(2026, 1, 2), None]})
     with (
         pa.OSFile(str(tmp_path / "t.arrow"), "wb") as sink,
@@ -394,7 +394,7 @@ async def test_files_of_arrow(tmp_path):
         await files.read("bad.arrow")
 
 
-async def test_query_reads_input_files_only_and_writes_nothing(files, tmp_path):
+async def test_query_reads_only_input_files_and_writes_nothing(files, tmp_path):
     before = sorted(os.listdir(tmp_path))
     for statement, why in REFUSED.items():
         with pytest.raises((ToolExecutionError, ToolRefusedError), match=why):
@@ -403,7 +403,7 @@ async def test_query_reads_input_files_only_and_writes_nothing(files, tmp_path):
     assert len(await files.query("SELECT n FROM 'sales.parquet', range(1000)", limit=5)) == 5
 
 
-async def test_rows_keep_the_order_of_their_file(tmp_path):
+async def test_query_rows_keep_the_order_of_their_file(tmp_path):
     path = tmp_path / "t.parquet"
     numbers = [*range(1000)]
     pyarrow.parquet.write_table(pa.table({"n": numbers}), path, row_group_size=1)
@@ -424,7 +424,7 @@ SELECT n + 9223372036854775807 FROM 'sales.parquet' | SELECT ? FROM 'codes.csv'
 """
 
 
-async def test_errors_give_no_trace_and_no_folder_of_the_host(files, tmp_path):
+async def test_query_errors_show_no_trace_or_host_folder(files, tmp_path):
     wrong = [text.strip() for line in WRONG.strip().splitlines() for text in line.split("|")]
     raised = await asyncio.gather(*map(files.query, wrong), return_exceptions=True)
     for statement, error in zip(wrong, raised, strict=True):
@@ -456,7 +456,7 @@ async def test_unrepresentable_value_is_text_with_a_note(tmp_path):
 
 @pytest.mark.timeout(120)
 @pytest.mark.slow
-def test_file_larger_than_the_memory_is_asked_where_it_is(tmp_path):
+def test_file_larger_than_memory_can_be_queried(tmp_path):
     """A table of 400 MB in memory; its process takes much less than that, and less than 512 MB."""
     numbers = duckdb.sql("SELECT range AS n FROM range(1_000_000)").arrow()
     numbers = (numbers.read_all() if hasattr(numbers, "read_all") else numbers).column("n")
@@ -509,13 +509,13 @@ FROM 'sales.csv'"""
         (JOINED, {"sales.csv": 3, "budget.xlsx/Sheet": 3}, [{"n": 3, "spent": 150}]),
     ],
 )
-async def test_row_below_a_title_names_the_columns(titled, statement, header, rows):
+async def test_header_option_skips_a_title_in_queries(titled, statement, header, rows):
     with notes_of_call() as notes:
         assert await titled.query(statement, header=header) == rows
     assert not notes
 
 
-async def test_title_that_is_taken_for_names_is_reported(titled):
+async def test_title_mistaken_for_a_header_is_reported(titled):
     for name in ("sales.csv", "budget.xlsx"):
         with notes_of_call() as notes:
             await titled.query(f"SELECT * FROM '{name}'")
@@ -534,7 +534,7 @@ async def test_title_that_is_taken_for_names_is_reported(titled):
         ("FROM 'sales.csv'", {"sale.csv": 3}, "header names 'sale.csv'"),
     ],
 )
-async def test_wrong_header_is_an_error_that_says_what_to_do(titled, statement, header, words):
+async def test_invalid_header_error_suggests_a_fix(titled, statement, header, words):
     with pytest.raises((ToolRefusedError, ToolExecutionError), match=words):
         await titled.query(statement, header=header)
 
@@ -552,7 +552,7 @@ async def test_wrong_header_is_an_error_that_says_what_to_do(titled, statement, 
         ('"none"', "none"),
     ],
 )
-async def test_text_of_json_stays_as_it_is_in_a_query(tmp_path, text, row):
+async def test_json_text_is_unchanged_in_a_query(tmp_path, text, row):
     path = tmp_path / "rows.json"
     path.write_text(f'[{{"v": {text}, "x": 1.5}}]')
     files = files_of(path)
@@ -560,7 +560,7 @@ async def test_text_of_json_stays_as_it_is_in_a_query(tmp_path, text, row):
     assert await files.read("rows.json") == [{"v": row, "x": 1.5}]
 
 
-async def test_keys_of_json_that_differ_by_case_keep_their_texts(tmp_path):
+async def test_json_keys_differing_by_case_keep_their_text(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text('{"ID": "2026-01-02T00:00:00+02:00", "id": "2026-01-02"}\n')
     with notes_of_call() as notes:
@@ -586,7 +586,7 @@ async def test_table_without_rows_is_reported(tmp_path, name, data, reported):
     assert reported in " ".join(notes)
 
 
-async def test_parquet_and_sheets_without_rows_are_reported_and_keep_their_columns(tmp_path):
+async def test_parquet_and_sheets_without_rows_keep_their_columns(tmp_path):
     pa.parquet.write_table(pa.table({"n": pa.array([], pa.int64())}), tmp_path / "rows.parquet")
     book = Workbook()
     book.active.append(["n", "when"])
@@ -611,7 +611,7 @@ async def test_parquet_and_sheets_without_rows_are_reported_and_keep_their_colum
         assert any("no rows" in reported for reported in notes), name
 
 
-async def test_values_of_several_kinds_of_json_are_those_of_a_read(tmp_path):
+async def test_mixed_json_values_are_equal_in_query_and_read(tmp_path):
     path = tmp_path / "rows.json"
     path.write_text('[{"v": "none"}, {"v": {"a": 1}}, {"v": [1, "x"]}, {"v": null}, {"v": 2}]')
     files = files_of(path)

@@ -77,7 +77,7 @@ def hold(files: Filesystem, path: str, outside: Path) -> None:
 
 
 @pytest.mark.parametrize("line", PATHS)
-def test_path_cannot_lead_out(line: str, files: Filesystem, outside: Path) -> None:
+def test_path_cannot_leave_its_root(line: str, files: Filesystem, outside: Path) -> None:
     path = ast.literal_eval(f'"{line}"').replace("OUTSIDE", str(outside))
     hold(files, path, outside)
 
@@ -135,14 +135,14 @@ def hard(at: Path, to: Path, path: str) -> str:
 
 @pytest.mark.parametrize("root", ["notes", "out"])
 @pytest.mark.parametrize("scene", LINKS)
-def test_link_cannot_lead_out(
+def test_link_cannot_leave_its_root(
     scene: str, root: str, files: Filesystem, outside: Path, tmp_path: Path
 ) -> None:
     path = LINKS[scene](tmp_path / root, outside)
     hold(files, f"{root}/{path}", outside)
 
 
-def test_temporary_name_that_is_a_link_is_not_written_through(
+def test_write_does_not_follow_a_planted_temporary_link(
     files: Filesystem, out: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("secrets.token_hex", lambda n: "guessed")
@@ -153,9 +153,7 @@ def test_temporary_name_that_is_a_link_is_not_written_through(
 
 
 @pytest.mark.parametrize("kind", ["fifo", "socket", "device", "folder"])
-def test_non_file_is_neither_read_nor_waited_for(
-    kind: str, files: Filesystem, out: Path, outside: Path
-) -> None:
+def test_special_file_is_not_opened(kind: str, files: Filesystem, out: Path, outside: Path) -> None:
     place = out / "x"
     with contextlib.ExitStack() as stack:
         if kind == "fifo":
@@ -196,7 +194,7 @@ def test_search_stays_on_one_file_system(files: Filesystem, out: Path, outside: 
 
 
 @pytest.mark.parametrize("change", ["folder and link", "file and link"])
-def test_file_replaced_during_a_read_cannot_lead_out(
+def test_file_replaced_during_a_read_cannot_leave_its_root(
     change: str, files: Filesystem, out: Path, outside: Path
 ) -> None:
     """Another process swaps what a path names as fast as it can, while the path is used."""
@@ -239,7 +237,7 @@ while True:
     assert os.listdir(outside) == ["secret.txt"]
 
 
-def test_attempts_fail_in_parallel_too(files: Filesystem, outside: Path) -> None:
+def test_concurrent_escape_attempts_fail(files: Filesystem, outside: Path) -> None:
     threads = [threading.Thread(target=hold, args=(files, p, outside)) for p in PATHS[:12]]
     for thread in threads:
         thread.start()

@@ -25,7 +25,7 @@ from delf_filesystem.documents import convert
 from support.documents import pdf_of
 
 
-def test_file_is_read_whole_or_in_lines(files: Filesystem) -> None:
+def test_file_is_read_whole_or_by_lines(files: Filesystem) -> None:
     assert files.read_file("notes/plan.md") == "one\ntwo\nthree\n"
     assert files.read_file("notes/plan.md", start=2, lines=1) == "two\n"
     assert files.read_file("notes/plan.md", start=3) == "three\n"
@@ -33,7 +33,7 @@ def test_file_is_read_whole_or_in_lines(files: Filesystem) -> None:
     assert files.read_bytes("notes/plan.md", offset=4, length=3) == b"two"
 
 
-def test_large_file_is_read_in_parts_only(files: Filesystem, notes: Path) -> None:
+def test_large_file_is_read_only_in_parts(files: Filesystem, notes: Path) -> None:
     (notes / "big.txt").write_text("0123456789\n" * 1_000_001)
     with pytest.raises(DelfError, match=r"file too large. Maximum: 10000000 bytes"):
         files.read_file("notes/big.txt")
@@ -43,7 +43,7 @@ def test_large_file_is_read_in_parts_only(files: Filesystem, notes: Path) -> Non
     assert files.read_bytes("notes/big.txt", offset=11_000_000) == b"0123456789\n"
 
 
-def test_files_are_listed_by_pattern_in_the_order_of_their_names(files: Filesystem) -> None:
+def test_files_are_listed_by_pattern_in_name_order(files: Filesystem) -> None:
     assert [f["path"] for f in files.list_files()] == ["notes/deep/er/list.txt", "notes/plan.md"]
     assert [f["path"] for f in files.list_files("notes", "*.md")] == ["notes/plan.md"]
     assert [f["path"] for f in files.list_files("notes/deep", "er/*.txt")] == [
@@ -77,13 +77,13 @@ def test_glob_matches_paths(pattern: str, path: str, fits: bool) -> None:
     assert Glob(pattern).matches(path.split("/")) is fits
 
 
-def test_hostile_pattern_takes_no_time(files: Filesystem, notes: Path) -> None:
+def test_hostile_glob_pattern_is_matched_quickly(files: Filesystem, notes: Path) -> None:
     (notes / ("a" * 200)).write_text("")
     assert files.list_files("notes", "*a" * 100 + "b") == []
     assert files.list_files("notes", "**/" * 150 + "b") == []
 
 
-def test_lines_are_found(files: Filesystem, notes: Path) -> None:
+def test_find_returns_matching_lines(files: Filesystem, notes: Path) -> None:
     (notes / "data.bin").write_bytes(b"\0two")
     assert files.find("two") == [{"path": "notes/plan.md", "line": 2, "text": "two"}]
     found = files.find("two", ignore_case=True)
@@ -95,7 +95,7 @@ def test_lines_are_found(files: Filesystem, notes: Path) -> None:
     assert files.find(".*") == []
 
 
-def test_file_is_written_whole_and_keeps_its_mode(files: Filesystem, out: Path) -> None:
+def test_written_file_keeps_its_mode(files: Filesystem, out: Path) -> None:
     assert files.write_file("out/new/report.md", "Grüße") == 7
     assert (out / "new/report.md").read_text() == "Grüße"
     (out / "new/report.md").chmod(0o640)
@@ -105,7 +105,7 @@ def test_file_is_written_whole_and_keeps_its_mode(files: Filesystem, out: Path) 
     assert sorted(os.listdir(out / "new")) == ["report.md"]
 
 
-def test_write_that_fails_leaves_the_file_as_it_was(files: Filesystem, out: Path) -> None:
+def test_failed_write_leaves_the_file_unchanged(files: Filesystem, out: Path) -> None:
     (out / "a.txt").write_text("before")
     with pytest.raises(DelfError, match="too large"):
         files.write_file("out/a.txt", "x" * 10_000_001)
@@ -113,7 +113,7 @@ def test_write_that_fails_leaves_the_file_as_it_was(files: Filesystem, out: Path
     assert os.listdir(out) == ["a.txt"]
 
 
-def test_edits_keep_the_ends_of_lines_and_the_mark_of_a_file(files: Filesystem, out: Path) -> None:
+def test_edit_keeps_line_endings_and_byte_order_mark(files: Filesystem, out: Path) -> None:
     path = out / "a.txt"
     path.write_bytes(b"one\r\ntwo\r\nthree\r\n")
     files.edit_file("out/a.txt", "one\ntwo", "1\n2")
@@ -148,7 +148,7 @@ def test_edits_keep_the_ends_of_lines_and_the_mark_of_a_file(files: Filesystem, 
         ("utf-8", "Größe", "é", "é x"),
     ],
 )
-def test_letters_of_two_encodings_are_not_mixed(
+def test_edit_keeps_the_encoding_of_a_file(
     files: Filesystem, out: Path, encoding: str, old: str, new: str, changed: str | None
 ) -> None:
     path = out / "a.txt"
@@ -161,7 +161,7 @@ def test_letters_of_two_encodings_are_not_mixed(
     assert path.read_bytes() == (changed or "Größe x").encode(encoding)
 
 
-def test_edit_matches_exactly_once(files: Filesystem, out: Path) -> None:
+def test_edit_requires_exactly_one_match(files: Filesystem, out: Path) -> None:
     (out / "a.txt").write_text("a b a")
     files.edit_file("out/a.txt", "b", "c")
     assert (out / "a.txt").read_text() == "a c a"
@@ -172,7 +172,7 @@ def test_edit_matches_exactly_once(files: Filesystem, out: Path) -> None:
     assert (out / "a.txt").read_text() == "a c a"
 
 
-def test_replace_changes_the_files_that_hold_a_text(files: Filesystem, out: Path) -> None:
+def test_replace_changes_every_file_with_the_text(files: Filesystem, out: Path) -> None:
     for name in ("a.txt", "b.txt"):
         (out / name).write_text("lamp lamp")
     (out / "c.txt").write_text("desk")
@@ -193,12 +193,12 @@ def test_replace_changes_the_files_that_hold_a_text(files: Filesystem, out: Path
         ("notes/.env", "names that begin with a dot are hidden"),
     ],
 )
-def test_errors_say_what_is_allowed(files: Filesystem, path: str, message: str) -> None:
+def test_path_error_states_what_is_allowed(files: Filesystem, path: str, message: str) -> None:
     with pytest.raises(DelfError, match=message):
         files.read_file(path)
 
 
-def test_suffixes_and_dots_are_kept_from_scripts(notes: Path) -> None:
+def test_hidden_files_and_other_suffixes_are_inaccessible(notes: Path) -> None:
     (notes / ".env").write_text("KEY=1")
     files = Filesystem(roots={"notes": {"root": notes, "suffixes": ["md"], "mode": "rw"}})
     assert [f["path"] for f in files.list_files()] == ["notes/plan.md"]
@@ -210,7 +210,7 @@ def test_suffixes_and_dots_are_kept_from_scripts(notes: Path) -> None:
     assert open_root.read_file("notes/.env") == "KEY=1"
 
 
-def test_roots_are_checked(tmp_path: Path) -> None:
+def test_invalid_roots_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConnectionConfigurationError, match="at least one folder"):
         Filesystem(roots={})
     with pytest.raises(ConnectionConfigurationError, match="not a name of a root"):
@@ -232,7 +232,7 @@ async def test_prompt_names_the_roots(files: Filesystem) -> None:
     assert "out/ (read and write)" in message
 
 
-async def test_model_is_shown_allowed_actions_alone(notes: Path) -> None:
+async def test_prompt_shows_only_allowed_actions(notes: Path) -> None:
     files = Filesystem(roots={"notes": {"root": notes, "mode": "rw"}}, allow=["read_file"])
     allowed = [a.name for a in actions_of(Filesystem, files, "disk") if is_allowed(files.allow, a)]
     assert allowed == ["read_file"]
@@ -275,11 +275,11 @@ def test_document_encoding_is_detected(
     assert bool(notes) == bool(noted)
 
 
-def test_table_of_text_is_shown_as_it_is() -> None:
+def test_separated_text_is_not_converted_to_a_table() -> None:
     assert convert(b"a;b\nx,y;1,5\n", "a", ".csv") == "a;b\nx,y;1,5\n"
 
 
-def test_pages_of_a_scanner_are_reported() -> None:
+def test_scanned_document_pages_are_reported() -> None:
     for pages, expected in {
         ("Lamps", ""): ["1 of 2"],
         ("Lamps", "", "Desks"): ["1 of 3"],
@@ -295,7 +295,7 @@ def test_pages_of_a_scanner_are_reported() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-async def test_document_that_is_a_bomb_is_an_error(files: Filesystem, notes: Path) -> None:
+async def test_document_bomb_is_an_error(files: Filesystem, notes: Path) -> None:
     """300 kB of it took gigabytes; the next document is read as the one before."""
     cell = "<w:p><w:r><w:t>x</w:t></w:r></w:p>"
     with zipfile.ZipFile(notes / "bomb.docx", "w", zipfile.ZIP_DEFLATED) as parts:
@@ -325,7 +325,7 @@ _RELATIONS = (
 _HEAD = f'<w:document xmlns:w="{_WORD}/wordprocessingml/2006/main"><w:body>'
 
 
-async def test_documents_need_their_package(
+async def test_missing_document_package_is_reported(
     files: Filesystem, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "markitdown", None)
@@ -335,7 +335,7 @@ async def test_documents_need_their_package(
     assert "delf-plugin-filesystem[documents]" in str(missing.value.hint)
 
 
-async def test_write_is_asked_about_with_a_diff(notes: Path) -> None:
+async def test_write_approval_shows_a_diff(notes: Path) -> None:
     disk = Filesystem(roots={"notes": {"root": notes, "mode": "rw"}})
     edit = {"path": "notes/plan.md", "old_text": "two", "new_text": "2"}
     verdict = await disk.check(ProposedCall(action="edit_file", arguments=edit))
@@ -351,7 +351,7 @@ async def test_write_is_asked_about_with_a_diff(notes: Path) -> None:
     assert read == Allowed()
 
 
-def test_root_that_is_not_a_folder_is_refused_at_once(tmp_path: Path) -> None:
+def test_root_that_is_not_a_folder_is_refused_at_start(tmp_path: Path) -> None:
     with pytest.raises(
         ConnectionFileNotFoundError, match="'w' of filesystem is not a folder"
     ) as message:
@@ -359,7 +359,7 @@ def test_root_that_is_not_a_folder_is_refused_at_once(tmp_path: Path) -> None:
     assert 'mode = "rw"' in (message.value.hint or "")
 
 
-def test_folder_is_made_where_that_is_wanted_and_it_may_be_written(tmp_path: Path) -> None:
+def test_create_option_makes_a_writable_root_folder(tmp_path: Path) -> None:
     def root(name: str, **more: str) -> dict[str, object]:
         return {"root": str(tmp_path / name), "create": True, **more}
 

@@ -43,7 +43,7 @@ def ask(notes: Path, delf_host: TestHost, scripted_model: ScriptedModel) -> Call
 
 
 @pytest.mark.parametrize("code", [REPLACE, EDIT, WRITE])
-async def test_file_that_changed_after_its_diff_was_shown_is_asked_about_again(
+async def test_file_changed_after_its_diff_is_asked_about_again(
     ask: Callable[..., Any], notes: Path, code: str
 ) -> None:
     plan = notes / "plan.md"
@@ -53,7 +53,7 @@ async def test_file_that_changed_after_its_diff_was_shown_is_asked_about_again(
     assert plan.read_text() == ("new" if code == WRITE else "zero\n2\nsecret\n")
 
 
-async def test_file_that_came_after_the_diff_was_shown_is_asked_about(
+async def test_file_added_after_its_diff_is_asked_about_again(
     ask: Callable[..., Any], notes: Path
 ) -> None:
     late = notes / "late.md"
@@ -63,9 +63,7 @@ async def test_file_that_came_after_the_diff_was_shown_is_asked_about(
     assert late.read_text() == "2 secrets\n"
 
 
-async def test_change_beyond_the_shown_lines_is_refused(
-    ask: Callable[..., Any], notes: Path
-) -> None:
+async def test_change_below_the_shown_diff_is_refused(ask: Callable[..., Any], notes: Path) -> None:
     plan = notes / "plan.md"
     long = "".join(f"two {number}\n" for number in range(8000))
     plan.write_text(long)
@@ -74,7 +72,7 @@ async def test_change_beyond_the_shown_lines_is_refused(
     assert all("lines more" in preview for preview in previews)
 
 
-async def test_change_of_another_file_asks_nothing_more(
+async def test_change_of_another_file_needs_no_second_approval(
     ask: Callable[..., Any], notes: Path
 ) -> None:
     previews = await ask(EDIT, lambda: (notes / "other.md").write_text("two\n"))
@@ -83,7 +81,7 @@ async def test_change_of_another_file_asks_nothing_more(
 
 
 @pytest.mark.parametrize("name", ["replace", "edit_file", "write_file"])
-async def test_change_in_the_last_moment_is_not_written_over(notes: Path, name: str) -> None:
+async def test_concurrent_change_is_never_overwritten(notes: Path, name: str) -> None:
     """By another call of the same task, say: it is seen by the action itself."""
     disk = Filesystem(roots={"notes": {"root": str(notes), "mode": "rw"}})
     texts = {"old_text": "two", "new_text": "2"}

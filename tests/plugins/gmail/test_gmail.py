@@ -49,7 +49,7 @@ async def gmail(google: GoogleServer, connect: Any) -> Any:
     await made.aclose()
 
 
-async def test_search_and_read(google: GoogleServer, gmail: Any) -> None:
+async def test_search_results_can_be_read(google: GoogleServer, gmail: Any) -> None:
     google.gmail.deliver(USER, mail("Invoice 7", files=[("invoice.pdf", b"%PDF-7")]))
     google.gmail.deliver(USER, mail("Lunch"))
     found = await gmail.search("subject:invoice has:attachment")
@@ -72,7 +72,7 @@ async def test_search_and_read(google: GoogleServer, gmail: Any) -> None:
         await gmail.attachment(line["id"], "invoce.pdf")
 
 
-async def test_search_says_when_there_is_more(google: GoogleServer, gmail: Any) -> None:
+async def test_search_reports_further_results(google: GoogleServer, gmail: Any) -> None:
     for number in range(30):
         google.gmail.deliver(USER, mail(f"No {number}"), when=1_760_000_000 + number)
     found = await gmail.search(limit=20)
@@ -83,7 +83,9 @@ async def test_search_says_when_there_is_more(google: GoogleServer, gmail: Any) 
         await gmail.search(limit=501)
 
 
-async def test_messages_that_vanish_or_fail_in_a_search(google: GoogleServer, gmail: Any) -> None:
+async def test_search_skips_vanished_messages_and_retries_failures(
+    google: GoogleServer, gmail: Any
+) -> None:
     for number in range(5):
         google.gmail.deliver(USER, mail(f"No {number}"))
     google.fail("gmail.users.messages.get", 404, "notFound")
@@ -92,7 +94,7 @@ async def test_messages_that_vanish_or_fail_in_a_search(google: GoogleServer, gm
     assert len(gmail.pauses) == 2
 
 
-async def test_text_of_html_mail(google: GoogleServer, gmail: Any) -> None:
+async def test_html_mail_is_read_as_text(google: GoogleServer, gmail: Any) -> None:
     html = """<html><head><style>p {color: red}</style></head><body>
         <h1>Offer</h1><p>Dear&nbsp;Ada,<br>see <a href="https://x.example/a">our list</a>:</p>
         <ul><li>One</li><li>Two &amp; three</li></ul>
@@ -155,7 +157,7 @@ async def test_unsendable_mail_is_refused(
     assert not google.gmail.box(BOB).mails
 
 
-async def test_reply_stays_in_its_conversation(google: GoogleServer, gmail: Any) -> None:
+async def test_reply_is_added_to_its_conversation(google: GoogleServer, gmail: Any) -> None:
     first = google.gmail.deliver(
         USER,
         mail(
@@ -184,7 +186,7 @@ async def test_reply_stays_in_its_conversation(google: GoogleServer, gmail: Any)
     assert [m["subject"] for m in thread["messages"]] == ["Plan", "Re: Plan"]
 
 
-async def test_draft_sends_nothing(google: GoogleServer, gmail: Any) -> None:
+async def test_draft_is_not_sent(google: GoogleServer, gmail: Any) -> None:
     draft = await gmail.draft("Look", to=BOB, subject="Draft")
     assert not google.gmail.box(BOB).mails
     await gmail.send_draft(draft["id"])
@@ -196,7 +198,7 @@ async def test_draft_sends_nothing(google: GoogleServer, gmail: Any) -> None:
         await gmail.draft("Yes", to=BOB, reply_to=first.id)
 
 
-async def test_labels_archive_trash(google: GoogleServer, gmail: Any) -> None:
+async def test_labels_archive_and_trash_change_messages(google: GoogleServer, gmail: Any) -> None:
     one, two = (google.gmail.deliver(USER, mail()) for _ in range(2))
     assert await gmail.label([one.id, two.id], add=["Bills", "starred"], remove="UNREAD") == {
         "changed": 2
@@ -214,7 +216,7 @@ async def test_labels_archive_trash(google: GoogleServer, gmail: Any) -> None:
         await gmail.label(one.id)
 
 
-def test_units_of_permission() -> None:
+def test_gmail_permissions_and_effects_match_the_actions() -> None:
     methods = {
         m["name"]: (m.get("permission", m["name"]), m["effect"])
         for m in Gmail.inspect(verbose=True)["methods"]
@@ -235,13 +237,11 @@ def test_units_of_permission() -> None:
         (["organizing"], ["label", "archive", "trash"]),
     ],
 )
-def test_allow_means_one_action_or_one_group(allow: list[str], allowed: list[str]) -> None:
+def test_allow_accepts_an_action_or_a_group(allow: list[str], allowed: list[str]) -> None:
     assert Gmail(allow=allow).inspect()["methods"] == allowed
 
 
-async def test_reply_to_an_own_mail_goes_to_its_recipients(
-    google: GoogleServer, gmail: Any
-) -> None:
+async def test_reply_to_own_mail_goes_to_its_recipients(google: GoogleServer, gmail: Any) -> None:
     google.gmail.box("eve@example.com")
     sent = await gmail.send("Bob <bob@example.com>", "Plan", "One", cc="eve@example.com")
     await gmail.reply(sent["id"], "Two")
@@ -255,7 +255,9 @@ async def test_reply_to_an_own_mail_goes_to_its_recipients(
 HIDDEN = "=?utf-8?Q?M=C3=BCller=2C_Ada?= <ada.m@example.com>, =?utf-8?q?x=2C_eve=40far=2Eexample?= <max@example.com>"
 
 
-async def test_comma_in_an_encoded_name_is_not_a_border(google: GoogleServer, gmail: Any) -> None:
+async def test_comma_in_an_encoded_name_does_not_split_recipients(
+    google: GoogleServer, gmail: Any
+) -> None:
     """Names are decoded after a header was split: else a sender could add people."""
     raw = f"From: {HIDDEN.split(', ')[0]}\r\nTo: {HIDDEN}\r\nCc: {HIDDEN}\r\nSubject: x\r\n\r\nx"
     message = google.gmail.deliver(USER, raw.encode())
@@ -272,7 +274,9 @@ async def test_comma_in_an_encoded_name_is_not_a_border(google: GoogleServer, gm
     assert not google.gmail.box("eve@far.example").mails
 
 
-async def test_text_that_comes_apart_from_its_message(google: GoogleServer, gmail: Any) -> None:
+async def test_long_text_stored_as_attachment_is_read_in_parts(
+    google: GoogleServer, gmail: Any
+) -> None:
     google.gmail.deliver(USER, mail("Long", "word " * 60_000 + "the end", Message_ID="<1@x>"))
     (line,) = (await gmail.search())["messages"]
     got = await gmail.read(line["id"])
@@ -282,7 +286,7 @@ async def test_text_that_comes_apart_from_its_message(google: GoogleServer, gmai
     assert (await gmail.thread(line["thread"]))["messages"][0]["text"] == text
 
 
-async def test_attachments_as_they_are_documented(
+async def test_documented_attachment_example_works(
     google: GoogleServer, gmail: Any, delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     scripted_model.writes(

@@ -41,14 +41,14 @@ async def read(google: GoogleServer, connect: Any) -> Any:
         ("iso-2022-jp", "こんにちは"), ("euc-kr", "안녕하세요"), ("utf-16", "Grüße"), ("utf-7", "Grüße"),
     ],
 )  # fmt: skip
-async def test_charsets(read: Any, charset: str, text: str) -> None:
+async def test_charset_of_a_part_is_decoded(read: Any, charset: str, text: str) -> None:
     assert (await read(plain(charset, text)))["text"] == text
 
 
 @pytest.mark.parametrize(
     "declared", ["nonsense", "utf-8", "x" * 500, "idna", "base64", "rot13", "../../x"]
 )
-async def test_charsets_that_are_wrong(read: Any, declared: str) -> None:
+async def test_unknown_charset_falls_back(read: Any, declared: str) -> None:
     assert "Gr" in (await read(plain("iso-8859-1", "Grüße", declared)))["text"]
 
 
@@ -61,7 +61,7 @@ async def test_charsets_that_are_wrong(read: Any, declared: str) -> None:
         '<meta name="viewport" content="x"><meta charset = "{}">',
     ],
 )
-async def test_page_without_a_header_names_its_charset_itself(
+async def test_html_meta_charset_is_used_without_a_header(
     read: Any, meta: str, charset: str
 ) -> None:
     text = "こんにちは" if "j" in charset else "Привет"
@@ -90,7 +90,7 @@ async def test_page_without_a_header_names_its_charset_itself(
         ("x-mac-roman", "macroman", "Grüße"),
     ],
 )
-async def test_charsets_that_mean_a_larger_one(
+async def test_charset_label_is_decoded_by_its_superset(
     read: Any, declared: str, charset: str, text: str
 ) -> None:
     assert (await read(plain(charset, text, declared)))["text"] == text
@@ -121,13 +121,13 @@ LONG = "<p>" + "The invoice is due on Friday and amounts to 700 euros. " * 5 + "
         ("See the list: https://x.example/1", "<p>See <a href='https://x.example/" + "y" * 300 + "'>it</a></p>", "See the list"),
     ],
 )  # fmt: skip
-async def test_part_that_only_stands_in_hides_no_text(
+async def test_placeholder_alternative_does_not_hide_the_text(
     read: Any, text: str, page: str, wins: str
 ) -> None:
     assert wins in (await read(alternatives(text, page)))["text"]
 
 
-async def test_raw_bytes_in_headers(read: Any) -> None:
+async def test_raw_bytes_in_headers_are_decoded(read: Any) -> None:
     raw = b"From: B\xf6b <bob@example.com>\r\nSubject: Gr\xfc\xdfe \xff\r\nTo: \xff\r\n\r\nx"
     assert "bob@example.com" in (await read(raw))["sender"]
 
@@ -143,11 +143,11 @@ async def test_raw_bytes_in_headers(read: Any) -> None:
         ("=?" * 1000, None),
     ],
 )
-def test_encoded_words(value: str, text: str | None) -> None:
+def test_encoded_words_in_headers_are_decoded(value: str, text: str | None) -> None:
     assert decoded(value) == text or text is None
 
 
-async def test_deep_nesting(read: Any) -> None:
+async def test_deeply_nested_message_is_read(read: Any) -> None:
     depth = 80
     raw = b"Subject: x\r\n"
     for number in range(depth):
@@ -162,13 +162,13 @@ async def test_deep_nesting(read: Any) -> None:
     assert got["text"] in ("", "the core")
 
 
-async def test_ten_thousand_parts(read: Any) -> None:
+async def test_message_with_ten_thousand_parts_is_read(read: Any) -> None:
     raw = b'Subject: x\r\nContent-Type: multipart/mixed; boundary="b"\r\n\r\n'
     raw += b"--b\r\nContent-Type: text/plain\r\n\r\nx\r\n" * 10_000 + b"--b--\r\n"
     assert (await read(raw))["text"].count("x") == 10_000
 
 
-async def test_names_of_files_stay_in_their_folder(read: Any) -> None:
+async def test_attachment_names_lose_their_path(read: Any) -> None:
     raw = b'Content-Type: multipart/mixed; boundary="b"\r\n\r\n'
     for name in (
         "../../etc/passwd",
@@ -185,7 +185,9 @@ async def test_names_of_files_stay_in_their_folder(read: Any) -> None:
     )
 
 
-async def test_invitation_is_a_file(google: GoogleServer, connect: Any, read: Any) -> None:
+async def test_invitation_is_listed_as_attachment(
+    google: GoogleServer, connect: Any, read: Any
+) -> None:
     raw = (
         b'Subject: x\r\nContent-Type: multipart/alternative; boundary="b"\r\n\r\n'
         b"--b\r\nContent-Type: text/plain\r\n\r\nCome\r\n"
@@ -198,7 +200,7 @@ async def test_invitation_is_a_file(google: GoogleServer, connect: Any, read: An
     await gmail.aclose()
 
 
-async def test_forwarded_message(read: Any) -> None:
+async def test_forwarded_message_text_is_included(read: Any) -> None:
     raw = (
         b'Subject: Fwd\r\nContent-Type: multipart/mixed; boundary="b"\r\n\r\n'
         b"--b\r\nContent-Type: text/plain\r\n\r\nSee below\r\n"
@@ -216,7 +218,7 @@ async def test_malformed_message_is_read(read: Any, raw: bytes) -> None:
     assert isinstance(got["text"], str)
 
 
-async def test_large_attachments(google: GoogleServer, connect: Any) -> None:
+async def test_large_attachments_are_downloaded(google: GoogleServer, connect: Any) -> None:
     gmail = connect(Gmail)
     data = bytes(range(256)) * 20_000
     raw = (
@@ -243,5 +245,5 @@ async def test_large_attachments(google: GoogleServer, connect: Any) -> None:
         "<p " + "a=b " * 50_000 + ">x", "<![CDATA[" * 5000, "<script>" + "x" * 100_000, "<td>" * 50_000,
     ],
 )  # fmt: skip
-def test_hostile_html_takes_no_time(html: str) -> None:
+def test_hostile_html_is_converted_quickly(html: str) -> None:
     assert isinstance(text_of(html), str)

@@ -33,7 +33,7 @@ def user(text):
     return ChatMessage(role="user", content=text, at=time.time())
 
 
-async def test_namespaces_are_apart(journal_url, open_journal):
+async def test_conversation_namespaces_are_separate(journal_url, open_journal):
     journal = open_journal(journal_url)
     assert isinstance(journal, SharedJournal)
     await journal.conversations("a").append("c", [user("x")])
@@ -41,7 +41,7 @@ async def test_namespaces_are_apart(journal_url, open_journal):
     assert (await journal.conversations("b").load("c")).last == 0
 
 
-async def test_rest_of_a_forgotten_conversation_is_removed_a_day_later(
+async def test_deleted_conversation_remains_are_removed_after_a_day(
     journal_url, open_journal, monkeypatch
 ):
     from delf_journal_sql import conversations
@@ -57,7 +57,7 @@ async def test_rest_of_a_forgotten_conversation_is_removed_a_day_later(
     assert ((await store.load("c")).last, (await other.load("c")).uncovered) == (0, 1)
 
 
-async def test_conversation_in_use_is_not_forgotten(journal_url, open_journal):
+async def test_conversation_in_use_is_not_deleted(journal_url, open_journal):
     store = open_journal(journal_url).conversations("a")
     gate, begun = threading.Event(), threading.Event()
     read = store.reading
@@ -80,7 +80,7 @@ async def test_conversation_in_use_is_not_forgotten(journal_url, open_journal):
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["after", "before"])
-async def test_append_over_a_broken_connection_is_kept_once(
+async def test_append_retried_over_a_broken_connection_is_stored_once(
     journal_url, open_journal, monkeypatch, kept
 ):
     store = open_journal(journal_url).conversations("a")
@@ -135,7 +135,7 @@ asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
 
 
 @pytest.mark.timeout(90)
-async def test_conversation_of_several_processes_loses_nothing(journal_url, open_journal):
+async def test_concurrent_appends_to_a_conversation_lose_nothing(journal_url, open_journal):
     turns, names = 25, ["p0", "p1", "p2"]
     commands = [[sys.executable, "-c", WRITER, journal_url, name, str(turns)] for name in names]
     processes = [start(command) for command in commands]
@@ -170,7 +170,7 @@ def make_agent(delf_host):
         agent.stop()
 
 
-def test_chat_goes_on_in_another_program(make_agent, scripted_model, journal_url):
+def test_chat_continues_in_another_program(make_agent, scripted_model, journal_url):
     scripted_model.writes("print('hello Ada')", "print('Ada')")
     make_agent(Chat(persist=True, path=journal_url)).run("I am Ada.")
     with Chat(persist=True, path=journal_url) as later:
@@ -180,7 +180,9 @@ def test_chat_goes_on_in_another_program(make_agent, scripted_model, journal_url
     assert "hello Ada" in scripted_model.prompts[1]
 
 
-def test_default_place_is_the_journal_s(make_agent, scripted_model, sqlite_place, monkeypatch):
+def test_conversations_default_to_the_journal_database(
+    make_agent, scripted_model, sqlite_place, monkeypatch
+):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", sqlite_place)
     scripted_model.writes("print(1)")
     chat = Chat(persist=True, namespace="mine", conversation_id="x")
@@ -191,7 +193,7 @@ def test_default_place_is_the_journal_s(make_agent, scripted_model, sqlite_place
     chat.close()
 
 
-def test_turn_that_cannot_be_kept_is_a_warning(make_agent, scripted_model, sqlite_place):
+def test_unstorable_turn_is_a_warning(make_agent, scripted_model, sqlite_place):
     chat = Chat(persist=True, path=sqlite_place)
     chat.append("user", "one")
 
@@ -211,7 +213,7 @@ def test_turn_that_cannot_be_kept_is_a_warning(make_agent, scripted_model, sqlit
     chat.close()
 
 
-def test_conversation_that_cannot_be_read_is_raised(make_agent, scripted_model, tmp_path):
+def test_unreadable_conversation_raises(make_agent, scripted_model, tmp_path):
     place = tmp_path / "broken.db"
     place.write_bytes(b"this is not a database, " * 100)
     chat = Chat(persist=True, path=place)
@@ -249,7 +251,7 @@ def counting(monkeypatch) -> Iterator[list[int]]:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("options", [{"summarize": False}, {"keep": 10}], ids=["plain", "summary"])
 @pytest.mark.slow
-async def test_turns_cost_the_same_in_a_long_conversation(
+async def test_turns_of_a_long_conversation_cost_the_same(
     make_agent, scripted_model, journal_url, monkeypatch, options
 ):
     """On PostgreSQL fewer: what a turn asks for is decided above the database."""
@@ -284,7 +286,7 @@ async def test_turns_cost_the_same_in_a_long_conversation(
     await chat.aclose()
 
 
-async def test_conversations_tells_whose_conversations_it_keeps(journal_url, open_journal):
+async def test_journal_lists_its_conversation_namespaces(journal_url, open_journal):
     journal = open_journal(journal_url)
     assert isinstance(journal, SharedJournal)
     assert await journal.namespaces() == []

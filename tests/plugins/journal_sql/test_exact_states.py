@@ -68,7 +68,7 @@ async def test_search_finds_tasks_by_exact_state(journal: SqlJournal) -> None:
         assert found.more is (len(_named(state)) > 1)
 
 
-async def test_record_and_events_tell_the_same_state(journal: SqlJournal) -> None:
+async def test_record_and_events_have_the_same_state(journal: SqlJournal) -> None:
     found = await find_tasks(journal, 100)
     assert len(found) == len(TASKS)
     for task in found:

@@ -28,7 +28,7 @@ def make_agent(delf_host, scripted_model, monkeypatch, sqlite_place):
     return make
 
 
-async def test_task_that_is_stopped_in_its_calls_leaves_no_gap(
+async def test_task_stopped_during_calls_leaves_no_gap(
     make_agent, scripted_model, sqlite_place, open_journal
 ):
     code = "import asyncio\nawait asyncio.gather(*(wait(i / 1000) for i in range(2000)))"
@@ -45,7 +45,7 @@ async def test_task_that_is_stopped_in_its_calls_leaves_no_gap(
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])
-async def test_journal_that_was_lost_under_a_task_is_an_error_of_it(
+async def test_journal_lost_during_a_task_fails_the_task(
     how, make_agent, scripted_model, sqlite_place
 ):
     path = Path(sqlite_place.removeprefix("sqlite:///"))

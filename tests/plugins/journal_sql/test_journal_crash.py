@@ -65,7 +65,7 @@ async def test_killed_process_leaves_no_gap_and_loses_nothing(journal_url, open_
     assert states == {"interrupted"}
 
 
-async def test_task_goes_on_in_another_process(journal_url, open_journal):
+async def test_task_continues_in_another_process(journal_url, open_journal):
     journal = open_journal(journal_url)
     with worker(journal_url, "t") as process:
         for _ in range(20):
@@ -86,7 +86,7 @@ async def test_task_goes_on_in_another_process(journal_url, open_journal):
     assert [task.state for task in await journal.find(state="done")] == ["done"]
 
 
-async def test_processes_create_one_journal_at_once(journal_url, open_journal):
+async def test_concurrent_processes_create_one_journal(journal_url, open_journal):
     with (
         worker(journal_url, "a") as a,
         worker(journal_url, "b") as b,
@@ -98,7 +98,7 @@ async def test_processes_create_one_journal_at_once(journal_url, open_journal):
     assert {task.task_id for task in await journal.find()} == {"a0", "b0", "c0"}
 
 
-def test_journal_serves_one_loop_after_another(journal_url):
+def test_journal_can_be_used_by_successive_event_loops(journal_url):
     journal = SqlJournal(journal_url)
     for seq in range(1, 6):
         event = (

@@ -39,7 +39,7 @@ def names(records):
     return [record.requested.request_id for record in records]
 
 
-async def test_request_of_a_task_that_is_over_or_nobodys_does_not_wait(journal_url, open_journal):
+async def test_request_of_a_finished_or_ownerless_task_is_not_pending(journal_url, open_journal):
     journal, other = open_journal(journal_url), open_journal(journal_url)
     await ask(journal, "over", "req_1")
     end = {"status": False, "text": "", "duration_ms": 1.0}
@@ -51,7 +51,7 @@ async def test_request_of_a_task_that_is_over_or_nobodys_does_not_wait(journal_u
     assert states == ["failed", "interrupted"]
 
 
-async def test_agent_does_not_start_without_its_journal(tmp_path, delf_host, scripted_model):
+async def test_agent_without_its_journal_does_not_start(tmp_path, delf_host, scripted_model):
     (tmp_path / "file").write_text("no folder")
     url = str(tmp_path / "file" / "journal.db")
     agent = Agent(llm="scripted", host=delf_host, journal="sql")
@@ -68,7 +68,9 @@ def remembering(task_id, seq, name, **more):
     return ApprovalDecided(task_id=task_id, seq=seq, at=float(seq), request_id=name, **given)
 
 
-async def test_remembered_approval_is_seen_and_revoked_in_every_process(journal_url, open_journal):
+async def test_remembered_approval_is_shared_and_revoked_across_processes(
+    journal_url, open_journal
+):
     journal, other = open_journal(journal_url), open_journal(journal_url)
     assert isinstance(journal, SupportsRemembered)
     await ask(journal, "a", "req_1", "req_2", "req_3", "req_4", "req_5")
@@ -94,7 +96,7 @@ async def test_remembered_approval_is_seen_and_revoked_in_every_process(journal_
         await journal.revoke("req_1", "cli")
 
 
-async def test_revoke_by_two_succeeds_once(journal_url, open_journal):
+async def test_concurrent_revoke_succeeds_once(journal_url, open_journal):
     journals = [open_journal(journal_url) for _ in range(4)]
     await ask(journals[0], "a", "req_1")
     await journals[0].append(remembering("a", 3, "req_1", remember="until_revoked"))
@@ -183,9 +185,7 @@ class Lossy(SqlJournal):
 
 
 @pytest.mark.parametrize("seen", [0, 1])
-async def test_answers_arrive_after_the_connection_was_lost(
-    journal_url, open_journal, seen, caplog
-):
+async def test_answers_arrive_after_a_reconnect(journal_url, open_journal, seen, caplog):
     other, pending = open_journal(journal_url), PendingRequests()
     await ask(other, "a", "req_1", "req_2")
     await other.post("a", "earlier", {})
@@ -204,7 +204,7 @@ async def test_answers_arrive_after_the_connection_was_lost(
     assert caplog.messages == ["answers of other processes come late: the connection was lost"]
 
 
-async def test_answer_that_came_before_its_resumed_task_waits_again_counts(
+async def test_answer_given_before_the_task_resumes_counts(
     tmp_path, journal_url, open_journal, delf_host, scripted_model, monkeypatch
 ):
     paid: list[int] = []
@@ -246,7 +246,7 @@ async def test_answer_that_came_before_its_resumed_task_waits_again_counts(
 
 
 @pytest.mark.timeout(120)
-async def test_waiting_tasks_hold_up_no_others(
+async def test_waiting_tasks_do_not_block_others(
     sqlite_place, open_journal, delf_host, scripted_model, monkeypatch
 ):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", sqlite_place)

@@ -54,7 +54,7 @@ def make_agent(
     return make
 
 
-async def test_task_that_another_agent_works_on(
+async def test_stop_reaches_a_task_of_another_agent(
     make_agent: Made, scripted_model: Any, open_journal: Any, journal_url: str, waiting: Waiting
 ) -> None:
     scripted_model.writes("await wait()")
@@ -71,7 +71,7 @@ async def test_task_that_another_agent_works_on(
     assert not await journal.stop(record.task_id, "a test")
 
 
-async def test_task_that_waits_for_its_place(
+async def test_stop_ends_a_task_waiting_for_a_permit(
     make_agent: Made, scripted_model: Any, open_journal: Any, journal_url: str, waiting: Waiting
 ) -> None:
     scripted_model.writes("await wait()")
@@ -90,7 +90,7 @@ async def test_task_that_waits_for_its_place(
             await first
 
 
-async def test_task_whose_process_is_gone_is_not_resumed(
+async def test_stopped_task_of_a_dead_process_is_not_resumed(
     make_agent: Made, scripted_model: Any, open_journal: Any, journal_url: str, waiting: Waiting
 ) -> None:
     scripted_model.writes("await wait()")
@@ -111,7 +111,7 @@ async def test_task_whose_process_is_gone_is_not_resumed(
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
 
 
-async def test_stop_error_names_the_process_that_does_not_stop(
+async def test_stop_error_names_the_unresponsive_process(
     open_journal: Any, journal_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner, other = open_journal(journal_url), open_journal(journal_url)
@@ -122,7 +122,7 @@ async def test_stop_error_names_the_process_that_does_not_stop(
     assert await other.asked_to_stop(["t", "u"]) == {"t": StoppedBy("a test")}
 
 
-async def test_task_that_waits_in_a_queue_is_over_at_once(
+async def test_stop_ends_a_queued_task_at_once(
     make_agent: Made, open_journal: Any, journal_url: str
 ) -> None:
     journal, name = open_journal(journal_url), "t"

@@ -52,7 +52,7 @@ def finished(task_id, seq=2, at=2.0, **fields):
 
 
 class TestAppend:
-    async def test_event_is_kept_once(self, journal_url, open_journal):
+    async def test_repeated_event_is_stored_once(self, journal_url, open_journal):
         journal = open_journal(journal_url)
         for event in (started("t"), printed("t", 2), printed("t", 2), started("t")):
             await journal.append(event)
@@ -64,7 +64,7 @@ class TestAppend:
         await journal.append(printed("t", 3))
         assert [event.seq for event in await journal.read("t")] == [1, 2, 3]
 
-    async def test_refused_event_harms_no_other(self, journal_url, open_journal):
+    async def test_refused_event_does_not_affect_others(self, journal_url, open_journal):
         journal = open_journal(journal_url)
         await journal.append(started("bad"))
         good = [journal.append(started(f"t{number}")) for number in range(20)]
@@ -74,7 +74,9 @@ class TestAppend:
         assert isinstance(results[0], JournalConflictError)
         assert results[1:] == [None] * 20
 
-    async def test_append_is_kept_though_its_caller_is_cancelled(self, journal_url, open_journal):
+    async def test_append_completes_although_its_caller_is_cancelled(
+        self, journal_url, open_journal
+    ):
         journal = open_journal(journal_url)
         await journal.append(started("t"))
         for seq in range(2, 12):
@@ -86,7 +88,7 @@ class TestAppend:
         await journal.append(printed("t", 12))
         assert [event.seq for event in await journal.read("t")] == list(range(1, 13))
 
-    async def test_close_loses_nothing(self, journal_url, open_journal):
+    async def test_close_flushes_pending_events(self, journal_url, open_journal):
         journal = open_journal(journal_url)
         work = [asyncio.ensure_future(journal.append(started(f"t{n}"))) for n in range(50)]
         await asyncio.sleep(0)
@@ -109,7 +111,7 @@ class TestValues:
         ],
         ids=["text", "numbers", "mixed", "halves", "rows"],
     )
-    async def test_large_values_come_back_as_they_were(self, journal_url, open_journal, value):
+    async def test_large_values_round_trip(self, journal_url, open_journal, value):
         journal = open_journal(journal_url)
         live = journal.subscribe("t")
         end = CallFinished(
@@ -121,7 +123,7 @@ class TestValues:
         assert (await journal.read("t"))[1] == end
         assert [await anext(live), await anext(live)][1] == end
 
-    async def test_large_values_are_stored_apart(self, sqlite_place, open_journal):
+    async def test_large_values_are_stored_separately(self, sqlite_place, open_journal):
         journal = open_journal(sqlite_place)
         await journal.append(started("t"))
         await journal.append(printed("t", 2, "x" * 1_000_000))
@@ -133,7 +135,7 @@ class TestValues:
         assert rows == [(1_000_002, rows[0][1])], "the same value twice is stored once"
         assert rows[0][1] < 10_000
 
-    async def test_journal_keeps_any_text(self, journal_url, open_journal):
+    async def test_any_text_round_trips(self, journal_url, open_journal):
         journal = open_journal(journal_url)
         text = "NUL \0, half \ud83e, \u2028, \x1b[31m, 🦊, 'quoted' \"twice\" %s :name"
         events = [started("t", task=text), printed("t", 2, text), finished("t", 3, error=text)]
@@ -174,7 +176,7 @@ class TestFind:
 
 
 class TestOwners:
-    async def test_closed_journal_owns_nothing(self, journal_url, open_journal):
+    async def test_closed_journal_releases_its_tasks(self, journal_url, open_journal):
         journal = open_journal(journal_url)
         await journal.append(started("t"))
         assert (await journal.task("t")).state == "running"
@@ -183,7 +185,7 @@ class TestOwners:
         await journal.append(printed("t", 2))
         assert (await journal.task("t")).state == "running"
 
-    def test_number_of_a_process_is_not_enough(self):
+    def test_liveness_needs_more_than_a_process_id(self):
         me = owners.Owner()
         row = owners.Process(me.pid, me.birth, me.host, me.place, 0.0, None)
         assert owners.is_alive(row, 1e9)
@@ -191,12 +193,12 @@ class TestOwners:
         assert not owners.is_alive(row._replace(pid=2**22 + 1), 1e9)
         assert not owners.is_alive(row._replace(place=None), 1e9)
 
-    def test_liveness_on_other_machines_follows_the_heartbeat(self):
+    def test_liveness_on_other_machines_depends_on_the_heartbeat(self):
         row = owners.Process(1, "1", "host", "elsewhere", 100.0, None)
         assert owners.is_alive(row, 100.0 + owners.SILENCE_SECONDS - 1)
         assert not owners.is_alive(row, 100.0 + owners.SILENCE_SECONDS + 1)
 
-    def test_liveness_with_a_lease_follows_the_heartbeat_here_too(self):
+    def test_liveness_with_a_lease_depends_on_the_heartbeat(self):
         me = owners.Owner(lease=10.0)
         row = owners.Process(me.pid, me.birth, me.host, me.place, 100.0, me.lease)
         assert owners.is_alive(row, 109.0)
@@ -218,7 +220,7 @@ class TestPrune:
     async def names(self, journal):
         return [task.task_id for task in await journal.find()]
 
-    async def test_removes_all_but_the_newest_and_those_that_run(self, journal):
+    async def test_prune_keeps_the_newest_and_running_tasks(self, journal):
         message = await journal.prune(keep=2, dry_run=True)
         assert len(await journal.find()) == 6
         done = await journal.prune(keep=2)
@@ -230,7 +232,7 @@ class TestPrune:
         with pytest.raises(UnknownTaskError):
             await journal.read("t0")
 
-    async def test_leaves_nothing_behind(self, journal, journal_url):
+    async def test_prune_removes_every_row_of_a_task(self, journal, journal_url):
         await journal.aclose()
         again = SqlJournal(journal_url)
         assert len((await again.prune()).tasks) == 6
@@ -243,7 +245,9 @@ class TestPrune:
 
 
 class TestOpening:
-    async def test_journal_store_is_the_users_alone(self, tmp_path, monkeypatch, open_journal):
+    async def test_default_journal_is_private_to_the_user(
+        self, tmp_path, monkeypatch, open_journal
+    ):
         monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
         journal = SqlJournal()
         await journal.append(started("t"))
@@ -253,7 +257,7 @@ class TestOpening:
         assert path.stat().st_mode & 0o77 == 0
         assert path.parent.stat().st_mode & 0o77 == 0
 
-    async def test_variable_names_the_place(self, tmp_path, monkeypatch):
+    async def test_url_variable_sets_the_database(self, tmp_path, monkeypatch):
         monkeypatch.setenv("DELF_JOURNAL_SQL_URL", f"sqlite:///{tmp_path}/my%20own.db")
         assert SqlJournal().place == str(tmp_path / "my own.db")
 
@@ -269,12 +273,12 @@ class TestOpening:
             ("postgresql://u:secret@h/d?no_such_option=1", "cannot be read"),
         ],
     )
-    def test_url_that_cannot_be_used(self, url, says):
+    def test_unsupported_url_is_refused(self, url, says):
         with pytest.raises(JournalSetupError, match=says) as caught:
             SqlJournal(url)
         assert "secret" not in caught.value.describe()
 
-    async def test_server_that_does_not_answer(self):
+    async def test_unreachable_server_is_reported(self):
         journal = SqlJournal("postgresql://u:secret@127.0.0.1:1/d")
         with pytest.raises(JournalSetupError, match="does not answer") as caught:
             await journal.find()
@@ -285,7 +289,7 @@ class TestOpening:
         journal = SqlJournal("postgresql://u:sec@ret@h:5433/d?sslmode=disable")
         assert journal.place == "postgresql://u@h:5433/d"
 
-    async def test_database_that_is_not_there(self, postgres_url, open_journal):
+    async def test_missing_database_is_reported(self, postgres_url, open_journal):
         journal = open_journal(f"{postgres_url}_not")
         with pytest.raises(JournalSetupError, match="does not exist"):
             await journal.find()
@@ -299,13 +303,15 @@ class TestOpening:
         with pytest.raises(JournalSetupError, match="damaged"):
             await anext(journal.subscribe())
 
-    async def test_place_that_cannot_be_written(self, tmp_path, open_journal):
+    async def test_unwritable_journal_folder_is_reported(self, tmp_path, open_journal):
         (tmp_path / "file").write_text("")
         for place in (tmp_path, tmp_path / "file" / "journal.db"):
             with pytest.raises(JournalSetupError, match="cannot be opened"):
                 await open_journal(str(place)).find()
 
-    async def test_file_that_may_only_be_read(self, sqlite_place, open_journal, monkeypatch):
+    async def test_read_only_journal_file_is_reported(
+        self, sqlite_place, open_journal, monkeypatch
+    ):
         journal = open_journal(sqlite_place)
         await journal.append(started("t"))
         await journal.aclose()
@@ -313,7 +319,9 @@ class TestOpening:
         with pytest.raises(JournalSetupError, match="cannot be opened: it cannot be read and"):
             await journal.find()
 
-    async def test_full_disk(self, sqlite_place, open_journal, monkeypatch):
+    async def test_full_disk_is_reported_and_recovered_from(
+        self, sqlite_place, open_journal, monkeypatch
+    ):
         journal = open_journal(sqlite_place)
         await journal.append(started("t"))
         await journal.aclose()
@@ -348,7 +356,7 @@ class TestOpening:
         with pytest.raises(JournalSetupError, match="does not say its version"):
             await journal.find()
 
-    async def test_second_journal_on_a_file_keeps_the_log_of_the_first(
+    async def test_second_journal_on_a_file_keeps_the_write_ahead_log(
         self, sqlite_place, open_journal
     ):
         journal = open_journal(sqlite_place)
@@ -363,7 +371,7 @@ class TestOpening:
         await journal.append(printed("t", 2))
         assert await asyncio.to_thread(subprocess.check_output, read, text=True) == "2\n"
 
-    async def test_locked_file(self, sqlite_place, open_journal):
+    async def test_locked_journal_file_is_reported(self, sqlite_place, open_journal):
         journal = open_journal(sqlite_place, lock_timeout=0.05)
         await journal.append(started("t"))
         with contextlib.closing(sqlite3.connect(sqlite_place, isolation_level=None)) as raw:
@@ -374,7 +382,7 @@ class TestOpening:
             raw.execute("ROLLBACK")
         await journal.append(printed("t", 2))
 
-    async def test_damaged_event(self, sqlite_place, open_journal):
+    async def test_damaged_event_is_reported(self, sqlite_place, open_journal):
         journal = open_journal(sqlite_place)
         await journal.append(started("t"))
         with contextlib.closing(sqlite3.connect(sqlite_place, isolation_level=None)) as raw:
@@ -394,7 +402,7 @@ class TestVersions:
         with pytest.raises(JournalSetupError, match=says):
             await journal.find()
 
-    async def test_journal_from_before_the_first_version_is_refused(self, tmp_path, open_journal):
+    async def test_unreleased_journal_version_is_refused(self, tmp_path, open_journal):
         place = tmp_path / "journal.db"
         with contextlib.closing(sqlite3.connect(place, isolation_level=None)) as raw:
             raw.execute("CREATE TABLE delf_schema_version (version INTEGER NOT NULL)")
@@ -402,7 +410,7 @@ class TestVersions:
         with pytest.raises(JournalSetupError, match="version 3, which was never released"):
             await open_journal(str(place)).find()
 
-    async def test_step_that_fails_leaves_the_journal_as_it_was(self, journal_url):
+    async def test_failed_migration_step_changes_nothing(self, journal_url):
         broken = "CREATE TABLE delf_half (x INTEGER); SELECT nonsense FROM nowhere"
         database = open_database(JournalSettings(url=journal_url))
         schema.migrate(database)
@@ -415,7 +423,7 @@ class TestVersions:
 
 
 class TestPostgres:
-    async def test_lost_connection_is_made_again(self, postgres_database, open_journal):
+    async def test_lost_connection_is_reopened(self, postgres_database, open_journal):
         journal = open_journal(postgres_database.url)
         live = journal.subscribe("t")
         await journal.append(started("t"))
@@ -431,9 +439,7 @@ class TestPostgres:
         assert (await asyncio.wait_for(waiting, 20)).seq == 2
         assert [event.seq for event in await journal.read("t")] == [1, 2]
 
-    async def test_read_whose_connection_breaks_is_made_again(
-        self, postgres_database, open_journal, monkeypatch
-    ):
+    async def test_interrupted_read_is_repeated(self, postgres_database, open_journal, monkeypatch):
         journal = open_journal(postgres_database.url)
         await journal.append(started("t"))
         seen = []
@@ -474,7 +480,7 @@ async def test_relative_journal_path_is_next_to_its_config_file(tmp_path, writte
     assert (tmp_path / "a b.db").is_file()
 
 
-async def test_pruning_makes_the_file_smaller(tmp_path):
+async def test_pruning_shrinks_the_journal_file(tmp_path):
     """All pages are given back, and not one each time."""
     path = tmp_path / "journal.db"
     journal = SqlJournal(str(path))
@@ -492,7 +498,7 @@ async def test_pruning_makes_the_file_smaller(tmp_path):
 
 
 @pytest.mark.parametrize("size", [100, 200_000], ids=["small", "apart"])
-async def test_pruning_takes_old_prompts_out_and_leaves_all_else(journal_url, open_journal, size):
+async def test_pruning_removes_only_old_prompts(journal_url, open_journal, size):
     journal = open_journal(journal_url, keep_prompts="1h")
     now = time.time()
     for name, at in (("old", now - 7200), ("new", now - 60)):

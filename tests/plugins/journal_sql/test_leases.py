@@ -106,7 +106,7 @@ async def test_suspended_process_appends_nothing(
     await journal.aclose()
 
 
-async def test_process_stopped_in_a_transaction_holds_nobody_up(postgres_url: str) -> None:
+async def test_process_stopped_in_a_transaction_blocks_nobody(postgres_url: str) -> None:
     journal = SqlJournal(postgres_url)
     await journal.append(TaskStarted(task_id="t", seq=1, at=1.0, task="Do it."))
     scheme_and_rest = postgres_url.split("://", 1)
@@ -130,7 +130,7 @@ async def test_live_process_keeps_its_tasks(owner: subprocess.Popen[str], journa
     await journal.aclose()
 
 
-async def test_task_of_a_queue_is_nobodys_until_it_is_claimed(journal_url: str) -> None:
+async def test_queued_task_has_no_owner_until_claimed(journal_url: str) -> None:
     submitting, working = SqlJournal(journal_url), SqlJournal(journal_url)
     queued = TaskQueued(task_id="t", seq=1, at=1.0, task="Do it.", queue="night")
     await submitting.append(queued)
@@ -145,7 +145,7 @@ async def test_task_of_a_queue_is_nobodys_until_it_is_claimed(journal_url: str) 
     await submitting.aclose()
 
 
-async def test_task_that_ended_while_somebody_claimed_it_stays_over(journal_url: str) -> None:
+async def test_task_finished_during_a_claim_stays_finished(journal_url: str) -> None:
     first, second = SqlJournal(journal_url), SqlJournal(journal_url)
     await first.append(TaskStarted(task_id="t", seq=1, at=1.0, task="Do it."))
     await first.append(FINISHED)

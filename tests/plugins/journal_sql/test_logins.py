@@ -13,7 +13,7 @@ def session(digest: str, seconds: float = 60, name: str = "ada") -> SessionRecor
     return SessionRecord(digest=digest, name=name, began=now, until=now + seconds)
 
 
-async def test_session_is_known_in_every_process_until_it_ends(journal_url, open_journal):
+async def test_session_is_known_in_every_process_until_its_end(journal_url, open_journal):
     one, other = open_journal(journal_url), open_journal(journal_url)
     assert isinstance(one, SharedJournal)
     for digest in ("a", "b"):
@@ -26,7 +26,7 @@ async def test_session_is_known_in_every_process_until_it_ends(journal_url, open
     assert [found.digest for found in await one.logins(["a", "b"])] == ["b"]
 
 
-async def test_session_that_is_over_is_not_known(journal_url, open_journal):
+async def test_expired_session_is_unknown(journal_url, open_journal):
     journal = open_journal(journal_url)
     await journal.begin_login(session("over", seconds=-1))
     assert await journal.logins() == []

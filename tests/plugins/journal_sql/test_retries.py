@@ -89,7 +89,7 @@ def counted(events: Sequence[Event], kind: type[Event]) -> int:
     return sum(isinstance(event, kind) for event in events)
 
 
-async def test_try_goes_on_where_the_last_one_failed_and_repeats_no_write(
+async def test_retry_continues_after_the_last_failure_without_repeating_writes(
     make_agent: Any, scripted_model: Any, open_journal: Open, journal_url: str
 ) -> None:
     script = "await note(1)\nprint('first')\nn = await stock()\nawait note(n)\nprint(n)"
@@ -115,7 +115,7 @@ async def test_try_goes_on_where_the_last_one_failed_and_repeats_no_write(
     assert (await journal.task(name)).error is None
 
 
-async def test_tries_come_to_an_end_and_wait_longer_each_time(
+async def test_retries_are_limited_with_growing_delays(
     make_agent: Any, scripted_model: Any, open_journal: Open, journal_url: str
 ) -> None:
     scripted_model.writes("print(await stock())")
@@ -143,7 +143,7 @@ async def test_tries_come_to_an_end_and_wait_longer_each_time(
         ("raise ValueError('no')", ConnectionUnavailableError),
     ],
 )
-async def test_failure_that_another_try_would_repeat_is_the_end(
+async def test_non_retryable_failure_is_final(
     make_agent: Any,
     scripted_model: Any,
     open_journal: Open,
@@ -160,7 +160,7 @@ async def test_failure_that_another_try_would_repeat_is_the_end(
     assert counted(await journal.read(name), TaskPostponed) == 0
 
 
-async def test_task_that_waits_for_its_next_try_can_be_stopped(
+async def test_task_waiting_for_a_retry_can_be_stopped(
     make_agent: Any, scripted_model: Any, open_journal: Open, journal_url: str
 ) -> None:
     scripted_model.writes("print(await stock())")

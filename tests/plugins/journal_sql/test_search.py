@@ -121,9 +121,7 @@ async def test_search_for_other_words_finds_nothing(
     assert await found(journal, words) == []
 
 
-async def test_words_of_scripts_without_spaces_are_found(
-    journal: SqlJournal, written: Written
-) -> None:
+async def test_text_in_unspaced_scripts_is_found(journal: SqlJournal, written: Written) -> None:
     await written.task("task_zh", "支付三月的发票")
     await written.task("task_ja", "請求書を支払う")
     await written.task("task_ko", "청구서를 지불하세요")
@@ -134,9 +132,7 @@ async def test_words_of_scripts_without_spaces_are_found(
     assert await found(journal, "ใบแจ้งหนี้") == ["task_th"]
 
 
-async def test_excerpt_shows_the_words_and_where_they_are(
-    journal: SqlJournal, written: Written
-) -> None:
+async def test_excerpt_marks_the_found_words(journal: SqlJournal, written: Written) -> None:
     add = await written.task("task_a", "Anything")
     code = "\n".join(f"line_{n} = {n}" for n in range(200)) + "\nneedle = 1\n" + "# tail\n" * 100
     await add(ScriptGenerated, code=code, attempt=1)
@@ -148,7 +144,7 @@ async def test_excerpt_shows_the_words_and_where_they_are(
     assert len(one.excerpt) < 200
 
 
-async def test_large_value_is_searched_from_its_beginning(
+async def test_large_value_is_indexed_from_its_beginning(
     journal_url: str, open_journal: Callable[..., SqlJournal]
 ) -> None:
     journal = open_journal(journal_url, blob_bytes=2_000)
@@ -158,7 +154,7 @@ async def test_large_value_is_searched_from_its_beginning(
     assert await found(journal, "haystack") == []
 
 
-async def test_filters_hold_together(journal: SqlJournal, written: Written) -> None:
+async def test_search_filters_are_combined(journal: SqlJournal, written: Written) -> None:
     for number, (person, action, model, cost) in enumerate(
         [
             ("ada", "shop.orders", "gpt", 0.5),
@@ -186,7 +182,9 @@ async def test_filters_hold_together(journal: SqlJournal, written: Written) -> N
     assert await found(journal, "orders", person="ada", connection="shop") == ["task_0"]
 
 
-async def test_older_tasks_come_page_by_page(journal: SqlJournal, written: Written) -> None:
+async def test_older_matches_are_returned_page_by_page(
+    journal: SqlJournal, written: Written
+) -> None:
     for number in range(5):
         await written.task(f"task_{number}", "the same words", NOON)  # in one moment
     await journal.index(60)
@@ -213,7 +211,9 @@ async def test_search_reports_unindexed_tasks(journal: SqlJournal, written: Writ
     assert await found(journal, "second") == ["task_b"]
 
 
-async def test_removed_task_leaves_no_word_behind(journal: SqlJournal, written: Written) -> None:
+async def test_removed_task_is_removed_from_the_index(
+    journal: SqlJournal, written: Written
+) -> None:
     add = await written.task("task_a", "a zebracrossing")
     await add(TaskFinished, status=True, text="", duration_ms=9.0)
     assert await found(journal, "zebracrossing") == ["task_a"]
@@ -270,7 +270,7 @@ async def test_figures_count_tasks_calls_questions_tokens_and_cost(
     assert await journal.figures("day", TaskFilter(text="&")) == []
 
 
-async def test_days_are_those_of_the_zone(journal: SqlJournal, written: Written) -> None:
+async def test_figures_by_day_use_the_given_zone(journal: SqlJournal, written: Written) -> None:
     late = datetime(2026, 10, 31, 23, 30, tzinfo=UTC).timestamp()
     await written.task("task_a", "late", late)
     await journal.index(60)
@@ -285,7 +285,7 @@ async def test_days_are_those_of_the_zone(journal: SqlJournal, written: Written)
         await journal.figures("day", TaskFilter(), "Mars/Olympus")
 
 
-async def test_child_counts_its_calls_and_cost_but_is_not_another_task(
+async def test_figures_add_child_calls_and_cost_to_the_parent_task(
     journal: SqlJournal, written: Written
 ) -> None:
     parent = await written.task("task_a", "whole")
@@ -298,7 +298,7 @@ async def test_child_counts_its_calls_and_cost_but_is_not_another_task(
     assert (day.tasks, day.failed, day.cost_usd) == (1, 0, 0.25)
 
 
-async def test_question_of_a_task_that_is_over_does_not_wait_on(
+async def test_question_of_a_finished_task_is_not_pending(
     journal: SqlJournal, written: Written
 ) -> None:
     add = await written.task("task_a", "one")
@@ -310,7 +310,7 @@ async def test_question_of_a_task_that_is_over_does_not_wait_on(
     assert day.waited_seconds == pytest.approx(1.0, abs=0.01)
 
 
-async def test_index_of_another_version_is_made_anew(
+async def test_index_of_another_version_is_rebuilt(
     sqlite_place: str, open_journal: Callable[..., SqlJournal]
 ) -> None:
     import sqlite3

@@ -63,7 +63,7 @@ def line(postgres_url, monkeypatch) -> Iterator[Line]:
     line.close()
 
 
-def test_waiting_call_learns_that_the_connection_broke(line):
+def test_waiting_call_notices_a_broken_connection(line):
     database = open_database(JournalSettings(url=line.url))
     connection = database.connect()
     assert connection.execute("SELECT 1") == [(1,)]
@@ -74,7 +74,7 @@ def test_waiting_call_learns_that_the_connection_broke(line):
     database.close()
 
 
-def test_wait_goes_on_while_a_slow_server_answers_others(line):
+def test_slow_query_is_awaited_while_the_server_is_reachable(line):
     database = open_database(JournalSettings(url=line.url))
     with database.reader() as connection:
         assert connection.execute("SELECT 3 FROM pg_sleep(1)") == [(3,)]
@@ -82,11 +82,11 @@ def test_wait_goes_on_while_a_slow_server_answers_others(line):
 
 
 @pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)
-def test_working_database_answers(journal_url):
+def test_answers_is_true_for_a_working_database(journal_url):
     assert open_database(JournalSettings(url=journal_url)).answers()
 
 
-def test_server_that_refuses_answers():
+def test_answers_is_true_for_a_refusing_server():
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"postgresql://delf@127.0.0.1:{nobody.getsockname()[1]}/x"

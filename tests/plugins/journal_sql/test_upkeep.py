@@ -40,7 +40,7 @@ async def names(journal):
 # -- old tasks ---------------------------------------------------------------------------------
 
 
-async def test_prune_has_an_age_per_state(journal_url, open_journal):
+async def test_prune_accepts_an_age_per_state(journal_url, open_journal):
     journal = open_journal(
         journal_url, keep={"done": "30 days", "failed": "90 days", "interrupted": "60 days"}
     )
@@ -106,7 +106,7 @@ async def test_output_files_go_to_the_default_folder(
     assert [path.exists() for path in others] == [True, True, True]
 
 
-async def test_input_files_that_no_task_that_is_left_was_given(journal_url, open_journal):
+async def test_unreferenced_input_files_are_reported(journal_url, open_journal):
     journal = open_journal(journal_url)
     for name, files in (("a", ["/in/1", "/in/2"]), ("b", ["/in/2"]), ("c", None)):
         setup = {} if files is None else {"input_files": files}
@@ -139,7 +139,7 @@ def clock(monkeypatch):
     return clock
 
 
-async def test_idle_process_is_alive_with_its_next_task(journal_url, open_journal, clock):
+async def test_idle_process_is_alive_when_it_starts_a_task(journal_url, open_journal, clock):
     journal, other = open_journal(journal_url), open_journal(journal_url)
     for each in (journal, other):
         each.lease(4.0)
@@ -152,7 +152,7 @@ async def test_idle_process_is_alive_with_its_next_task(journal_url, open_journa
         await other.claim("second")
 
 
-async def test_idle_process_is_alive_after_a_claim(journal_url, open_journal, clock):
+async def test_idle_process_is_alive_when_it_claims_a_task(journal_url, open_journal, clock):
     journal, other = open_journal(journal_url), open_journal(journal_url)
     for each in (journal, other):
         each.lease(4.0)
@@ -164,7 +164,7 @@ async def test_idle_process_is_alive_after_a_claim(journal_url, open_journal, cl
     assert (await other.task("second")).state == "running"
 
 
-async def test_rows_of_dead_processes_do_not_add_up(sqlite_place, open_journal):
+async def test_rows_of_dead_processes_are_removed(sqlite_place, open_journal):
     def rows():
         with sqlite3.connect(sqlite_place) as database:
             return database.execute("SELECT COUNT(*) FROM delf_owners").fetchone()[0]
@@ -183,7 +183,7 @@ async def test_rows_of_dead_processes_do_not_add_up(sqlite_place, open_journal):
     assert rows() == 2
 
 
-async def test_process_that_may_be_alive_is_named_and_has_time_to_end_its_call(
+async def test_claim_waits_for_a_process_that_may_be_alive(
     sqlite_place, delf_host, scripted_model, monkeypatch, clock
 ):
     """One is silent in the midst of a call; the next one asks, and waits before it makes it."""
@@ -231,7 +231,7 @@ async def test_process_that_may_be_alive_is_named_and_has_time_to_end_its_call(
     assert calls == ["bob", "bob"]
 
 
-async def test_process_that_is_gone_is_not_a_reason_to_wait(sqlite_place, open_journal, clock):
+async def test_claim_does_not_wait_for_a_dead_process(sqlite_place, open_journal, clock):
     journal, other = open_journal(sqlite_place), open_journal(sqlite_place)
     for each in (journal, other):
         each.lease(4.0)
@@ -255,7 +255,7 @@ async def test_process_that_is_gone_is_not_a_reason_to_wait(sqlite_place, open_j
 
 
 @pytest.mark.parametrize("part", ["heartbeats", "watching"])
-async def test_database_that_is_away_warns_once_and_says_how_often(
+async def test_unreachable_database_warns_once_and_counts_failures(
     part, sqlite_place, open_journal, monkeypatch, caplog
 ):
     journal = open_journal(sqlite_place)
@@ -311,7 +311,7 @@ async def contents(journal):
     return tasks, events, notes, talks
 
 
-async def test_backup_holds_all_and_is_restored(journal_url, open_journal, tmp_path):
+async def test_backup_contains_everything_and_can_be_restored(journal_url, open_journal, tmp_path):
     journal = open_journal(journal_url)
     await fill(journal)
     before = await contents(journal)
@@ -327,7 +327,7 @@ async def test_backup_holds_all_and_is_restored(journal_url, open_journal, tmp_p
     assert await contents(journal) == before
 
 
-async def test_backup_is_put_into_a_new_postgresql(postgres_url, tmp_path, open_journal):
+async def test_backup_can_be_restored_into_postgresql(postgres_url, tmp_path, open_journal):
     source = open_journal(str(tmp_path / "journal.db"))
     await fill(source)
     copy = tmp_path / "copy.db"
@@ -352,7 +352,7 @@ async def test_invalid_backup_is_refused(content, sqlite_place, open_journal, tm
     assert await journal.find() == []
 
 
-async def test_backup_that_fails_leaves_no_file(journal_url, open_journal, tmp_path, monkeypatch):
+async def test_failed_backup_leaves_no_file(journal_url, open_journal, tmp_path, monkeypatch):
     journal = open_journal(journal_url)
     await fill(journal)
 
@@ -365,7 +365,7 @@ async def test_backup_that_fails_leaves_no_file(journal_url, open_journal, tmp_p
     assert not (tmp_path / "copy.db").exists()
 
 
-async def test_tasks_that_wait_go_on_on_another_machine(
+async def test_waiting_tasks_continue_on_another_machine_from_a_backup(
     tmp_path, delf_host, scripted_model, monkeypatch
 ):
     """One waits for a person, one was cut off, and a backup of both is put into another folder."""

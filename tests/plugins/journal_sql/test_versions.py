@@ -17,7 +17,7 @@ NEXT = "ALTER TABLE delf_tasks ADD COLUMN later TEXT; CREATE TABLE delf_later (x
 END = {"status": True, "text": "", "duration_ms": 1.0}
 
 
-def test_journal_of_each_version_is_kept():
+def test_schema_of_every_version_is_stored():
     kept = sorted(path.name for path in journal_schemas.FOLDER.iterdir())
     assert kept == [journal_schemas.file_of(version).name for version in VERSIONS], (
         "run: python -m plugins.journal_sql.journal_schemas"
@@ -25,7 +25,7 @@ def test_journal_of_each_version_is_kept():
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_released_schema_is_never_changed(version, tmp_path):
+def test_released_schema_is_unchanged(version, tmp_path):
     journal_schemas.load(tmp_path / "kept.db", version)
     journal_schemas.make(tmp_path / "made.db", version)
     kept, made = (journal_schemas.tables_of(tmp_path / f"{name}.db") for name in ("kept", "made"))
@@ -33,7 +33,7 @@ def test_released_schema_is_never_changed(version, tmp_path):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_journal_of_a_version_goes_on(version, tmp_path, open_journal):
+async def test_journal_of_each_version_can_be_continued(version, tmp_path, open_journal):
     """All that a delf of a version left is there, and goes on."""
     path = tmp_path / "journal.db"
     journal_schemas.load(path, version)
@@ -56,7 +56,9 @@ async def test_journal_of_a_version_goes_on(version, tmp_path, open_journal):
     assert here.keys() == fresh.keys()
 
 
-async def test_journal_serves_two_versions_at_once(journal_url, open_journal, monkeypatch):
+async def test_journal_is_usable_by_two_versions_until_closed(
+    journal_url, open_journal, monkeypatch
+):
     """The older one had it open when the newer one came; it goes on until it is closed."""
 
     def migrate(database):

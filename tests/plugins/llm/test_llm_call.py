@@ -47,7 +47,7 @@ def last_message(server: OpenAIServer, number: int = -1) -> Any:
     return server.json[number]["messages"][-1]["content"]
 
 
-def test_text_goes_to_the_heavy_model(openai_server: StartServer) -> None:
+def test_text_is_sent_to_the_heavy_model(openai_server: StartServer) -> None:
     server = openai_server([block("print(await llm.call('Is this spam?', desc='judge'))"), "yes"])
     models = {"heavy_llm": config(server, "heavy"), "light_llm": config(server, "light")}
     with Agent(sandbox="local", system_prompt="Be short.", **models) as agent:  # type: ignore[arg-type]
@@ -71,7 +71,7 @@ def test_text_goes_to_the_heavy_model(openai_server: StartServer) -> None:
     assert purposes == [("generate", "generate"), ("call", "execute")]
 
 
-def test_files_and_images_arrive_in_the_providers_form(
+def test_files_and_images_are_sent_in_provider_form(
     openai_server: StartServer, tmp_path: Path
 ) -> None:
     (tmp_path / "photo.png").write_bytes(PNG)
@@ -102,7 +102,7 @@ print(await llm.call("What is it?", file_data=["photo.png", "notes.csv", "bill.p
 
 
 @pytest.mark.parametrize("model", ["claude-sonnet-4-5", "gemini-2.5-flash"])
-def test_request_takes_the_form_of_each_provider(
+def test_request_uses_the_form_of_each_provider(
     openai_server: StartServer, tmp_path: Path, model: str
 ) -> None:
     (tmp_path / "photo.png").write_bytes(PNG)
@@ -155,9 +155,7 @@ UNASKED = {
 }
 
 
-def test_script_gets_an_error_for_what_cannot_be_asked(
-    openai_server: StartServer, tmp_path: Path
-) -> None:
+def test_invalid_request_raises_in_the_script(openai_server: StartServer, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path.parent / "secret.txt").write_text("planted")
     code = "\n".join(
@@ -178,7 +176,7 @@ def test_script_gets_an_error_for_what_cannot_be_asked(
     assert {call.status for call in response.trace.tool_calls} <= {"error", "refused"}
 
 
-def test_file_is_known_by_its_path_in_the_sandbox_and_by_its_name(
+def test_file_is_accepted_by_sandbox_path_and_by_name(
     openai_server: StartServer, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.txt").write_text("hello")
@@ -198,7 +196,7 @@ print(await llm.call("D", file_data=[{{"name": "x.json", "type": "a/b", "data": 
     ] * 2
 
 
-def test_failing_model_fails_the_call_and_the_script_goes_on(openai_server: StartServer) -> None:
+def test_failing_model_raises_and_the_script_continues(openai_server: StartServer) -> None:
     code = "try:\n    await llm.call('x')\nexcept ToolError as error:\n    print('no:', error)"
     server = openai_server([block(code), Reply(status=400, error="bad sk-planted-secret")])
     with Agent(sandbox="local", llm=config(server)) as agent:
@@ -208,7 +206,7 @@ def test_failing_model_fails_the_call_and_the_script_goes_on(openai_server: Star
 
 
 @pytest.mark.parametrize("name", ["llm", "files"])
-def test_tool_cannot_take_the_name_of_a_built_in_one(openai_server: StartServer, name: str) -> None:
+def test_tool_named_like_a_built_in_is_refused(openai_server: StartServer, name: str) -> None:
     named = tool(name=name)(lambda: None)
     agent = Agent(sandbox="local", llm=config(openai_server()), tools=[named])
     with pytest.raises(ToolDefinitionError, match=f"cannot be named '{name}'"):
@@ -216,7 +214,7 @@ def test_tool_cannot_take_the_name_of_a_built_in_one(openai_server: StartServer,
     agent.stop()
 
 
-def test_recording_replays_what_a_script_asked_about_an_image(
+def test_recording_replays_image_questions_of_a_script(
     openai_server: StartServer, tmp_path: Path
 ) -> None:
     (tmp_path / "photo.png").write_bytes(PNG)
@@ -240,7 +238,9 @@ def test_recording_replays_what_a_script_asked_about_an_image(
     assert len(server.requests) == 2
 
 
-def test_resumed_task_does_not_ask_again(openai_server: StartServer, delf_host: TestHost) -> None:
+def test_resumed_task_does_not_ask_the_model_again(
+    openai_server: StartServer, delf_host: TestHost
+) -> None:
     code = "print(await llm.call('first'))\nprint(await llm.call('second'))"
     server = openai_server([block(code), "one", "two", "two again"])
     journals = [InProcessJournal(), InProcessJournal()]
@@ -262,7 +262,7 @@ def test_resumed_task_does_not_ask_again(openai_server: StartServer, delf_host: 
     assert len(server.requests) == 4
 
 
-def test_secrets_are_taken_out_of_what_a_model_reads(
+def test_secrets_are_redacted_in_files_for_a_model(
     openai_server: StartServer, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.txt").write_text("the key is sk-planted-secret, keep it")
@@ -277,7 +277,7 @@ await llm.call(text, file_data=["notes.txt", ("b.txt", text.encode())])
     assert b"sk-planted-secret" not in server.requests[1].body
 
 
-async def test_files_are_those_of_the_call_and_not_read_again(tmp_path: Path) -> None:
+async def test_attached_files_are_read_once_per_call(tmp_path: Path) -> None:
     read: list[str] = []
 
     def of_the_call(name: str, most: int) -> bytes:

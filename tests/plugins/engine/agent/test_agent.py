@@ -36,11 +36,11 @@ async def add(a: int, b: int = 1) -> int:
 
 
 class TestConfiguration:
-    def test_needs_a_model(self) -> None:
+    def test_agent_without_a_model_is_refused(self) -> None:
         with pytest.raises(ModelConfigurationError, match="no language model"):
             Agent()
 
-    def test_light_and_heavy_go_together(self) -> None:
+    def test_light_model_without_a_heavy_model_is_refused(self) -> None:
         with pytest.raises(ModelConfigurationError, match="heavy_llm is not set"):
             Agent(light_llm="a")
 
@@ -48,11 +48,11 @@ class TestConfiguration:
         with pytest.raises(ConfigurationError, match="did you mean 'retry_count'"):
             Agent(llm="m", retry_counts=3)  # type: ignore[call-arg]
 
-    def test_value_out_of_range_names_the_option(self) -> None:
+    def test_value_out_of_range_error_names_the_option(self) -> None:
         with pytest.raises(ConfigurationError, match="retry_count"):
             Agent(llm="m", retry_count=-1)
 
-    def test_classes_are_not_tools(self) -> None:
+    def test_class_given_as_tool_is_refused(self) -> None:
         with pytest.raises(ToolDefinitionError, match="a class"):
             Agent(llm="m", tools=[dict])
 
@@ -60,7 +60,7 @@ class TestConfiguration:
         with pytest.raises(AgentConfirmationError):
             Agent(llm="m", on_confirm="yes")  # type: ignore[arg-type]
 
-    def test_plain_functions_become_tools_that_ask(self) -> None:
+    def test_plain_function_tool_needs_approval(self) -> None:
         def stock(product: str) -> int:
             """Pieces in stock."""
             return len(product)
@@ -69,7 +69,7 @@ class TestConfiguration:
         assert agent.tools[0].name == "stock"
         assert agent.tools[0].confirm is True
 
-    def test_model_that_no_plugin_serves(self, delf_host: TestHost) -> None:
+    def test_unserved_model_is_refused(self, delf_host: TestHost) -> None:
         agent = Agent(llm="scripted", host=TestHost.discover(no_plugins=True), sandbox="local")
         with pytest.raises(PluginError, match="no sandbox"):
             agent.start()
@@ -103,7 +103,7 @@ class TestRun:
         scripted_model.writes(code)
         assert make_agent().run("x").text == answer
 
-    def test_failed_script_goes_back_with_line_and_variables(
+    def test_failed_script_is_returned_to_the_model_with_line_and_variables(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("rows = [1, 2]\nprint(rows[5])", "print(sum(rows))")
@@ -179,7 +179,7 @@ class TestRun:
             (0, "rerun('a', 'b')", 0),
         ],
     )
-    def test_too_many_reruns_are_an_error_and_looking_has_more(
+    def test_reruns_over_the_limit_fail_and_reads_get_more(
         self, make_agent, scripted_model, count, script, passes
     ):
         @tool(effect="write", confirm=False)
@@ -191,13 +191,13 @@ class TestRun:
         assert f"another pass after {passes} of them; left to do: b" in response.error
         assert len(scripted_model.prompts) == passes + 1
 
-    def test_retry_comes_on_top_of_rerun(
+    def test_retries_are_counted_apart_from_reruns(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("1 / 0", "x = 1\nrerun('a', 'b')", "1 / 0", "print(x)")
         assert make_agent(retry_count=1, rerun_count=1).run("x").text == "1"
 
-    def test_beginning_of_the_prompt_never_changes(
+    def test_prompt_prefix_never_changes(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("1 / 0", "rerun('a', 'b')", "print(1)", "print(2)")
@@ -213,7 +213,7 @@ class TestRun:
         make_agent(system_prompt="Speak like a pirate.").run("x")
         assert all("pirate" in prompt for prompt in scripted_model.prompts)
 
-    def test_tool_exceptions_and_the_trace(
+    def test_tool_exception_is_raised_in_the_script_and_traced(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         @tool(confirm=False)
@@ -227,7 +227,7 @@ class TestRun:
         assert response.text == "There is no order 7."
         assert [(c.status, c.success) for c in response.trace.tool_calls] == [("error", False)]
 
-    def test_files_are_handed_over(
+    def test_output_files_are_returned_in_the_response(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel, tmp_path: Any
     ) -> None:
         scripted_model.writes("add_to_output_files('a.csv', [{'x': 1}, {'x': 2}])\nprint('ok')")
@@ -235,7 +235,7 @@ class TestRun:
         assert (tmp_path / "a.csv").read_text() == "x\n1\n2\n"
         assert response.files == {"a.csv": str(tmp_path / "a.csv")}
 
-    def test_unexpected_failure_of_a_model_ends_the_task_cleanly(
+    def test_unexpected_model_error_ends_the_task_cleanly(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.says(RuntimeError("a bug in a plugin"))
@@ -252,7 +252,7 @@ def warmed(agent: Agent, scripted_model: ScriptedModel) -> Agent:
 
 
 class TestTimeout:
-    def test_agent_sends_nothing_after_the_timeout(
+    def test_tool_called_after_the_timeout_is_not_run(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         sent: list[str] = []
@@ -274,7 +274,7 @@ class TestTimeout:
         assert agent.run("the next task is fine", timeout=20).text == "next"
         assert sent == []
 
-    def test_tool_in_flight_is_cancelled(
+    def test_tool_in_flight_is_cancelled_at_the_timeout(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         outcome: list[str] = []
@@ -294,7 +294,7 @@ class TestTimeout:
         assert outcome == ["cancelled"]
         assert response.trace.tool_calls[0].status == "cancelled"
 
-    def test_tool_that_swallows_its_cancellation_does_not_hold_the_task(
+    def test_tool_ignoring_cancellation_does_not_block_the_task(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         release = asyncio.Event()
@@ -316,7 +316,7 @@ class TestTimeout:
 
 
 class TestApproval:
-    def test_rejection_can_be_caught_and_says_why(
+    def test_script_can_catch_a_rejection_with_its_reason(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes(
@@ -326,7 +326,7 @@ class TestApproval:
         assert response.status
         assert response.text.startswith("no: pay was rejected")
 
-    def test_waiting_callback_does_not_hold_other_tasks(
+    def test_waiting_callback_does_not_block_other_tasks(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         release = threading.Event()
@@ -363,7 +363,7 @@ _pay.__name__ = "pay"
 
 
 class TestLifecycle:
-    def test_stop_is_safe_twice_and_the_agent_starts_again(
+    def test_stop_is_idempotent_and_the_agent_can_restart(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("print(1)", "print(2)")
@@ -388,7 +388,7 @@ class TestLifecycle:
 
     @pytest.mark.filterwarnings("ignore::ResourceWarning")
     @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-    def test_agent_works_over_several_event_loops(
+    def test_agent_can_be_used_from_several_event_loops(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("print(1)", "print(2)", "print(3)")
@@ -398,7 +398,7 @@ class TestLifecycle:
         assert agent.run("x").text == "3"
         gc.collect()  # the transports of the loops that were closed under the agent
 
-    def test_run_inside_a_running_loop_works(
+    def test_run_works_inside_a_running_loop(
         self, make_agent: MakeAgent, scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("print(1)")
@@ -489,7 +489,7 @@ class TestLifecycle:
         assert [type(error) for error in errors] == [AgentStateError]
 
 
-def test_driver_written_for_the_reference_works(
+def test_program_for_the_reference_implementation_runs(
     openai_server: Any,
 ) -> None:
     @tool(confirm=False)
@@ -509,7 +509,9 @@ def test_driver_written_for_the_reference_works(
     assert server.requests[0].headers["authorization"] == "Bearer k"
 
 
-def test_model_may_come_first(delf_host: TestHost, scripted_model: ScriptedModel) -> None:
+def test_model_is_accepted_as_first_argument(
+    delf_host: TestHost, scripted_model: ScriptedModel
+) -> None:
     scripted_model.default = "```python\nprint(await add(41))\n```"
     with Agent("scripted", tools=[add], host=delf_host) as agent:
         assert agent.config.main_llm.model == "scripted"

@@ -23,7 +23,7 @@ def look():
     return look
 
 
-def test_second_answer_in_prose_is_the_answer(make_agent, scripted_model, look):
+def test_second_prose_answer_is_accepted(make_agent, scripted_model, look):
     scripted_model.says("I think so.", PROSE)
     response = make_agent(look).run("thanks")
     assert (response.text, response.status, response.used_tools) == (PROSE, True, False)
@@ -35,14 +35,14 @@ def test_second_answer_in_prose_is_the_answer(make_agent, scripted_model, look):
     assert "try a stronger model (--llm MODEL)" in warning
 
 
-def test_task_without_tools_or_with_a_script_has_no_such_warning(make_agent, scripted_model, look):
+def test_prose_warning_is_absent_without_tools_or_with_a_script(make_agent, scripted_model, look):
     scripted_model.says("I think so.", PROSE)
     assert make_agent().run("thanks").trace.warnings == []
     scripted_model.says(script("print(6 * 7)"))
     assert make_agent(look).run("six times seven").trace.warnings == []
 
 
-def test_prose_answer_gets_one_retry_for_a_script(make_agent, scripted_model, look):
+def test_prose_answer_is_retried_once_for_a_script(make_agent, scripted_model, look):
     scripted_model.says("I would look.", script("print(await look('x'))"))
     response = make_agent(look).run("look")
     assert (response.text, response.used_tools) == ("42", True)
@@ -55,7 +55,7 @@ def test_prose_answer_in_a_conversation_costs_one_call(make_agent, scripted_mode
     assert response.trace.warnings == []
 
 
-def test_prose_is_not_an_answer_once_a_tool_was_used(make_agent, scripted_model, look):
+def test_prose_after_a_tool_call_is_not_an_answer(make_agent, scripted_model, look):
     scripted_model.says(script("await look('x')\n1 / 0"), "It is 42.", "It is 42, surely.")
     response = make_agent(look).run("look")
     assert not response.status
@@ -78,7 +78,7 @@ def test_non_prose_answer_fails_with_its_text(make_agent, scripted_model, messag
     assert message in response.error
 
 
-def test_prose_without_retries_fails_and_is_kept(make_agent, scripted_model):
+def test_prose_without_retries_left_fails_with_its_text(make_agent, scripted_model):
     scripted_model.says(PROSE)
     response = make_agent(retry_count=0).run("x")
     assert not response.status
@@ -89,14 +89,14 @@ def test_prose_without_retries_fails_and_is_kept(make_agent, scripted_model):
     "silent",
     ["...", "pass", "x = await look('a')\nx = None", "def helper(a):\n    return a", "'' "],
 )
-def test_script_without_an_answer_is_asked_again(make_agent, scripted_model, look, silent):
+def test_script_without_an_answer_is_retried(make_agent, scripted_model, look, silent):
     scripted_model.writes(silent, "print('done')")
     response = make_agent(look).run("x")
     assert response.text == "done"
     assert "printed nothing" in scripted_model.prompts[1]
 
 
-def test_script_that_stays_without_an_answer_is_not_success(make_agent, scripted_model):
+def test_script_without_an_answer_after_retries_fails(make_agent, scripted_model):
     scripted_model.writes("pass", "pass")
     response = make_agent().run("x")
     assert not response.status
@@ -116,7 +116,7 @@ def test_empty_result_is_an_answer(make_agent, scripted_model):
     assert response.text == "Nothing was found:\n- search(words='gone') returned an empty list"
 
 
-def test_unprinted_findings_are_not_an_answer(make_agent, scripted_model):
+def test_unprinted_results_are_not_an_answer(make_agent, scripted_model):
     scripted_model.writes(*["rows = await search('there')\nx = None"] * 2)
     response = make_agent(search).run("x")
     assert not response.status
@@ -145,7 +145,7 @@ def test_retry_after_a_silent_script_lists_what_its_calls_returned(make_agent, s
         "[]",
     ],
 )
-def test_script_with_change_or_value_is_not_silent(make_agent, scripted_model, code):
+def test_script_with_a_change_or_value_needs_no_print(make_agent, scripted_model, code):
     @tool(effect="write", confirm=False)
     def keep(x: int) -> None:
         """Keep it."""
@@ -155,6 +155,6 @@ def test_script_with_change_or_value_is_not_silent(make_agent, scripted_model, c
     assert len(scripted_model.requests) == 1
 
 
-def test_output_of_an_earlier_script_is_the_answer(make_agent, scripted_model):
+def test_output_of_an_earlier_script_counts_as_answer(make_agent, scripted_model):
     scripted_model.writes("print('one')\nrerun('a', 'b')", "pass")
     assert make_agent().run("x").text == "one"

@@ -45,7 +45,7 @@ def public_attributes(thing):
     return sorted(name for name in names if not name.startswith(("_", "model_")))
 
 
-def test_public_attributes_refuse_a_value_without_effect(objects):
+def test_attributes_without_effect_cannot_be_set(objects):
     taken = []
     for thing in objects:
         for name in public_attributes(thing):
@@ -77,7 +77,7 @@ def test_public_attribute_values_are_immutable(objects):
     assert changeable == []
 
 
-def test_fixed_attribute_error_says_how_to_make_another_agent(objects):
+def test_fixed_attribute_error_suggests_a_new_agent(objects):
     agent, chat, *_ = objects
     with pytest.raises(FixedAttributeError) as refused:
         agent.on_confirm = print
@@ -89,7 +89,7 @@ def test_fixed_attribute_error_says_how_to_make_another_agent(objects):
         chat.keep = 3
 
 
-def test_subclass_has_attributes_of_its_own(delf_host):
+def test_subclass_may_have_its_own_attributes(delf_host):
     class Named(Agent):
         def __init__(self):
             super().__init__(llm="scripted", host=delf_host)
@@ -123,14 +123,16 @@ def test_misspelt_attribute_is_refused(objects, place, name, meant):
     assert not hasattr(thing, name)
 
 
-def test_frozen_table_is_copied_as_a_dict():
+def test_frozen_mapping_can_be_copied_to_a_dict():
     config = AgentConfig(llm="scripted", sandbox_config={"cpu_seconds": 3})
     assert pickle.loads(pickle.dumps(config)).sandbox_config == {"cpu_seconds": 3}
     assert config.model_copy(deep=True) == config
 
 
 class TestRights:
-    def test_allow_and_confirm_set_later_hold_for_the_next_task(self, delf_host, scripted_model):
+    def test_allow_and_confirm_assigned_later_apply_to_the_next_task(
+        self, delf_host, scripted_model
+    ):
         @tool(effect="write", confirm=False)
         def change() -> str:
             """Change something."""
@@ -151,7 +153,7 @@ class TestRights:
             change.allow = False
             assert not agent.run("three").status
 
-    def test_wrong_name_set_later_is_an_error(self, delf_host, scripted_model):
+    def test_unknown_name_assigned_to_allow_is_refused(self, delf_host, scripted_model):
         @tool(effect="write")
         def change() -> str:
             """Change something."""

@@ -54,7 +54,7 @@ def first_request(agent: Agent) -> ApprovalRequest:
 
 
 class TestSubmit:
-    def test_tasks_keep_their_own_output_and_trace(
+    def test_concurrent_tasks_keep_separate_output_and_trace(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         def answer(request: Any) -> str:
@@ -73,13 +73,13 @@ class TestSubmit:
             s.is_terminal and s.result == r.text for s, r in zip(snapshots, responses, strict=True)
         )
 
-    def test_unknown_id_is_a_clear_error(self, make_agent: Callable[..., Agent]) -> None:
+    def test_unknown_task_id_raises(self, make_agent: Callable[..., Agent]) -> None:
         agent = make_agent()
         for ask in (agent.poll, agent.wait, agent.cancel):
             with pytest.raises(UnknownTaskError, match="task_nope"):
                 ask("task_nope")
 
-    def test_failed_task_says_so(
+    def test_failed_task_reports_failure(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("1 / 0")
@@ -91,7 +91,7 @@ class TestSubmit:
         assert "ZeroDivisionError" in (snapshot.error or "")
         assert snapshot.to_dict()["state"] == "error"
 
-    def test_cancel_stops_a_task_and_says_whether_it_ran(
+    def test_cancel_stops_a_task_and_returns_whether_it_ran(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         began = threading.Event()
@@ -114,7 +114,7 @@ class TestSubmit:
         stopped = agent.poll(task_id)
         assert (stopped.state, stopped.is_terminal) == ("stopped", True)
 
-    async def test_output_stays_when_task_is_cancelled(
+    async def test_output_of_a_cancelled_task_is_kept(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         began = asyncio.Event()
@@ -138,7 +138,7 @@ class TestSubmit:
                 await task
         assert seen[-1].text == "of the first pass\nof the last\n"
 
-    def test_finished_tasks_are_forgotten_in_order(
+    def test_finished_tasks_are_evicted_in_order(
         self,
         make_agent: Callable[..., Agent],
         scripted_model: ScriptedModel,
@@ -158,7 +158,7 @@ class TestSubmit:
         assert agent.poll(ids[0]).state == "done"  # by the journal
         assert agent.wait(ids[0]).text == "1"
 
-    def test_tasks_over_the_limit_wait_their_turn(
+    def test_tasks_over_the_limit_are_queued(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         scripted_model.default = "```python\nprint(await nap(1))\n```"
@@ -168,7 +168,7 @@ class TestSubmit:
 
 
 class TestApprovals:
-    def test_request_waits_until_it_is_approved(
+    def test_pending_request_waits_for_approval(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("print(await pay(5, desc='for the lamp'))")
@@ -183,7 +183,7 @@ class TestApprovals:
         assert agent.wait(task_id, 30).text == "paid 5"
         assert agent.get_pending_approvals() == []
 
-    def test_request_is_used_once(
+    def test_request_can_be_answered_only_once(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("print(await pay(5))")
@@ -197,7 +197,7 @@ class TestApprovals:
             agent.approve("req_no")
         assert agent.wait(task_id, 30).text == "paid 5"
 
-    def test_rejection_gives_its_reason_to_the_model(
+    def test_rejection_reason_reaches_the_model(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("await pay(5)", "print('I will not pay.')")
@@ -218,7 +218,7 @@ class TestApprovals:
         with pytest.raises(UnknownRequestError, match="it was expired"):
             agent.approve(request.request_id)
 
-    def test_waiting_requests_hold_no_places(
+    def test_pending_requests_release_their_permits(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         def answer(request: Any) -> str:
@@ -235,7 +235,7 @@ class TestApprovals:
             agent.approve(request.request_id)
         assert [agent.wait(task_id, 30).text for task_id in waiting] == ["paid 1"] * 10
 
-    def test_script_that_gives_up_waiting_does_not_go_on_beside_the_others(
+    def test_script_whose_wait_timed_out_keeps_to_the_task_limit(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         busy: list[int] = []
@@ -259,7 +259,7 @@ class TestApprovals:
         assert [agent.wait(task_id, 30).text for task_id in tasks] == ["late"] * 4
         assert most == [1] * 4
 
-    def test_waiting_calls_of_one_task_wait_together(
+    def test_concurrent_calls_of_a_task_wait_together(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("print(await asyncio.gather(*(pay(n) for n in range(5))))")
@@ -281,7 +281,7 @@ class TestStream:
 
         return asyncio.run(read())
 
-    def test_events_come_from_first_to_last(
+    def test_stream_yields_events_from_first_to_last(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("print(await nap(1))")
@@ -292,7 +292,7 @@ class TestStream:
         assert sum(isinstance(item, CallFinished) for item in seen) == 1
         assert not any(isinstance(item, ModelDelta) for item in seen)
 
-    def test_tokens_come_between(
+    def test_stream_yields_model_tokens_on_request(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("print(await nap(1))")
@@ -300,7 +300,7 @@ class TestStream:
         text = "".join(item.text for item in seen if isinstance(item, ModelDelta))
         assert "print(await nap(1))" in text
 
-    def test_leaving_the_loop_cancels_the_task(
+    def test_leaving_the_stream_cancels_the_task(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         scripted_model.writes("await nap(1)\nwhile True: pass")

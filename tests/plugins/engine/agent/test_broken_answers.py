@@ -31,7 +31,7 @@ def reply(text, reason="length", **more):
 
 
 @pytest.mark.parametrize("reason", ["length", "max_tokens", "MAX_TOKENS"])
-def test_half_a_script_never_runs(make_agent, scripted_model, refund, reason):
+def test_truncated_script_is_never_run(make_agent, scripted_model, refund, reason):
     scripted_model.says(reply(HALF, reason), WHOLE)
     response = make_agent(refund).run("x")
     assert (response.text, refund.done) == ("done", [7])
@@ -40,7 +40,7 @@ def test_half_a_script_never_runs(make_agent, scripted_model, refund, reason):
     assert "broke off" in asked[-1].text
 
 
-def test_model_that_goes_on_is_read_to_the_end(make_agent, scripted_model, refund):
+def test_truncated_answer_is_continued(make_agent, scripted_model, refund):
     scripted_model.says(reply(HALF), reply("await refund(3)\n"), "print('all three')\n```")
     response = make_agent(refund).run("x")
     assert (response.text, refund.done) == ("all three", [1, 2, 3])
@@ -63,7 +63,7 @@ def test_ambiguous_continuation_asks_for_the_whole_answer(make_agent, scripted_m
         ("error", "broke off before its end", 2),
     ],
 )
-def test_truncated_answer_is_an_error_with_its_text(
+def test_truncated_answer_fails_with_its_text(
     make_agent, scripted_model, refund, reason, why, asked
 ):
     scripted_model.default = reply(HALF, reason)
@@ -83,14 +83,14 @@ def test_cut_answer_is_asked_again_with_a_doubled_limit(make_agent, scripted_mod
     assert scripted_model.requests[1].settings == {"max_tokens": 200}
 
 
-def test_half_a_call_of_run_never_runs(make_agent, scripted_model, refund):
+def test_truncated_run_call_is_never_run(make_agent, scripted_model, refund):
     begun = ToolCall(id="1", name="run", arguments=json.dumps({"code": "await refund(1)"}))
     scripted_model.says(reply("", calls=(begun,)), WHOLE)
     assert make_agent(refund).run("x").text == "done"
     assert refund.done == [7]
 
 
-def test_draft_in_reasoning_never_runs(make_agent, scripted_model, refund):
+def test_script_draft_in_reasoning_is_never_run(make_agent, scripted_model, refund):
     scripted_model.says(f"[THINK]Perhaps\n{HALF}```\nor so.[/THINK]\n{WHOLE}")
     response = make_agent(refund).run("x")
     assert refund.done == [7]
@@ -98,7 +98,7 @@ def test_draft_in_reasoning_never_runs(make_agent, scripted_model, refund):
     assert "[THINK]" in message.text  # the journal has all that was said
 
 
-def test_stream_that_breaks_off_is_asked_again(make_agent, scripted_model, delf_host, refund):
+def test_broken_stream_is_asked_again(make_agent, scripted_model, delf_host, refund):
     class Breaking:
         asked = 0
 
@@ -126,7 +126,7 @@ def test_stream_that_breaks_off_is_asked_again(make_agent, scripted_model, delf_
     assert (response.text, refund.done, model.asked) == ("done", [7], 2)
 
 
-def test_script_that_asks_a_model_gets_no_half_answer(make_agent, scripted_model):
+def test_script_model_call_never_returns_a_truncated_answer(make_agent, scripted_model):
     scripted_model.writes("print(await llm.call('count'))").says(reply("One, tw"), "o, three.")
     assert make_agent().run("x").text == "One, two, three."
 
@@ -140,12 +140,12 @@ def test_script_gets_an_error_for_an_answer_that_a_filter_stopped(make_agent, sc
     assert "One, tw" in text
 
 
-def test_reasoning_is_not_part_of_what_a_script_gets(make_agent, scripted_model):
+def test_reasoning_is_removed_from_answers_to_scripts(make_agent, scripted_model):
     scripted_model.writes("print(await llm.call('count'))").says("<think>1, 2</think>\n\nthree")
     assert make_agent().run("x").text == "three"
 
 
-def test_resumed_task_knows_that_an_answer_was_not_whole(make_agent, scripted_model, refund):
+def test_journal_records_that_an_answer_was_truncated(make_agent, scripted_model, refund):
     scripted_model.says(reply(HALF), WHOLE)
     events = make_agent(refund).run("x").events
     assert [e.finish_reason for e in events if isinstance(e, ModelReplied)] == ["length", "stop"]

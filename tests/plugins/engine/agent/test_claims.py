@@ -59,7 +59,7 @@ async def interrupted(journal: Any, *more: ev.Event) -> str:
     return "task_1"
 
 
-async def test_second_agent_that_resumes_a_task_is_refused(make: Make, journals: Open) -> None:
+async def test_second_agent_cannot_resume_a_claimed_task(make: Make, journals: Open) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
     calls: list[int] = []
 
@@ -85,9 +85,7 @@ async def test_second_agent_that_resumes_a_task_is_refused(make: Make, journals:
     assert calls == [1]
 
 
-async def test_task_that_runs_for_the_first_time_is_not_resumed_by_another_agent(
-    make: Make, journals: Open
-) -> None:
+async def test_running_task_cannot_be_resumed_by_another_agent(make: Make, journals: Open) -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
     calls: list[int] = []
 

@@ -101,7 +101,7 @@ async def everybody(office: Office, agent: Agent) -> None:
     [("local", True), *((name, False) for name in (*OURS, "careless"))],
     indirect=["sandbox"],
 )
-async def test_fifty_users_of_one_agent_see_themselves(
+async def test_concurrent_users_of_one_agent_are_kept_apart(
     office: Office, sandbox: dict[str, Any], plain: bool
 ) -> None:
     confirm = confirming(office.sightings, plain=plain)
@@ -113,7 +113,7 @@ async def test_fifty_users_of_one_agent_see_themselves(
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("strategy", ["stream", "careless"])
-async def test_fifty_users_see_themselves_in_every_strategy(
+async def test_concurrent_users_are_kept_apart_in_every_strategy(
     office: Office, scripted_model: ScriptedModel, strategy: str
 ) -> None:
     if strategy == "stream":
@@ -130,7 +130,7 @@ async def test_fifty_users_see_themselves_in_every_strategy(
 
 
 @pytest.mark.timeout(120)
-def test_fifty_users_in_threads_of_a_program_without_a_loop(office: Office) -> None:
+def test_concurrent_users_in_threads_are_kept_apart(office: Office) -> None:
     """A program in threads, as of Flask: the agent's own loop serves them."""
     agent = office.open(on_confirm=confirming(office.sightings, plain=True))
 
@@ -149,7 +149,7 @@ def test_fifty_users_in_threads_of_a_program_without_a_loop(office: Office) -> N
     assert office.sightings.parts >= PARTS - {"listener"}
 
 
-async def test_call_approved_by_another_user_keeps_its_context(office: Office) -> None:
+async def test_approved_call_runs_in_the_context_of_its_task(office: Office) -> None:
     agent, office.witness.approves = office.open(wait_approvals=True), False
 
     async def one(number: int) -> None:
@@ -172,7 +172,7 @@ async def test_call_approved_by_another_user_keeps_its_context(office: Office) -
 
 
 @pytest.mark.parametrize("sandbox", OURS, indirect=True)
-async def test_agent_keeps_nobody_once_tasks_are_done(
+async def test_agent_releases_user_contexts_after_tasks(
     office: Office, sandbox: dict[str, Any]
 ) -> None:
     """What was made ahead or kept warm holds no context of those for whom it was made."""
@@ -198,7 +198,7 @@ async def test_agent_keeps_nobody_once_tasks_are_done(
         assert await until(is_alone)
 
 
-async def test_child_task_sees_its_parents_user_and_a_resumed_one_who_resumes_it(
+async def test_child_and_resumed_tasks_run_in_the_right_user_context(
     make_agent: Callable[..., Agent], scripted_model: ScriptedModel, bench: Bench
 ) -> None:
     @tool(effect="read", confirm=False)

@@ -33,7 +33,7 @@ def waiting_agent(tmp_path) -> Agent:
     return Agent([pay], llm=recorded(tmp_path, PAY), sandbox="local", wait_approvals=True)
 
 
-def test_run_in_one_thread_and_approve_in_another(tmp_path):
+def test_request_can_be_approved_from_another_thread(tmp_path):
     with waiting_agent(tmp_path) as agent:
         done = []
         thread = threading.Thread(target=lambda: done.append(agent.run("x", timeout=30)))
@@ -44,7 +44,7 @@ def test_run_in_one_thread_and_approve_in_another(tmp_path):
     assert done[0].text.strip() == "paid 3"
 
 
-def test_main_thread_may_run_while_another_decides(tmp_path):
+def test_main_thread_can_run_while_another_thread_decides(tmp_path):
     with waiting_agent(tmp_path) as agent:
 
         def decide() -> None:
@@ -71,7 +71,7 @@ def test_call_without_an_approval_channel_is_rejected_at_once(tmp_path, where):
     assert response.duration_ms < 20_000
 
 
-def test_timeout_that_is_given_counts_all_waiting(tmp_path):
+def test_explicit_timeout_includes_waiting_for_approval(tmp_path):
     with waiting_agent(tmp_path) as agent:
         began = time.monotonic()
         response = agent.run("x", timeout=1)
@@ -112,7 +112,7 @@ def test_connections_of_delf_accept_positional_settings():
     assert WebSearch("gemini-2.5-flash").settings.llm == "gemini-2.5-flash"
 
 
-def test_tool_without_type_hints_takes_anything_and_says_so(tmp_path, caplog):
+def test_untyped_tool_accepts_anything_with_a_warning(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
 
         @tool(effect="read", confirm=False)
@@ -125,7 +125,7 @@ def test_tool_without_type_hints_takes_anything_and_says_so(tmp_path, caplog):
         assert agent.run("x").text.strip() == "42"
 
 
-def test_interpreter_of_scripts_can_be_set(tmp_path):
+def test_script_interpreter_can_be_configured(tmp_path):
     model = recorded(tmp_path, "print(1)")
     chosen = {"python": sys.executable}
     with Agent(llm=model, sandbox="local", sandbox_config=chosen) as agent:
@@ -134,7 +134,7 @@ def test_interpreter_of_scripts_can_be_set(tmp_path):
 
 @pytest.mark.parametrize("executable", ["None", "''", "'/usr/bin/uwsgi'"])
 @pytest.mark.slow
-def test_programs_that_embed_python_without_naming_it_and_without_stderr(tmp_path, executable):
+def test_embedded_python_without_executable_or_stderr_works(tmp_path, executable):
     model = recorded(tmp_path, "print('ran')")
     program = f"""
 import sys
@@ -150,7 +150,7 @@ with Agent(llm={model!r}, sandbox="local", verbose=True) as agent:
     assert done.stdout.strip() == b"ran"
 
 
-def test_errors_of_plugins_are_found_beside_the_others():
+def test_plugin_errors_can_be_imported_from_delf_errors():
     from delf.errors import ConversationCompressionError, SQLSchemaError
 
     assert SQLSchemaError.__module__.startswith("delf_sql")

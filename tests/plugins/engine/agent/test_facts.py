@@ -60,7 +60,7 @@ async def _nothing(_: Any) -> None:
     return None
 
 
-def test_info_shows_what_it_is_made_of_and_no_key(make_agent: MakeAgent) -> None:
+def test_agent_info_shows_settings_without_keys(make_agent: MakeAgent) -> None:
     heavy = LLMConfig(
         "big",
         base_url="https://user:planted-password@models.test/v1?key=planted-query",

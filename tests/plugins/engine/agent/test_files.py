@@ -58,7 +58,7 @@ def inputs(tmp_path: Path) -> list[str]:
 # -- input files ----------------------------------------------------------------------------
 
 
-def test_path_that_is_reported_works_in_the_sandbox(run, sandbox, inputs, scripted_model):
+def test_listed_paths_can_be_opened_in_the_sandbox(run, sandbox, inputs, scripted_model):
     response = run(
         "listed = await files.list()\n"
         "print([open(f['path']).read() for f in listed])\n"
@@ -122,7 +122,7 @@ def test_unreadable_file_is_an_error(
     assert message in call.error
 
 
-def test_files_connection_needs_input_files(run, scripted_model):
+def test_files_connection_exists_only_with_input_files(run, scripted_model):
     response = run("print('files' in globals())")
     assert response.text == "False"
     assert "class files" not in scripted_model.prompts[0]
@@ -136,7 +136,7 @@ def test_prompt_shows_how_to_read_input_files(run, inputs, scripted_model):
     assert "async def read(name: str, sheet: str | None = None" in scripted_model.prompts[0]
 
 
-def test_prefilter_cannot_leave_out_the_files_connection(run, delf_host, inputs, events):
+def test_prefilter_cannot_hide_the_files_connection(run, delf_host, inputs, events):
     @tool(confirm=False)
     def add(a: int) -> int:
         """Add."""
@@ -160,13 +160,13 @@ def test_prefilter_cannot_leave_out_the_files_connection(run, delf_host, inputs,
     assert chosen.actions == ()
 
 
-def test_tool_cannot_be_called_files(run):
+def test_tool_named_files_is_refused(run):
     with pytest.raises(ToolDefinitionError, match="cannot be named 'files'"):
         run("print(1)", tools=[tool(name="files")(lambda: None)])
 
 
 @pytest.mark.parametrize("name", ["", "missing.csv"])
-def test_non_file_stops_the_agent_before_start(run, tmp_path, name):
+def test_input_path_that_is_not_a_file_stops_the_start(run, tmp_path, name):
     with pytest.raises(ConfigurationError, match="input file"):
         run("print(1)", files=[str(tmp_path / name)])
 
@@ -174,13 +174,13 @@ def test_non_file_stops_the_agent_before_start(run, tmp_path, name):
 # -- open() ---------------------------------------------------------------------------------
 
 
-def test_input_files_can_be_read_only(run, inputs):
+def test_input_files_are_read_only(run, inputs):
     response = run(f"open({inputs[0]!r}, 'a')", files=inputs, retry_count=0)
     assert "is an input file and can only be read" in response.error
     assert Path(inputs[0]).read_text() == "n,v\n1,x\n"
 
 
-def test_bare_name_is_scratch_first_then_an_input(run, inputs):
+def test_bare_name_resolves_to_scratch_before_inputs(run, inputs):
     response = run(
         "print(open('sales.csv').read())\n"
         "with open('sales.csv', 'w') as file: file.write('scratch')\n"
@@ -191,7 +191,7 @@ def test_bare_name_is_scratch_first_then_an_input(run, inputs):
     assert Path(inputs[0]).read_text() == "n,v\n1,x\n"
 
 
-def test_bare_name_works_with_whatever_opens_files(run, inputs):
+def test_bare_name_works_with_any_opening_function(run, inputs):
     """In Monty, which has its own ``open``, bare names are scratch files."""
     response = run(
         "import os, csv\nfrom pathlib import Path\n"
@@ -253,13 +253,13 @@ def test_task_without_a_folder_gets_its_own(run, tmp_path, monkeypatch):
     assert len([path for path in tmp_path.iterdir() if path.name.startswith("delf-out-")]) == 2
 
 
-def test_files_of_a_script_that_failed_stay(run, tmp_path):
+def test_output_files_of_a_failed_script_are_kept(run, tmp_path):
     response = run("add_to_output_files('a', 'x')\n1 / 0", output_dir=str(tmp_path), retry_count=0)
     assert not response.status
     assert response.files == {"a": str(tmp_path / "a")}
 
 
-def test_unwritable_file_fails_the_script(run, tmp_path):
+def test_unwritable_output_file_fails_the_script(run, tmp_path):
     response = run(
         "add_to_output_files('a', 'x')\nadd_to_output_files('a/b', 'x')\nprint('done')",
         output_dir=str(tmp_path),
@@ -270,7 +270,7 @@ def test_unwritable_file_fails_the_script(run, tmp_path):
     assert list(response.files) == ["a"]
 
 
-def test_limits_are_reported(run, tmp_path):
+def test_file_limits_are_reported(run, tmp_path):
     limits = {"file_bytes": 1000, "total_file_bytes": 2500}
     script = "for n in range(4): add_to_output_files(f'{n}', 'x' * 900)"
     response = run(script, output_dir=str(tmp_path), sandbox_config=limits, retry_count=0)
@@ -280,7 +280,7 @@ def test_limits_are_reported(run, tmp_path):
     assert "'big' has 1,001 bytes; at most 1,000 are allowed" in response.error
 
 
-def test_call_finds_the_files_that_its_script_has_just_written(
+def test_call_can_read_files_just_written_by_its_script(
     run: Any, sandbox: str, tmp_path: Path
 ) -> None:
     @tool(effect="read", confirm=False)

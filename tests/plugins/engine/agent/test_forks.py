@@ -70,7 +70,7 @@ def seq_of(events: list[Event], kind: type, number: int = 0) -> int:
     return [event.seq for event in events if isinstance(event, kind)][number]
 
 
-async def test_fork_that_was_not_copied_whole_is_not_gone_on_with() -> None:
+async def test_incompletely_copied_fork_is_not_resumed() -> None:
     """Calls that its other events tell of would be made again; from each point of the copying."""
     shop = Shop()
     events = await first(shop)
@@ -87,7 +87,7 @@ async def test_fork_that_was_not_copied_whole_is_not_gone_on_with() -> None:
     assert shop.sold == ["lamp", "desk"]
 
 
-async def test_model_is_asked_anew_for_its_last_script() -> None:
+async def test_fork_asks_the_model_again_for_its_last_script() -> None:
     shop = Shop()
     events = await first(shop)
     shop.model.writes("print(await sell('chair'))")
@@ -121,7 +121,7 @@ async def test_fork_at_any_event_repeats_no_call(kind: type) -> None:
     assert shop.sold == ["lamp", "desk", *["lamp"] * again]
 
 
-async def test_fork_at_the_last_event_ends_alike() -> None:
+async def test_fork_at_the_last_event_ends_the_same_way() -> None:
     shop = Shop()
     events = await first(shop)
     await shop.fork(events, events[-1].seq, "task_fork")
@@ -132,7 +132,7 @@ async def test_fork_at_the_last_event_ends_alike() -> None:
     assert len(shop.model.requests) == 2
 
 
-async def test_event_that_is_none_is_refused() -> None:
+async def test_invalid_fork_event_is_refused() -> None:
     shop = Shop()
     events = await first(shop)
     for at in (0, events[-1].seq + 1, -1):
@@ -141,7 +141,7 @@ async def test_event_that_is_none_is_refused() -> None:
         assert "has events from 1 to" in str(caught.value.hint)
 
 
-def test_requests_have_names_of_their_own_and_numbers_have_no_gap() -> None:
+def test_fork_renames_requests_and_numbers_events_without_gaps() -> None:
     from delf_devkit.testing.events import every_event
 
     events = list(every_event("task_whole"))
@@ -183,7 +183,7 @@ async def test_fork_accepts_another_model() -> None:
             await agent.arun("Sell.", llm="nonesuch")
 
 
-async def test_fork_has_output_files_of_its_own() -> None:
+async def test_fork_has_its_own_output_files() -> None:
     shop = Shop()
     write = "add_to_output_files('report.txt', {!r})\nprint(await sell('lamp'))"
     shop.model.writes(write.format("first"))

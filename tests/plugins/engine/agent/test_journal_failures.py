@@ -79,7 +79,7 @@ def is_end_of_call(event: ev.Event) -> bool:
     return isinstance(event, ev.CallFinished)
 
 
-async def test_task_stops_at_a_call_whose_end_cannot_be_journalled(bench: Bench) -> None:
+async def test_task_stops_if_a_call_end_cannot_be_journalled(bench: Bench) -> None:
     """Its script does nothing more, and a person is asked about the call when it is resumed."""
     bench.model.writes(STUBBORN)
     bench.journal.refuses = is_end_of_call
@@ -99,7 +99,7 @@ async def test_task_stops_at_a_call_whose_end_cannot_be_journalled(bench: Bench)
     assert bench.written == ["a", "b"]
 
 
-async def test_resumed_task_knows_the_outcome_that_the_journal_refused(bench: Bench) -> None:
+async def test_resumed_task_knows_an_outcome_missing_from_the_journal(bench: Bench) -> None:
     bench.model.writes(STUBBORN)
     bench.journal.refuses = is_end_of_call
     async with bench.agent() as agent:
@@ -124,7 +124,7 @@ for turn in (1, 2):
 """
 
 
-async def test_answer_that_was_lost_is_asked_about_after_a_resume_too(bench: Bench) -> None:
+async def test_call_with_a_lost_answer_is_asked_about_after_resume(bench: Bench) -> None:
     """The first process saw that it was lost, and the second one makes the same call again."""
     paid: list[int] = []
 
@@ -146,7 +146,7 @@ async def test_answer_that_was_lost_is_asked_about_after_a_resume_too(bench: Ben
     assert response.text == "failed: no answer, so it may have been done\nlooked up\nlooked up"
 
 
-async def test_journal_that_takes_nothing_any_more(
+async def test_task_ends_although_its_journal_cannot_be_written(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The task ends anyway, with the call that is lost as its error."""

@@ -95,7 +95,7 @@ class Death:
         self.loop.call_soon_threadsafe(self.begun.set)
 
 
-async def test_plain_function_that_outlives_its_sandbox_is_waited_for(bench: Bench) -> None:
+async def test_running_function_is_awaited_after_its_sandbox_died(bench: Bench) -> None:
     """Its thread goes on: what it did is in the journal before the script runs once more."""
     death = Death()
     paid: list[int] = []
@@ -117,7 +117,7 @@ async def test_plain_function_that_outlives_its_sandbox_is_waited_for(bench: Ben
     assert await bench.ends_of(response.trace.task_id, "pay") == [("ok", None)]
 
 
-async def test_request_names_a_call_that_does_not_end_in_time(
+async def test_request_for_an_unfinished_call_names_it(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The journal says that it may go on, and nothing of what happens to it."""
@@ -192,7 +192,7 @@ class Abandoned:
 
 
 @pytest.mark.parametrize("quick", [True, False])
-async def test_ended_task_records_no_call(
+async def test_call_finishing_after_the_task_is_not_recorded(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, quick: bool
 ) -> None:
     """A call that the script gave up may take its time to notice: the task waits, not for long."""
@@ -225,7 +225,7 @@ class Slow(InProcessJournal):
 
 
 @pytest.mark.parametrize("resumed", [False, True])
-async def test_task_that_is_cancelled_as_it_begins_has_its_end(bench: Bench, resumed: bool) -> None:
+async def test_task_cancelled_at_its_start_records_its_end(bench: Bench, resumed: bool) -> None:
     bench.journal = journal = Slow()
     if resumed:
         begun = ev.TaskStarted(task_id="task_1", seq=1, at=1.0, task="Look.")
@@ -242,7 +242,7 @@ async def test_task_that_is_cancelled_as_it_begins_has_its_end(bench: Bench, res
     assert (await journal.read(task.task_id))[-1].error == "the task was stopped"
 
 
-async def test_request_that_waits_while_its_sandbox_dies_waits_again(bench: Bench) -> None:
+async def test_pending_request_is_asked_again_after_the_sandbox_died(bench: Bench) -> None:
     """Under its id, and so that other processes see that an answer still counts."""
     death = Death()
 
@@ -274,7 +274,7 @@ async def test_request_that_waits_while_its_sandbox_dies_waits_again(bench: Benc
     assert story == [(name, ""), (name, "expired"), (name, ""), (name, "approved")]
 
 
-async def test_decision_holds_though_sandbox_dies_before_the_call(
+async def test_decision_is_kept_if_the_sandbox_dies_before_the_call(
     bench: Bench,
 ) -> None:
     """Its beginning was being written down: it was not made, and nobody is asked again."""
@@ -333,7 +333,7 @@ class StuckBackend(LocalBackend):
         return StuckSession(await super().open(spec))
 
 
-async def test_sandbox_that_cannot_be_closed_does_not_keep_a_task_from_its_end(
+async def test_sandbox_that_fails_to_close_does_not_block_the_task_end(
     bench: Bench, caplog: pytest.LogCaptureFixture
 ) -> None:
     @tool(effect="read", confirm=False)

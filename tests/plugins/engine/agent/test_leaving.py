@@ -150,7 +150,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_call_that_passes_its_check_while_its_task_is_left_is_not_made(
+async def test_call_checked_while_its_task_is_abandoned_is_not_made(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     """Its record would come after the last one of this process."""
@@ -180,7 +180,7 @@ async def test_call_that_passes_its_check_while_its_task_is_left_is_not_made(
 
 
 @pytest.mark.parametrize("how", ["it is left", "its sandbox dies"])
-async def test_call_that_an_earlier_process_began_keeps_its_unknown_outcome(
+async def test_call_of_an_earlier_process_keeps_its_unknown_outcome(
     delf_host: TestHost, scripted_model: ScriptedModel, how: str
 ) -> None:
     """A later process was about to make it again, and that it did not says nothing of the first."""
@@ -232,7 +232,7 @@ async def live(world: World, journal: HeldJournal, task_id: str, last: int) -> s
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["before it is kept", "after"])
-async def test_task_left_at_each_event_repeats_nothing(
+async def test_task_abandoned_at_any_event_repeats_nothing(
     delf_host: TestHost, scripted_model: ScriptedModel, before: bool
 ) -> None:
     """It is left twice: at each of its events, and soon after it was resumed."""
@@ -253,7 +253,7 @@ async def test_task_left_at_each_event_repeats_nothing(
     assert place > 10
 
 
-async def test_fork_of_a_task_that_was_left_repeats_nothing_unasked(
+async def test_fork_of_an_abandoned_task_repeats_nothing_unasked(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     """It goes on from the last event that was kept, beside the task that was left."""
@@ -299,7 +299,7 @@ class Learns:
     async def aclose(self) -> None: ...
 
 
-async def test_turn_of_a_conversation_left_at_each_event_is_kept_once(
+async def test_conversation_turn_abandoned_at_any_event_is_kept_once(
     delf_host: TestHost, scripted_model: ScriptedModel, tmp_path: Path
 ) -> None:
     """It is left while it works, while it learns, and while its turn is kept."""
@@ -346,7 +346,7 @@ class HeldReads(SqlJournal):
         return await super().read(task_id, after)
 
 
-async def test_task_resumed_while_its_agent_stops_is_free_for_another(
+async def test_task_resumed_during_agent_stop_can_be_claimed_again(
     delf_host: TestHost, scripted_model: ScriptedModel, tmp_path: Path
 ) -> None:
     url = f"sqlite:///{tmp_path / 'journal.db'}"

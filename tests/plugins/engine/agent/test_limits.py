@@ -49,7 +49,9 @@ async def test_call_limit_ends_the_script(
     assert len(scripted_model.requests) == 2, "nothing is left for another script"
 
 
-async def test_output_files(make_agent: MakeAgent, scripted_model: ScriptedModel) -> None:
+async def test_output_file_limits_end_the_script(
+    make_agent: MakeAgent, scripted_model: ScriptedModel
+) -> None:
     hand_over = "add_to_output_files('{}.txt', 'x' * 60)"
     scripted_model.writes(
         f"{hand_over.format('a')}\nawait asyncio.sleep(0.01){LEAVE}", hand_over.format("b")
@@ -71,7 +73,7 @@ async def test_processor_time_limit_ends_the_script(
     assert len(scripted_model.requests) == 2, "nothing is left for another script"
 
 
-async def test_script_that_fails_ends_nothing(
+async def test_failed_script_does_not_count_as_a_limit(
     make_agent: MakeAgent, scripted_model: ScriptedModel, note: object, calls: list[int]
 ) -> None:
     scripted_model.writes("await note(1)\n1 / 0", "await note(2)\nprint('done')")
@@ -87,7 +89,7 @@ class Session:
     cpu_seconds = 3.0
 
 
-def test_repeated_script_counts_limits_once() -> None:
+def test_repeated_script_counts_its_limits_once() -> None:
     """A sandbox that the host killed is replaced, and its scripts make their calls again."""
     budget = ResourceBudget(Limits(cpu_seconds=10, calls=5))
     for _ in range(2):

@@ -51,7 +51,7 @@ def fails() -> None:
     ],
 )
 @pytest.mark.parametrize("way", ["task", "check"])
-async def test_connection_without_facts_is_named(
+async def test_connection_failing_to_give_context_is_named(
     delf_host: TestHost,
     scripted_model: ScriptedModel,
     monkeypatch: pytest.MonkeyPatch,
@@ -72,7 +72,7 @@ async def test_connection_without_facts_is_named(
     assert error.message == f"desk: context() of the connection {problem}"
 
 
-async def test_facts_of_a_connection_are_cut(
+async def test_long_connection_context_is_cut(
     delf_host: TestHost, scripted_model: ScriptedModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     scripted_model.default = "```python\nprint(1)\n```"

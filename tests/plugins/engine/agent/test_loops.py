@@ -59,7 +59,7 @@ class TestClosedLoops:
         assert children() == before
 
 
-def test_forked_process_has_a_runtime_of_its_own(tmp_path: Path) -> None:
+def test_forked_process_gets_its_own_runtime(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         """
@@ -160,7 +160,7 @@ class OneLoopJournal(InProcessJournal):
 
 
 @pytest.mark.parametrize("style", ["sync", "async", "sync in a coroutine"])
-def test_journal_is_used_on_one_loop(
+def test_journal_is_used_on_a_single_loop(
     delf_host: TestHost, make_agent: MakeAgent, scripted_model: ScriptedModel, style: str
 ) -> None:
     delf_host.provide(
@@ -199,7 +199,7 @@ def test_journal_is_used_on_one_loop(
         asyncio.run(afollow() if style == "async" else inside())
 
 
-async def test_handle_is_the_id_of_its_task(
+async def test_task_handle_equals_its_task_id(
     make_agent: MakeAgent, scripted_model: ScriptedModel
 ) -> None:
     scripted_model.default = "```python\nprint(1)\n```"

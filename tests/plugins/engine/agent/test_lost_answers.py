@@ -47,7 +47,7 @@ for _ in range(2):
     ],
     ids=["again", "rejected", "it happened"],
 )
-def test_call_after_a_lost_answer_is_asked_about(
+def test_call_repeated_after_a_lost_answer_is_asked_about(
     make_agent, scripted_model, decision: Any, paid: list[int], message: str
 ) -> None:
     bank, asked = Bank(), []
@@ -66,7 +66,7 @@ def test_call_after_a_lost_answer_is_asked_about(
     assert "may have been done" in response.text
 
 
-def test_second_script_is_asked_too_and_another_call_is_not(make_agent, scripted_model) -> None:
+def test_later_script_repeating_a_lost_call_is_asked_about(make_agent, scripted_model) -> None:
     bank, asked = Bank(), []
 
     def on_confirm(request: Any) -> bool:
@@ -87,7 +87,7 @@ def test_call_with_a_lost_answer_is_not_repeated_unasked(make_agent, scripted_mo
     assert bank.paid == [10]
 
 
-def test_read_with_lost_answer_is_repeated(make_agent, scripted_model) -> None:
+def test_read_with_a_lost_answer_is_repeated(make_agent, scripted_model) -> None:
     asked, seen = [], []
 
     @tool(confirm=False, effect="read")

@@ -48,7 +48,7 @@ async def test_sandbox_that_dies_is_replaced(bench: Bench) -> None:
     assert "run once more" in response.trace.warnings[-1]
 
 
-async def test_sandbox_server_may_be_away_for_a_moment(
+async def test_task_waits_for_a_briefly_unavailable_sandbox_server(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As an engine of containers is that is restarted."""
@@ -111,7 +111,7 @@ async def test_resumed_task_continues_after_its_sandbox_dies(bench: Bench) -> No
     assert sum(isinstance(e, ev.ScriptGenerated) for e in now) == 2
 
 
-async def test_guest_that_dies_between_two_scripts_is_replaced_with_its_variables(
+async def test_guest_dying_between_scripts_is_replaced_with_variables(
     bench: Bench,
 ) -> None:
     """What the first script left is there for the second, and nothing is called twice."""
@@ -145,7 +145,7 @@ async def test_script_that_exits_its_sandbox_is_not_repeated(bench: Bench) -> No
     assert "What it changed, and is done:\n- write(text='x')" in bench.model.prompts[-1]
 
 
-async def test_template_that_died_before_a_resume_is_started_again(bench: Bench) -> None:
+async def test_template_that_died_before_resume_is_restarted(bench: Bench) -> None:
     bench.model.writes("print(await write('x'), await look(1))")
     world = World()
     async with bench.agent(world) as agent:

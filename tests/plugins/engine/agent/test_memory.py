@@ -93,7 +93,7 @@ async def test_memory_recalls_no_facts_of_another_person(
 # -- which store ----------------------------------------------------------------------------
 
 
-def test_store_is_named_and_made_once(make_agent, delf_host, scripted_model):
+def test_memory_store_is_created_once_by_name(make_agent, delf_host, scripted_model):
     made = []
 
     def factory(context, size=1):
@@ -111,7 +111,7 @@ def test_store_is_named_and_made_once(make_agent, delf_host, scripted_model):
     assert context.data_dir.is_absolute()
 
 
-def test_unknown_name_says_so_at_once(make_agent):
+def test_unknown_memory_name_raises_at_once(make_agent):
     with pytest.raises(PluginError, match="unknown memory 'note'"):
         make_agent(memory="note").start()
 
@@ -136,7 +136,7 @@ class Broken(Store):
         (KeyError("id"), "KeyError: 'id'"),
     ],
 )
-def test_failing_search_is_a_warning(make_agent, scripted_model, error, says):
+def test_failing_memory_search_is_a_warning(make_agent, scripted_model, error, says):
     scripted_model.writes("print('done')")
     response = make_agent(memory=Broken(error)).run("Go.")
     assert response.text == "done"
@@ -145,9 +145,7 @@ def test_failing_search_is_a_warning(make_agent, scripted_model, error, says):
     assert says in warning
 
 
-def test_store_that_cannot_be_made_is_a_warning_and_is_retried(
-    make_agent, delf_host, scripted_model
-):
+def test_failing_memory_store_is_a_warning_and_retried(make_agent, delf_host, scripted_model):
     tries = []
 
     def factory():
@@ -164,7 +162,7 @@ def test_store_that_cannot_be_made_is_a_warning_and_is_retried(
     assert "Ann is 7." in scripted_model.prompts[1]
 
 
-def test_store_that_hangs_costs_little_time_and_is_left_alone_then(make_agent, scripted_model):
+def test_hanging_memory_store_is_skipped_after_a_short_wait(make_agent, scripted_model):
     class Hangs(Store):
         async def search(self, query, top_k=5, threshold=0.3):
             self.asked.append(query)
@@ -192,7 +190,7 @@ def test_store_that_hangs_costs_little_time_and_is_left_alone_then(make_agent, s
     store.asked *= 10
 
 
-def test_secret_in_a_fact_stays_out_of_the_prompt(make_agent, scripted_model):
+def test_secret_in_a_fact_is_not_sent_to_the_model(make_agent, scripted_model):
     scripted_model.writes("print(1)")
     agent = make_agent(
         memory=Store(["The key is sk-very-secret-1."]), providers={"x": "sk-very-secret-1"}
@@ -230,7 +228,7 @@ def test_facts_are_learned_after_a_task(make_agent, scripted_model):
     assert [call.purpose for call in response.trace.model_calls] == ["generate", "learn"]
 
 
-def test_failure_to_learn_is_a_warning(make_agent, scripted_model):
+def test_failing_to_learn_is_a_warning(make_agent, scripted_model):
     class Full(Store):
         async def save(self, facts):
             raise MemorySetupError("the disk is full")
@@ -245,7 +243,7 @@ def test_failure_to_learn_is_a_warning(make_agent, scripted_model):
     assert "the scripted model has no reply" in warnings(response)[0]
 
 
-def test_task_that_failed_teaches_nothing(make_agent, scripted_model):
+def test_failed_task_learns_nothing(make_agent, scripted_model):
     store = Store()
     scripted_model.writes("1/0").says('["Ann is 7."]')
     response = make_agent(memory=store, learn=True, retry_count=0).run("Go.")
@@ -255,7 +253,7 @@ def test_task_that_failed_teaches_nothing(make_agent, scripted_model):
 # -- from a project -------------------------------------------------------------------------
 
 
-def test_project_names_its_memory(delf_project):
+def test_project_setting_names_the_memory(delf_project):
     source = """
         import json
         from datetime import UTC, datetime

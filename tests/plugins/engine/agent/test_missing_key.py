@@ -24,7 +24,7 @@ FIRST_EXAMPLE = """
 """
 
 
-def test_message_and_the_hint_are_two_lines_and_the_traceback_is_short(tmp_path):
+def test_missing_key_error_prints_message_and_hint_on_two_lines(tmp_path):
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("OPENAI_", "DELF_"))}
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(FIRST_EXAMPLE)],
@@ -44,7 +44,7 @@ def test_message_and_the_hint_are_two_lines_and_the_traceback_is_short(tmp_path)
     assert done.stderr.count('  File "') <= 3
 
 
-def test_error_tells_its_hint_wherever_it_is_shown():
+def test_printed_error_includes_its_hint():
     shown = "".join(traceback.format_exception(DelfError("it broke", hint="mend it")))
     assert shown.rstrip().splitlines()[-1] == "hint: mend it"
     assert not hasattr(DelfError("it broke"), "__notes__")

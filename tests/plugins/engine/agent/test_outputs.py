@@ -58,7 +58,7 @@ INVOICE = {"number": "A-1", "total": 20, "due": "2026-12-24"}
         f"import json\nprint(json.dumps({INVOICE!r}))",
     ],
 )
-def test_model_of_pydantic(make_agent, scripted_model, call):
+def test_output_type_accepts_a_pydantic_model(make_agent, scripted_model, call):
     if "await" not in call and "print" not in call:
         call = f"await {call}"
     scripted_model.writes(call)
@@ -88,7 +88,7 @@ def test_output_type_accepts_every_kind(make_agent, scripted_model, output, give
     assert response.value == value
 
 
-def test_misfits_go_back_with_the_reason(make_agent, scripted_model):
+def test_invalid_answer_is_returned_to_the_model_with_the_reason(make_agent, scripted_model):
     wrong = {**INVOICE, "lines": [{"product": "lamp", "pieces": 0}]}
     scripted_model.writes(f"await answer({wrong!r})", f"await answer({INVOICE!r})")
     response = make_agent().run("x", output=Invoice)
@@ -96,39 +96,39 @@ def test_misfits_go_back_with_the_reason(make_agent, scripted_model):
     assert "lines.0.pieces: Input should be greater than or equal to 1" in scripted_model.prompts[1]
 
 
-def test_schema_says_where_an_answer_does_not_fit(make_agent, scripted_model):
+def test_schema_error_names_the_invalid_place(make_agent, scripted_model):
     scripted_model.writes("await answer({'id': 'three'})", "await answer({'id': 3})")
     assert make_agent().run("x", output=SCHEMA).value == {"id": 3}
     assert "id: " in scripted_model.prompts[1]
 
 
-def test_script_that_gives_no_answer_is_asked_for_one(make_agent, scripted_model):
+def test_script_without_the_typed_answer_is_retried(make_agent, scripted_model):
     scripted_model.writes("print('20 euros')", f"await answer({INVOICE!r})")
     assert make_agent().run("x", output=Invoice).value.total == 20
     assert "call answer(value)" in scripted_model.prompts[1]
 
 
-def test_task_without_its_answer_fails(make_agent, scripted_model):
+def test_task_without_the_typed_answer_fails(make_agent, scripted_model):
     scripted_model.writes("print('20 euros')", "print('twenty')")
     response = make_agent().run("x", output=Invoice)
     assert (response.status, response.value) == (False, None)
     assert "call answer(value)" in response.error
 
 
-def test_prose_is_not_data(make_agent, scripted_model):
+def test_prose_is_refused_for_a_typed_answer(make_agent, scripted_model):
     scripted_model.says("It is A-1.", "It is A-1.")
     response = make_agent(chat=Chat()).run("x", output=Invoice)
     assert not response.status
     assert "It is A-1." in response.error
 
 
-def test_last_answer_counts_and_what_is_printed_is_the_text(make_agent, scripted_model):
+def test_last_answer_is_the_value_and_prints_are_the_text(make_agent, scripted_model):
     scripted_model.writes("await answer(1)\nawait answer(2)\nprint('It is two.')")
     response = make_agent().run("x", output=int)
     assert (response.value, response.text) == (2, "It is two.")
 
 
-def test_answer_without_prints_shows_the_data(make_agent, scripted_model):
+def test_typed_answer_without_prints_is_shown_as_text(make_agent, scripted_model):
     scripted_model.writes("await answer({'id': 3})\nx = None")
     response = make_agent().run("x", output=Row)
     assert response.text == '{\n  "id": 3\n}'
@@ -137,7 +137,7 @@ def test_answer_without_prints_shows_the_data(make_agent, scripted_model):
     assert isinstance(response.events[-1], TaskFinished)
 
 
-def test_agent_whose_answers_are_all_of_one_type(make_agent, scripted_model):
+def test_agent_output_type_applies_to_every_task(make_agent, scripted_model):
     scripted_model.writes(f"await answer({INVOICE!r})", "await answer(4)")
     agent = make_agent(output=Invoice)
     assert agent.run("x").value.number == "A-1"
@@ -160,7 +160,7 @@ def test_output_type_works_in_the_background_and_streamed(make_agent, scripted_m
     assert events[-1].value == 2
 
 
-def test_output_type_by_turns_comes_as_a_call(make_agent, scripted_model):
+def test_output_type_with_the_stream_strategy_is_a_call(make_agent, scripted_model):
     call = ToolCall(id="1", name="answer", arguments='{"value": {"id": 3}}')
     scripted_model.says(ModelReply(text="", model="scripted", calls=(call,), cost_usd=0.0))
     from delf_strategy_stream.strategy import StreamStrategy
@@ -179,7 +179,7 @@ def test_tool_named_answer_is_refused(make_agent, scripted_model):
         make_agent(answer).start()
 
 
-def test_task_without_an_output_has_no_answer_to_call(make_agent, scripted_model):
+def test_answer_function_is_absent_without_an_output_type(make_agent, scripted_model):
     scripted_model.says(script("await answer(1)"), script("print('ok')"))
     response = make_agent().run("x")
     assert (response.text, response.value) == ("ok", None)

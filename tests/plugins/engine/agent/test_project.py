@@ -64,9 +64,7 @@ def host(delf_host, scripted_model, tmp_path, monkeypatch):
 
 
 class TestFromProject:
-    def test_agent_from_project_uses_the_settings_of_the_command_line(
-        self, folder, host, scripted_model
-    ):
+    def test_agent_from_project_uses_command_line_settings(self, folder, host, scripted_model):
         scripted_model.writes("print(await shelf.count())")
         with Agent.from_project(folder / "below", host=host) as agent:
             assert agent.retry_count == 4
@@ -76,10 +74,10 @@ class TestFromProject:
             assert agent.chat.keep == 3
             assert agent.run("How many?").text == "1"
 
-    def test_file_itself_can_be_named(self, folder, host):
+    def test_project_file_path_is_accepted(self, folder, host):
         assert Agent.from_project(folder / "delf.toml", host=host).retry_count == 4
 
-    def test_explicit_option_wins(self, folder, host):
+    def test_explicit_option_overrides_the_project(self, folder, host):
         agent = Agent.from_project(folder, host=host, retry_count=0, chat=False, connections=())
         assert agent.retry_count == 0
         assert agent.chat is None
@@ -99,16 +97,16 @@ class TestParameters:
         options = set(AgentOptions.__annotations__)
         assert set(AgentConfig.model_fields) == options | {"chat", "memory", "strategy"}
 
-    def test_agent_takes_its_configuration_whole_and_keywords_win(self):
+    def test_agent_keywords_override_a_given_configuration(self):
         config = AgentConfig(llm="scripted", retry_count=3, strategy="stream")
         own = Agent(config, retry_count=4).config
         assert (own.main_llm.model, own.retry_count, own.strategy) == ("scripted", 4, "stream")
         assert own.model_fields_set == {"llm", "retry_count", "strategy"}
 
-    def test_agent_takes_the_name_of_a_model_first(self):
+    def test_agent_accepts_a_model_name_first(self):
         assert Agent("scripted").config.main_llm.model == "scripted"
 
-    def test_agent_refuses_a_number_as_its_configuration(self):
+    def test_agent_refuses_a_number_as_configuration(self):
         with pytest.raises(ConfigurationError, match=r"not an? int"):
             Agent(3)
 
@@ -116,13 +114,13 @@ class TestParameters:
         with pytest.raises(ConfigurationError, match="did you mean 'retry_count'"):
             Agent(llm="scripted", retry_cuont=3)
 
-    def test_chat_can_be_asked_for(self):
+    def test_chat_option_creates_a_chat(self):
         assert len(Agent(llm="scripted", chat=True).chat) == 0
         with pytest.raises(ConfigurationError, match="did you mean 'keep'"):
             Agent(llm="scripted", chat={"kep": 3})
 
     @pytest.mark.parametrize("task", ["", "  \n", 42, None])
-    def test_invalid_task_is_refused_before_a_model_is_asked(self, task, scripted_model, delf_host):
+    def test_invalid_task_is_refused_before_any_model_call(self, task, scripted_model, delf_host):
         with Agent(llm="scripted", host=delf_host) as agent:
             for do in (agent.run, agent.submit):
                 with pytest.raises(ConfigurationError, match="the task is"):
@@ -136,7 +134,7 @@ class TestParameters:
                     pass
 
     @pytest.mark.parametrize("llm", ["no-such-model-at-all", "gpt-4o-mini"])
-    def test_model_that_cannot_be_asked_is_reported_at_once(self, llm, monkeypatch):
+    def test_unavailable_model_is_reported_at_once(self, llm, monkeypatch):
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)
         with pytest.raises(ConfigurationError), Agent(llm=llm) as agent:
             agent.run("Hi.")
@@ -146,11 +144,11 @@ class TestResponse:
     def response(self, **given) -> Response:
         return Response(**{"text": "", "status": True, **given})
 
-    def test_response_truth_is_its_status(self):
+    def test_response_is_truthy_on_success(self):
         assert self.response(text="4")
         assert not self.response(status=False, error="no money")
 
-    def test_reads_as_its_answer_or_its_failure(self):
+    def test_response_text_form_is_its_answer_or_failure(self):
         assert str(self.response(text="4")) == "4"
         failed = self.response(status=False, error="no money", text="half")
         assert str(failed) == "failed: no money\nprinted before it failed:\nhalf"

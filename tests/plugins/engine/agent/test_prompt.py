@@ -28,7 +28,7 @@ class Store:
     save = delete = clear = all = search
 
 
-def test_prompt_parts_have_their_place(make_agent, scripted_model):
+def test_prompt_parts_keep_their_order(make_agent, scripted_model):
     scripted_model.writes("print(1)", "print(2)")
     agent = make_agent(add, system_prompt="Be brief.", memory=Store(), chat=Chat())
     agent.run("first")
@@ -52,7 +52,7 @@ def test_prompt_parts_have_their_place(make_agent, scripted_model):
         "or by open()",
     ],
 )
-def test_rules_say(make_agent, scripted_model, message):
+def test_prompt_rules_explain_names_and_results(make_agent, scripted_model, message):
     scripted_model.writes("print(1)")
     make_agent(add).run("x")
     assert message in scripted_model.requests[0].messages[0].text
@@ -69,9 +69,7 @@ def test_prompt_names_the_python_version_of_the_sandbox(make_agent, scripted_mod
 @pytest.mark.parametrize(
     ("zone", "shown"), [("Asia/Tokyo", "+0900 (Asia/Tokyo)"), ("UTC0", "+0000 (UTC)")]
 )
-def test_now_in_the_users_zone_comes_with_the_task(
-    make_agent, scripted_model, monkeypatch, zone, shown
-):
+def test_current_time_is_sent_with_the_task(make_agent, scripted_model, monkeypatch, zone, shown):
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     try:

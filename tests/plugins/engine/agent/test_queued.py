@@ -41,7 +41,7 @@ def of(journal, task_id):
     return list(asyncio.run(journal.read(task_id)))
 
 
-def test_queued_is_in_the_journal_when_submit_returns(make, journal, scripted_model):
+def test_queued_task_is_journalled_before_submit_returns(make, journal, scripted_model):
     scripted_model.writes("print(await add(1, 2))")
     with make(max_tasks=1) as agent:
         task = agent.submit("add them", 12)
@@ -57,21 +57,19 @@ def test_queued_is_in_the_journal_when_submit_returns(make, journal, scripted_mo
 
 
 @pytest.mark.parametrize("method", ["run", "submit", "arun", "asubmit", "aresume"])
-async def test_keyword_that_a_method_does_not_have_is_named(make, method):
+async def test_unknown_method_keyword_is_named(make, method):
     with pytest.raises(TypeError, match=rf"{method}\(\) has no keyword 'file'") as caught:
         await getattr(make(), method)("add them", file=["a.txt"])
     assert isinstance(caught.value, UnknownKeywordError)
     assert ("files" if method != "aresume" else "settle") in caught.value.hint
 
 
-def test_queue_options_need_a_queue(make):
+def test_queue_options_without_a_queue_are_refused(make):
     with pytest.raises(ConfigurationError, match="takes priority only with a queue"):
         make().submit("add them", priority=3)
 
 
-async def test_waiting_task_is_left_resumable_like_a_running_task(
-    delf_host, journal, scripted_model
-):
+async def test_waiting_task_can_be_resumed_like_a_running_task(delf_host, journal, scripted_model):
     begun = asyncio.Event()
 
     @tool(confirm=False)
@@ -100,7 +98,7 @@ async def test_waiting_task_is_left_resumable_like_a_running_task(
     assert not any(isinstance(event, ev.TaskFinished) for event in events)
 
 
-async def test_queued_task_is_worked_on_by_another_agent(make, journal, scripted_model):
+async def test_queued_task_is_claimed_by_another_agent(make, journal, scripted_model):
     queued = ev.TaskQueued(task_id="task_q", seq=1, at=1.0, task="add them", timeout=30)
     await journal.append(queued)
     scripted_model.writes("print(await add(1, 2))")
@@ -145,7 +143,7 @@ else:
 
 
 @pytest.mark.slow
-def test_process_that_is_killed_at_once_loses_no_task(tmp_path):
+def test_process_killed_at_once_loses_no_queued_task(tmp_path):
     pytest.importorskip("delf_journal_sql")
     worker, done = tmp_path / "worker.py", tmp_path / "done"
     worker.write_text(textwrap.dedent(WORKER))

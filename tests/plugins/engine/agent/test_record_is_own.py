@@ -110,7 +110,7 @@ def bench(delf_host: TestHost, scripted_model: ScriptedModel) -> Bench:
     return Bench(delf_host, scripted_model)
 
 
-async def test_arguments_that_a_tool_changes_are_recorded_as_approved(bench: Bench) -> None:
+async def test_arguments_mutated_by_a_tool_are_recorded_as_approved(bench: Bench) -> None:
     """A list, a dict and an object, nested ones too."""
 
     @tool(effect="write", confirm=True)
@@ -141,7 +141,7 @@ async def test_arguments_that_a_tool_changes_are_recorded_as_approved(bench: Ben
     assert asked[0]["rows"] == ROWS
 
 
-async def test_result_that_a_tool_changes_later_is_recorded_as_given(bench: Bench) -> None:
+async def test_result_mutated_later_is_recorded_as_returned(bench: Bench) -> None:
     kept: list[int] = [1]
     orders = [Order("ada", [1])]
 
@@ -167,7 +167,7 @@ async def test_result_that_a_tool_changes_later_is_recorded_as_given(bench: Benc
     assert response.text == f"[1, 2] [1, 2, 3] {one} {two}"
 
 
-async def test_large_values_are_recorded_as_given(bench: Bench) -> None:
+async def test_large_values_are_recorded_as_returned(bench: Bench) -> None:
     """Those that are copied in a thread."""
     kept = [{"n": n} for n in range(20_000)]
 
@@ -185,7 +185,7 @@ async def test_large_values_are_recorded_as_given(bench: Bench) -> None:
     assert [len(begun["rows"]), len(ended), response.text] == [20_000, 20_000, "20000"]
 
 
-async def test_arguments_of_a_person_are_recorded_as_edited(bench: Bench) -> None:
+async def test_edited_arguments_are_recorded(bench: Bench) -> None:
     mine = {"rows": [{"to": "ben", "amounts": [5]}]}
     done: list[Any] = []
 
@@ -209,7 +209,7 @@ async def test_arguments_of_a_person_are_recorded_as_edited(bench: Bench) -> Non
     assert await bench.message(response, ev.ApprovalDecided, "arguments") == [wanted]
 
 
-async def test_answer_that_a_program_changes_is_recorded_as_given(bench: Bench) -> None:
+async def test_answer_mutated_by_a_program_is_recorded_as_given(bench: Bench) -> None:
     bench.model.writes("answer([{'n': 1}])")
     agent = bench.agent()
     async with agent:
@@ -222,7 +222,7 @@ async def test_answer_that_a_program_changes_is_recorded_as_given(bench: Bench) 
     assert await bench.message(response, ev.TaskFinished, "value") == [[{"n": 1}]]
 
 
-def test_frozen_values_are_the_same_values_and_their_copies_can_be_changed() -> None:
+def test_frozen_values_are_equal_and_copies_are_mutable() -> None:
     data = {"rows": [{"n": 1}, ({"m": [2]},)], "names": {"a", "b"}, 3: b"x", "none": None}
     event = ev.decode(
         ev.encode(

@@ -104,7 +104,7 @@ async def test_resume_works_from_every_event(bench: Bench, happened: bool, tmp_p
             assert prints_of(now) == prints_of(events), end
 
 
-async def test_order_of_sets_is_the_same(bench: Bench) -> None:
+async def test_replayed_sets_keep_their_order(bench: Bench) -> None:
     """It depends on a number that each interpreter draws when it starts."""
     bench.model.writes("for word in {'a', 'b', 'c', 'd', 'e', 'f'}: await write(word)")
     world = World()
@@ -119,7 +119,7 @@ async def test_order_of_sets_is_the_same(bench: Bench) -> None:
     assert len(world.writes) <= 7
 
 
-async def test_resumed_task_keeps_the_time_zone_in_which_it_began(
+async def test_resumed_task_keeps_its_original_time_zone(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TZ", "Asia/Tokyo")
@@ -149,7 +149,7 @@ async def test_finished_task_is_answered_from_the_journal(bench: Bench) -> None:
     assert (again.text, again.status, world.looks) == ("10", True, 1)
 
 
-async def test_resume_of_an_unknown_task_is_refused(bench: Bench) -> None:
+async def test_unknown_task_cannot_be_resumed(bench: Bench) -> None:
     async with bench.agent(World()) as agent:
         with pytest.raises(UnknownTaskError, match="task_x"):
             await agent.aresume("task_x")
@@ -177,7 +177,7 @@ async def test_changed_script_is_refused_in_replay(bench: Bench) -> None:
     assert not isinstance((await bench.journal.read(first.trace.task_id))[-1], ev.TaskFinished)
 
 
-async def test_script_that_waits_in_vain_until_the_tasks_timeout_is_not_an_end_of_the_task(
+async def test_task_timing_out_in_replay_can_be_resumed_again(
     bench: Bench,
 ) -> None:
     bench.model.writes("await asyncio.gather(write('x'), write('y'))\nprint(await look(1))")
@@ -228,7 +228,7 @@ print(time.get_clock_info("monotonic").monotonic, asyncio.get_running_loop().tim
 """
 
 
-async def test_clocks_show_the_recorded_times_in_replay(bench: Bench) -> None:
+async def test_replayed_clocks_show_recorded_times(bench: Bench) -> None:
     """Also those that count from nowhere; after what is recorded, they go on from there."""
     bench.model.writes(CLOCKS)
     world = World()
@@ -250,7 +250,7 @@ async def test_clocks_show_the_recorded_times_in_replay(bench: Bench) -> None:
 KEY = "sk-0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-async def test_task_that_runs_is_not_resumed(bench: Bench) -> None:
+async def test_running_task_cannot_be_resumed(bench: Bench) -> None:
     bench.model.writes("print(await again())")
     agents: list[Agent] = []
     seen: list[ev.Event] = []
@@ -270,7 +270,7 @@ async def test_task_that_runs_is_not_resumed(bench: Bench) -> None:
     assert "is being worked on" in response.text
 
 
-async def test_resume_goes_on_in_its_conversation(bench: Bench) -> None:
+async def test_resumed_task_continues_in_its_conversation(bench: Bench) -> None:
     bench.model.writes("print(await look(1))")
     chat = Chat()
     async with bench.agent(World(), chat=chat) as agent:
@@ -350,7 +350,7 @@ def priced(events: Sequence[ev.Event], cost_usd: float) -> list[ev.Event]:
     ]
 
 
-async def test_earlier_cost_counts_against_the_budget(bench: Bench) -> None:
+async def test_cost_before_resume_counts_against_the_budget(bench: Bench) -> None:
     bench.model.writes("rerun(context='half', remaining='the rest')", "print(1)")
     async with bench.agent(World()) as first:
         events = await recorded(bench, first)
@@ -363,7 +363,7 @@ async def test_earlier_cost_counts_against_the_budget(bench: Bench) -> None:
     assert "the budget of $0.5 is used up" in (response.error or "")
 
 
-async def test_task_that_asks_no_model_any_more_ends_over_its_budget(bench: Bench) -> None:
+async def test_resumed_task_without_model_calls_may_exceed_its_budget(bench: Bench) -> None:
     bench.model.writes("print(await look(1))")
     async with bench.agent(World()) as first:
         events = await recorded(bench, first)
@@ -405,7 +405,7 @@ print(seen, await write(seen))
 
 
 @pytest.mark.parametrize("how", ["it ends anyway", "its end is being written down"])
-async def test_call_that_was_abandoned_is_not_answered(bench: Bench, how: str) -> None:
+async def test_abandoned_call_is_not_answered_in_replay(bench: Bench, how: str) -> None:
     """Whatever its end was, the script did not see it; so it is at every point of the journal."""
     calls: list[str] = []
 

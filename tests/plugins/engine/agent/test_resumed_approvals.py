@@ -29,7 +29,7 @@ from support.until import until
 KEY = "sk-0123456789abcdefghijklmnopqrstuvwxyz"
 
 
-async def test_arguments_that_were_edited_to_a_secret_are_asked_for_again(bench: Bench) -> None:
+async def test_arguments_edited_to_a_secret_are_asked_again_on_resume(bench: Bench) -> None:
     """The journal does not have them; what it has in their place is not an argument."""
     bench.model.writes("print(await send('x'))")
     options = {"providers": {"openai": KEY}}
@@ -47,7 +47,7 @@ async def test_arguments_that_were_edited_to_a_secret_are_asked_for_again(bench:
 
 
 @pytest.mark.parametrize("answer", [AlreadyDone(result=1), Approved()])
-async def test_begun_call_is_asked_about_though_its_recorded_arguments_do_not_fit(
+async def test_unfinished_call_with_invalid_arguments_is_asked_about(
     bench: Bench, answer: Any
 ) -> None:
     """It did begin, with the arguments that the journal does not have."""
@@ -109,9 +109,7 @@ async def test_remembered_decision_is_not_asked_again(bench: Bench, remember: An
 
 
 @pytest.mark.parametrize("remember", ["task", "until_revoked"])
-async def test_yes_to_making_a_call_again_is_for_that_call_only(
-    bench: Bench, remember: Any
-) -> None:
+async def test_approval_to_repeat_a_call_covers_only_that_call(bench: Bench, remember: Any) -> None:
     """Nor is it remembered where an older delf has recorded that it was to be."""
     bench.model.writes(ASKING)
     async with bench.agent(World()) as first:
@@ -138,7 +136,7 @@ async def test_yes_to_making_a_call_again_is_for_that_call_only(
     assert [r.outcome_unknown for r in bench.asked if r.action == "send"] == [True, False]
 
 
-async def test_requests_of_a_submitted_task_wait_again(bench: Bench) -> None:
+async def test_requests_of_a_submitted_task_are_pending_after_resume(bench: Bench) -> None:
     """The one that waited, under its id, and those that come later; nobody else can be asked."""
     bench.model.writes(ASKING)
 
@@ -166,7 +164,7 @@ async def waiting_requests(agent: Agent, but: str = "") -> Sequence[ev.ApprovalR
     return await until(lambda: [r for r in agent.get_pending_approvals() if r.request_id != but])
 
 
-async def test_begun_call_with_nobody_to_ask_keeps_a_task_interrupted(
+async def test_unanswerable_unfinished_call_keeps_the_task_interrupted(
     bench: Bench,
 ) -> None:
     bench.model.writes("print(await write('x'))")
@@ -186,7 +184,7 @@ async def test_begun_call_with_nobody_to_ask_keeps_a_task_interrupted(
     assert (done.text, world.writes) == ("1", ["x"])
 
 
-async def test_call_settled_as_done_is_not_made(bench: Bench) -> None:
+async def test_call_settled_as_done_is_not_repeated(bench: Bench) -> None:
     bench.model.writes("print(await write('x'))")
     async with bench.agent(World()) as first:
         events = await recorded(bench, first)
@@ -199,7 +197,7 @@ async def test_call_settled_as_done_is_not_made(bench: Bench) -> None:
     assert not bench.asked
 
 
-async def test_request_that_the_policy_was_deciding_is_new_where_a_person_decides_now(
+async def test_request_left_to_the_policy_is_renewed_for_a_person(
     bench: Bench,
 ) -> None:
     bench.model.writes("print(await send('x'))")
@@ -247,7 +245,7 @@ def edits_then_approves(request: Any) -> Any:
     return DecidedBy(decision=Approved(), who=CY)
 
 
-async def test_edit_under_a_rule_is_resumed_from_each_event(bench: Bench) -> None:
+async def test_edit_under_a_rule_is_resumed_from_every_event(bench: Bench) -> None:
     bench.model.writes("print(await send('x'))")
     world = World()
     async with of_people(bench, world, edits_then_approves, approval_rules=FOUR_EYES) as agent:
@@ -277,7 +275,7 @@ RULES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("change", RULES)
-async def test_request_whose_rule_changed_is_made_anew(bench: Bench, change: str) -> None:
+async def test_request_with_a_changed_rule_is_renewed(bench: Bench, change: str) -> None:
     before = {} if change == "a rule is new" else FOUR_EYES
     bench.model.writes("print(await send('x'))")
     yes = DecidedBy(decision=Approved(), who=CY)
@@ -299,7 +297,7 @@ async def test_request_whose_rule_changed_is_made_anew(bench: Bench, change: str
     assert [e.request_id for e in voided] == [asked.request_id]
 
 
-async def test_request_is_closed_when_the_action_needs_no_approval_any_more(bench: Bench) -> None:
+async def test_request_is_closed_if_approval_is_no_longer_needed(bench: Bench) -> None:
     made: list[str] = []
 
     def noting(*, confirm: bool) -> Any:
@@ -326,9 +324,7 @@ async def test_request_is_closed_when_the_action_needs_no_approval_any_more(benc
 
 
 @pytest.mark.parametrize("asks_now", [True, False], ids=["a person", "nobody"])
-async def test_question_is_answered_once_wherever_its_process_dies(
-    bench: Bench, asks_now: bool
-) -> None:
+async def test_question_is_answered_once_despite_a_crash(bench: Bench, asks_now: bool) -> None:
     bench.model.writes("print(await ask('Who?', ['Ann', 'Bob'], default='Ann'), await look(1))")
     answers: list[ev.ApprovalRequest] = []
 

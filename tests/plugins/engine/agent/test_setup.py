@@ -47,9 +47,7 @@ class Shop(Connection):
         return True
 
 
-def test_setup_is_done_once_before_the_first_task(
-    make_agent, scripted_model: ScriptedModel
-) -> None:
+def test_setup_runs_once_before_the_first_task(make_agent, scripted_model: ScriptedModel) -> None:
     shop = Shop()
     assert isinstance(shop, SupportsSetup)
     scripted_model.says(priced("look_up"))
@@ -63,7 +61,7 @@ def test_setup_is_done_once_before_the_first_task(
     assert "async def find(" not in scripted_model.prompts[1]
 
 
-def test_setup_cost_is_the_agents_and_not_the_tasks(make_agent, scripted_model) -> None:
+def test_setup_cost_belongs_to_the_agent(make_agent, scripted_model) -> None:
     scripted_model.says(priced("look_up", 0.25), priced("```python\nprint(1)\n```", 0.5))
     scripted_model.says(priced("```python\nprint(2)\n```", 0.5))
     agent = make_agent(Shop())
@@ -78,7 +76,7 @@ def test_setup_cost_is_the_agents_and_not_the_tasks(make_agent, scripted_model) 
     assert [call.purpose for call in first.trace.model_calls] == ["setup", "generate"]
 
 
-def test_setup_uses_the_model_of_the_connection(make_agent, scripted_model: ScriptedModel) -> None:
+def test_setup_uses_the_model_of_its_connection(make_agent, scripted_model: ScriptedModel) -> None:
     scripted_model.says("look_up", "search").writes("print(1)")
     tools = Shop(), Shop(name="other", llm="scripted:own")
     agent = make_agent(*tools, llm=None, light_llm="scripted:light", heavy_llm="scripted:heavy")
@@ -90,7 +88,7 @@ def test_setup_uses_the_model_of_the_connection(make_agent, scripted_model: Scri
 @pytest.mark.parametrize(
     "failure", [LLMExecutionError("the model is down"), ValueError("inside the plugin")]
 )
-def test_failure_is_a_warning(failure, make_agent, scripted_model, caplog) -> None:
+def test_failing_setup_is_a_warning(failure, make_agent, scripted_model, caplog) -> None:
     def fail(request: ModelRequest) -> Any:
         raise failure
 
@@ -110,7 +108,7 @@ def test_failure_is_a_warning(failure, make_agent, scripted_model, caplog) -> No
     assert "inside the plugin" not in warning
 
 
-def test_budget_holds(make_agent, scripted_model: ScriptedModel) -> None:
+def test_setup_stops_at_the_budget(make_agent, scripted_model: ScriptedModel) -> None:
     class Greedy(Shop):
         async def setup(self, ask: SetupAsk) -> bool:
             for _ in range(10):
@@ -127,9 +125,7 @@ def test_budget_holds(make_agent, scripted_model: ScriptedModel) -> None:
     assert "budget" in response.error
 
 
-async def test_tasks_wait_for_the_setup_of_the_first(
-    make_agent, scripted_model: ScriptedModel
-) -> None:
+async def test_tasks_wait_until_setup_is_done(make_agent, scripted_model: ScriptedModel) -> None:
     going = asyncio.Event()
 
     async def slowly(request: ModelRequest) -> str:

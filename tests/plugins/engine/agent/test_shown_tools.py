@@ -90,7 +90,7 @@ def test_hidden_tool_can_be_called(make_agent, delf_host, scripted_model):
     assert response.trace.tools_chosen_by == "made-up"
 
 
-def test_hidden_tool_needs_approval_as_any_other(
+def test_hidden_tool_needs_approval_like_any_other(
     make_agent, delf_host, scripted_model, scripted_approvals
 ):
     _, factory = keeping("read_mail")
@@ -102,7 +102,7 @@ def test_hidden_tool_needs_approval_as_any_other(
     assert statuses(response) == ["rejected"]
 
 
-def test_script_finds_what_is_not_shown(make_agent, delf_host, scripted_model):
+def test_find_tools_returns_hidden_tools(make_agent, delf_host, scripted_model):
     _, factory = keeping("read_mail")
     add(delf_host, factory, "filter")
     scripted_model.writes("print(await find_tools('pay an invoice'))")
@@ -113,7 +113,7 @@ def test_script_finds_what_is_not_shown(make_agent, delf_host, scripted_model):
     assert "4 more tools" in scripted_model.prompts[0]
 
 
-def test_find_tools_is_absent_if_all_tools_are_shown(make_agent, delf_host, scripted_model):
+def test_find_tools_is_absent_if_nothing_is_hidden(make_agent, delf_host, scripted_model):
     _, factory = keeping("read_mail", "pay")
     add(delf_host, factory, "filter")
     scripted_model.writes("print(1)")
@@ -140,7 +140,7 @@ def test_plugin_declares_its_own_modes(make_agent, delf_host, scripted_model):
         ("filter", "prefilter_mode 'filter' is given by"),
     ],
 )
-def test_mode_that_nobody_serves_raises_at_once(make_agent, delf_host, mode, says):
+def test_unserved_prefilter_mode_raises_at_once(make_agent, delf_host, mode, says):
     add(delf_host, Keeps, "by-team", "filter", name="one")
     add(delf_host, Keeps, "filter", name="two")
     with pytest.raises(PluginError, match=says):
@@ -148,7 +148,7 @@ def test_mode_that_nobody_serves_raises_at_once(make_agent, delf_host, mode, say
 
 
 @pytest.mark.parametrize(("budget", "by"), [(21_000, "all"), (2_000, "free")])
-def test_auto_takes_a_prefilter_that_asks_no_model_where_tools_do_not_fit(
+def test_auto_mode_uses_a_free_prefilter_over_the_budget(
     make_agent, delf_host, scripted_model, budget, by
 ):
     _, factory = keeping("look_41")
@@ -188,7 +188,7 @@ def shown_text(prompt):
     return prompt.partition("# More tools")
 
 
-def test_words_choose_where_no_prefilter_is_installed(make_agent, delf_host, scripted_model):
+def test_word_ranking_is_used_without_a_prefilter(make_agent, delf_host, scripted_model):
     scripted_model.writes("print(1)")
     agent = make_agent(Desk(), prefilter_mode="auto", tools_budget=8_000)
     response = agent.run("Close it: the ticket 5")
@@ -206,7 +206,7 @@ def test_words_choose_where_no_prefilter_is_installed(make_agent, delf_host, scr
     assert all((f"def {name}(" in stubs) != (name in listed) for name in rest)
 
 
-def test_shown_tools_are_equal_for_every_task_while_they_fit(make_agent, delf_host, scripted_model):
+def test_shown_tools_are_constant_within_the_budget(make_agent, delf_host, scripted_model):
     scripted_model.writes("print(1)").writes("print(2)")
     agent = make_agent(Desk(10))
     first, second = "Close the ticket 5", "Which things are open?"
@@ -218,7 +218,7 @@ def test_shown_tools_are_equal_for_every_task_while_they_fit(make_agent, delf_ho
     assert one.count("async def ") >= 44
 
 
-def test_off_shows_all_of_any_number(make_agent, delf_host, scripted_model):
+def test_off_mode_shows_every_tool(make_agent, delf_host, scripted_model):
     scripted_model.writes("print(1)")
     make_agent(Desk(), prefilter_mode="off", tools_budget=2_000).run("Go.")
     assert scripted_model.prompts[0].count("async def") >= 164
@@ -250,7 +250,9 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("factory", "says"), FAILURES)
-def test_failure_is_reported_and_words_choose(make_agent, delf_host, scripted_model, factory, says):
+def test_failing_prefilter_falls_back_to_words_with_a_warning(
+    make_agent, delf_host, scripted_model, factory, says
+):
     spec = PrefilterSpec(name="made-up", summary="s", factory="a:b", modes=("own",), asks=False)
     delf_host.provide(spec, factory)
     scripted_model.writes("print(await look_7())")
@@ -263,7 +265,7 @@ def test_failure_is_reported_and_words_choose(make_agent, delf_host, scripted_mo
 
 
 @pytest.mark.parametrize(("factory", "says"), FAILURES)
-def test_failure_of_one_that_was_asked_for_fails_the_task(
+def test_failing_requested_prefilter_fails_the_task(
     make_agent, delf_host, scripted_model, factory, says
 ):
     add(delf_host, factory, "filter")

@@ -19,7 +19,7 @@ def paper(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [str, lambda path: path])
-def test_task_has_files_of_its_own(make_agent, scripted_model, paper, kind):
+def test_task_can_have_its_own_files(make_agent, scripted_model, paper, kind):
     scripted_model.writes(READ, "print([name for name in ('files',) if name in globals()])")
     agent = make_agent()
     response = agent.run("read it", files=[kind(paper)])
@@ -29,7 +29,7 @@ def test_task_has_files_of_its_own(make_agent, scripted_model, paper, kind):
     assert "a.csv" not in scripted_model.prompts[1]
 
 
-def test_task_files_stand_in_for_those_of_the_agent(make_agent, scripted_model, paper, tmp_path):
+def test_task_files_replace_agent_files(make_agent, scripted_model, paper, tmp_path):
     other = tmp_path / "b.txt"
     other.write_text("b")
     scripted_model.writes("print([f['name'] for f in await files.list()])", READ)
@@ -51,14 +51,14 @@ async def test_task_files_work_with_every_strategy(make_agent, scripted_model, p
     await agent.astop()
 
 
-def test_file_that_is_missing_is_reported_before_a_model_is_asked(make_agent, scripted_model):
+def test_missing_task_file_is_reported_before_any_model_call(make_agent, scripted_model):
     with pytest.raises(ConfigurationError, match="does not exist"):
         make_agent().run("x", files=["nowhere.csv"])
     assert scripted_model.requests == []
 
 
 @pytest.mark.parametrize("what", ["a pipe", "a device", "a folder", "a link", "gone"])
-def test_file_that_became_something_else_is_refused(make_agent, scripted_model, paper, what):
+def test_task_file_replaced_after_submit_is_refused(make_agent, scripted_model, paper, what):
     """What the agent was given at its start is looked at again for each task."""
     scripted_model.writes(READ, READ)
     agent = make_agent(files=[str(paper)])

@@ -46,7 +46,7 @@ def reply(request):
     return f"```python\n{CHILD if 'child ' in task.rpartition('Task:')[2] else ALL}\n```"
 
 
-def test_children_that_run_end_before_the_script_sees_the_limit(make_agent, scripted_model):
+def test_running_children_end_before_the_limit_is_raised(make_agent, scripted_model):
     scripted_model.says(*[reply] * 20)
     response = make_agent(delegate, max_children=5, retry_count=0).run("do eight", timeout=50)
     assert "can have no more" in response.error
@@ -57,7 +57,7 @@ def test_children_that_run_end_before_the_script_sees_the_limit(make_agent, scri
     assert ends[:5] == ["ok"] * 5, "those that ran ended first"
 
 
-def test_script_can_take_what_was_done(make_agent, scripted_model):
+def test_script_can_keep_results_at_the_limit(make_agent, scripted_model):
     gathered = ALL.replace("range(8))", "range(8)), return_exceptions=True")
     scripted_model.says(lambda r: reply(r).replace(ALL, gathered), *[reply] * 20)
     response = make_agent(delegate, max_children=5, retry_count=0).run("do eight", timeout=50)
@@ -65,7 +65,7 @@ def test_script_can_take_what_was_done(make_agent, scripted_model):
     assert response.text.count("'read'") == 5
 
 
-def test_limit_is_reported_in_the_prompt(make_agent, scripted_model):
+def test_limits_are_shown_in_the_prompt(make_agent, scripted_model):
     scripted_model.writes("print(1)", "print(1)")
     make_agent(delegate, max_children=5).run("x")
     shown = "at most 5 child tasks"
@@ -74,7 +74,7 @@ def test_limit_is_reported_in_the_prompt(make_agent, scripted_model):
     assert shown not in scripted_model.requests[1].messages[-1].text
 
 
-def test_limits_of_scripts_are_reported_where_there_are_scripts(make_agent, scripted_model):
+def test_script_limits_are_shown_only_for_script_strategies(make_agent, scripted_model):
     options = {"max_children": 5, "budget_usd": 0.5, "timeout": 90}
     scripted_model.writes("print(1)").says("done")
     make_agent(delegate, **options, sandbox_config={"calls": 7}).run("x")
@@ -95,7 +95,7 @@ def test_limits_of_scripts_are_reported_where_there_are_scripts(make_agent, scri
     assert " calls" not in shown
 
 
-def test_budget_ends_the_next_call_and_not_those_that_run(make_agent, scripted_model):
+def test_exhausted_budget_refuses_the_next_call_only(make_agent, scripted_model):
     def paid(request):
         return ModelReply(text=reply(request), model="scripted", cost_usd=0.01)
 
@@ -152,7 +152,7 @@ BATCHES = "done = await asyncio.gather(*(desk.hand(n) for n in range(0, 200, 4))
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", ["call", "plan"])
 @pytest.mark.parametrize("first", [LOOP, GATHERED], ids=["written", "found"])
-def test_oversized_documents_start_no_child_and_no_question(
+def test_oversized_documents_start_neither_child_nor_question(
     make_agent, scripted_model, first, mode
 ):
     """Neither a child nor a question is spent on a script that cannot come to its end."""
@@ -178,7 +178,7 @@ def test_oversized_documents_start_no_child_and_no_question(
     assert "100 more" in shown
 
 
-def test_script_that_surely_makes_too_many_calls_is_not_run(make_agent, scripted_model):
+def test_script_certain_to_exceed_the_call_limit_is_not_run(make_agent, scripted_model):
     scripted_model.writes("for n in range(9):\n    await quick()", "print(await quick())")
     agent = make_agent(quick, sandbox_config={"calls": 5})
     assert agent.run("x").text == "read"
@@ -187,7 +187,7 @@ def test_script_that_surely_makes_too_many_calls_is_not_run(make_agent, scripted
     )
 
 
-def test_calls_in_flight_end_before_the_limit_of_calls_ends_the_script(make_agent, scripted_model):
+def test_calls_in_flight_finish_before_the_call_limit_ends_the_script(make_agent, scripted_model):
     scripted_model.writes(
         "numbers = await many()\nprint(await asyncio.gather(*(slow() for n in numbers)))"
     )
@@ -216,7 +216,9 @@ def test_task_warns_of_functions_that_may_start_too_many_children(make_agent, sc
     ("kind", "written"),
     [(RerunRequested, 2), (ScriptGenerated, 3), (ChildFinished, 2), (Noted, 1)],
 )
-async def test_resumed_task_judges_its_scripts_as_before(delf_host, scripted_model, kind, written):
+async def test_resumed_task_accepts_scripts_that_already_started_children(
+    delf_host, scripted_model, kind, written
+):
     """Children that were started before are no reason to refuse the script that started them."""
     bench = Bench(delf_host, scripted_model)
     loop = "for n in range({}):\n    await desk.hand(n)\n"

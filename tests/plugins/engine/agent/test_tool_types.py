@@ -168,7 +168,7 @@ def run(delf_host, scripted_model):
     return run
 
 
-def test_arguments_arrive_as_what_is_declared(run):
+def test_arguments_arrive_in_declared_types(run):
     """One script for all: a sandbox for each would be slow."""
     got: dict[str, list[Any]] = {name: [] for name in ARGUMENTS}
     names = {name: f"take_{index}" for index, name in enumerate(ARGUMENTS)}
@@ -186,7 +186,7 @@ def test_arguments_arrive_as_what_is_declared(run):
     assert kinds == {name: [type(value) for value in values] for name, values in expected.items()}
 
 
-def test_results_are_plain_in_the_script(run):
+def test_results_are_plain_data_in_the_script(run):
     @tool(confirm=False)
     def give(name: str) -> Any:
         """Give a value."""
@@ -220,7 +220,7 @@ def test_invalid_argument_never_reaches_the_tool(run, kind, written, message):
     assert got == []
 
 
-def test_defaults_are_the_functions_own(run):
+def test_missing_arguments_use_the_function_defaults(run):
     got = []
 
     @tool(confirm=False)
@@ -232,7 +232,7 @@ def test_defaults_are_the_functions_own(run):
     assert got == [(1, Color.BLUE, None, 4), (1, Color.BLUE, None, 5), (1, Color.BLUE, [2], 4)]
 
 
-def test_async_tools_overlap_and_plain_ones_run_in_threads(run):
+def test_async_tools_overlap_and_plain_tools_run_in_threads(run):
     here = []
 
     @tool(confirm=False)
@@ -266,7 +266,7 @@ def test_async_tools_overlap_and_plain_ones_run_in_threads(run):
     ],
     ids=["true", "its text", "text", "empty", "callable", "a callable that fails", "false", "none"],
 )
-def test_handle_error_answers_a_tool_exception(run, handle, answer, is_async):
+def test_handle_error_returns_a_tool_exception_as_text(run, handle, answer, is_async):
     def find(order: str) -> str:
         """Find an order."""
         raise ToolException("no such order")
@@ -290,7 +290,7 @@ except ToolError as error:
 
 
 @pytest.mark.parametrize("handle", ["text", "reported"])
-def test_unexpected_tool_failures_are_never_handled(run, handle):
+def test_handle_error_ignores_unexpected_exceptions(run, handle):
     @tool(confirm=False, handle_error=handle)
     def find(order: str) -> str:
         """Find an order."""
@@ -304,7 +304,7 @@ def test_unexpected_tool_failures_are_never_handled(run, handle):
 
 
 class TestNames:
-    def test_name_and_description(self, run, scripted_model):
+    def test_tool_name_and_description_can_be_set(self, run, scripted_model):
         @tool(name="look_up", description="Finds it.", confirm=False)
         def search(query: str) -> str:
             """Not this.
@@ -366,17 +366,17 @@ async def later(error: Exception) -> str:
     ],
     ids=range(6),
 )
-def test_uncallable_tool_is_refused_at_once(make, message):
+def test_uncallable_tool_is_refused_at_definition(make, message):
     with pytest.raises(ToolDefinitionError, match=message) as caught:
         make()
     assert caught.value.code == "ERR-TOOL-002"
 
 
-def test_untyped_parameter_takes_anything():
+def test_untyped_parameter_accepts_anything():
     assert repr(tool(bare)) == "<tool bare(x: Any, y: int = 1, z: Any = 2) -> Any>"
 
 
-def test_defaults_that_only_look_odd_are_fine():
+def test_unusual_defaults_are_accepted():
     @tool
     def fine(a: int = None, b: float = 1, c: Color = Color.RED, d: Any = object()) -> None:  # type: ignore[assignment]  # noqa: B008, RUF013
         """Fine."""
@@ -384,7 +384,7 @@ def test_defaults_that_only_look_odd_are_fine():
     assert fine.action.signature.startswith("(a: int = None, b: float = 1, c: ")
 
 
-def test_traceback_of_a_tool_is_the_cause_of_the_tasks_failure_and_in_the_debug_log(
+def test_tool_traceback_is_kept_as_cause_and_in_the_debug_log(
     delf_host: TestHost, scripted_model: ScriptedModel, caplog: pytest.LogCaptureFixture
 ) -> None:
     @tool(confirm=False)
@@ -403,7 +403,7 @@ def test_traceback_of_a_tool_is_the_cause_of_the_tasks_failure_and_in_the_debug_
     assert record.exc_info[1] is cause
 
 
-def test_partials_and_methods_are_tools_and_other_results_cross_with_a_note(
+def test_partials_methods_and_unusual_results_are_supported(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     class Shop:
@@ -429,7 +429,7 @@ def test_partials_and_methods_are_tools_and_other_results_cross_with_a_note(
     assert response.trace.warnings == ["find: passed as text: Shop"]
 
 
-def test_refusal_does_not_read_as_a_success(run):
+def test_refusal_is_not_reported_as_success(run):
     @tool(confirm=False)
     def refund(amount: int) -> str:
         """Refund."""
@@ -441,7 +441,7 @@ def test_refusal_does_not_read_as_a_success(run):
     assert response.trace.warnings == [f"{response.text}; the rest of the script was not done"]
 
 
-def test_only_messages_of_a_tool_are_answers(run):
+def test_only_tool_exceptions_end_the_task_with_a_message(run):
     @tool(confirm=False)
     def refund(amount: int) -> str:
         """Refund."""
@@ -485,7 +485,7 @@ class Odd(Exception):
 
 
 @pytest.mark.parametrize(("error", "status"), [(Gone, 404), (Unavailable, 503), (Odd, None)])
-def test_error_has_the_http_status_of_the_answer(make_agent, scripted_model, error, status):
+def test_error_carries_the_http_status(make_agent, scripted_model, error, status):
     @tool(confirm=False)
     def fetch() -> str:
         """Fetch it."""

@@ -35,14 +35,14 @@ def agent(delf_host, scripted_model):
 
 
 @pytest.mark.parametrize("name", WORDS)
-def test_wrong_word_is_an_error_that_says_what_is_allowed(agent, name):
+def test_invalid_word_error_lists_the_allowed_words(agent, name):
     use, message, allowed = WORDS[name]
     with pytest.raises(DelfError, match=re.escape(message)) as refused:
         use(agent)
     assert allowed in (refused.value.hint or "")
 
 
-def test_wrong_word_in_on_confirm_is_reported_and_is_not_a_decision(delf_host, scripted_model):
+def test_invalid_on_confirm_result_is_reported_and_not_a_decision(delf_host, scripted_model):
     @tool(effect="write")
     def send() -> None:
         """Send."""
@@ -76,7 +76,7 @@ class TestMemoryAdd:
             "a.pdf",
         ],
     )
-    def test_missing_file_is_an_error(self, memory, name):
+    def test_missing_file_raises(self, memory, name):
         with pytest.raises(DelfError, match="there is no file"):
             memory.add(name)
         assert len(memory) == 0
@@ -91,15 +91,15 @@ class TestMemoryAdd:
             "a\nb.md",
         ],
     )
-    def test_text_is_remembered(self, memory, text):
+    def test_memory_add_accepts_a_text(self, memory, text):
         assert memory.add(text) > 0
 
-    def test_save_takes_any_text(self, memory):
+    def test_memory_save_accepts_any_text(self, memory):
         memory.save("missing.md")
         assert memory.context() == "missing.md"
 
 
-def test_prefix_of_a_model_names_its_plugin():
+def test_missing_provider_plugin_is_named_by_its_prefix():
     assert kind_named_by("recorded:answers.jsonl") == ("recorded:*", "recorded")
     assert kind_named_by("gpt-4o-mini") is None
     assert kind_named_by("llama3:8b") is None

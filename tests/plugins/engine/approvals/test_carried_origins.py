@@ -100,7 +100,7 @@ def desk(delf_host, scripted_model):
     return Desk()
 
 
-def test_fact_that_was_learned_from_a_strangers_words_says_so(desk):
+def test_learned_fact_from_foreign_text_keeps_its_origin(desk):
     memory = Notebook()
     with desk.agent(memory=memory, learn=True) as agent:
         desk.model.writes("print(mails()[0]['body'])")
@@ -113,7 +113,7 @@ def test_fact_that_was_learned_from_a_strangers_words_says_so(desk):
     assert memory.facts[1].startswith("Ada likes tea.")
 
 
-def test_text_in_a_carried_fact_belongs_to_a_stranger(desk):
+def test_value_from_a_carried_fact_counts_as_foreign(desk):
     memory = Notebook()
     memory.facts = [f"Bills go to {ACCOUNT}. (learned from what others wrote)"]
     desk.model.writes(f"print(pay('{ACCOUNT}'))")
@@ -122,7 +122,7 @@ def test_text_in_a_carried_fact_belongs_to_a_stranger(desk):
     assert desk.asked == ["iban: in part from memory; others wrote it"]
 
 
-def test_fact_of_unknown_author_is_a_strangers(desk):
+def test_fact_of_unknown_author_counts_as_foreign(desk):
     memory = Notebook()
     memory.facts = [f"Bills go to {ACCOUNT}."]
     desk.model.writes(f"print(pay('{ACCOUNT}'))")
@@ -131,7 +131,7 @@ def test_fact_of_unknown_author_is_a_strangers(desk):
     assert desk.asked == ["iban: in part from memory; others wrote it"]
 
 
-def test_fact_of_the_users_own_words_is_their_own(desk):
+def test_fact_from_the_users_own_words_counts_as_own(desk):
     memory = Notebook()
     memory.facts = [f"Rent goes to {OWN}. (the user's own words)"]
     desk.model.writes(f"print(pay('{OWN}'))")
@@ -148,7 +148,7 @@ def test_fact_of_the_users_own_words_is_their_own(desk):
     ],
     ids=["of a parent that has read", "of a parent that has read nothing"],
 )  # fmt: skip
-def test_words_of_a_child_are_its_parents(desk, read, asks):
+def test_child_task_text_inherits_the_origin_of_its_parent(desk, read, asks):
     account = ACCOUNT if asks else OWN
     desk.model.writes(f"{read}\nprint(clerk(words, []))", f"print(pay('{account}'))")
     with desk.agent() as agent:
@@ -156,7 +156,7 @@ def test_words_of_a_child_are_its_parents(desk, read, asks):
     assert desk.asked == asks
 
 
-def test_attachment_of_a_child_is_a_file_of_others(desk, tmp_path):
+def test_attachment_of_a_child_counts_as_foreign(desk, tmp_path):
     bill = tmp_path / "bill.txt"
     bill.write_text(f"Please pay to {ACCOUNT}")
     desk.model.writes(
@@ -167,7 +167,7 @@ def test_attachment_of_a_child_is_a_file_of_others(desk, tmp_path):
     assert desk.asked == ["iban: in part from the input file bill.txt; others wrote it"]
 
 
-def test_answer_of_a_child_counts_as_words_of_others(desk):
+def test_child_answer_counts_as_foreign(desk):
     desk.model.writes("print(pay(clerk('which account?', [])[-27:]))")
     desk.model.writes("print(mails()[0]['body'])")
     with desk.agent() as agent:
@@ -176,7 +176,7 @@ def test_answer_of_a_child_counts_as_words_of_others(desk):
 
 
 @pytest.mark.parametrize("outline", ["", "pay(iban=mails().body)"])
-async def test_fork_knows_where_the_values_of_before_came_from(desk, outline):
+async def test_fork_keeps_the_origins_of_earlier_values(desk, outline):
     desk.model.outline = outline
     desk.model.writes("m = mails()\nrerun(str(m), 'pay it')", "print(pay(m[0]['body'][-27:]))")
     async with desk.agent() as agent:
@@ -206,7 +206,7 @@ WORDS = "iban: written by the model after it read what others wrote"
 
 
 @pytest.mark.parametrize("trust", ["outside", "own"])
-def test_task_that_a_tool_gives_a_child_is_a_strangers_unless_the_tool_says_so(desk, trust):
+def test_child_task_from_a_tool_counts_as_foreign_by_default(desk, trust):
     @tool(effect="read", confirm=False)
     async def ticket(number: int, context: CallContext) -> str:
         """Have a clerk work on a ticket."""
@@ -225,7 +225,7 @@ def test_task_that_a_tool_gives_a_child_is_a_strangers_unless_the_tool_says_so(d
     assert len(desk.asked) == (trust == "outside")
 
 
-def test_notification_is_a_strangers(desk):
+def test_notification_counts_as_foreign(desk):
     news = [[TICKET], []]
 
     async def notifications():
@@ -237,7 +237,7 @@ def test_notification_is_a_strangers(desk):
     assert desk.asked == ["iban: in part from a notification; others wrote it"]
 
 
-def test_description_of_a_tool_of_another_framework_is_a_strangers(desk):
+def test_foreign_tool_description_counts_as_foreign(desk):
     def weather(city: str) -> str:
         return "rain"
 
@@ -274,7 +274,7 @@ class Notes(Connection):
 @pytest.mark.parametrize(
     ("text", "asks"), [("mails()[0]['body']", 1), ("'Tea'", 0)], ids=["a stranger's", "an own"]
 )
-def test_text_that_would_come_back_as_own_words_is_asked_about(desk, text, asks):
+def test_foreign_text_stored_as_own_is_asked_about(desk, text, asks):
     """A later task, of any process, believes what the service returns."""
     desk.model.writes(f"mails()\nnotes.add(text={text}, place='top')")
     with desk.agent(tools=[mails, Notes(confirm=False), pay]) as agent:
@@ -282,7 +282,7 @@ def test_text_that_would_come_back_as_own_words_is_asked_about(desk, text, asks)
     assert len(desk.asked) == asks
 
 
-def test_own_results_after_a_text_of_others_was_kept_are_theirs(desk):
+def test_own_results_after_storing_foreign_text_count_as_foreign(desk):
     desk.model.writes(
         "notes.add(text=mails()[0]['body'], place='top')\nprint(pay(notes.list()[0]))"
     )
@@ -291,14 +291,14 @@ def test_own_results_after_a_text_of_others_was_kept_are_theirs(desk):
     assert len(desk.asked) == 2
 
 
-def test_script_that_a_person_approved_asks_about_its_flows(desk):
+def test_approved_plan_still_asks_about_its_flows(desk):
     desk.model.writes("print(pay(mails()[0]['body']))")
     with desk.agent(confirm_mode="plan") as agent:
         assert agent.run("Pay the bill").status
     assert desk.asked == ["iban: from mails (call 1, [0].body); others wrote it"]
 
 
-def test_stream_asks_about_a_value_that_the_task_does_not_plan(desk):
+def test_stream_asks_about_a_value_outside_the_outline(desk):
     desk.model.outline = f"pay(iban='{OWN}')"
     read = '<execute>[{"name": "mails", "args": {}}]</execute>'
     desk.model.says(read, EXECUTE.replace(ACCOUNT, OWN), EXECUTE, "Done.")

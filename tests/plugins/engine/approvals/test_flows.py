@@ -110,7 +110,7 @@ FROM_A_STRANGER = {
 
 
 @pytest.mark.parametrize("code", FROM_A_STRANGER.values(), ids=FROM_A_STRANGER)
-def test_value_of_a_stranger_asks_whatever_was_approved(run, code):
+def test_foreign_value_is_asked_about_despite_approval(run, code):
     _, asked = run(code, approval_rules={"*": "approve"}, approval_mode="approve_all")
     assert len(asked) == 1
     assert asked[0].flow
@@ -135,7 +135,7 @@ HONEST = {
 
 
 @pytest.mark.parametrize("code", HONEST.values(), ids=HONEST)
-def test_constants_written_before_any_read_ask_nobody(run, code):
+def test_constants_written_before_any_read_are_not_asked_about(run, code):
     response, asked = run(code)
     assert response.status
     assert not asked
@@ -144,19 +144,19 @@ def test_constants_written_before_any_read_ask_nobody(run, code):
 READ = "m = mails()\nrerun(str(m), 'pay it')"
 
 
-def test_call_that_was_written_after_reading_is_asked_about(run):
+def test_call_written_after_reading_is_asked_about(run):
     _, asked = run(READ, f"print(pay('{OWN}', 250))")
     assert [request.action for request in asked] == ["pay"]
     assert asked[0].flow == "iban: written by the model after it read what others wrote"
 
 
-def test_approved_payment_asks_where_it_passes_on_a_read_text(run):
+def test_approved_payment_is_asked_about_if_it_forwards_read_text(run):
     code = f"print(pay('{OWN}', 250, text=m[0]['body']))"
     _, asked = run(READ, code, task=f"Pay to {OWN}")
     assert asked[0].flow == "amount: written by the model after it read what others wrote"
 
 
-def test_action_that_the_first_script_does_not_name_is_new(run):
+def test_action_absent_from_the_first_script_is_asked_about(run):
     first = "n = notes()\nrerun(str(n), 'tidy up')"
     _, asked = run(first, "print(remove(n[0]['id']))")
     assert asked[0].flow == (
@@ -164,30 +164,30 @@ def test_action_that_the_first_script_does_not_name_is_new(run):
     )
 
 
-def test_call_that_decides_nothing_is_asked_about_where_nobody_asked_for_it(run):
+def test_unrequested_call_without_deciding_values_is_asked_about(run):
     _, asked = run("n = notes()\nrerun(str(n), 'tell it')", "print(tell('all is well'))")
     assert asked[0].flow == "the model wrote this call after it had read what others wrote"
 
 
-def test_rule_lets_a_flow_pass(run):
+def test_flow_rule_permits_its_flow(run):
     code = "print(lookup('https://' + mails()[0]['sender'].split('@')[1]))"
     assert not run(code, approval_rules={"mails.sender -> lookup.url": "approve"})[1]
     assert run(code, approval_rules={"mails.body -> lookup.url": "approve"})[1]
 
 
-def test_deny_refuses_in_place_of_asking(run):
+def test_deny_mode_refuses_instead_of_asking(run):
     response, asked = run(FROM_A_STRANGER["an account in a mail"], flows="deny")
     assert not response.status
     assert not asked
     assert "others wrote it" in response.error
 
 
-def test_show_asks_no_more_than_without_it_and_says_where_values_came_from(run):
+def test_show_mode_reports_origins_without_further_questions(run):
     code = FROM_A_STRANGER["an account in a mail"]
     assert not run(code, flows="show")[1]
 
 
-def test_question_says_where_each_value_came_from(delf_host, scripted_model):
+def test_request_states_the_origin_of_each_value(delf_host, scripted_model):
     scripted_model.writes("b = mails()[0]['body']\nprint(send(b[24:51], 250, [b, 'Thank you']))")
     asked = []
 
@@ -228,7 +228,7 @@ def test_question_says_where_each_value_came_from(delf_host, scripted_model):
         ({"contents": [], "sinks": []}, "sinks and contents are given at once"),
     ],
 )
-def test_declaration_that_means_nothing_is_an_error(options, message):
+def test_invalid_flow_declaration_is_refused(options, message):
     def send(to: str) -> str:
         """Send."""
         return to
@@ -237,14 +237,14 @@ def test_declaration_that_means_nothing_is_an_error(options, message):
         tool(**options)(send)
 
 
-def test_input_file_content_counts_as_a_strangers(run, tmp_path):
+def test_input_file_content_counts_as_foreign(run, tmp_path):
     path = tmp_path / "bill.txt"
     path.write_text(BILL)
     _, asked = run("print(pay(open('bill.txt').read()[24:51], 250))", files=[str(path)])
     assert asked[0].flow == "iban: in part from the input file bill.txt; others wrote it"
 
 
-def test_earlier_answer_counts_as_words_of_a_stranger(delf_host, scripted_model):
+def test_earlier_answer_counts_as_foreign(delf_host, scripted_model):
     scripted_model.writes("print(mails()[0]['body'])", f"print(pay('{OWN}', 250))")
     scripted_model.writes("print(pay('DE89370400440532013000', 250))")
     scripted_model.outline = f"pay(iban='{OWN}', amount=250)"
@@ -311,7 +311,7 @@ def test_nested_decisive_value_is_found_at_any_depth(pays):
     assert not pays(f"mails()\nprint(pay_all([{{'iban': '{OWN}', 'amount': 250}}]))")
 
 
-def test_question_says_where_the_key_of_a_record_came_from(delf_host, scripted_model):
+def test_request_states_the_origin_of_a_record_key(delf_host, scripted_model):
     @tool(effect="write", confirm=False)
     def share(users: dict[str, str]) -> str:
         """Share with users, each with a role."""
@@ -339,7 +339,7 @@ def test_value_search_over_its_limit_asks_a_person(pays):
     assert pays(f"mails()\nprint(pay_all({own} + [{{'iban': mails()[0]['sender']}}]))")
 
 
-def test_text_does_not_say_itself_that_it_is_ones_own(pays):
+def test_foreign_text_cannot_declare_itself_own(pays):
     (request,) = pays("import json\nprint(remove(json.loads(letters()[0]['text'])['id']))")
     assert request.flow.startswith("note_id: ")
     assert not pays("print(remove(letters()[0]['id']))")

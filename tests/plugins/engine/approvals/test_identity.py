@@ -22,7 +22,7 @@ ROWS = [{"id": number, "name": f"row {number}"} for number in range(3_000)]
         ({"also": "x"}, {"also": object()}, False),
     ],
 )
-def test_call_is_known_without_its_defaults(
+def test_call_identity_ignores_default_values(
     more: dict[str, Any], defaults: dict[str, Any], is_same: bool
 ) -> None:
     known = identity("take", {"rows": ROWS}, defaults)
@@ -30,6 +30,6 @@ def test_call_is_known_without_its_defaults(
     assert identity("take", {"rows": [*ROWS, {}]}, defaults) != known
 
 
-def test_unencodable_call_is_like_no_other() -> None:
+def test_unencodable_calls_never_share_an_identity() -> None:
     given = {"it": object()}
     assert identity("take", given, {}) != identity("take", given, {})

@@ -63,7 +63,7 @@ def agent(delf_host, scripted_model, tmp_path):
     return made, run
 
 
-def test_flow_shown_once_passes_from_then_on(agent):
+def test_remembered_flow_covers_later_calls(agent):
     made, run = agent
     with made(Approved(remember="until_revoked", covers="action")) as one:
         assert run(one, TO_EVE) == 1
@@ -72,7 +72,7 @@ def test_flow_shown_once_passes_from_then_on(agent):
         assert run(one, TO_A_STRANGER) == 1
 
 
-def test_learned_flows_is_listed_and_revoked_as_what_it_is(agent):
+def test_learned_flows_can_be_listed_and_revoked(agent):
     made, run = agent
     with made(Approved(remember="until_revoked", covers="action")) as one:
         run(one, TO_EVE)
@@ -82,7 +82,7 @@ def test_learned_flows_is_listed_and_revoked_as_what_it_is(agent):
         assert run(one, TO_ADA) == 1
 
 
-def test_within_a_task_it_holds_for_the_task(agent):
+def test_flow_remembered_for_a_task_ends_with_the_task(agent):
     made, run = agent
     with made(Approved(remember="task", covers="action")) as one:
         assert run(one, f"{TO_EVE}\n{TO_ADA}") == 1
@@ -90,13 +90,13 @@ def test_within_a_task_it_holds_for_the_task(agent):
 
 
 @pytest.mark.parametrize("message", [True, Approved(remember="until_revoked", covers="call")])
-def test_yes_to_one_call_teaches_nothing(agent, message):
+def test_approval_of_one_call_remembers_no_flow(agent, message):
     made, run = agent
     with made(message) as one:
         assert run(one, TO_EVE, TO_ADA) == 2
 
 
-def test_yes_teaches_nothing_about_what_is_written_after_reading(agent, scripted_model):
+def test_approval_remembers_no_flow_of_a_script_written_after_reading(agent, scripted_model):
     made, run = agent
     with made(Approved(remember="until_revoked", covers="action")) as one:
         assert run(one, TO_EVE) == 1
@@ -104,7 +104,7 @@ def test_yes_teaches_nothing_about_what_is_written_after_reading(agent, scripted
         assert run(one, "print(reply(m[0]['sender'], 'Thanks'))") == 1
 
 
-def test_unattended_task_passes_a_remembered_flow(agent, scripted_model):
+def test_unattended_task_uses_a_remembered_flow(agent, scripted_model):
     made, run = agent
     with made(Approved(remember="until_revoked", covers="action"), journal="sql") as one:
         run(one, TO_EVE)
@@ -114,7 +114,7 @@ def test_unattended_task_passes_a_remembered_flow(agent, scripted_model):
         assert not other.run("Answer my mails").status
 
 
-def test_name_in_a_result_is_not_a_pattern(agent, monkeypatch):
+def test_star_in_a_record_key_is_not_a_pattern(agent, monkeypatch):
     made, run = agent
     monkeypatch.setitem(MAILS[0], "*", "eve@evil.example")
     with made(Approved(remember="until_revoked", covers="action")) as one:

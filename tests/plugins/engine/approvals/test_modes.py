@@ -40,13 +40,13 @@ def agent_of(delf_host, scripted_model):
         ({"approval_rules": {"other": "approve"}}, None),
     ],
 )
-async def test_mode_decides_the_call(agent_of, options, text):
+async def test_approval_mode_decides_the_call(agent_of, options, text):
     async with agent_of(**options) as agent:
         response = await agent.arun("pay")
     assert (response.text if response.status else None) == text
 
 
-async def test_read_only_denies_changes_that_need_no_approval(delf_host, scripted_model):
+async def test_read_only_mode_denies_changes(delf_host, scripted_model):
     done = []
 
     @tool(effect="write", confirm=False)
@@ -68,7 +68,7 @@ async def test_read_only_denies_changes_that_need_no_approval(delf_host, scripte
     assert done == ["looked"]
 
 
-async def test_run_that_is_to_ask_and_cannot_is_not_begun(agent_of, scripted_model):
+async def test_interactive_run_without_anybody_to_ask_is_refused(agent_of, scripted_model):
     async with agent_of(approval_mode="interactive") as agent:
         with pytest.raises(AgentConfirmationError, match="nobody can be asked about pay"):
             await agent.arun("pay")
@@ -78,7 +78,7 @@ async def test_run_that_is_to_ask_and_cannot_is_not_begun(agent_of, scripted_mod
 @pytest.mark.parametrize(
     "options", [{"wait_approvals": True}, {"approval_rules": {"pay": "approve"}}]
 )
-async def test_modes_is_begun_where_that_does_not_matter(agent_of, scripted_model, options):
+async def test_interactive_run_starts_if_nobody_has_to_be_asked(agent_of, scripted_model, options):
     scripted_model.default = None
     scripted_model.writes("print(1)")
     async with agent_of(approval_mode="interactive", **options) as agent:
@@ -115,6 +115,6 @@ def test_rules_of_a_program_are_added_to_those_of_its_project(delf_host, tmp_pat
         ({"pay": {"who": "ann"}}, "who"),
     ],
 )
-def test_rule_that_is_none_is_refused(rules, says):
+def test_invalid_rule_is_refused(rules, says):
     with pytest.raises(AgentConfirmationError, match=re.escape(says)):
         Agent(llm="scripted", approval_rules=rules)

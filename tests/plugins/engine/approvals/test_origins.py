@@ -66,12 +66,12 @@ FOUND = {
 
 
 @pytest.mark.parametrize(("value", "given"), FOUND.values(), ids=FOUND)
-def test_strangers_text_is_found_however_it_is_written(value, given):
+def test_foreign_text_is_found_in_every_spelling(value, given):
     assert origin(value, outside=given).is_others
 
 
 @pytest.mark.parametrize("length", [*range(3, 40), 150, 700])
-def test_piece_of_any_length_is_found_wherever_it_begins(length):
+def test_part_of_foreign_text_is_found_at_any_offset(length):
     letters = "".join(random.Random(length).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=3000))
     for begin in range(1, 18):
         value = letters[begin : begin + length]
@@ -81,7 +81,7 @@ def test_piece_of_any_length_is_found_wherever_it_begins(length):
         assert found.is_part == (length >= 12)
 
 
-def test_value_found_nowhere_is_unknown():
+def test_unknown_value_has_unknown_origin():
     letters = "".join(random.Random(1).choices("abcdefghij", k=50_000))
     origins = origins_of(outside=letters)
     for length in (3, 6, 9, 14, 15, 16, 30, 200):
@@ -247,7 +247,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize(("code", "is_own"), SOURCES.values(), ids=SOURCES)
-def test_value_is_own_if_clean_script_makes_it_of_constants_and_own_results(code, is_own):
+def test_value_of_a_clean_script_from_own_data_is_own(code, is_own):
     tools = {name: bound(name, trust) for name, trust in TRUST.items()}
     origins = Origins("Pay", list, tools.get)
     names = ["mails", *(["shop.keep"] if "keep" in code else []), "rows", "shop.rows"]
@@ -303,11 +303,11 @@ def test_origin_comes_from_the_call_on_the_same_line():
         ("12", "pay 1,250.00 euros", False),
     ],
 )
-def test_users_words_count_as_words_of_their_own(value, says, is_there):
+def test_word_of_the_user_counts_as_task_origin(value, says, is_there):
     assert (origin(value, task=says, outside="x").kind == "task") is is_there
 
 
-def test_script_whose_author_searched_the_web_is_in_others_words():
+def test_script_after_a_provider_search_counts_as_foreign():
     origins = Origins("Pay the bill", list, lambda action: bound(action, "own"))
     asked = ModelCalled(**SEEN, model="m", purpose="generate", server_side=("web_search",))
     origins.follow([asked, ScriptGenerated(**SEEN, code="pay('DE89 3704')", attempt=1)])

@@ -151,7 +151,7 @@ PASS = {
 
 
 @pytest.mark.parametrize(("code", "outline"), PASS.values(), ids=PASS)
-def test_outline_passes_calls_the_user_asked_for(run, code, outline):
+def test_outline_permits_calls_the_user_asked_for(run, code, outline):
     response, asked = run(code, outline)
     assert response.status
     assert not asked
@@ -229,7 +229,7 @@ def test_outline_asks_about_calls_the_user_did_not_ask_for(run, code, outline):
     assert len(asked) == 1
 
 
-def test_short_number_of_the_task_is_not_a_record_that_it_names(delf_host, scripted_model):
+def test_short_number_in_the_task_names_no_record(delf_host, scripted_model):
     scripted_model.writes("m = mails()\nrerun(str(m), 'go on')", "print(remove('13'))")
     asked = []
     with Agent(
@@ -245,7 +245,7 @@ def test_short_number_of_the_task_is_not_a_record_that_it_names(delf_host, scrip
     assert flow.startswith("mail_id: ")
 
 
-def test_model_is_asked_once_and_sees_the_users_words_alone(run, scripted_model):
+def test_outline_is_requested_once_with_the_users_words_only(run, scripted_model):
     response, _ = run("print(remove(m[0]['id']))\nprint(remove(m[1]['id']))")
     outlines = [request for request in scripted_model.requests if request.purpose == "outline"]
     assert len(outlines) == 1
@@ -263,7 +263,7 @@ def test_outline_is_not_requested_without_stranger_values(run, scripted_model):
     assert not [r for r in scripted_model.requests if r.purpose == "outline"]
 
 
-def test_model_that_fails_to_tell_is_a_warning_and_the_call_is_asked_about(run):
+def test_failing_outline_request_is_a_warning_and_the_call_is_asked_about(run):
     response, asked = run("print(remove(m[0]['id']))", RuntimeError("away"))
     assert response.status
     assert asked
@@ -291,7 +291,7 @@ def test_outline_parser_reads_any_answer(text):
     "text",
     ["find(name='Ada').items['sender']", "find('Ada').items[0].sender", "list(find('Ada').items.sender)"],
 )  # fmt: skip
-def test_field_is_the_same_however_it_is_written(text):
+def test_field_paths_are_normalised(text):
     call, path = field_of(ast.parse(text, mode="eval").body)
     assert (ast.unparse(call.func), path) == ("find", ["items", "sender"])
 
@@ -299,7 +299,7 @@ def test_field_is_the_same_however_it_is_written(text):
 @pytest.mark.parametrize(
     "text", ["join(find('Ada'), find('Bob'))", "'to ' + find('Ada').sender", "..."]
 )
-def test_composed_value_is_not_a_field(text):
+def test_composed_value_does_not_match_a_field(text):
     assert field_of(ast.parse(text, mode="eval").body) is None
 
 
@@ -360,13 +360,13 @@ def message(delf_host, scripted_model):
 TO_BOB = "print(send('bob@firm.example', 'Hi'))"
 
 
-def test_text_of_a_named_author_passes_where_the_task_orders_it(message):
+def test_instruction_of_a_named_author_is_followed(message):
     followed, asked = message("posts()", TO_BOB, "follow(posts())")
     assert followed == ["author: Ada\ntext: To do: write to bob@firm.example"]
     assert not asked
 
 
-def test_so_it_does_on_a_page_whose_address_the_task_names(message):
+def test_instruction_on_a_named_page_is_followed(message):
     task = "Do my to-dos at wiki.example/ada!"
     outline = "follow(wiki(address='wiki.example/ada'))"
     assert not message("wiki('wiki.example/ada')", TO_BOB, outline, task)[1]
@@ -396,13 +396,13 @@ NOT_FOLLOWED = {
 
 
 @pytest.mark.parametrize("case", NOT_FOLLOWED.values(), ids=NOT_FOLLOWED)
-def test_unordered_instruction_is_asked_about(message, case):
+def test_unrequested_instruction_is_asked_about(message, case):
     reads, calls, outline, task = case
     _, asked = message(reads, calls, outline, task or "Do what Ada's post says")
     assert len(asked) == 1
 
 
-def test_text_that_is_followed_orders_to_follow_no_other(message):
+def test_followed_instruction_cannot_delegate_to_another_source(message):
     task = "Do what Ada's post says, and tell me about wiki.example/ada"
     first = "posts()[:1], wiki('wiki.example/ada')"
     followed, asked = message(f"({first})", TO_BOB, "follow(posts())", task, "follow(wiki())")
@@ -422,7 +422,7 @@ def test_text_that_is_followed_orders_to_follow_no_other(message):
         ("say(text='Party')", True),
     ],
 )
-def test_call_of_contents_passes_where_all_that_the_task_states_is_in_it(run, outline, asks):
+def test_content_call_with_all_stated_words_is_permitted(run, outline, asks):
     _, asked = run("print(save('Party', 'bring a cake'))", outline)
     assert bool(asked) == asks
 
@@ -437,7 +437,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize(("value", "asks"), CALLS.values(), ids=CALLS)
-def test_outline_passes_only_the_field_of_the_named_call(run, value, asks):
+def test_outline_permits_only_the_named_field(run, value, asks):
     code = f"x = {value}\nprint(send(x, 'Hi'))"
     outline = "send(to=find(sender='ada@firm.example')[0].sender, text=...)"
     _, asked = run(code, outline)

@@ -73,7 +73,7 @@ def bench(
 CLOSE_ALL = "for n in await shop.find():\n    await shop.close(n)\nprint('ok')"
 
 
-async def test_plan_mode_asks_once_for_the_whole_script(bench):
+async def test_plan_mode_asks_once_per_script(bench):
     b = bench()
     b.person.says(True)
     assert (await b.run(CLOSE_ALL)).text == "ok"
@@ -88,7 +88,7 @@ async def test_plan_mode_asks_once_for_the_whole_script(bench):
     assert b.shop.made == [("close", 1), ("close", 2)]
 
 
-async def test_plan_runs_nothing_before_approval(bench):
+async def test_plan_mode_runs_nothing_before_approval(bench):
     b = bench()
     b.person.says(lambda _: Approved() if b.shop.made == [] else Rejected(reason="too late"))
     await b.run("print(await shop.find(), await shop.close(1))")
@@ -96,7 +96,7 @@ async def test_plan_runs_nothing_before_approval(bench):
     assert order.index(ScriptGenerated) < order.index(ApprovalDecided) < order.index(CallStarted)
 
 
-async def test_script_that_names_nothing_is_not_asked_about(bench):
+async def test_plan_without_calls_is_not_asked_about(bench):
     b = bench()
     await b.run("print(await shop.find())")
     assert b.person.requests == []
@@ -111,7 +111,7 @@ async def test_script_that_names_nothing_is_not_asked_about(bench):
     ],
     ids=["getattr", "alias", "in a list"],
 )
-async def test_call_outside_of_the_plan_still_asks(bench, script):
+async def test_call_outside_the_plan_is_asked_about(bench, script):
     b = bench(retry_count=0)
     b.person.says(True, "no refund")
     response = await b.run(script)
@@ -132,7 +132,7 @@ async def test_plan_approval_is_per_connection(delf_host, scripted_model, script
     assert (one.made, other.made) == ([("close", 1)], [])
 
 
-async def test_rejected_it_goes_back_to_the_model_with_the_reason(bench):
+async def test_rejected_plan_returns_to_the_model_with_its_reason(bench):
     b = bench()
     b.person.says("close the second only", True)
     response = await b.run(CLOSE_ALL, "print(await shop.close(2))")
@@ -143,7 +143,7 @@ async def test_rejected_it_goes_back_to_the_model_with_the_reason(bench):
     assert b.person.actions == ["script", "script"]
 
 
-async def test_approval_is_for_one_script_only(bench):
+async def test_plan_approval_covers_only_its_script(bench):
     b = bench()
     b.person.says(True, "not this one", True)
     await b.run("await shop.close(1)\nrerun('seen', 'close 2')", "await shop.close(2)", "print(3)")
@@ -198,7 +198,7 @@ print(done)"""
 
 @pytest.mark.parametrize("ending", [RERUN, "\n1 / 0"], ids=["rerun", "error"])
 @pytest.mark.parametrize("first", LEFT_BEHIND.values(), ids=LEFT_BEHIND)
-async def test_after_a_script_that_nobody_saw_each_call_asks(bench, first, ending):
+async def test_calls_are_asked_about_one_by_one_after_an_unapproved_script(bench, first, ending):
     b = bench(retry_count=1)
     for _ in range(5):  # a person who lets order 1 be closed, by whatever they are shown
         b.person.says(lambda r: r.arguments in ({"number": 1}, {}))
@@ -207,7 +207,7 @@ async def test_after_a_script_that_nobody_saw_each_call_asks(bench, first, endin
     assert b.shop.made in ([("close", 1)], [])
 
 
-async def test_after_a_script_that_was_seen_the_next_plan_holds(bench):
+async def test_plan_is_asked_once_after_an_approved_script(bench):
     b = bench()
     b.person.says(True, True)
     first = "n = 5\nawait shop.close(n)\nrerun('closed', 'close the next')"
@@ -216,7 +216,7 @@ async def test_after_a_script_that_was_seen_the_next_plan_holds(bench):
     assert b.shop.made == [("close", 5), ("close", 6)]
 
 
-async def test_plan_holds_again_in_a_new_sandbox(bench):
+async def test_plan_is_asked_once_again_in_a_new_sandbox(bench):
     b = bench(retry_count=1)
     b.person.says(True)
     await b.run("x = 'a'\nwhile True:\n    x += x", "print(await shop.close(1))")
@@ -267,7 +267,7 @@ ONE = "await shop.close(1)"
     ],
     ids=["it", "another script", "another action", "fewer", "more", "a request after that"],
 )
-async def test_recorded_decision_counts_for_the_same_plan_only(asked, counts):
+async def test_recorded_plan_decision_applies_only_to_the_same_plan(asked, counts):
     bench = await gate_bench(Shop(name="shop"), decide=lambda _: Rejected(reason="no"))
     close = bench.tools.find("shop", "close")
     digests = {name: bench.tools.find(*name.split(".")).digest for name in asked.actions}
@@ -277,7 +277,7 @@ async def test_recorded_decision_counts_for_the_same_plan_only(asked, counts):
     assert len(bench.asked) == (0 if counts else 1)
 
 
-async def test_script_cannot_be_edited(bench):
+async def test_plan_cannot_be_edited(bench):
     b = bench(retry_count=0)
     b.person.says(Edited(arguments={"code": "print(1)"}))
     response = await b.run(CLOSE_ALL)
@@ -285,7 +285,7 @@ async def test_script_cannot_be_edited(bench):
     assert b.shop.made == []
 
 
-async def test_through_on_confirm(delf_host, scripted_model):
+async def test_on_confirm_receives_the_plan(delf_host, scripted_model):
     asked = []
     shop = Shop(name="shop")
     scripted_model.writes(CLOSE_ALL)
@@ -304,14 +304,14 @@ async def test_through_on_confirm(delf_host, scripted_model):
 @pytest.mark.parametrize(
     ("mode", "made"), [("approve_all", [("close", 1), ("close", 2)]), ("strict", [])]
 )
-async def test_modes_other_than_plan_decide_at_each_call(bench, mode, made):
+async def test_other_modes_decide_at_each_call(bench, mode, made):
     b = bench(approval_mode=mode, retry_count=0)
     await b.run(CLOSE_ALL)
     assert b.shop.made == made
     assert {event.action for event in b.events(ApprovalRequested)} == {"shop.close"}
 
 
-async def test_task_that_is_resumed_asks_nobody_again(delf_host, scripted_model):
+async def test_resumed_plan_is_not_asked_again(delf_host, scripted_model):
     @tool(effect="read", confirm=True)
     async def look(n: int) -> int:
         """Look at something."""
@@ -354,7 +354,7 @@ async def test_task_that_is_resumed_asks_nobody_again(delf_host, scripted_model)
     await agent.astop()
 
 
-async def test_resumed_task_asks_about_each_call_after_a_script_that_nobody_saw(
+async def test_resumed_task_asks_about_each_call_after_an_unapproved_script(
     delf_host, scripted_model
 ):
     shop = Shop(name="shop")

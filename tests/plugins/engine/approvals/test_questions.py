@@ -45,7 +45,7 @@ def bench(delf_host, scripted_model):
 # -- a copy is shown ------------------------------------------------------------------------------
 
 
-async def test_callback_cannot_change_the_call_in_place():
+async def test_callback_cannot_mutate_the_call():
     def meddles(request):
         request.arguments["amount"].append(999_799)
         request.arguments["to"] = "eve"
@@ -57,7 +57,7 @@ async def test_callback_cannot_change_the_call_in_place():
     assert asked.arguments == {"to": "ann", "amount": [200]}
 
 
-async def test_listed_approvals_cannot_change_a_call(delf_host, scripted_model):
+async def test_listed_approvals_cannot_mutate_a_call(delf_host, scripted_model):
     scripted_model.writes("print(await pay('ann', [200]))")
     async with Agent(tools=[pay], llm="scripted", host=delf_host) as agent:
         task = await agent.asubmit("x")
@@ -68,7 +68,7 @@ async def test_listed_approvals_cannot_change_a_call(delf_host, scripted_model):
     assert response.text == "paid ann 200"
 
 
-async def test_plain_one_is_asked_one_question_at_a_time(delf_host, scripted_model):
+async def test_plain_callback_is_asked_one_request_at_a_time(delf_host, scripted_model):
     """It may read its answer from a terminal, which has one line for all of them."""
     asking, most = 0, 0
 
@@ -92,7 +92,7 @@ async def test_plain_one_is_asked_one_question_at_a_time(delf_host, scripted_mod
 # -- which are asked ------------------------------------------------------------------------------
 
 
-async def test_calls_that_their_script_leaves_behind_are_asked_about_and_made(bench):
+async def test_unawaited_calls_are_asked_about_and_made(bench):
     script = "import asyncio\nfor n in range(3):\n    asyncio.ensure_future(pay('a', [n]))\n"
     response = await bench.run(f"{script}print('done')", decide=lambda r: True)
     assert response.text == "done"
@@ -100,7 +100,7 @@ async def test_calls_that_their_script_leaves_behind_are_asked_about_and_made(be
     assert [call.status for call in bench.events(ev.CallFinished)] == ["ok"] * 3
 
 
-async def test_call_that_its_script_leaves_behind_and_that_is_refused_is_not_success(bench):
+async def test_rejected_unawaited_call_fails_the_task(bench):
     script = "import asyncio\nasyncio.ensure_future(pay('a', [1]))\nprint('done')"
     response = await bench.run(script, decide=lambda r: Rejected(reason="not her"))
     assert not response.status
@@ -128,7 +128,7 @@ async def test_unanswered_call_can_be_asked_again():
 # -- what it says ---------------------------------------------------------------------------------
 
 
-async def test_questions_says_which_script_asks_why_and_what_was_changed_so_far(bench):
+async def test_request_states_script_number_reason_and_earlier_changes(bench):
     response = await bench.run(
         "print(await pay('ann', [1]))\nawait pay('bob', [2])",
         "print(await pay('ann', [1]))",
@@ -144,7 +144,7 @@ async def test_questions_says_which_script_asks_why_and_what_was_changed_so_far(
     assert response.trace.scripts[1]
 
 
-async def test_call_that_was_edited_into_one_that_was_made_says_so(bench):
+async def test_edited_call_equal_to_an_earlier_call_is_marked(bench):
     await bench.run(
         "await pay('ann', [200])\nawait pay('ann', [20])",
         decide=lambda r: Edited(arguments={"to": "ann", "amount": [20]}),
@@ -155,7 +155,7 @@ async def test_call_that_was_edited_into_one_that_was_made_says_so(bench):
 # -- what time it takes ---------------------------------------------------------------------------
 
 
-async def test_tasks_time_stands_still_while_a_person_thinks(bench):
+async def test_task_timeout_excludes_waiting_for_a_person(bench):
     async def thinks(request):
         await asyncio.sleep(0.4)
         return True
@@ -173,7 +173,7 @@ async def test_tasks_time_stands_still_while_a_person_thinks(bench):
     [(False, 1), (Rejected(), 1), (Rejected(reason=""), 1), (Rejected(reason="ask Bo"), 2)],
     ids=["False", "no reason", "an empty one", "a reason"],
 )
-async def test_bare_no_of_a_person_asks_the_model_no_second_time(bench, decision, scripts):
+async def test_rejection_without_a_reason_does_not_ask_the_model_again(bench, decision, scripts):
     written = ("print(await pay('ann', [1]))", "print('another way')")
     response = await bench.run(*written, decide=lambda _: decision, retry_count=1)
     assert len(response.trace.scripts) == scripts

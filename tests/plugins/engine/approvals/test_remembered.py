@@ -46,7 +46,7 @@ def remembered_in(bench):
     return [event for event in bench.events if isinstance(event, ApprovalRemembered)]
 
 
-async def test_remembered_approval_passes_the_same_call_only():
+async def test_remembered_approval_covers_only_the_same_call():
     bench = await gate_bench(Mail(), decide=remembering())
     await bench.call("mail.send", ["ann@us.example"])
     await bench.call("mail.send", ["ann@us.example"], "hello")
@@ -55,14 +55,14 @@ async def test_remembered_approval_passes_the_same_call_only():
     assert len(bench.asked) == 2
 
 
-async def test_remembered_action_passes_any_arguments():
+async def test_remembered_action_covers_any_arguments():
     bench = await gate_bench(Mail(), decide=remembering(covers="action"))
     for to in (["ann@us.example"], ["eve@far.example"], []):
         assert isinstance(await bench.call("mail.send", to), Returned)
     assert len(bench.asked) == 1
 
 
-async def test_remembered_pass_records_by_whom_and_when():
+async def test_remembered_approval_records_its_author_and_time():
     bench = await gate_bench(Mail(), decide=remembering(covers="action"))
     for to in ("a", "b", "c"):
         await bench.call("mail.send", [to])
@@ -79,7 +79,7 @@ async def test_remembered_pass_records_by_whom_and_when():
 
 
 @pytest.mark.parametrize("covers", ["call", "action"])
-async def test_until_it_is_revoked_it_holds_for_later_tasks(covers):
+async def test_remembered_approval_lasts_until_revoked(covers):
     journal = InProcessJournal()
     first = await gate_bench(Mail(), decide=remembering("until_revoked", covers), journal=journal)
     await first.call("mail.send", ["ann@us.example"])
@@ -107,7 +107,7 @@ async def test_until_it_is_revoked_it_holds_for_later_tasks(covers):
 @pytest.mark.parametrize(
     "other", [{"project": "/home/ada/bank"}, {"key": "bob"}], ids=["project", "key"]
 )
-async def test_remembered_holds_neither_for_another_project_nor_for_another_key(other):
+async def test_remembered_approval_is_bound_to_project_and_key(other):
     journal = InProcessJournal()
     first = await gate_bench(
         Mail(), decide=remembering("until_revoked", "action"), journal=journal, key="ann"
@@ -132,7 +132,7 @@ def answered_by(pending, key, decision):
 @pytest.mark.parametrize(
     ("by", "holds"), [("ann", True), (None, True), ("bob", False)], ids=["own", "local", "other"]
 )
-async def test_keys_word_holds_for_its_own_later_tasks_only(by, holds):
+async def test_approval_of_a_key_covers_only_its_own_later_tasks(by, holds):
     journal, pending = InProcessJournal(), PendingRequests()
     decide = answered_by(pending, by, Approved(remember="until_revoked", covers="action"))
     shared = Approvals(
@@ -200,7 +200,7 @@ class Final(Mail):
     ids=["another class", "another parameter", "another effect", "another setting", "other host"],
 )
 @pytest.mark.parametrize("covers", ["call", "action"])
-async def test_changed_action_forgets_its_approvals(changed, covers):
+async def test_changed_action_invalidates_its_remembered_approvals(changed, covers):
     journal = InProcessJournal()
     first = await gate_bench(Mail(), decide=remembering("until_revoked", covers), journal=journal)
     await first.call("mail.send", ["x"])
@@ -212,7 +212,7 @@ async def test_changed_action_forgets_its_approvals(changed, covers):
     assert not isinstance(await later.call("mail.send", ["x"]), Returned)
 
 
-async def test_new_version_of_an_action_is_another_action():
+async def test_new_action_version_needs_approval_again():
     (send,) = await Mail().actions()
     assert dataclasses.replace(send, version="1").digest != send.digest
     assert dataclasses.replace(send, summary="Send or burn a mail.").digest != send.digest
@@ -221,7 +221,7 @@ async def test_new_version_of_an_action_is_another_action():
 
 
 @pytest.mark.parametrize("first_asks", [True, False])
-async def test_check_of_the_connection_passes_if_it_was_approved(first_asks):
+async def test_remembered_approval_satisfies_the_connection_check(first_asks):
     class Guarded(Mail):
         """Mail with a rule of its own."""
 
@@ -240,7 +240,7 @@ async def test_check_of_the_connection_passes_if_it_was_approved(first_asks):
     assert len(bench.asked) == (1 if first_asks else 2)
 
 
-async def test_unreadable_journal_asks_a_person(caplog):
+async def test_unreadable_journal_makes_the_task_ask(caplog):
     class Torn(InProcessJournal):
         async def remembered(self):
             raise DelfError("the disk is gone")
@@ -261,7 +261,7 @@ async def test_strict_mode_ignores_remembered_approvals():
     assert not isinstance(await later.call("mail.send", ["x"]), Returned)
 
 
-async def test_rejection_in_this_task_beats_an_earlier_approval():
+async def test_rejection_in_the_task_overrides_a_remembered_approval():
     journal = InProcessJournal()
     message = [Rejected(reason="not today")]
     bench = await gate_bench(Mail(), decide=lambda _: message.pop(), journal=journal)

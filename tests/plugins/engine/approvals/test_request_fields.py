@@ -34,11 +34,11 @@ def test_journal_keeps_every_field_of_a_request():
     assert own - {"seq", "at", "by_policy", "fit"} == FIELDS
 
 
-def test_program_sees_every_field_of_a_request():
+def test_program_gets_every_field_of_a_request():
     assert set(request_view(ASKED)) == FIELDS | {"message", "facts"}
 
 
-def test_command_line_and_the_page_see_every_field_of_a_request():
+def test_command_line_and_page_show_every_field_of_a_request():
     task = TaskRecord(task_id="t1", task="Pay.", started_at=1.0, state="running")
     data = request_data(RequestRecord(requested=ASKED, decided=None, task=task))
     own = {"message", "facts", "state", "since", "decided", "assignee", "comments"}
@@ -52,6 +52,6 @@ def test_command_line_and_the_page_see_every_field_of_a_request():
     assert sent["facts"] == facts_data(ASKED)
 
 
-def test_each_field_of_a_request_is_described_where_it_is_defined():
+def test_every_request_field_has_a_description():
     described = {name: item.description for name, item in Request.model_fields.items()}
     assert [name for name in FIELDS if not described[name]] == []

@@ -85,7 +85,7 @@ async def test_request_without_channels_is_rejected_at_once(tools):
     assert await Bench(tools).decide(1) == Rejected(reason=NOBODY)
 
 
-async def test_or_it_waits_for_an_answer(tools):
+async def test_request_with_wait_approvals_stays_pending(tools):
     bench = Bench(tools, wait_approvals=True)
     work = bench.decide(1)
     name = (await bench.asked.get()).request_id
@@ -124,7 +124,7 @@ async def test_rejection_names_the_channels_that_failed(tools):
 
 
 @pytest.mark.parametrize("callback", [await_what_is_cancelled])
-async def test_callback_with_nobody_behind_it_rejects(tools, callback, caplog):
+async def test_unreachable_person_behind_a_callback_rejects(tools, callback, caplog):
     bench = Bench(tools, [NamedChannel("on_confirm", CallbackChannel(callback))])
     message = await asyncio.wait_for(bench.decide(1), 5)
     assert isinstance(message, Rejected)
@@ -177,7 +177,7 @@ class Says:
 @pytest.mark.parametrize(
     "answer", [*NO_DECISION.values(), lambda _: True], ids=[*NO_DECISION, "true"]
 )
-async def test_channel_that_does_not_decide_approves_nothing(tools, answer):
+async def test_undecided_channel_approves_nothing(tools, answer):
     bench = Bench(tools, [NamedChannel("pager", Says(answer))], approval_timeout=0.2)
     decision = await bench.decide(1)
     assert isinstance(decision, (Rejected, Expired))
@@ -186,14 +186,14 @@ async def test_channel_that_does_not_decide_approves_nothing(tools, answer):
 
 
 @pytest.mark.parametrize("answer", NO_DECISION.values(), ids=NO_DECISION)
-async def test_on_confirm_approves_with_true_only(tools, answer):
+async def test_on_confirm_approves_only_with_true(tools, answer):
     channel = NamedChannel("on_confirm", CallbackChannel(answer))
     decision = await Bench(tools, [channel], approval_timeout=0.2).decide(1)
     assert isinstance(decision, (Rejected, Expired))
 
 
 @pytest.mark.parametrize("remember", ["forever", "session", True, None])
-def test_approval_for_an_unknown_time_is_refused_as_it_is_made(remember):
+def test_approval_with_an_unknown_duration_is_refused(remember):
     with pytest.raises(ConfigurationError, match="remember of Approved"):
         Approved(remember=remember)
 
@@ -223,7 +223,7 @@ async def test_answer_for_other_arguments_is_refused(tools):
     assert (await answer).decision == Approved()
 
 
-async def test_script_is_not_edited():
+async def test_edited_answer_to_a_script_request_is_refused():
     pending = PendingRequests()
     pending.open(request(code="print(1)"))
     with pytest.raises(DelfError, match="a script cannot be edited") as caught:
@@ -239,9 +239,7 @@ async def test_script_is_not_edited():
         (False, AlreadyDone(result=1), "only an interrupted call can be settled"),
     ],
 )
-async def test_answer_that_a_request_cannot_have_leaves_it_waiting(
-    outcome_unknown, decision, message
-):
+async def test_unsupported_answer_leaves_the_request_pending(outcome_unknown, decision, message):
     pending = PendingRequests()
     pending.open(request(outcome_unknown=outcome_unknown))
     with pytest.raises(DelfError, match=message):
@@ -258,7 +256,7 @@ async def test_first_of_two_answers_counts():
     assert (await answer).who.name == "one"
 
 
-async def test_accepted_answer_counts(tools):
+async def test_accepted_answer_decides_the_request(tools):
     """Even when the request expires in the same moment: whoever gave it was told that it does."""
 
     class Late:
@@ -275,7 +273,7 @@ async def test_accepted_answer_counts(tools):
 # -- the moment in which a request is seen ------------------------------------------------
 
 
-async def test_requests_can_be_answered_in_the_moment_in_which_it_is_seen(tools):
+async def test_request_can_be_answered_as_soon_as_it_is_visible(tools):
     def answer_at_once(event):
         if isinstance(event, ApprovalRequested):
             bench.pending.answer(event.request_id, Answer(Approved(), Decider(name="bob")))
@@ -286,7 +284,7 @@ async def test_requests_can_be_answered_in_the_moment_in_which_it_is_seen(tools)
     assert kinds == [ApprovalRequested, ApprovalDecided]
 
 
-async def test_request_that_cannot_be_journalled_waits_for_nobody(tools):
+async def test_request_that_cannot_be_journalled_fails_at_once(tools):
     bench = Bench(tools, wait_approvals=True)
 
     async def full(event):
@@ -309,7 +307,7 @@ async def ended(work) -> None:
         await work
 
 
-async def test_requests_is_in_the_journal_before_the_task_has_a_place_again(tools):
+async def test_decision_is_journalled_before_the_permit_is_reacquired(tools):
     places = asyncio.Semaphore(1)
     bench = Bench(tools, wait_approvals=True, places=places)
     async with bench.permit.taken():
@@ -327,7 +325,7 @@ async def test_requests_is_in_the_journal_before_the_task_has_a_place_again(tool
 
 
 @pytest.mark.parametrize(("abandoned", "source"), [(False, "sandbox_died"), (True, "abandoned")])
-async def test_unanswered_request_names_its_reason(tools, abandoned, source):
+async def test_unanswered_request_states_its_reason(tools, abandoned, source):
     bench = Bench(tools, wait_approvals=True)
     work = bench.decide(1)
     name = await pending_name(bench)

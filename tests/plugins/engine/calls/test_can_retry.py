@@ -45,7 +45,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("error", FINAL, ids=lambda e: type(e).__name__)
-async def test_final_failure_ends_the_task(agent_with, scripted_model, error):
+async def test_non_retryable_failure_ends_the_task(agent_with, scripted_model, error):
     scripted_model.writes("print('before')\nawait bid()")
     async with agent_with(error) as agent:
         response = await agent.arun("x")
@@ -55,7 +55,7 @@ async def test_final_failure_ends_the_task(agent_with, scripted_model, error):
     assert len(scripted_model.requests) == 1
 
 
-async def test_refusal_that_stays_is_the_answer_at_once(agent_with, scripted_model):
+async def test_non_retryable_refusal_is_the_answer_at_once(agent_with, scripted_model):
     scripted_model.writes("print('before')\nawait bid()")
     async with agent_with(ToolException("not for you", can_retry=False)) as agent:
         response = await agent.arun("x")
@@ -72,14 +72,14 @@ async def test_refusal_is_the_answer_when_no_retry_is_left(agent_with, scripted_
 
 
 @pytest.mark.parametrize("error", OTHERS, ids=lambda e: type(e).__name__)
-async def test_other_errors_go_back_to_the_model(agent_with, scripted_model, error):
+async def test_retryable_error_returns_to_the_model(agent_with, scripted_model, error):
     scripted_model.writes("await bid()", "print('mended')")
     async with agent_with(error) as agent:
         response = await agent.arun("x")
     assert (response.text, len(scripted_model.requests)) == ("mended", 2)
 
 
-async def test_script_may_catch_it_and_go_on_or_fail_otherwise(agent_with, scripted_model):
+async def test_script_may_catch_a_final_failure_and_continue(agent_with, scripted_model):
     scripted_model.writes(
         "try:\n    await bid()\nexcept ToolError:\n    pass\n1 / 0", "print('mended')"
     )
@@ -88,9 +88,7 @@ async def test_script_may_catch_it_and_go_on_or_fail_otherwise(agent_with, scrip
     assert (response.text, len(scripted_model.requests)) == ("mended", 2)
 
 
-async def test_failure_that_only_reads_like_a_tool_s_goes_back_to_the_model(
-    agent_with, scripted_model
-):
+async def test_failure_imitating_a_tool_error_returns_to_the_model(agent_with, scripted_model):
     scripted_model.writes(
         "try:\n    await bid()\nexcept ToolError:\n    pass\n"
         "raise ValueError('broken down by month')",
@@ -109,7 +107,9 @@ async def test_failure_that_only_reads_like_a_tool_s_goes_back_to_the_model(
     ],
     ids=["raised from it", "in a group"],
 )
-async def test_failure_that_a_tool_s_is_behind_ends_the_task(agent_with, scripted_model, script):
+async def test_failure_caused_by_a_final_tool_error_ends_the_task(
+    agent_with, scripted_model, script
+):
     scripted_model.writes(script)
     raised = FINAL[0]
     async with agent_with(raised) as agent:
@@ -118,7 +118,7 @@ async def test_failure_that_a_tool_s_is_behind_ends_the_task(agent_with, scripte
     assert len(scripted_model.requests) == 1
 
 
-async def test_reason_of_the_failed_task_is_what_the_tool_raised_last(agent_with, scripted_model):
+async def test_failed_task_has_the_last_tool_error_as_cause(agent_with, scripted_model):
     scripted_model.writes(*["await bid()"] * 3)
     raised = ValueError("bad")
     async with agent_with(raised) as agent:
@@ -126,7 +126,7 @@ async def test_reason_of_the_failed_task_is_what_the_tool_raised_last(agent_with
     assert response.exception.__cause__ is raised
 
 
-async def test_unreachable_approver_ends_without_another_script(agent_with, scripted_model):
+async def test_unreachable_approver_ends_the_task_without_a_retry(agent_with, scripted_model):
     scripted_model.writes("await pay()")
     async with agent_with(ValueError()) as agent:
         response = await agent.arun("x")

@@ -96,7 +96,7 @@ def bench(delf_host, scripted_model):
     return Bench(delf_host, scripted_model)
 
 
-async def test_refusal_fails_the_child(bench):
+async def test_refused_call_fails_the_child(bench):
     @tool(confirm=False)
     async def refund() -> str:
         """Refund."""
@@ -123,7 +123,7 @@ async def test_injected_parameter_is_hidden_from_model_and_script(bench):
     assert "context" not in bench.model.prompts[0].partition("office")[2].partition("\n\n")[0]
 
 
-async def test_action_gets_the_facts_of_its_task(bench, tmp_path, monkeypatch):
+async def test_action_receives_the_context_of_its_task(bench, tmp_path, monkeypatch):
     (tmp_path / "notes.txt").write_text("hello")
     monkeypatch.chdir(tmp_path)
     response = await bench.run(
@@ -146,7 +146,7 @@ async def test_action_gets_the_facts_of_its_task(bench, tmp_path, monkeypatch):
 PARENT = "print(await office.hand_over('the child'))"
 
 
-async def test_child_task_shares_journal_and_trace(bench):
+async def test_child_task_is_part_of_the_parents_journal_and_trace(bench):
     response = await bench.run(PARENT, "print('child says hi', await office.look('deep'))")
     assert response.text == "['child says hi deep']"
     (result,) = bench.office.results
@@ -163,7 +163,7 @@ def costing(code, cost):
     return ModelReply(text=script(code), model="scripted", usage=USAGE, cost_usd=cost)
 
 
-async def test_children_cost_is_the_parents_and_the_budget_is_one(bench):
+async def test_child_cost_counts_against_the_parents_budget(bench):
     bench.model.says(costing(PARENT, 0.25), costing("print('hi')", 0.5))
     async with bench.agent(budget_usd=2.0) as agent:
         response = await agent.arun("x")
@@ -175,7 +175,7 @@ async def test_children_cost_is_the_parents_and_the_budget_is_one(bench):
     assert finished.cost_usd == 0.75
 
 
-async def test_children_can_have_tools_model_files_and_instructions_of_its_own(bench, tmp_path):
+async def test_child_can_have_its_own_tools_model_files_and_instructions(bench, tmp_path):
     @tool(confirm=False)
     async def add(a: int, b: int) -> int:
         """Add."""
@@ -193,7 +193,7 @@ async def test_children_can_have_tools_model_files_and_instructions_of_its_own(b
     assert any("Be brief." in message.text for message in bench.model.requests[1].messages)
 
 
-async def test_child_asks_the_same_people(bench):
+async def test_child_requests_go_to_the_parents_channels(bench):
     @tool(effect="write")
     async def pay(n: int) -> str:
         """Pay."""
@@ -215,7 +215,7 @@ async def test_child_asks_the_same_people(bench):
     assert asked == [("one", "pay")]
 
 
-async def test_depth_is_limited(bench, monkeypatch):
+async def test_child_depth_is_limited(bench, monkeypatch):
     monkeypatch.setattr("delf_engine.calls.children.MOST_LEVELS", 2)
     bench.model.default = f"```python\n{PARENT}\n```"
     response = await bench.run()
@@ -223,14 +223,14 @@ async def test_depth_is_limited(bench, monkeypatch):
     assert len({e.task_id for e in bench.journal.order}) == 3
 
 
-async def test_child_runs_on_the_permit_of_its_parent(bench):
+async def test_child_uses_the_permit_of_its_parent(bench):
     response = await bench.run(
         "print(await office.hand_over('child', times=3))", *["print(1)"] * 3, max_tasks=1
     )
     assert response.text == "['1', '1', '1']"
 
 
-async def test_children_is_cancelled_with_its_parent(bench):
+async def test_child_is_cancelled_with_its_parent(bench):
     begun = asyncio.Event()
 
     @tool(effect="read", confirm=False)
@@ -268,7 +268,7 @@ def writer(written):
     return write
 
 
-async def test_parent_that_was_killed_goes_on_with_its_child(bench):
+async def test_killed_parent_resumes_with_its_child(bench):
     """From after every second event of both: the child goes on, and nothing is written twice."""
     first = await bench.run(PARENT, CHILD, tools=[writer([])])
     assert first.text == "['6']"
@@ -302,7 +302,7 @@ async def test_parent_that_was_killed_goes_on_with_its_child(bench):
         assert len({e.task_id for e in bench.journal.order}) <= 2
 
 
-async def test_action_cannot_hide_that_its_child_has_no_end(bench):
+async def test_action_cannot_hide_an_unfinished_child(bench):
     """Nobody says whether the child's call was made, so child and parent wait to be resumed."""
 
     @tool(effect="write", confirm=False)
@@ -388,7 +388,7 @@ asyncio.run(main())
 
 @pytest.mark.parametrize("kill_at", [2, 4, 6])
 @pytest.mark.slow
-def test_killed_process_leaves_a_child_that_goes_on(tmp_path, kill_at):
+def test_killed_process_leaves_a_resumable_child(tmp_path, kill_at):
     pytest.importorskip("delf_journal_sql")
     worker, done = tmp_path / "worker.py", tmp_path / "done"
     worker.write_text(textwrap.dedent(WORKER).replace("\\\\n", "\\n"))
@@ -411,7 +411,7 @@ STEPS = "for n in range(4):\n    print(await step(TASK, n))"
 
 @pytest.mark.parametrize("dies_in", ["0", "1"])
 @pytest.mark.parametrize("places", [1, 100])
-async def test_children_go_on_when_the_sandbox_of_their_parent_dies(bench, dies_in, places):
+async def test_children_continue_after_the_parents_sandbox_dies(bench, dies_in, places):
     """Each call of each is made once, and the parent ends as one whose sandbox lives."""
     made, deaths = [], []
 
@@ -440,7 +440,7 @@ async def test_children_go_on_when_the_sandbox_of_their_parent_dies(bench, dies_
     assert sum(isinstance(e, ev.ChildStarted) for e in bench.journal.order) == 2
 
 
-async def test_children_of_a_script_that_is_over_are_stopped(bench):
+async def test_children_of_a_finished_script_are_cancelled(bench):
     """A script that goes over a limit does not run again, so nobody comes for them."""
 
     @tool(confirm=False)

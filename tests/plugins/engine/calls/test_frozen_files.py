@@ -58,9 +58,7 @@ def agent_with(post, host, decide, **options):
     return Agent(tools=[post], llm="scripted", host=host, on_confirm=decide, **options)
 
 
-async def test_input_file_that_changes_while_a_person_is_asked(
-    post, report, delf_host, scripted_model
-):
+async def test_input_file_is_sent_as_it_was_when_asked(post, report, delf_host, scripted_model):
     def decide(request):
         report.write_text("something else")
         return True
@@ -72,7 +70,7 @@ async def test_input_file_that_changes_while_a_person_is_asked(
 
 
 @pytest.mark.parametrize("name", ["./report.txt", "/in/report.txt"])
-async def test_file_may_be_named_with_a_folder(post, report, delf_host, scripted_model, name):
+async def test_file_in_a_folder_is_frozen_too(post, report, delf_host, scripted_model, name):
     def decide(request):
         report.write_text("something else")
         return True
@@ -96,7 +94,7 @@ async def test_request_names_the_files_with_their_sizes(post, report, delf_host,
     assert [(fact.text, fact.note) for fact in message] == [("report.txt", "8 bytes")]
 
 
-async def test_input_file_that_vanishes_while_a_person_is_asked(
+async def test_input_file_deleted_during_the_question_is_sent_as_asked(
     post, report, delf_host, scripted_model
 ):
     def decide(request):
@@ -109,9 +107,7 @@ async def test_input_file_that_vanishes_while_a_person_is_asked(
     assert post.sent == [b"as asked"]
 
 
-async def test_file_that_was_not_there_when_a_person_was_asked_is_not_sent(
-    report, delf_host, scripted_model
-):
+async def test_file_unreadable_at_the_question_is_not_sent(report, delf_host, scripted_model):
     class LosingPost(Post):
         @action(effect="read")
         async def lose(self) -> None:
@@ -132,9 +128,7 @@ async def test_file_that_was_not_there_when_a_person_was_asked_is_not_sent(
     assert post.sent == []
 
 
-async def test_file_that_the_script_writes_while_a_person_is_asked_is_not_sent(
-    delf_host, scripted_model
-):
+async def test_file_written_during_the_question_is_not_sent(delf_host, scripted_model):
     asked, written = asyncio.Event(), asyncio.Event()
 
     class WaitingPost(Post):
@@ -172,7 +166,7 @@ except Exception as error:
     assert post.sent == []
 
 
-async def test_file_that_is_swapped_for_a_link_while_a_person_is_asked(
+async def test_file_swapped_for_a_link_during_the_question_is_not_sent(
     post, report, delf_host, scripted_model, tmp_path
 ):
     (tmp_path / "secret").write_text("a secret")
@@ -188,7 +182,7 @@ async def test_file_that_is_swapped_for_a_link_while_a_person_is_asked(
     assert post.sent == [b"as asked"]
 
 
-async def test_file_of_the_task_that_is_written_again_while_a_person_is_asked(
+async def test_task_file_rewritten_during_the_question_is_sent_as_asked(
     post, delf_host, scripted_model, tmp_path
 ):
     (tmp_path / "out").mkdir()
@@ -204,7 +198,7 @@ async def test_file_of_the_task_that_is_written_again_while_a_person_is_asked(
     assert post.sent == [b"as asked"]
 
 
-async def test_approval_for_a_file_holds_for_its_content_only(
+async def test_remembered_approval_of_a_file_covers_only_its_content(
     post, report, delf_host, scripted_model
 ):
     asked = []
@@ -232,7 +226,7 @@ async def test_approval_for_a_file_holds_for_its_content_only(
     assert asked[0] != asked[1]
 
 
-async def test_resumed_task_asks_again_about_a_file_that_has_changed(
+async def test_resumed_task_asks_again_about_a_changed_file(
     post, report, delf_host, scripted_model
 ):
     class Journal(InProcessJournal):

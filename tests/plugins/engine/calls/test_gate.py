@@ -125,7 +125,7 @@ async def test_arguments_that_do_not_fit_are_refused(args, kwargs, text):
     assert shop.made == []
 
 
-async def test_desc_is_taken_off_unless_the_action_has_it():
+async def test_desc_keyword_becomes_the_description_unless_declared():
     bench = await gate_bench(Shop())
     await bench.call("shop.find", "open", desc="because")
     await bench.call("shop.described", desc="its own")
@@ -135,7 +135,7 @@ async def test_desc_is_taken_off_unless_the_action_has_it():
     assert found[1].result == "its own"
 
 
-async def test_functions_are_called_by_their_own_name():
+async def test_functions_are_called_by_their_bare_name():
     @read_tool
     def add(a: int, b: int = 1) -> int:
         """Add."""
@@ -180,7 +180,7 @@ async def test_approved_call_is_made():
         (Edited(arguments={"number": "x"}), "the edited arguments do not fit"),
     ],
 )
-async def test_call_that_is_not_approved_is_not_made(decision, text):
+async def test_rejected_call_is_not_made(decision, text):
     shop = Shop()
     bench = await gate_bench(shop, decide=lambda request: decision)
     answer = await bench.call("shop.close", 7)
@@ -260,7 +260,7 @@ class Vault(Connection):
         ("vault.enter", {"user": "bob", "password": "a"}, {"user": "bob", "password": "b"}),
     ],
 )
-async def test_similar_call_is_another_call(name, first, second):
+async def test_remembered_call_does_not_cover_a_similar_call(name, first, second):
     bench = await gate_bench(Vault(), decide=lambda request: Approved(remember="until_revoked"))
     for value in (first, second, first, second):
         assert isinstance(await bench.call(name, value), Returned)
@@ -268,7 +268,7 @@ async def test_similar_call_is_another_call(name, first, second):
 
 
 @pytest.mark.parametrize("mode", ["approve_all", "strict"])
-async def test_mode_decides_without_asking(mode):
+async def test_approval_mode_decides_without_asking(mode):
     bench = await gate_bench(Shop(), mode=mode, decide=lambda request: pytest.fail("asked"))
     answer = await bench.call("shop.close", 7)
     assert bench.calls == [("shop.close", "ok" if mode == "approve_all" else "rejected")]
@@ -276,7 +276,7 @@ async def test_mode_decides_without_asking(mode):
     assert [e.by for e in bench.events if isinstance(e, ApprovalDecided)] == [f"mode {mode}"]
 
 
-async def test_channels_are_asked_in_order_and_a_failing_one_is_passed_over(caplog):
+async def test_channels_are_asked_in_order_and_a_failing_one_is_skipped(caplog):
     asked = []
 
     class Channel:
@@ -315,7 +315,7 @@ async def test_gate_asks_only_where_approval_is_needed():
     assert [r.action for r in bench.asked] == ["b.find", "b.close", "b.refund", "c.refund"]
 
 
-async def test_calls_at_once_are_each_asked_for_and_each_answered():
+async def test_concurrent_calls_are_asked_about_separately():
     bench = await gate_bench(Shop(), decide=lambda request: request.arguments["number"] % 2 == 0)
     answers = await asyncio.gather(*(bench.call("shop.close", n) for n in range(20)))
     assert [isinstance(answer, Returned) for answer in answers] == [n % 2 == 0 for n in range(20)]
@@ -360,7 +360,7 @@ async def test_tool_that_raises_is_an_error_in_the_script(error, text, kind):
     ],
     ids=["large"],
 )
-async def test_result_that_cannot_be_passed_is_an_error(value, text):
+async def test_result_that_cannot_be_encoded_raises_in_the_script(value, text):
     @read_tool
     def get():
         """Get."""
@@ -373,7 +373,7 @@ async def test_result_that_cannot_be_passed_is_an_error(value, text):
     assert bench.calls == [("get", "error")]
 
 
-async def test_plain_function_that_gives_a_coroutine_is_awaited():
+async def test_coroutine_returned_by_a_plain_function_is_awaited():
     async def later():
         return 5
 
@@ -417,7 +417,7 @@ async def test_cancelled_call_is_recorded_as_cancelled():
     assert bench.calls == [("wait", "cancelled")]
 
 
-async def test_after_the_task_no_call_is_made():
+async def test_no_call_is_made_after_the_task():
     shop = Shop()
     bench = await gate_bench(shop, decide=lambda request: True)
     bench.gate.close()
@@ -436,7 +436,7 @@ async def test_call_approved_after_the_task_is_not_made():
     assert shop.made == []
 
 
-async def test_call_that_cannot_be_recorded_is_not_made():
+async def test_unrecordable_call_is_not_made():
     shop = Shop()
     bench = await gate_bench(shop)
 

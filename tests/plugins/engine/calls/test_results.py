@@ -20,7 +20,7 @@ def results():
 
 
 @pytest.mark.parametrize("before", [0, SLICE - 14, SLICE - 1, SLICE, 2 * SLICE - 3])
-async def test_secret_in_a_large_text_is_taken_out_wherever_it_is(results, before):
+async def test_secret_is_redacted_anywhere_in_a_large_text(results, before):
     text = "y " * (before // 2) + "-" * (before % 2) + SECRET + " y" * SLICE
     taken, encoded, _ = await results.take({"found": [text]})
     assert SECRET.encode() not in encoded
@@ -29,13 +29,13 @@ async def test_secret_in_a_large_text_is_taken_out_wherever_it_is(results, befor
 
 
 @pytest.mark.parametrize("before", [0, SLICE - 14, 3 * SLICE])
-async def test_secret_in_large_bytes_is_removed(results, before):
+async def test_secret_is_redacted_in_large_bytes(results, before):
     taken, encoded, _ = await results.take(b"y" * before + SECRET.encode() + b"z" * SLICE * 2)
     assert SECRET.encode() not in taken
     assert (loads(encoded) == taken) is True
 
 
-async def test_large_result_that_is_too_large_is_refused():
+async def test_large_result_over_the_limit_is_refused():
     with pytest.raises(UnsupportedValueError, match=r"too large: 4,\d{3},\d{3} bytes, and"):
         await Results(Redactor(), 1_000_000).take(["x" * 400_000] * 10)
 
@@ -98,13 +98,13 @@ NOT_PLAIN = {
 
 
 @pytest.mark.parametrize("name", NOT_PLAIN)
-async def test_non_plain_result_crosses_as_closest_plain_value(results, name):
+async def test_unusual_result_is_converted_to_the_closest_plain_value(results, name):
     given, expected, note = NOT_PLAIN[name]
     taken, encoded, message = await results.take(given)
     assert (taken == expected, loads(encoded) == expected, message) == (True, True, note)
 
 
-async def test_scalars_arrays_and_tables_of_the_usual_libraries(results):
+async def test_scientific_scalars_arrays_and_tables_are_converted(results):
     np, pd = pytest.importorskip("numpy"), pytest.importorskip("pandas")
     table = pd.DataFrame({"n": [1, 2], "at": [pd.Timestamp("2026-01-02"), pd.NaT]})
     value = {"a": np.int64(1), "b": np.arange(3), "c": table, "d": pd.NA, "e": np.bool_(True)}
@@ -114,7 +114,7 @@ async def test_scalars_arrays_and_tables_of_the_usual_libraries(results):
     assert loads(encoded) == {"a": 1, "b": [0, 1, 2], "c": rows, "d": None, "e": True}
 
 
-async def test_secret_in_what_becomes_a_text_is_taken_out(results):
+async def test_secret_is_redacted_in_converted_text(results):
     class Client:
         def __repr__(self):
             return f"Client(key={SECRET})"
@@ -124,6 +124,6 @@ async def test_secret_in_what_becomes_a_text_is_taken_out(results):
     assert SECRET.encode() not in encoded
 
 
-async def test_small_one_that_is_too_large_is_refused():
+async def test_small_result_over_the_limit_is_refused():
     with pytest.raises(UnsupportedValueError, match="too large: 1,002 bytes, and at most 1,000 "):
         await Results(Redactor(), 1_000).take("x" * 1_000)

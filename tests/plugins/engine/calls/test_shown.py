@@ -52,7 +52,7 @@ def answers(drafts, *decisions):
     return decide
 
 
-async def test_approved_call_is_asked_about_again_where_something_else_would_be_done():
+async def test_approved_call_is_asked_again_if_its_preview_changed():
     drafts = Drafts({1: "dear Ann"})
     change = lambda: drafts.texts.update({1: "dear Eve"})  # noqa: E731 - it happens meanwhile
     bench = await gate_bench(drafts, decide=answers(drafts, change, True))
@@ -69,7 +69,7 @@ async def test_approved_call_is_asked_about_again_where_something_else_would_be_
     assert kinds == [*asked, *asked, CallStarted, CallFinished]
 
 
-async def test_change_that_the_preview_does_not_tell_counts_too():
+async def test_approved_call_is_asked_again_if_its_basis_changed():
     drafts = Drafts({1: "dear Ann"}, tells=lambda text: f"{len(text)} characters")
     change = lambda: drafts.texts.update({1: "dear Eve"})  # noqa: E731
     bench = await gate_bench(drafts, decide=answers(drafts, change, Rejected(reason="not to Eve")))
@@ -78,7 +78,7 @@ async def test_change_that_the_preview_does_not_tell_counts_too():
     assert drafts.sent == []
 
 
-async def test_call_is_refused_when_its_subject_is_gone():
+async def test_approved_call_is_refused_if_its_subject_is_gone():
     drafts = Drafts({1: "dear Ann"})
     bench = await gate_bench(drafts, decide=answers(drafts, drafts.texts.clear))
     assert "it is gone" in (await bench.call("drafts.send", 1)).message
@@ -88,7 +88,7 @@ async def test_call_is_refused_when_its_subject_is_gone():
 @pytest.mark.parametrize(
     ("arguments", "asked"), [({"number": 1, "to": "bob"}, 1), ({"number": 2}, 2)]
 )
-async def test_edited_call_is_asked_about_again_if_its_preview_differs(arguments, asked):
+async def test_edited_call_is_asked_again_if_its_preview_differs(arguments, asked):
     drafts = Drafts({1: "dear Ann", 2: "dear Eve"})
     bench = await gate_bench(drafts, decide=answers(drafts, Edited(arguments=arguments), True))
     await bench.call("drafts.send", 1)
@@ -123,7 +123,7 @@ class Contexts:
         """It has no child task."""
 
 
-async def test_mode_approves_without_a_second_look():
+async def test_approve_mode_does_not_check_the_preview_again():
     drafts = Drafts({1: "dear Ann"})
     bench = await gate_bench(drafts, mode="approve_all", contexts=Contexts())
     assert isinstance(await bench.call("drafts.send", 1), Returned)
@@ -149,7 +149,7 @@ def agent(delf_host, scripted_model, journal):
 
 @pytest.mark.parametrize("kind", [ApprovalRequested, ApprovalDecided])
 @pytest.mark.parametrize("changed", [True, False])
-async def test_resumed_task_asks_again_about_what_has_changed(agent, journal, kind, changed):
+async def test_resumed_task_asks_again_about_a_changed_preview(agent, journal, kind, changed):
     drafts, asked = Drafts({1: "dear Ann"}), []
 
     def decide(request):

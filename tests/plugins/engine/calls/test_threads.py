@@ -30,7 +30,7 @@ async def keep_busy(threads):
     return held, busy
 
 
-async def test_functions_run_beside_the_loop_and_each_other(threads):
+async def test_functions_run_concurrently_off_the_event_loop(threads):
     meeting = threading.Barrier(2, timeout=10)
 
     def meet():
@@ -41,7 +41,7 @@ async def test_functions_run_beside_the_loop_and_each_other(threads):
     assert len({*seen, threading.get_ident()}) == 3
 
 
-async def test_threads_limit_concurrent_functions(threads):
+async def test_thread_limit_bounds_concurrent_functions(threads):
     running, most, lock = set(), [], threading.Lock()
 
     def work():
@@ -66,7 +66,7 @@ async def test_function_error_is_raised_in_the_caller(threads, error):
     assert await threads.run(lambda: 1) == 1
 
 
-async def test_function_that_was_abandoned_before_it_began_is_never_called(threads):
+async def test_function_abandoned_before_its_start_is_never_called(threads):
     held, called = threading.Event(), []
     busy = [asyncio.create_task(threads.run(lambda: held.wait(10))) for _ in range(3)]
     late = asyncio.create_task(threads.run(lambda: called.append(1)))
@@ -80,7 +80,7 @@ async def test_function_that_was_abandoned_before_it_began_is_never_called(threa
     assert not called
 
 
-async def test_threads_start_nothing_after_the_end(threads):
+async def test_closed_threads_start_no_function(threads):
     held, busy = await keep_busy(threads)
     called = []
     late = asyncio.create_task(threads.run(lambda: called.append(1)))

@@ -49,7 +49,7 @@ def asks_about_strangers(call):
 # -- what a check can do ------------------------------------------------------------------
 
 
-async def test_verdicts_can_ask_where_confirm_does_not():
+async def test_check_can_ask_although_confirm_does_not():
     mail = Mail(asks_about_strangers, confirm=False)
     bench = await gate_bench(mail, decide=lambda request: True)
     assert isinstance(await bench.call("mail.send", "ann@us.example"), Returned)
@@ -63,7 +63,7 @@ async def test_verdicts_can_ask_where_confirm_does_not():
 
 
 @pytest.mark.parametrize("confirm", [None, True, "send"])
-async def test_verdicts_never_frees_what_the_user_wants_to_be_asked_about(confirm):
+async def test_check_cannot_waive_a_confirmation(confirm):
     mail = Mail(lambda call: Allowed(preview="a mail"), confirm=confirm)
     bench = await gate_bench(mail, decide=lambda request: False)
     assert (await bench.call("mail.send", "ann@us.example")).kind == "ApprovalRejected"
@@ -78,7 +78,7 @@ async def test_disallowed_call_is_refused_before_its_check():
     assert mail.checked == []
 
 
-async def test_verdicts_can_refuse_and_nobody_is_asked():
+async def test_check_can_refuse_without_asking():
     mail = Mail(lambda call: Refused(message="no mail to Eve"), confirm=True)
     bench = await gate_bench(mail, decide=lambda request: pytest.fail("asked"))
     answer = await bench.call("mail.send", "eve@far.example")
@@ -87,7 +87,7 @@ async def test_verdicts_can_refuse_and_nobody_is_asked():
     assert mail.made == []
 
 
-async def test_verdicts_sees_the_validated_arguments_and_cannot_change_them():
+async def test_check_receives_an_immutable_copy_of_validated_arguments():
     def meddles(call):
         call.arguments["to"] = "eve@far.example"
         return Allowed()
@@ -109,7 +109,7 @@ async def test_verdicts_sees_the_validated_arguments_and_cannot_change_them():
         (None, "check returned NoneType"),
     ],
 )
-async def test_check_that_fails_refuses_the_call(failure, text):
+async def test_failing_check_refuses_the_call(failure, text):
     def check(call):
         if failure is not None:
             raise failure
@@ -122,7 +122,7 @@ async def test_check_that_fails_refuses_the_call(failure, text):
     assert mail.made == []
 
 
-async def test_secrets_are_taken_out_of_what_it_says():
+async def test_secrets_are_redacted_in_check_texts():
     mail = Mail(
         lambda call: NeedsApproval(reason="key hunter2!", preview="with hunter2!"), confirm=False
     )
@@ -131,7 +131,7 @@ async def test_secrets_are_taken_out_of_what_it_says():
     assert "hunter2!" not in repr(bench.asked) + repr(bench.events)
 
 
-async def test_edited_call_is_checked_again():
+async def test_edited_call_passes_its_check_again():
     def check(call):
         if call.arguments["to"] == "eve@far.example":
             return Refused(message="no mail to Eve")
@@ -148,7 +148,7 @@ async def test_edited_call_is_checked_again():
 # -- the same call ----------------------------------------------------------------------------
 
 
-async def test_default_that_is_spelled_out_is_the_same_call():
+async def test_spelled_out_default_is_the_same_call():
     bench = await gate_bench(
         Mail(lambda call: Allowed()), decide=lambda request: Approved(remember="task")
     )

@@ -57,7 +57,7 @@ WAYS: dict[str, Callable[[Agent], Any]] = {
 
 
 @pytest.mark.parametrize("method", WAYS)
-def test_error_of_a_client_names_journal_and_method(
+def test_client_error_names_journal_and_method(
     delf_host: TestHost, scripted_model: ScriptedModel, method: str
 ) -> None:
     journal = Redis()
@@ -80,7 +80,7 @@ async def test_failed_subscription_names_the_journal() -> None:
         await anext(journal.subscribe())
 
 
-async def test_guarded_journal_keeps_its_class_and_delfs_own_errors() -> None:
+async def test_guarded_journal_keeps_its_class_and_own_errors() -> None:
     journal = Redis()
     assert guarded(guarded(journal, "redis"), "redis") is journal
     assert isinstance(journal, Redis)

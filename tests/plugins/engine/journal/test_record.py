@@ -48,7 +48,7 @@ async def test_events_are_journalled_before_listeners_see_them():
     assert [e.message for e in log.events] == [str(n) for n in range(10)]
 
 
-async def test_event_that_is_not_kept_is_not_seen():
+async def test_event_is_hidden_from_listeners_if_not_journalled():
     journal, seen = Journal(), []
 
     async def full(event):
@@ -61,7 +61,7 @@ async def test_event_that_is_not_kept_is_not_seen():
     assert seen == log.events == []
 
 
-async def test_failing_listener_disturbs_nobody(caplog):
+async def test_failing_listener_does_not_affect_others(caplog):
     def broken(event):
         raise ValueError("broken")
 
@@ -72,7 +72,7 @@ async def test_failing_listener_disturbs_nobody(caplog):
     assert "a listener failed on Warned" in caplog.text
 
 
-async def test_prints_keep_their_place_and_are_gathered():
+async def test_prints_are_batched_and_keep_their_position():
     log = TaskLog("t", Journal(), [])
     log.say("a")
     log.say("b\n")
@@ -83,7 +83,7 @@ async def test_prints_keep_their_place_and_are_gathered():
     assert [e.seq for e in log.events] == [1, 2, 3]
 
 
-async def test_event_is_kept_although_its_recorder_was_cancelled():
+async def test_event_is_journalled_although_its_recorder_is_cancelled():
     """Else a call would have a beginning and no end: what happened is told in any case."""
     journal, go_on = Journal(), asyncio.Event()
     append = journal.append
@@ -118,7 +118,7 @@ def is_closed(kind):
     return kind is not dict and bool(parts) and all(map(is_closed, parts))
 
 
-def test_fields_that_cannot_hold_a_secret_are_left_as_they_are_and_no_others():
+def test_only_closed_fields_are_exempt_from_redaction():
     digests = {"digest", "action_digest", "shown_digest", "files_digest"}
     closed, open_ = set(digests), set()
     for cls in typing.get_args(ev.Event):
@@ -184,7 +184,7 @@ async def test_record_raises_after_the_end_of_a_task(how):
 
 
 @pytest.mark.parametrize("how", list(ENDS))
-async def test_record_that_waited_for_its_turn_raises_after_the_end(how):
+async def test_queued_record_raises_after_the_task_end(how):
     """The end was recorded before it, and it is not dropped without a word."""
     journal = Journal()
     log = TaskLog("t", journal, [])
@@ -199,7 +199,7 @@ async def test_record_that_waited_for_its_turn_raises_after_the_end(how):
     assert isinstance(results[0], TaskLeftError) != is_kept
 
 
-async def test_left_task_keeps_the_outcomes_of_calls_alone():
+async def test_abandoned_task_records_only_outcomes_of_calls():
     journal = Journal()
     log = TaskLog("t", journal, [])
     log.say("before")
@@ -215,7 +215,7 @@ async def test_left_task_keeps_the_outcomes_of_calls_alone():
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-async def test_event_of_a_cancelled_record_is_kept_before_the_next(keeps):
+async def test_event_of_a_cancelled_record_precedes_the_next(keeps):
     """Also by a journal that had not come to it."""
     journal = Fragile(keeps)
     log = TaskLog("t", journal, [])
@@ -226,7 +226,7 @@ async def test_event_of_a_cancelled_record_is_kept_before_the_next(keeps):
     assert log.events == journal.kept
 
 
-async def test_record_stops_after_a_lost_event():
+async def test_record_stops_after_an_unjournalled_event():
     """A record that was cancelled has its number: no later event may take it, nor leave a gap."""
     journal = Fragile(keeps=False)
     log = TaskLog("t", journal, [])
@@ -239,7 +239,7 @@ async def test_record_stops_after_a_lost_event():
     assert [event.message for event in journal.kept] == ["first", "third"]
 
 
-async def test_buffered_output_survives_a_journal_that_fails_for_a_while():
+async def test_buffered_output_survives_a_temporary_journal_failure():
     journal = Fragile()
     journal.fails = True
     log = TaskLog("t", journal, [])
@@ -300,7 +300,7 @@ class Observer:
         self.closed += 1
 
 
-async def test_observers_get_everything_in_order_before_they_are_closed():
+async def test_observers_receive_all_events_in_order_before_closing():
     observer = Observer()
     feed = ObserverFeed("o", observer, Redactor())
     for n in range(1, 50):
@@ -310,7 +310,7 @@ async def test_observers_get_everything_in_order_before_they_are_closed():
     assert observer.closed == 1
 
 
-async def test_observer_that_fails_is_left_out(caplog):
+async def test_failing_observer_is_removed(caplog):
     observer = Observer(fails_at=3)
     feed = ObserverFeed("o", observer, Redactor())
     for n in range(1, 10):

@@ -45,24 +45,24 @@ async def answers(replay, *digests):
     return order
 
 
-async def test_replay_answers_calls_in_the_recorded_order():
+async def test_replay_answers_calls_in_recorded_order():
     numbers = list(range(1, 2001))
     ends = random.Random(1).sample(numbers, len(numbers))
     replay = replay_of(map(str, numbers), ends)
     assert await answers(replay, *map(str, random.Random(2).sample(numbers, 2000))) == ends
 
 
-async def test_equal_calls_are_answered_in_the_order_in_which_they_came():
+async def test_identical_calls_are_answered_in_recorded_order():
     assert await answers(replay_of("aba", [3, 1, 2]), "a", "a", "b") == [3, 1, 2]
 
 
-async def test_unanswered_calls_go_on_after_all_answers_and_new_ones_after_all_calls():
+async def test_unanswered_calls_continue_after_all_recorded_answers():
     replay = replay_of("abc", [3, 2])
     first = asyncio.ensure_future(answers(replay, "new", "a", "b", "c"))
     assert await first == [3, 2, 1, None]
 
 
-async def test_new_calls_wait_for_recorded_ones_without_an_answer():
+async def test_new_calls_wait_for_recorded_unanswered_calls():
     replay = replay_of("ab", [])
     new = asyncio.ensure_future(replay.call("new"))
     assert (await replay.call("a")).call_id == 1
@@ -71,7 +71,7 @@ async def test_new_calls_wait_for_recorded_ones_without_an_answer():
     assert await new is None
 
 
-async def test_call_that_was_abandoned_while_it_waited_wakes_nobody():
+async def test_call_abandoned_while_waiting_wakes_no_other():
     replay = replay_of("ab", [2, 1])
     waiting = asyncio.ensure_future(replay.call("a"))
     await asyncio.sleep(0)
@@ -81,7 +81,7 @@ async def test_call_that_was_abandoned_while_it_waited_wakes_nobody():
     assert (await replay.call("b")).call_id == 2
 
 
-async def test_calls_whose_turn_does_not_come_wait_for_the_end_of_the_tasks_time():
+async def test_blocked_replay_calls_wait_until_the_task_timeout():
     replay = replay_of("abc", [3, 2])
     waiting = [asyncio.ensure_future(replay.call(digest)) for digest in ("a", "b", "new")]
     await asyncio.sleep(0)
@@ -92,13 +92,13 @@ async def test_calls_whose_turn_does_not_come_wait_for_the_end_of_the_tasks_time
     assert replay.unfinished() is None
 
 
-async def test_replayed_call_that_is_alone_mismatches_at_once():
+async def test_single_mismatching_call_fails_the_replay_at_once():
     replay = replay_of("ab", [2, 1])
     with pytest.raises(ReplayMismatch, match=r"makes look \(call 1\) .* has look \(call 2\)"):
         await replay.call("a", alone=True)
 
 
-def test_partial_answer_counts_only_without_the_whole():
+def test_partial_answer_is_used_only_without_the_complete_one():
     head = {"task_id": "t", "at": 1.0, "purpose": "generate"}
     asked = ev.ModelCalled(seq=1, model="m", **head)
     wrote = ev.ModelWrote(seq=2, text="par", **head)

@@ -46,7 +46,7 @@ def postponed(tries: int) -> TaskPostponed:
         SandboxUnavailableError("docker does not answer"),
     ],
 )
-def test_outage_is_retried(error: DelfError) -> None:
+def test_outage_reschedules_the_task(error: DelfError) -> None:
     assert next_try(error, BEGUN, 1, 5.0) == 5.0
     behind = ToolExecutionError("a tool failed")
     behind.__cause__ = error
@@ -70,11 +70,11 @@ def test_outage_is_retried(error: DelfError) -> None:
         LLMExecutionError("too much", status=400),
     ],
 )
-def test_permanent_failure_is_not_retried(error: DelfError) -> None:
+def test_permanent_failure_is_not_rescheduled(error: DelfError) -> None:
     assert next_try(error, BEGUN, 5, 5.0) is None
 
 
-def test_tries_are_counted_and_wait_twice_as_long_each_up_to_an_hour() -> None:
+def test_retry_delay_doubles_up_to_an_hour() -> None:
     away = ConnectionUnavailableError("away")
     waits = [
         next_try(away, (*BEGUN, *map(postponed, range(1, attempts + 1))), 9, 100.0)
@@ -83,6 +83,6 @@ def test_tries_are_counted_and_wait_twice_as_long_each_up_to_an_hour() -> None:
     assert waits == [100, 200, 400, 800, 1600, 3200, 3600, 3600, 3600, None]
 
 
-def test_retry_keeps_the_record() -> None:
+def test_retried_task_keeps_its_record() -> None:
     assert without_attempts((*BEGUN, postponed(1))) == list(BEGUN)
     assert without_attempts(BEGUN) == list(BEGUN)

@@ -86,7 +86,7 @@ M = LLMConfig(model="m")
 REQUEST = ModelRequest(messages=(system("rules"), user("task")))
 
 
-async def test_model_is_opened_once_for_each_configuration(pool):
+async def test_model_client_is_opened_once_per_configuration(pool):
     other = LLMConfig(model="m", api_key="k")
     assert pool.get(M) is pool.get(LLMConfig(model="m"))
     assert pool.get(other) is not pool.get(M)
@@ -95,7 +95,7 @@ async def test_model_is_opened_once_for_each_configuration(pool):
     assert [model.closed for model in models] == [1, 1]
 
 
-async def test_call_is_counted_and_recorded(pool):
+async def test_model_call_is_counted_and_recorded(pool):
     ledger = Ledger()
     it = asker(pool, ledger)
     reply = await it.ask(M, REQUEST)
@@ -104,7 +104,7 @@ async def test_call_is_counted_and_recorded(pool):
     assert [type(e).__name__ for e in it.log.events] == ["ModelCalled", "ModelReplied"]
 
 
-async def test_failed_call_is_recorded_and_raised(pool):
+async def test_failed_model_call_is_recorded_and_raised(pool):
     it = asker(pool)
     pool.get(M).error = LLMExecutionError("no")
     with pytest.raises(LLMExecutionError):
@@ -112,7 +112,7 @@ async def test_failed_call_is_recorded_and_raised(pool):
     assert [type(e).__name__ for e in it.log.events] == ["ModelCalled", "ModelFailed"]
 
 
-async def test_system_prompt_follows_the_rules_and_leads_without_them(pool):
+async def test_system_prompt_comes_after_the_rules(pool):
     it = asker(pool, system_prompt="be kind")
     await it.ask(M, REQUEST)
     await it.ask(M, ModelRequest(messages=(user("question"),)))
@@ -121,13 +121,13 @@ async def test_system_prompt_follows_the_rules_and_leads_without_them(pool):
     assert pool.get(M).asked[0].messages[0] == REQUEST.messages[0]
 
 
-async def test_stream_is_seen_in_pieces_and_ends_as_a_whole(pool):
+async def test_streamed_reply_yields_pieces_and_the_whole(pool):
     pieces = []
     reply = await asker(pool, stream=True, on_delta=pieces.append).ask(M, REQUEST)
     assert ([piece.text for piece in pieces], reply.text) == (["h", "i"], "hi")
 
 
-async def test_calls_of_a_reply_are_recorded_without_secrets_and_no_part_of_the_text(host):
+async def test_recorded_reply_calls_contain_no_secret(host):
     redactor = Redactor(["hunter2hunter2"])
     call = ToolCall(id="1", name="run", arguments='{"code": "hunter2hunter2"}')
     model = ScriptedModel().says(ModelReply(text="so", model="m", calls=(call,)))
@@ -144,7 +144,7 @@ async def test_calls_of_a_reply_are_recorded_without_secrets_and_no_part_of_the_
     assert replied.calls == reply.calls
 
 
-async def test_client_asks_nothing_over_the_budget(pool):
+async def test_model_is_not_called_over_the_budget(pool):
     ledger = Ledger(0.5)
     it = asker(pool, ledger)
     await it.ask(M, REQUEST)
@@ -157,14 +157,14 @@ async def test_client_asks_nothing_over_the_budget(pool):
 
 
 @pytest.mark.parametrize(("priced", "cost"), [("m", 10e-6), ("n", 0.25)])
-async def test_users_price_wins_over_the_providers(pool, priced, cost):
+async def test_user_price_overrides_the_provider_price(pool, priced, cost):
     prices = Prices({priced: Price(input=0, output=2, cached_input=0)})
     reply = await asker(pool, pricing=prices.find).ask(M, REQUEST)
     assert reply.cost_usd == pytest.approx(cost)
 
 
 @pytest.mark.parametrize(("fees", "cost"), [(0.02, 0.02 + 10e-6), (None, None)])
-async def test_fees_are_added_to_the_users_price(pool, fees, cost):
+async def test_fees_are_added_to_the_user_price(pool, fees, cost):
     pool.get(M).fees = fees
     prices = Prices({"m": Price(input=0, output=2, cached_input=0)})
     reply = await asker(pool, pricing=prices.find).ask(M, REQUEST)

@@ -6,7 +6,7 @@ from delf import Agent
 
 
 @pytest.mark.parametrize("message", ["AttributeError: no such thing", "TypeError"])
-async def test_factory_that_fails_is_named(delf_host, scripted_model, message: str) -> None:
+async def test_failing_model_factory_is_named(delf_host, scripted_model, message: str) -> None:
     def raises(config, context):
         raise AttributeError("no such thing")
 
@@ -19,7 +19,7 @@ async def test_factory_that_fails_is_named(delf_host, scripted_model, message: s
     assert "called with (config, context)" in str(getattr(caught.value, "hint", ""))
 
 
-async def test_model_that_fails_unexpectedly_is_named(delf_host, scripted_model) -> None:
+async def test_unexpectedly_failing_model_is_named(delf_host, scripted_model) -> None:
     class Broken:
         async def complete(self, request):
             raise AttributeError("'LLMConfig' object has no attribute 'popleft'")

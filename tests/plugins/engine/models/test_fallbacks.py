@@ -83,7 +83,7 @@ def run(delf_host, models):
     ],
     ids=str,
 )
-async def test_fallback_is_asked_where_a_model_is_not_available(run, models, failure):
+async def test_fallback_is_used_if_a_model_is_unavailable(run, models, failure):
     models.does["first"] = failure
     response, events = await run()
     assert (response.text, models.asked) == ("2", ["first", "second"])
@@ -94,26 +94,26 @@ async def test_fallback_is_asked_where_a_model_is_not_available(run, models, fai
     assert warning == f"first is not available, so second is asked: {failure.message}"
 
 
-async def test_fallback_is_not_asked_where_it_would_fail_alike(run, models):
+async def test_fallback_is_not_used_after_a_bad_request(run, models):
     models.does["first"] = LLMExecutionError("bad request", status=400)
     response, _ = await run()
     assert (response.status, models.asked) == (False, ["first"])
 
 
-async def test_answer_that_has_begun_is_not_taken_from_another_model(run, models):
+async def test_fallback_is_not_used_after_a_started_answer(run, models):
     broken = LLMExecutionError("broke off", status=502)
     models.does["first"] = ("```python\nprint(1)\n", broken)
     _, events = await run(stream=True)
     assert not [e for e in events if isinstance(e, Warned) and "is asked" in e.message]
 
 
-async def test_failure_of_all_models_is_that_of_the_last(run, models):
+async def test_last_failure_is_raised_if_all_models_fail(run, models):
     models.does = {name: LLMExecutionError(f"{name} is away") for name in ("first", "second")}
     response, _ = await run()
     assert "second is away" in str(response.error)
 
 
-async def test_model_that_failed_is_asked_after_its_fallbacks_for_a_minute(run, models):
+async def test_failed_model_is_used_last_for_a_minute(run, models):
     models.does["first"] = LLMExecutionError("away")
     models.does["second"] = "raise ValueError(1)"
     await run(retry_count=1)
@@ -129,13 +129,13 @@ async def test_model_that_failed_is_asked_after_its_fallbacks_for_a_minute(run, 
         (("a", LLMConfig("b")), ["a", "b"]),
     ],
 )
-def test_list_of_models_is_a_model_with_fallbacks(given, names):
+def test_model_list_is_a_model_with_fallbacks(given, names):
     config = llm_config(given)
     assert [config.model, *(one.model for one in config.fallbacks)] == names
 
 
 @pytest.mark.parametrize("given", [[], ["a", 3], [None]])
-def test_list_that_is_none_of_models_is_refused(given):
+def test_invalid_model_list_is_refused(given):
     with pytest.raises(ModelConfigurationError):
         llm_config(given)
 
@@ -145,7 +145,7 @@ def test_fallbacks_are_shown_with_the_models(delf_host, models):
     assert agent.info()["models"] == {"llm": "first", "llm fallback 1": "second"}
 
 
-async def test_keys_of_one_provider_are_used_in_turn(delf_host):
+async def test_provider_keys_are_used_in_turn(delf_host):
     limited = LLMExecutionError("rate limit", status=429)
     models = Keyed(delf_host, k1=limited, k2=LLMExecutionError("no credit", status=402))
     keys = [{"model": "big", "api_key": key} for key in ("k1", "k2", "k3")]

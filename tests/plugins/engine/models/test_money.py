@@ -37,12 +37,12 @@ def costs(expected: float, most: float = 0.0) -> Callable[[], Estimate]:
 # -- estimates ------------------------------------------------------------------------------
 
 
-def test_ledger_lets_the_first_call_cost_anything() -> None:
+def test_ledger_permits_the_first_call_at_any_cost() -> None:
     assert Ledger().estimate(M, request(), PRICE) == pytest.approx((100e-6, math.inf))
     assert Ledger().estimate(M, request(), None) == (0.0, math.inf)
 
 
-def test_output_is_the_most_that_is_allowed() -> None:
+def test_ledger_estimates_with_the_maximum_output() -> None:
     ledger = Ledger()
     ledger.learn(M, request(), 0.0)
     limited = LLMConfig("m", settings={"max_tokens": 7})
@@ -53,7 +53,7 @@ def test_output_is_the_most_that_is_allowed() -> None:
     assert ledger.estimate(M, request(), listed) == pytest.approx((0.0, 10_000e-6))
 
 
-def test_images_and_documents_count() -> None:
+def test_ledger_estimates_images_and_documents() -> None:
     parts = (ImagePart(b"x", "image/png"), FilePart("a.pdf", b"x" * 100_000, "application/pdf"))
     found = Ledger().estimate(M, request("", parts=parts), PRICE)
     assert found.expected == pytest.approx(5600e-6)
@@ -63,7 +63,7 @@ def test_images_and_documents_count() -> None:
 
 
 @pytest.mark.parametrize("price", [None, PRICE])
-def test_expected_cost_is_at_least_the_dearest_reply(
+def test_ledger_expects_at_least_the_most_expensive_reply(
     price: Price | None,
 ) -> None:
     ledger = Ledger()
@@ -76,7 +76,7 @@ def test_expected_cost_is_at_least_the_dearest_reply(
 # -- reservations ---------------------------------------------------------------------------
 
 
-async def test_call_that_would_pass_the_budget_is_refused_with_the_figures() -> None:
+async def test_over_budget_call_is_refused_with_the_figures() -> None:
     ledger = Ledger(1.0)
     ledger.add(Usage(), 0.75)
     with pytest.raises(
@@ -91,7 +91,7 @@ async def test_call_that_would_pass_the_budget_is_refused_with_the_figures() -> 
     assert (ledger.remaining_usd, ledger.is_exhausted, ledger.reserved_usd) == (0.25, False, 0.0)
 
 
-async def test_reservation_is_given_back_on_failure_and_cancel() -> None:
+async def test_reservation_is_released_on_failure_and_cancellation() -> None:
     ledger = Ledger(1.0)
     with pytest.raises(ZeroDivisionError):
         async with ledger.reserved(costs(0.5)):
@@ -152,7 +152,7 @@ async def test_ledger_waits_for_money_reserved_by_others() -> None:
     assert calls.ledger.cost_usd == pytest.approx(0.6)
 
 
-async def test_call_that_could_cost_more_than_is_left_is_made_alone() -> None:
+async def test_call_with_unbounded_cost_runs_alone() -> None:
     ledger = Ledger(1.0)
     most = {"a": math.inf, "b": math.inf, "c": math.inf}
     inside: list[str] = []
@@ -177,7 +177,7 @@ async def test_call_that_could_cost_more_than_is_left_is_made_alone() -> None:
     assert (ledger.reserved_usd, ledger.cost_usd) == (0.0, pytest.approx(1.2))
 
 
-async def test_new_limit_from_another_thread_lets_waiting_calls_through() -> None:
+async def test_raised_limit_wakes_waiting_calls() -> None:
     calls = Calls(Ledger(1.0))
     a, b = calls.start("a", 0.9), calls.start("b", 0.9)
     assert await calls.entered.get() == "a"
@@ -192,7 +192,7 @@ async def test_new_limit_from_another_thread_lets_waiting_calls_through() -> Non
     await asyncio.gather(a, b)
 
 
-def test_budget_needs_prices() -> None:
+def test_budget_needs_a_known_price() -> None:
     ledger = Ledger(1.0)
     ledger.check()
     ledger.add(Usage(), None)
@@ -213,14 +213,14 @@ def prices(tmp_path: Path, content: Any) -> FindPrice:
     return load_pricing((path,))
 
 
-def test_long_form_means_the_same(tmp_path: Path) -> None:
+def test_long_price_form_equals_the_short_form(tmp_path: Path) -> None:
     entry = {"input_per_million": 2.5, "cached_input_per_million": 1, "output_per_million": 10.0}
     written = {"_comment": "USD per 1M tokens", "models": {"gpt-*": {**entry, "_note": "x"}}}
     found = prices(tmp_path, written)("gpt-5.5")
     assert found == Price(input=2.5, output=10.0, cached_input=1.0)
 
 
-def test_name_without_its_provider_is_enough(tmp_path: Path) -> None:
+def test_price_is_found_without_the_provider_prefix(tmp_path: Path) -> None:
     entry = {"input": 1, "output": 2}
     found = prices(tmp_path, {"llama-*": entry, "groq/llama-4": {"input": 9, "output": 9}})
     assert found("openrouter/meta/llama-3") == Price(input=1.0, output=2.0, cached_input=1.0)
@@ -247,7 +247,7 @@ def test_name_without_its_provider_is_enough(tmp_path: Path) -> None:
         ('{"m": {"input": Infinity, "output": 1}}', "m: inf is not a price"),
     ],
 )
-def test_invalid_price_is_named_with_its_file(tmp_path: Path, content: str, words: str) -> None:
+def test_invalid_price_error_names_its_file(tmp_path: Path, content: str, words: str) -> None:
     path = tmp_path / "pricing.json"
     path.write_bytes(content.encode("latin-1"))
     with pytest.raises(ConfigurationError) as caught:
@@ -256,7 +256,7 @@ def test_invalid_price_is_named_with_its_file(tmp_path: Path, content: str, word
     assert str(path) in caught.value.message
 
 
-def test_price_counts_cached_tokens_apart() -> None:
+def test_cached_tokens_have_their_own_price() -> None:
     price = Price(input=2.0, output=10.0, cached_input=1.0)
     usage = Usage(input_tokens=1_000_000, cached_tokens=400_000, output_tokens=100_000)
     assert price.cost(usage) == pytest.approx(1.2 + 0.4 + 1.0)
@@ -273,7 +273,7 @@ def test_price_counts_cached_tokens_apart() -> None:
         ("GPT-5", 1),
     ],
 )
-def test_most_specific_pattern_wins(model: str, expected: int) -> None:
+def test_most_specific_price_pattern_wins(model: str, expected: int) -> None:
     names = {"*": 1, "gpt-*": 2, "gpt-4o-*": 3, "gpt-4o": 4}
     pricing = Prices(
         {name: Price(input=value, output=0, cached_input=0) for name, value in names.items()}
@@ -292,7 +292,7 @@ def test_price_is_found_for_every_spelling_of_a_model(key: str, model: str) -> N
     assert Prices({key: price}, SPOKEN).find("claude-sonnet-4-5") is None
 
 
-def test_prices_come_from_the_first_file_that_is_there(tmp_path: Path) -> None:
+def test_first_existing_price_file_is_used(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text(json.dumps({"m": {"input": 2, "output": 3}}))
     pricing = load_pricing((tmp_path / "a.json", tmp_path / "b.json"))
     assert pricing("m") == Price(input=2.0, output=3.0, cached_input=2.0)
@@ -302,7 +302,7 @@ def test_prices_come_from_the_first_file_that_is_there(tmp_path: Path) -> None:
 # -- figures --------------------------------------------------------------------------------
 
 
-def test_ledger_counts_a_childs_cost_as_its_parents() -> None:
+def test_ledger_adds_child_cost_to_the_parent() -> None:
     ledger = Ledger(1.0)
     child = Ledger(0.5, within=ledger)
     ledger.begin("one")

@@ -65,7 +65,7 @@ class Endless:
     ids=["letters", "a call", "drips"],
 )
 @pytest.mark.slow
-async def test_stream_without_an_end_is_ended(model: Endless, message: str) -> None:
+async def test_endless_stream_is_aborted(model: Endless, message: str) -> None:
     host = TestHost.discover(environ={})
     host.provide(SPEC, model.factory)
     llm = LLMConfig("endless", settings={"timeout": 0.5 if "0.5" in message else 60})
@@ -75,7 +75,7 @@ async def test_stream_without_an_end_is_ended(model: Endless, message: str) -> N
     assert model.closed
 
 
-async def test_whole_answer_is_not_longer_than_any_is() -> None:
+async def test_oversized_answer_is_refused() -> None:
     model = Endless(whole="x" * 8_000_001)
     host = TestHost.discover(environ={})
     host.provide(SPEC, model.factory)

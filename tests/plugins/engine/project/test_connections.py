@@ -93,14 +93,14 @@ def test_named_connection_gets_its_settings(host, project):
     assert made.settings.limit == 3
 
 
-def test_type_takes_its_settings_from_the_environment(host, project):
+def test_type_name_as_connection_reads_the_environment(host, project):
     made = project(env={"DELF_TICKETS_URL": "u"}).connector(host)("tickets")
     assert (made.name, made.settings.url.get_secret_value()) == ("tickets", "u")
     made = project(env={"DELF_HELP_DESK_URL": "u"}).connector(host)("help-desk")
     assert made.name == "help_desk"
 
 
-def test_projects_dotenv_counts_wherever_the_command_runs(host, tmp_path, monkeypatch):
+def test_dotenv_of_the_project_applies_in_subfolders(host, tmp_path, monkeypatch):
     from delf_engine.project.project import load_project
 
     below = tmp_path / "below"
@@ -113,7 +113,7 @@ def test_projects_dotenv_counts_wherever_the_command_runs(host, tmp_path, monkey
     assert made.settings.url.get_secret_value() == "from-dotenv"
 
 
-def test_set_over_environment_over_file(host, project):
+def test_set_flag_overrides_environment_and_file(host, project):
     toml = "[connections.shop]\ntype = 'tickets'\nurl = '${NOT_NEEDED}'\nlimit = 1\n"
     env = {"DELF_SHOP_URL": "env", "DELF_SHOP_LIMIT": "2"}
     made = project(toml, env=env).connector(host)("shop")
@@ -122,7 +122,7 @@ def test_set_over_environment_over_file(host, project):
     assert made.settings.limit == 3
 
 
-def test_project_reads_nothing_from_outside(host, project, monkeypatch):
+def test_project_ignores_files_outside(host, project, monkeypatch):
     monkeypatch.setenv("DELF_TICKETS_URL", "outside")
     with pytest.raises(ConnectionConfigurationError, match="setting 'url' is missing"):
         project().connector(host)("tickets")
@@ -144,7 +144,7 @@ def test_project_reads_nothing_from_outside(host, project, monkeypatch):
         ("url = 'u'\nallow = 3", r"\[connections\.shop\]: allow of 'shop' is 3"),
     ],
 )
-def test_settings_that_do_not_fit(host, project, toml, message):
+def test_invalid_connection_settings_are_refused(host, project, toml, message):
     found = project(f"[connections.shop]\ntype = 'tickets'\n{toml}\n")
     with pytest.raises(ConnectionConfigurationError, match=message) as caught:
         found.connector(host)("shop")
@@ -152,13 +152,13 @@ def test_settings_that_do_not_fit(host, project, toml, message):
     assert caught.value.hint
 
 
-def test_bad_confirm_keeps_its_own_kind(host, project):
+def test_invalid_confirm_raises_confirmation_error(host, project):
     found = project("[connections.shop]\ntype = 'tickets'\nurl = 'u'\nconfirm = ['x']\n")
     with pytest.raises(AgentConfirmationError, match=r"\[connections\.shop\]: confirm of 'shop'"):
         found.connector(host)("shop")
 
 
-def test_bad_variable_is_named_without_its_value(host, project):
+def test_invalid_variable_is_named_without_its_value(host, project):
     env = {"DELF_TICKETS_URL": "u", "DELF_TICKETS_LIMIT": "secret"}
     with pytest.raises(ConnectionConfigurationError, match="DELF_TICKETS_LIMIT: Input") as caught:
         project(env=env).connector(host)("tickets")
@@ -174,7 +174,7 @@ def test_missing_variable_is_named(host, project):
         found.connector(host)("shop")
 
 
-def test_names_that_mean_nothing(host, project, monkeypatch):
+def test_unknown_connection_name_is_refused(host, project, monkeypatch):
     found = project("[connections.shop]\ntype = 'tickets'\n")
     with pytest.raises(
         ConfigurationError, match=r"unknown connection 'shp'; did you mean 'shop'\?"
@@ -189,7 +189,7 @@ def test_names_that_mean_nothing(host, project, monkeypatch):
     assert caught.value.hint == "delf plugins install notion"
 
 
-def test_unknown_type_is_named_with_its_section(host, project):
+def test_unknown_type_error_names_its_section(host, project):
     found = project("[connections.shop]\ntype = 'tickts'\n")
     with pytest.raises(
         PluginError, match=r"\[connections\.shop\]: unknown connection 'tickts'; did you mean"
@@ -197,14 +197,14 @@ def test_unknown_type_is_named_with_its_section(host, project):
         found.connector(host)("shop")
 
 
-def test_section_without_a_type_says_what_to_write(host, project):
+def test_section_without_a_type_suggests_the_setting(host, project):
     found = project("[connections.store]\nurl = 'sqlite:///x.db'\n")
     with pytest.raises(PluginError, match=r"\[connections\.store\]") as caught:
         found.connector(host)("store")
     assert caught.value.hint.startswith('say what it is, as type = "sql"; installed: ')
 
 
-def test_connection_with_a_constructor_of_its_own(host, project):
+def test_connection_with_a_custom_constructor_is_created(host, project):
     found = project(
         "[connections.api]\ntype = 'custom'\nspec = 'x.json'\ndepth = 2\nallow = false\n"
     )

@@ -8,7 +8,7 @@ from delf.errors import ConfigurationError
 from delf.settings import folder_of
 
 
-def test_nearest_file_upwards_is_used(tmp_path):
+def test_nearest_project_file_upwards_is_used(tmp_path):
     deep = tmp_path / "a" / "b" / "c"
     deep.mkdir(parents=True)
     (tmp_path / "delf.toml").write_text("[agent]\ntimeout = 1\n")
@@ -20,7 +20,7 @@ def test_nearest_file_upwards_is_used(tmp_path):
     assert found.agent.timeout == 2
 
 
-def test_missing_file_means_defaults(tmp_path):
+def test_missing_project_file_means_defaults(tmp_path):
     found = load_project(tmp_path, environ={})
     assert (found.file, found.root) == (None, tmp_path)
     assert found.agent.timeout == 60
@@ -29,22 +29,22 @@ def test_missing_file_means_defaults(tmp_path):
     assert found.warnings == ()
 
 
-def test_search_from_the_root_of_the_file_system_ends():
+def test_project_search_ends_at_the_file_system_root():
     assert load_project("/", environ={}).root.as_posix() == "/"
 
 
-def test_directory_of_that_name_is_not_a_file(tmp_path):
+def test_directory_named_delf_toml_is_ignored(tmp_path):
     (tmp_path / "delf.toml").mkdir()
     assert load_project(tmp_path, environ={}).file is None
 
 
-def test_working_directory_is_where_the_search_begins(tmp_path, monkeypatch):
+def test_project_search_begins_at_the_working_directory(tmp_path, monkeypatch):
     (tmp_path / "delf.toml").write_text("")
     monkeypatch.chdir(tmp_path)
     assert load_project(environ={}).file == tmp_path / "delf.toml"
 
 
-def test_working_directory_that_is_gone(tmp_path, monkeypatch):
+def test_deleted_working_directory_has_no_project_file(tmp_path, monkeypatch):
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -54,12 +54,12 @@ def test_working_directory_that_is_gone(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def test_file_that_was_named_has_to_exist(tmp_path):
+def test_named_project_file_must_exist(tmp_path):
     with pytest.raises(ConfigurationError, match=r"other\.toml does not exist"):
         load_project(tmp_path, file=tmp_path / "other.toml", environ={})
 
 
-def test_named_file_is_not_searched_for(tmp_path):
+def test_explicit_project_file_is_not_searched_for(tmp_path):
     (tmp_path / "delf.toml").write_text("broken")
     (tmp_path / "other.toml").write_text("[agent]\ntimeout = 3\n")
     assert load_project(tmp_path, file=tmp_path / "other.toml", environ={}).agent.timeout == 3
@@ -99,14 +99,14 @@ def test_named_file_is_not_searched_for(tmp_path):
         ("[connections.shop.allow]\nx = 3\n", r"\[connections\.shop\] allow: it cannot be a table"),
     ],
 )
-def test_toml_error_names_its_place(project, text, message):
+def test_toml_error_names_line_and_file(project, text, message):
     with pytest.raises(ConfigurationError, match=message) as caught:
         project(text)
     assert caught.value.hint
     assert "Traceback" not in caught.value.describe()
 
 
-def test_journal_has_a_section_of_its_own(tmp_path):
+def test_journal_section_sets_the_journal(tmp_path):
     (tmp_path / "delf.toml").write_text(
         '[agent]\njournal = "sql"\n\n[journal]\nkeep = "90 days"\n'
         "[plugins.journal-sql]\nlock_timeout = 5\n"
@@ -116,19 +116,19 @@ def test_journal_has_a_section_of_its_own(tmp_path):
     assert read.journal == "sql"
 
 
-def test_file_that_is_not_text(tmp_path):
+def test_binary_project_file_is_refused(tmp_path):
     (tmp_path / "delf.toml").write_bytes(b"[agent]\nsystem_prompt = '\xff'\n")
     with pytest.raises(ConfigurationError, match=r"delf\.toml is not UTF-8 text"):
         load_project(tmp_path, environ={})
 
 
-def test_byte_order_mark_is_not_an_error(tmp_path):
+def test_byte_order_mark_is_ignored(tmp_path):
     (tmp_path / "delf.toml").write_bytes(b"\xef\xbb\xbf[agent]\r\ntimeout = 7\r\n")
     assert load_project(tmp_path, environ={}).agent.timeout == 7
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs permissions")
-def test_file_that_may_not_be_read(tmp_path, monkeypatch):
+def test_unreadable_project_file_is_reported(tmp_path, monkeypatch):
     (tmp_path / "delf.toml").write_text("")
     opens = os.open
 
@@ -159,7 +159,7 @@ def test_paths_are_relative_to_their_config_file(tmp_path):
     assert agent.output_dir == "out"
 
 
-def test_model_of_the_file_knows_its_folder(tmp_path):
+def test_model_from_a_file_resolves_paths_beside_the_file(tmp_path):
     below = tmp_path / "below"
     below.mkdir()
     (tmp_path / "delf.toml").write_text(

@@ -9,7 +9,7 @@ from delf_engine.secrets import long_enough
 # Precedence
 
 
-def test_flags_over_set_over_environment_over_dotenv_over_file_over_defaults(project):
+def test_settings_precedence_is_flags_set_environment_dotenv_file(project):
     toml = "[agent]\ntimeout = 1\n"
     assert project().agent.timeout == 60
     assert project(toml).agent.timeout == 1
@@ -22,7 +22,7 @@ def test_flags_over_set_over_environment_over_dotenv_over_file_over_defaults(pro
     assert project(toml, **nothing).agent.timeout == 1
 
 
-def test_model_is_put_together_from_all_sources(project):
+def test_model_fields_are_merged_from_all_sources(project):
     found = project(
         """
         [agent.llm]
@@ -62,7 +62,7 @@ settings = { temperature = 0.5 }
         {"env": {"DELF_LLM__MODEL": "gpt-4o-mini"}},
     ],
 )
-def test_other_model_does_not_use_the_endpoint_of_the_file(project, given):
+def test_another_model_drops_the_endpoint_of_the_file(project, given):
     found = project(ELSEWHERE, **given).agent.main_llm
     assert found == LLMConfig("gpt-4o-mini", settings={"temperature": 0.5})
     found = project(ELSEWHERE, "llm.model=gpt-4o-mini").agent.main_llm
@@ -72,7 +72,7 @@ def test_other_model_does_not_use_the_endpoint_of_the_file(project, given):
     assert project(ELSEWHERE, llm="of-the-file").agent.main_llm.base_url == "http://file/v1"
 
 
-def test_other_model_uses_the_same_endpoint(project):
+def test_another_model_of_the_same_endpoint_keeps_it(project):
     found = project(env={"DELF_LLM": "a", "DELF_LLM__BASE_URL": "http://gateway/v1"}, llm="b")
     assert found.agent.main_llm == LLMConfig("b", base_url="http://gateway/v1")
 
@@ -85,7 +85,7 @@ def test_project_model_is_a_name_a_table_or_an_object(project):
     assert project("", llm={"model": "m", "base_url": "u"}).agent.main_llm.base_url == "u"
 
 
-def test_new_llm_is_for_everything(project):
+def test_llm_setting_replaces_light_and_heavy_models(project):
     toml = "[agent]\nlight_llm = 'small'\nheavy_llm = 'big'\n"
     assert project(toml).agent.main_llm.model == "big"
     found = project(toml, llm="flag").agent
@@ -118,7 +118,7 @@ def test_new_llm_is_for_everything(project):
         ("providers.openai=123", "providers", {"openai": "123"}),
     ],
 )
-def test_texts_become_what_the_field_wants(project, text, field, value):
+def test_text_values_are_converted_to_field_types(project, text, field, value):
     assert getattr(project("", text).agent, field) == value
     key, _, rest = text.partition("=")
     variable = f"DELF_{key.upper().replace('.', '__')}"
@@ -148,13 +148,13 @@ def test_texts_become_what_the_field_wants(project, text, field, value):
         ("light_llm = 'x'", r"light_llm and heavy_llm go together, but heavy_llm is not set"),
     ],
 )
-def test_bad_value_is_named_with_file_and_key(project, toml, message):
+def test_invalid_value_error_names_file_and_key(project, toml, message):
     found = project(f"[agent]\n{toml}\n")
     with pytest.raises(ConfigurationError, match=message):
         _ = found.agent
 
 
-def test_sources_are_named_by_their_own_word(project):
+def test_each_invalid_value_is_reported_with_its_source(project):
     found = project(
         "[agent]\nretry_count = 99\n",
         "rerun_count=many",
@@ -172,7 +172,7 @@ def test_sources_are_named_by_their_own_word(project):
     assert "verbose on the command line: Input should be a valid boolean" in message
 
 
-def test_values_are_never_shown(project):
+def test_invalid_value_error_hides_the_value(project):
     found = project("[agent]\nproviders = ['sk-secret']\n", env={"DELF_TIMEOUT": "sk-other"})
     with pytest.raises(ConfigurationError) as caught:
         _ = found.agent
@@ -181,7 +181,7 @@ def test_values_are_never_shown(project):
     assert "sk-" not in repr(shown) + repr(shown.agent)
 
 
-def test_unknown_key_below_a_model_in_the_environment(project):
+def test_unknown_model_key_in_the_environment_is_refused(project):
     with pytest.raises(
         ConfigurationError,
         match=r"DELF_LLM__BASEURL: unknown key 'baseurl'; did you mean 'base_url'",
@@ -192,7 +192,7 @@ def test_unknown_key_below_a_model_in_the_environment(project):
 # Variables
 
 
-def test_references_are_looked_up_in_the_environment_over_dotenv(project):
+def test_references_prefer_the_environment_to_dotenv(project):
     toml = "[agent.llm]\nmodel = 'm'\napi_key = '${KEY}'\n"
     assert project(toml, dotenv="KEY=file").agent.main_llm.api_key == "file"
     found = project(toml, dotenv="KEY=file", env={"KEY": "process"})
@@ -200,7 +200,7 @@ def test_references_are_looked_up_in_the_environment_over_dotenv(project):
     assert found.environ["KEY"] == "process"
 
 
-def test_missing_variable_matters_when_the_agent_is_asked_for(project):
+def test_missing_variable_is_reported_only_when_the_agent_is_configured(project):
     found = project("[agent.llm]\nmodel = 'm'\napi_key = '${NO_KEY}'\n")
     with pytest.raises(
         EnvironmentKeyError, match=r"delf\.toml \[agent\] llm\.api_key: the variable NO_KEY"
@@ -208,12 +208,12 @@ def test_missing_variable_matters_when_the_agent_is_asked_for(project):
         _ = found.agent
 
 
-def test_reference_that_is_overridden_is_not_looked_up(project):
+def test_overridden_reference_is_not_looked_up(project):
     toml = "[agent.llm]\nmodel = 'm'\napi_key = '${NO_KEY}'\n"
     assert project(toml, "llm.api_key=given").agent.main_llm.api_key == "given"
 
 
-def test_flags_and_variables_are_taken_literally(project):
+def test_flags_and_variables_are_not_substituted(project):
     found = project("", "system_prompt=${HOME}", env={"DELF_OUTPUT_DIR": "${HOME}"}).agent
     assert (found.system_prompt, found.output_dir) == ("${HOME}", "${HOME}")
 
@@ -224,7 +224,7 @@ def test_process_environment_is_never_written(project):
     assert dict(os.environ) == before
 
 
-def test_dotenv_is_that_of_the_file_else_that_of_the_start(tmp_path):
+def test_dotenv_beside_the_project_file_is_preferred(tmp_path):
     from delf_engine.project.project import load_project
 
     below = tmp_path / "below"
@@ -246,7 +246,7 @@ def test_dotenv_is_that_of_the_file_else_that_of_the_start(tmp_path):
         ("DELF_SANBOX", "DELF_SANDBOX"),
     ],
 )
-def test_mistyped_variable_is_a_warning(project, variable, suggestion):
+def test_misspelt_variable_causes_a_warning(project, variable, suggestion):
     found = project("", env={variable: "secret"})
     assert found.warnings == (f"{variable} is not a setting; did you mean {suggestion}?",)
 
@@ -327,7 +327,7 @@ def test_project_reads_connections(project):
     assert found.connections["fresh"].type == "sql"
 
 
-def test_connection_that_is_not_used_may_lack_its_variable(project):
+def test_unused_connection_may_have_a_missing_variable(project):
     found = project("[connections.shop]\nurl = '${NO_URL}'\n[agent]\ntimeout = 5\n")
     assert found.agent.timeout == 5
     with pytest.raises(
@@ -336,7 +336,7 @@ def test_connection_that_is_not_used_may_lack_its_variable(project):
         _ = found.connections["shop"].settings
 
 
-def test_password_of_digits_stays_text(project):
+def test_numeric_password_stays_text(project):
     found = project("[connections.shop]\n", "connections.shop.password=007")
     assert found.connections["shop"].settings == {"password": "007"}
 
@@ -354,7 +354,7 @@ def test_project_reads_plugin_options(project):
         _ = found.plugin_options["other"]
 
 
-def test_variable_wins_over_an_option_of_the_file(project):
+def test_environment_overrides_plugin_options_of_the_file(project):
     text = "[plugins.journal-sql]\nurl = '${NO}'\nlock_timeout = 30\nblob_bytes = 4096\n"
     env = {
         "DELF_JOURNAL_SQL_URL": "123.db",
@@ -378,7 +378,7 @@ def test_missing_model_is_reported_when_needed(project):
         _ = agent.main_llm
 
 
-def test_plugins_that_win_a_name(project):
+def test_preferred_plugin_wins_a_contested_name(project):
     found = project('[plugins]\nprefer = ["one", "two"]\n[plugins.sql]\nx = 1\n')
     assert found.environ["DELF_PREFER_PLUGINS"] == "one,two"
     assert list(found.plugin_options) == ["sql"]
@@ -392,7 +392,7 @@ def test_plugins_that_win_a_name(project):
 # Secrets
 
 
-def test_project_secrets_are_those_of_every_section(project):
+def test_project_secrets_include_every_section(project):
     found = project(
         """
         [agent]

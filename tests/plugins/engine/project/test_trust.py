@@ -48,7 +48,7 @@ ALL = {
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_each_file_needs_trust_and_is_asked_about_again_when_it_changes(folder, name):
+def test_changed_project_file_needs_trust_again(folder, name):
     load_project(folder, environ={})
     path = folder / name
     path.parent.mkdir(exist_ok=True)
@@ -66,7 +66,7 @@ def test_each_file_needs_trust_and_is_asked_about_again_when_it_changes(folder, 
     assert (caught.value.files, caught.value.changed) == ((name,), True)
 
 
-def test_comments_and_layout_may_change(folder):
+def test_comment_changes_keep_the_trust(folder):
     (folder / "delf.toml").write_text("[agent]\ntimeout = 5\nllm = 'x'\n")
     (folder / ".env").write_text("A=1\nB=2\n")
     trust(folder)
@@ -75,7 +75,7 @@ def test_comments_and_layout_may_change(folder):
     assert load_project(folder, environ={}).agent.timeout == 5
 
 
-def test_program_vouches_for_its_own_folder(folder, monkeypatch):
+def test_program_can_vouch_for_its_own_folder(folder, monkeypatch):
     (folder / "delf.toml").write_text("[agent]\ntimeout = 5\nllm = 'scripted'\n")
     assert load_project(folder, environ={}, trust=True).agent.timeout == 5
     assert Agent.from_project(folder, trust=True, journal="none").config.timeout == 5
@@ -128,7 +128,7 @@ path = "trail.json"
 """
 
 
-def test_files_that_say_what_is_done_are_those_that_it_names(folder):
+def test_trusted_files_are_those_named_by_the_settings(folder):
     (folder / "delf.toml").write_text(NAMED)
     (folder / ".env").write_text("DELF_MORE_CONFIG=more.json\n")
     (folder / "conf").mkdir()
@@ -156,7 +156,7 @@ def test_files_that_say_what_is_done_are_those_that_it_names(folder):
     assert "conf/mcp.json" not in files(folder, NOWHERE="elsewhere.json")
 
 
-def test_workers_are_those_that_are_found_with_the_python_beside_them(folder):
+def test_trusted_files_include_workers_and_adjacent_python(folder):
     (folder / "delf.toml").write_text("[connections.workers]\nfolders = ['agents', '../others']\n")
     for name in ("workers/a.worker", "workers/tools.py", "workers/b/worker.worker",
                  "workers/b/tools.py", "workers/b/notes.txt", "workers/generated/c/worker.worker",
@@ -178,13 +178,13 @@ def test_workers_are_those_that_are_found_with_the_python_beside_them(folder):
     }
 
 
-def test_folder_of_python_without_workers_is_not_looked_at(folder):
+def test_python_folder_without_workers_is_ignored(folder):
     (folder / "workers").mkdir()
     (folder / "workers/jobs.py").write_text("")
     assert files(folder) == set()
 
 
-def test_env_file_is_that_of_the_root_or_else_that_of_the_folder_below(folder):
+def test_dotenv_of_the_root_precedes_that_of_the_subfolder(folder):
     (folder / "below").mkdir()
     (folder / "delf.toml").write_text("")
     (folder / "below/.env").write_text("A=below\n")
@@ -203,7 +203,7 @@ def test_env_file_is_that_of_the_root_or_else_that_of_the_folder_below(folder):
 # -- who gave what --------------------------------------------------------------------------------
 
 
-def test_model_settings_name_their_source(folder):
+def test_model_settings_record_their_source(folder):
     (folder / "delf.toml").write_text(
         "[agent]\nllm = {model = 'm', base_url = 'http://f', api_key = '${K}'}\n"
         "providers = {openai = 'k'}\n"
@@ -231,7 +231,7 @@ def test_model_settings_name_their_source(folder):
     assert source_of(flagged.agent.main_llm.base_url) == "command line"
 
 
-def test_options_of_plugins_say_it_too(folder):
+def test_plugin_options_record_their_source(folder):
     (folder / "delf.toml").write_text("[plugins.audit]\nbase_url = 'http://f'\nmodel = 'm'\n")
     found = load_project(
         folder,
@@ -247,7 +247,7 @@ def test_options_of_plugins_say_it_too(folder):
 
 
 @pytest.mark.parametrize("name", ["workers/tools.py", "workers/b.worker"])
-def test_trusted_settings_follow_no_link_out_of_the_folder(folder, tmp_path, name):
+def test_project_file_link_out_of_the_folder_is_refused(folder, tmp_path, name):
     (folder / "workers").mkdir()
     (folder / "workers/a.worker").write_text("---\n---\nHi.\n")
     secret = tmp_path / "secret"
@@ -258,7 +258,7 @@ def test_trusted_settings_follow_no_link_out_of_the_folder(folder, tmp_path, nam
         read_folder(folder, None, {})
 
 
-def test_trusted_settings_have_a_total_size_limit(folder):
+def test_trusted_files_have_a_total_size_limit(folder):
     (folder / "workers").mkdir()
     (folder / "workers/a.worker").write_text("---\n---\nHi.\n")
     with (folder / "workers/tools.py").open("wb") as file:
@@ -285,7 +285,7 @@ def delf_connections():
 """
 
 
-def test_files_that_a_strangers_plugin_names_need_trust(folder, monkeypatch):
+def test_files_named_by_third_party_plugins_need_trust(folder, monkeypatch):
     (folder.parent / "recipes_plugin.py").write_text(RECIPES)
     (folder.parent / "elsewhere").mkdir()
     (folder.parent / "elsewhere/a.txt").write_text("a")
@@ -301,7 +301,7 @@ def test_files_that_a_strangers_plugin_names_need_trust(folder, monkeypatch):
     sys.modules.pop("recipes_plugin")
 
 
-def test_plugin_whose_files_cannot_be_named_stops_the_project(folder):
+def test_plugin_with_unlistable_files_stops_the_project(folder):
     spec = ConnectionSpec(name="x", summary="X.", factory="x:y", project_files="nowhere:at_all")
     host = TestHost.discover(environ={})
     host.provide(spec, object)

@@ -33,7 +33,7 @@ def test_substitute_replaces_references(text, result):
     assert substitute(text, ENV, "here") == result
 
 
-def test_unset_variable_is_named_with_file_and_key():
+def test_unset_variable_error_names_file_and_key():
     with pytest.raises(EnvironmentKeyError) as caught:
         substitute("secret-${NOPE}", ENV, "/p/delf.toml [connections.shop] url")
     assert caught.value.variable == "NOPE"
@@ -44,7 +44,7 @@ def test_unset_variable_is_named_with_file_and_key():
 
 
 @pytest.mark.parametrize("text", ["${", "a ${HOST", "${}", "${a-b}", "${1A}", "${HOST:+x}"])
-def test_malformed_reference_is_an_error_that_does_not_show_the_value(text):
+def test_malformed_reference_error_hides_the_value(text):
     with pytest.raises(ConfigurationError) as caught:
         substitute(f"secret {text}", ENV, "here")
     assert caught.value.message == "here: a reference is not well formed"
@@ -55,7 +55,7 @@ def put(values, path, value, origin, **kind):
     values.put(tuple(path.split(".")), value, lambda _: origin, **kind)
 
 
-def test_later_wins_key_by_key():
+def test_later_values_override_key_by_key():
     values = Values()
     put(values, "llm", {"model": "a", "settings": {"seed": 1, "top_p": 0.5}}, "first")
     put(values, "llm", {"settings": {"seed": 2}}, "second")
@@ -70,7 +70,7 @@ def test_later_wins_key_by_key():
     assert values.origin(("nope",)) is None
 
 
-def test_value_replaces_a_table_and_a_table_a_value():
+def test_value_and_table_replace_each_other():
     values = Values()
     put(values, "x", {"a": 1, "b": 2}, "first")
     put(values, "x", [1], "second")
@@ -79,13 +79,13 @@ def test_value_replaces_a_table_and_a_table_a_value():
     assert values.resolve({}) == {"x": {"c": 3}}
 
 
-def test_empty_table_stays_one():
+def test_empty_table_is_kept():
     values = Values()
     put(values, "x", {}, "first")
     assert values.resolve({}) == {"x": {}}
 
 
-def test_lookup_applies_to_values_of_the_file_only():
+def test_references_are_substituted_only_in_files():
     values = Values()
     put(values, "a", "${HOST}", "file", folder=Path("/p"))
     put(values, "b", "${HOST}", "flag")
@@ -93,7 +93,7 @@ def test_lookup_applies_to_values_of_the_file_only():
     assert values.resolve({"HOST": "other"}, without={"b"}) == {"a": "other"}
 
 
-def test_texts_of_a_file_know_its_folder():
+def test_file_values_resolve_paths_beside_the_file():
     values = Values()
     put(values, "a", {"b": ["${HOST}.db", 3], "c": "x"}, "file", folder=Path("/p"))
     put(values, "d", "flag.db", "flag")

@@ -14,7 +14,7 @@ from delf_engine.views.figures import figures_csv
 @pytest.mark.parametrize(
     "name", ["=1+1", "+1", "-1", "@SUM(1)", "\t=1", "\r=1", "\n=1", " =1", "＝1+1", "'=1", "|x"]
 )
-def test_csv_name_is_never_a_formula(name):
+def test_csv_name_cannot_become_a_formula(name):
     (row,) = csv.DictReader(io.StringIO(figures_csv("model", [Figures(group=name)]), newline=""))
     assert row["model"] == f"'{name}"
 

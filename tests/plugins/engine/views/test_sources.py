@@ -16,7 +16,7 @@ def note(title: str, who: str, phone: str, kind: str, length: int) -> str:
     return "kept"
 
 
-def test_sources_are_found_for_unasked_calls(delf_host, scripted_model):
+def test_unasked_calls_have_their_origins(delf_host, scripted_model):
     scripted_model.writes(
         "m = mails()[0]\nnote('Party', m['sender'], m['body'][-15:], 'x-kind', len(m['body']) + 70)"
     )

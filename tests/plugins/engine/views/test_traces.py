@@ -77,7 +77,7 @@ def story():
     ]
 
 
-def test_trace_holds_every_call_with_its_outcome():
+def test_trace_lists_every_call_with_its_outcome():
     trace = Trace(story())
     assert [(c.call_id, c.status, c.success, c.error) for c in trace.tool_calls] == [
         (1, "ok", True, None),
@@ -101,7 +101,7 @@ def test_trace_holds_every_call_with_its_outcome():
     assert [line.duration_ms for line in trace.timeline] == [10, 2, 1, 0, 0, 0]
 
 
-def test_timeline_shows_what_runs():
+def test_timeline_shows_running_steps():
     lines = [(line.label, line.status, line.duration_ms) for line in Trace(story()[:8]).timeline]
     assert lines == [
         ("generate", "success", 10),
@@ -110,7 +110,7 @@ def test_timeline_shows_what_runs():
     ]
 
 
-def test_running_lines_are_stopped_with_the_task():
+def test_timeline_closes_running_steps_with_the_task():
     started, end = story()[:2], story()[-1]
     call = story()[6]
     lines = Trace([*started, call, end]).timeline
@@ -120,7 +120,7 @@ def test_running_lines_are_stopped_with_the_task():
     ]
 
 
-def test_step_whose_script_failed_is_not_success():
+def test_step_with_a_failed_script_is_an_error():
     common = {"task_id": "t", "at": 1.0}
     events = [
         ev.StepStarted(seq=1, step="execute", **common),
@@ -130,7 +130,7 @@ def test_step_whose_script_failed_is_not_success():
     assert [line.status for line in Trace(events).timeline] == ["error"]
 
 
-def test_line_that_comes_in_pieces_is_one_line():
+def test_printed_pieces_are_joined_into_lines():
     texts = ["a", "b\n", "\nc", "d"]
     events = [ev.Printed(task_id="t", seq=n, at=float(n), text=x) for n, x in enumerate(texts, 1)]
     trace = Trace(events)
@@ -138,7 +138,7 @@ def test_line_that_comes_in_pieces_is_one_line():
     assert [line.label for line in trace.timeline] == ["ab", "", "cd"]
 
 
-def test_trace_keeps_the_first_lines_one_by_one():
+def test_trace_keeps_only_the_first_printed_lines():
     texts = ["a\nb", "\n" * 5_000_000, "c\n" * MAX_LINES, "d"]
     events = [ev.Printed(task_id="t", seq=n, at=float(n), text=x) for n, x in enumerate(texts, 1)]
     trace = Trace(events)
@@ -148,7 +148,7 @@ def test_trace_keeps_the_first_lines_one_by_one():
     assert len(trace.to_dict()["timeline"]) == MAX_LINES
 
 
-def test_usage_by_model_and_step_and_setup_apart():
+def test_usage_is_summed_by_model_step_and_setup():
     usage = Usage(input_tokens=10, cached_tokens=4, output_tokens=5)
     head = {"task_id": "t", "at": 1.0}
     reply = {"text": "", "usage": usage, "duration_ms": 2.0, **head}
@@ -178,7 +178,7 @@ def test_usage_by_model_and_step_and_setup_apart():
     assert data["usage_by_model"]["eyes"]["calls"] == 2
 
 
-def test_trace_is_a_fold():
+def test_trace_is_equal_for_live_and_stored_events():
     events = story()
     folded = Trace()
     for event in events:
@@ -189,7 +189,7 @@ def test_trace_is_a_fold():
     assert Trace(restored).to_dict() == folded.to_dict()
 
 
-def test_cost_that_is_not_known_is_not_zero():
+def test_trace_with_an_unknown_price_has_unknown_cost():
     events = story()
     unknown = dataclasses.replace(events[2], cost_usd=None)
     trace = Trace([*events[:3], unknown, *events[3:]])
@@ -197,7 +197,7 @@ def test_cost_that_is_not_known_is_not_zero():
 
 
 @pytest.mark.parametrize("count", range(1, 18))
-def test_snapshot_at_every_moment(count):
+def test_snapshot_is_consistent_after_every_event(count):
     taken = snapshot(story()[:count])
     assert taken.state == ("done" if count == 17 else "running")
     assert taken.is_terminal == (count == 17)
@@ -206,7 +206,7 @@ def test_snapshot_at_every_moment(count):
     json.dumps(taken.to_dict())
 
 
-def test_call_that_was_made_again_is_reported_as_it_ended():
+def test_repeated_call_is_traced_with_its_last_outcome():
     at = {"task_id": "task_1", "at": 1.0, "action": "shop.find"}
     call = {"call_id": 1, "arguments": {}, "effect": "read", "digest": "d"}
     ends = [{"status": "cancelled", "duration_ms": 900.0}, {"status": "ok", "duration_ms": 2.0}]
@@ -220,14 +220,14 @@ def test_call_that_was_made_again_is_reported_as_it_ended():
     assert (line.status, line.duration_ms) == ("error", 900)
 
 
-def test_snapshot_of_a_failed_task():
+def test_snapshot_of_a_failed_task_has_its_error():
     events = story()
     last = dataclasses.replace(events[-1], status=False, error="no")
     taken = snapshot([*events[:-1], last])
     assert (taken.state, taken.result, taken.error) == (TaskState.FAILED, None, "no")
 
 
-def test_interrupted_time_does_not_count():
+def test_duration_excludes_interruptions():
     at = {"task_id": "t"}
     events = [
         ev.TaskStarted(**at, seq=1, at=100.0, task="count"),
@@ -253,12 +253,12 @@ def asked_and_called(decided):
     return [asked, answer, ev.CallStarted(**at, seq=3, **call)]
 
 
-def test_call_has_the_origins_that_its_question_reported():
+def test_traced_call_has_the_origins_of_its_request():
     [call] = Trace(asked_and_called({"decision": "approved"})).tool_calls
     assert call.origins["to"]["text"] == "in your task"
 
 
-def test_arguments_that_a_person_wrote_have_no_origins_of_a_script():
+def test_edited_arguments_have_no_origins():
     edited = {"decision": "edited", "arguments": {"to": "bob"}}
     [call] = Trace(asked_and_called(edited)).tool_calls
     assert call.origins == {}
