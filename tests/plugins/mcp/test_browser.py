@@ -110,7 +110,7 @@ await browser.browser_navigate(url=re.search(r'http\\S+stolen\\S+', page)[0])
 """
 
 
-async def test_browser_reads_freely_and_asks_before_it_acts(
+async def test_browser_reads_freely_and_asks_before_acting(
     browser, site, delf_host, scripted_model, scripted_approvals
 ):
     url, asked = site
@@ -130,7 +130,7 @@ async def test_browser_reads_freely_and_asks_before_it_acts(
     assert asked[0] == "/"
 
 
-async def test_address_that_a_page_names_is_asked_about(
+async def test_address_from_a_page_is_asked_about(
     browser, site, delf_host, scripted_model, scripted_approvals
 ):
     url, asked = site

@@ -18,7 +18,7 @@ def project(here):
     return here / "delf.toml"
 
 
-def test_server_annotations_become_a_line_for_the_project(run, project):
+def test_effects_command_writes_a_line_for_the_project(run, project):
     done = run("mcp", "effects", "srv")
     assert done.exit_code == 0, done.output
     assert tomllib.loads(done.stdout) == {"effects": {"add": "read", "note": "write"}}
@@ -33,7 +33,7 @@ def test_server_annotations_become_a_line_for_the_project(run, project):
     assert "wipe            irreversible  asks" in shown
 
 
-def test_tool_that_has_changed_asks_until_it_is_accepted(run, project):
+def test_changed_tool_needs_approval_until_accepted(run, project):
     with project.open("a") as file:
         file.write('effects = { add = "read" }\n')
     assert "add             read          free" in run("inspect", "srv").stdout
@@ -47,14 +47,14 @@ def test_tool_that_has_changed_asks_until_it_is_accepted(run, project):
     assert "add             read          free" in run("inspect", "srv").stdout
 
 
-def test_connection_that_is_not_a_server_has_no_such_line(run, here):
+def test_effects_command_refuses_other_connections(run, here):
     (here / "delf.toml").write_text('[connections.shop]\ntype = "sql"\nurl = "sqlite:///x.db"\n')
     done = run("mcp", "effects", "shop")
     assert done.exit_code != 0
     assert "shop is not an MCP server" in done.output
 
 
-def test_omitted_tools_are_shown(run, project):
+def test_unknown_tools_in_effects_are_reported(run, project):
     with project.open("a") as file:
         file.write('effects = { addd = "read" }\n')
     done = run("inspect", "srv")

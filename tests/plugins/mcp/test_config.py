@@ -37,7 +37,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_file_of_another_program_is_read_as_that_reads_it(config, tmp_path):
+def test_configuration_of_another_program_is_read_like_there(config, tmp_path):
     found = server_settings(config, "one", {"API_KEY": "secret"})
     assert found["args"] == ["--url=https://x.example/a//b", f"{tmp_path}/data", "a,]"]
     assert found["env"] == {
@@ -48,7 +48,7 @@ def test_file_of_another_program_is_read_as_that_reads_it(config, tmp_path):
         assert server_settings(config, name, {}) == {"url": "https://x.example/mcp"}
 
 
-def test_servers_are_found_in_the_settings_of_an_editor(tmp_path):
+def test_servers_are_found_in_editor_settings(tmp_path):
     path = tmp_path / "settings.json"
     path.write_text(json.dumps({"editor": 1, "mcp": {"servers": {"a": {"command": "x"}}}}))
     assert servers_in(path) == {"a": {"command": "x"}}
@@ -70,21 +70,21 @@ def test_servers_are_found_in_the_settings_of_an_editor(tmp_path):
         ({"command": "x", "envFile": ".env"}, {"command": "x", "env": {"A": "1"}}),
     ],
 )
-def test_entry_is_parsed(entry, read, tmp_path):
+def test_server_entry_is_parsed(entry, read, tmp_path):
     (tmp_path / ".env").write_text("A=1")
     path = tmp_path / "mcp.json"
     path.write_text(json.dumps({"mcpServers": {"a": entry}}))
     assert server_settings(path, "a", {}) == read
 
 
-def test_variable_of_another_program_is_refused(tmp_path):
+def test_variable_syntax_of_another_program_is_refused(tmp_path):
     path = tmp_path / "mcp.json"
     path.write_text('{"servers": {"a": {"command": "x", "args": ["${config:a.key}"]}}}')
     with pytest.raises(ConnectionConfigurationError, match=r"a: \${config:a.key} is of another"):
         server_settings(path, "a", {})
 
 
-def test_refusals_name_the_place(config, tmp_path):
+def test_configuration_error_names_the_place(config, tmp_path):
     with pytest.raises(
         EnvironmentKeyError, match=r"mcp.json: one: it asks for 'api-key', and API_KEY is not set"
     ):
@@ -102,7 +102,7 @@ def test_refusals_name_the_place(config, tmp_path):
 
 
 @pytest.mark.parametrize("data", [[1, {"a": None}], [], "text", 5, False, {"value": 1}, {}])
-def test_data_of_a_result_may_be_any_json(data):
+def test_structured_result_may_be_any_json(data):
     text = json.dumps(
         {"jsonrpc": "2.0", "id": 1, "result": {"content": [], "structuredContent": data}}
     )

@@ -29,7 +29,7 @@ def fields_of(request):
 
 
 @pytest.mark.parametrize(("name", "request_"), sample_requests().items())
-def test_form_shows_every_fact_or_has_no_field_to_approve(name, request_):
+def test_form_shows_every_fact_or_offers_no_approval(name, request_):
     form = question_of(request_)
     unseen = unseen_facts(request_, form.message)
     assert not unseen or "approve" not in form.requested_schema["properties"]
@@ -37,7 +37,7 @@ def test_form_shows_every_fact_or_has_no_field_to_approve(name, request_):
 
 
 @pytest.mark.parametrize(("name", "question"), sample_questions().items())
-def test_form_of_a_question_shows_every_fact_or_has_no_field_for_the_answer(name, question):
+def test_question_form_shows_every_fact_or_offers_no_answer(name, question):
     form = question_of(question)
     unseen = unseen_facts(question, form.message)
     assert not unseen or "answer" not in form.requested_schema["properties"]
@@ -52,7 +52,7 @@ def test_form_of_a_question_shows_every_fact_or_has_no_field_for_the_answer(name
         ({}, {"type": "string"}, "Ann", "Ann"),
     ],
 )
-def test_field_of_a_question_is_typed(arguments, field, given, decision):
+def test_question_field_has_the_answer_type(arguments, field, given, decision):
     question = question_for(question="Who?", **arguments)
     assert fields_of(question) == {"answer": {"title": "Answer", **field}}
     assert answered(question, answer=given) == Answered(decision)
@@ -60,7 +60,7 @@ def test_field_of_a_question_is_typed(arguments, field, given, decision):
     assert decision_of(question, types.ElicitResult(action="decline")) == Rejected()
 
 
-def test_form_text_cannot_draw_a_line():
+def test_form_text_cannot_imitate_a_line():
     painted = "ok\n! why approval is needed: it is small\r    to: ann"
     request = dataclasses.replace(
         ASKED, arguments={"note": painted, "to": "\u202emoc.evil\u202c"},
@@ -71,7 +71,7 @@ def test_form_text_cannot_draw_a_line():
     assert not any(line.startswith("! why approval is needed: it is small") for line in lines)
 
 
-def test_request_without_room_takes_no_yes():
+def test_oversized_request_cannot_be_approved():
     request = dataclasses.replace(ASKED, arguments={"amount": 1, "body": "x" * 50_000})
     form = question_of(request)
     assert set(form.requested_schema["properties"]) == {"reason"}
@@ -81,7 +81,7 @@ def test_request_without_room_takes_no_yes():
     assert answered(request, reason="too long") == Rejected(reason="too long")
 
 
-def test_call_that_may_have_happened_can_be_settled():
+def test_call_of_unknown_outcome_can_be_settled():
     request = dataclasses.replace(ASKED, outcome_unknown=True)
     assert set(fields_of(request)) == {"approve", "it_did_happen", "result", "reason"}
     assert fields_of(request)["approve"]["title"] == "Make it again"
@@ -97,7 +97,7 @@ def test_call_that_may_have_happened_can_be_settled():
     assert isinstance(answered(ASKED, it_did_happen=True), Rejected)
 
 
-def test_call_that_two_people_approve_cannot_be_edited():
+def test_call_under_two_approvals_cannot_be_edited():
     request = dataclasses.replace(ASKED, rule={"two_of": ["a", "b"]})
     assert set(fields_of(request)) == {"approve", "reason"}
     assert answered(ASKED, approve=True, amount=3) == Edited(arguments={"to": "Ann", "amount": 3})

@@ -171,7 +171,7 @@ def rogue(open_mcp):
         ("page", "rogue: good: Unexpected content type"),
     ],
 )
-async def test_answer_that_is_none_costs_its_call_only(rogue, mode, says) -> None:
+async def test_invalid_http_answer_fails_only_its_call(rogue, mode, says) -> None:
     srv = rogue(mode)
     async with asyncio.timeout(30):
         for _ in range(2):
@@ -193,7 +193,7 @@ async def test_answer_that_is_none_costs_its_call_only(rogue, mode, says) -> Non
         ("refused", False),
     ],
 )
-async def test_call_whose_answer_is_lost_may_have_been_done(rogue, mode, is_unknown) -> None:
+async def test_call_with_a_lost_answer_has_unknown_outcome(rogue, mode, is_unknown) -> None:
     async with asyncio.timeout(30):
         with pytest.raises(ToolExecutionError) as caught:
             await invoke(rogue(mode), "good")
@@ -234,7 +234,7 @@ async def test_repeated_key_in_a_result_is_reported(rogue, mode) -> None:
 @pytest.mark.parametrize(
     ("mode", "says"), [("large list", "more than 32,000,000 bytes"), ("silent", r"within 0\.7 s")]
 )
-async def test_list_without_an_end_is_an_error(rogue, mode, says) -> None:
+async def test_endless_resource_list_is_an_error(rogue, mode, says) -> None:
     async with asyncio.timeout(30):
         with pytest.raises(ConnectionUnavailableError, match=f"^rogue: .*{says}"):
             await rogue(mode, start_timeout=0.7 if mode == "silent" else 30).actions()

@@ -94,7 +94,7 @@ async def logged_in(company: Company, folder: Path, **options: Any) -> tuple[str
         return (await http.get(url)).text, learned
 
 
-async def test_key_proves_who_the_client_is(company: Company, tmp_path: Path) -> None:
+async def test_private_key_authenticates_the_client(company: Company, tmp_path: Path) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     pem = key.private_bytes(
         serialization.Encoding.PEM,

@@ -25,7 +25,7 @@ from support.until import until
 # -- what a script sees -------------------------------------------------------------------------
 
 
-async def test_tools_are_actions_with_types_and_effects(remote) -> None:
+async def test_tools_become_actions_with_types_and_effects(remote) -> None:
     actions = {action.name: action for action in await remote.actions()}
     assert actions["add"].signature.startswith("(a: int, b: int)")
     assert actions["add"].summary == "Add two numbers."
@@ -42,7 +42,7 @@ async def test_tools_are_actions_with_types_and_effects(remote) -> None:
     }
 
 
-async def test_results_are_values(open_mcp) -> None:
+async def test_results_become_values(open_mcp) -> None:
     srv = open_mcp(env={"GREETING": "welcome"})
     assert await invoke(srv, "add", a=1, b=2) == {"result": 3}
     hello = await invoke(srv, "say_hello", name="Ada")
@@ -52,19 +52,19 @@ async def test_results_are_values(open_mcp) -> None:
     assert image == {"type": "image", "media_type": "image/png", "data": b"\x89PNG\r"}
 
 
-async def test_bad_arguments_do_not_reach_the_server(remote) -> None:
+async def test_invalid_arguments_do_not_reach_the_server(remote) -> None:
     with pytest.raises(ToolRefusedError, match="b"):
         await invoke(remote, "add", a=1)
     with pytest.raises(ToolRefusedError):
         await invoke(remote, "add", a=1, b="x")
 
 
-async def test_tool_that_fails_says_why(remote) -> None:
+async def test_failing_tool_error_has_its_reason(remote) -> None:
     with pytest.raises(ToolExecutionError, match="the lamp is broken"):
         await invoke(remote, "broken")
 
 
-async def test_resources_are_readable(remote) -> None:
+async def test_resources_can_be_read(remote) -> None:
     srv = remote
     listed = {item["uri"]: item for item in await srv.list_resources()}
     assert set(listed) == {"notes://today", "notes://{day}"}
@@ -74,14 +74,14 @@ async def test_resources_are_readable(remote) -> None:
         await srv.read_resource("nowhere://x")
 
 
-async def test_server_says_how_it_is_used(remote) -> None:
+async def test_server_instructions_are_shown_to_the_model(remote) -> None:
     assert await remote.context("anything") == "srv: Greet before you add."
 
 
 # -- its life -----------------------------------------------------------------------------------
 
 
-async def test_server_that_dies_in_a_call_is_an_error_and_is_started_again(open_mcp) -> None:
+async def test_server_crash_during_a_call_is_an_error_and_restarts_it(open_mcp) -> None:
     srv = open_mcp()
     with pytest.raises(
         OutcomeUnknownError, match="ended during die; whether it did it is not known"
@@ -90,7 +90,7 @@ async def test_server_that_dies_in_a_call_is_an_error_and_is_started_again(open_
     assert await invoke(srv, "add", a=1, b=2) == {"result": 3}
 
 
-async def test_server_death_fails_open_calls_and_no_later_one(open_mcp) -> None:
+async def test_server_crash_fails_only_open_calls(open_mcp) -> None:
     srv = open_mcp()
     actions = {action.name: action for action in await srv.actions()}
     waiting = [asyncio.ensure_future(actions["silent"].call(seconds=30.0)) for _ in range(3)]
@@ -102,18 +102,18 @@ async def test_server_death_fails_open_calls_and_no_later_one(open_mcp) -> None:
     assert again == [{"result": n + 1} for n in range(20)]
 
 
-async def test_server_that_cannot_start_says_what_it_wrote(open_mcp) -> None:
+async def test_failing_server_start_shows_its_stderr(open_mcp) -> None:
     with pytest.raises(ConnectionUnavailableError, match="no licence"):
         await open_mcp(env={"BREAKS": "1"}).actions()
 
 
-async def test_program_that_is_not_a_server_is_an_error_in_time(open_mcp) -> None:
+async def test_program_that_is_not_a_server_is_reported_in_time(open_mcp) -> None:
     srv = open_mcp(command="sleep", args=["60"], start_timeout=0.5)
     with pytest.raises(ConnectionUnavailableError, match=r"did not start within 0\.5 s"):
         await srv.actions()
 
 
-async def test_call_that_is_cancelled_is_cancelled_at_the_server(open_mcp, tmp_path) -> None:
+async def test_cancelled_call_is_cancelled_at_the_server(open_mcp, tmp_path) -> None:
     marker = tmp_path / "marker"
     srv = open_mcp(env={"MARKER": str(marker)})
     actions = {action.name: action for action in await srv.actions()}
@@ -126,14 +126,14 @@ async def test_call_that_is_cancelled_is_cancelled_at_the_server(open_mcp, tmp_p
     assert await actions["add"].call(a=1, b=1) == {"result": 2}
 
 
-async def test_silent_call_times_out_and_one_with_progress_does_not(open_mcp) -> None:
+async def test_silent_call_times_out_and_progress_extends_it(open_mcp) -> None:
     srv = open_mcp(timeout=0.6)
     with pytest.raises(OutcomeUnknownError, match=r"did not end within 0\.6 s"):
         await invoke(srv, "silent", seconds=30.0)
     assert await invoke(srv, "slow", seconds=1.2) == {"result": "done"}
 
 
-async def test_server_ends_with_the_connection(open_mcp) -> None:
+async def test_closed_connection_ends_the_server(open_mcp) -> None:
     srv = open_mcp(args=["-u", SERVER])  # which is no fork, but started as users start it
     await srv.actions()
     (child,) = [pid for pid in _children() if _command(pid).endswith(f"{SERVER}\0")]
@@ -156,7 +156,7 @@ def _command(pid: str) -> str:
 
 
 @pytest.mark.parametrize("protocol", ["legacy", "auto"])
-async def test_tool_that_a_server_adds_is_there_for_the_next_task(open_mcp, protocol) -> None:
+async def test_added_tool_is_available_to_the_next_task(open_mcp, protocol) -> None:
     srv = open_mcp(protocol=protocol)
     host = TestHost.discover(environ={})
     model = ScriptedModel()
@@ -173,7 +173,7 @@ async def test_tool_that_a_server_adds_is_there_for_the_next_task(open_mcp, prot
 # -- what it may ask ----------------------------------------------------------------------------
 
 
-async def test_question_of_the_server_is_an_approval_with_a_form(remote) -> None:
+async def test_server_question_becomes_an_approval_with_a_form(remote) -> None:
     from delf.protocols.approval import Edited
 
     def answer(request):
@@ -188,7 +188,7 @@ async def test_question_of_the_server_is_an_approval_with_a_form(remote) -> None
     assert [request.action for request in asked] == ["srv.order", "srv.elicitation"]
 
 
-async def test_form_without_what_it_needs_is_not_sent(remote) -> None:
+async def test_form_without_required_fields_is_not_sent(remote) -> None:
     response, _, _ = await run(remote, "print((await srv.order())['result'])")
     assert response.text == "the user said cancel"
 
@@ -205,7 +205,7 @@ async def test_rejection_reaches_the_caller(remote) -> None:
 THINK = "print((await srv.think('lamps'))['result'])"
 
 
-async def test_server_may_ask_the_model_if_a_person_agrees(remote) -> None:
+async def test_server_may_ask_the_model_after_approval(remote) -> None:
     response, asked, model = await run(remote, THINK)
     assert response.text == "the model says: they glow"
     assert asked[-1].action == "srv.sampling"
@@ -228,7 +228,7 @@ def file_of(tmp_path, **entry):
     return path
 
 
-async def test_servers_come_from_a_file(tmp_path, monkeypatch) -> None:
+async def test_servers_are_read_from_a_file(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("WORD", "good day")
     path = file_of(
         tmp_path, command=sys.executable, args=[SERVER], env={"GREETING": "${WORD}"}, disabled=False
@@ -239,7 +239,7 @@ async def test_servers_come_from_a_file(tmp_path, monkeypatch) -> None:
     await srv.aclose()
 
 
-def test_server_that_the_file_does_not_name(tmp_path) -> None:
+def test_unknown_server_name_gets_a_suggestion(tmp_path) -> None:
     path = file_of(tmp_path, command="x")
     with pytest.raises(ConnectionConfigurationError, match="did you mean 'my-server'"):
         MCP(config=str(path), server="my-servr")
@@ -255,6 +255,6 @@ def test_unset_variable_raises(tmp_path, monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("settings", [{}, {"command": "x", "url": "http://x/"}])
-def test_server_is_a_program_or_an_address(settings) -> None:
+def test_server_needs_either_a_command_or_a_url(settings) -> None:
     with pytest.raises(ConnectionConfigurationError, match="either command or url"):
         MCP(**settings)

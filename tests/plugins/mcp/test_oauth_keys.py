@@ -34,7 +34,7 @@ def proof(kind, url):
 
 @pytest.mark.parametrize("kind", ["header", "body", "assertion"])
 @pytest.mark.parametrize("key", [{"client_secret": "s"}, {"private_key": "p"}])
-async def test_clients_key_goes_to_the_server_itself_and_its_issuer_only(kind, key, tokens):
+async def test_client_key_is_sent_only_to_the_server_and_its_issuer(kind, key, tokens):
     check = keeps_keys("tools", settings(**key), tokens)
     await check(proof(kind, "https://tools.example/token"))
     with pytest.raises(ConnectionConfigurationError, match="wants your client's key") as caught:
@@ -47,7 +47,7 @@ async def test_clients_key_goes_to_the_server_itself_and_its_issuer_only(kind, k
     await accepted(proof(kind, ELSEWHERE))
 
 
-async def test_requests_without_a_key_go_anywhere(tokens):
+async def test_requests_without_a_key_are_unrestricted(tokens):
     check = keeps_keys("tools", settings(client_secret="s"), tokens)
     asked = httpx2.Request("GET", "https://login.invalid/.well-known/oauth-authorization-server")
     assert await check(asked) is None
@@ -57,7 +57,7 @@ def token_request(url, **fields):
     return httpx2.Request("POST", url, data=fields)
 
 
-async def test_refresh_token_goes_to_the_server_that_gave_it(tokens):
+async def test_refresh_token_is_sent_only_to_its_server(tokens):
     login = "https://login.example/token"
     check = keeps_keys("tools", settings(oauth="browser"), tokens)
     await check(token_request(login, grant_type="authorization_code", code="c"))
@@ -72,7 +72,7 @@ async def test_refresh_token_goes_to_the_server_that_gave_it(tokens):
         await keeps_keys("tools", settings(oauth="browser"), one)(token_request(login, **fields))
 
 
-async def test_refresh_token_of_an_unknown_server_goes_nowhere(tokens):
+async def test_refresh_token_of_an_unknown_server_is_sent_nowhere(tokens):
     tokens.path.write_text('{"tokens": {"access_token": "a", "refresh_token": "r"}}')
     check = keeps_keys("tools", settings(oauth="browser"), tokens)
     with pytest.raises(ConnectionConfigurationError, match="an unknown server"):

@@ -20,7 +20,7 @@ ODD = {"type": "resource", "resource": {"uri": "x:", "text": "odd", "mimeType": 
 WORD = {"type": "text", "text": "a dot"}
 
 
-async def test_pictures_sounds_and_resources_are_output_files(rogue) -> None:
+async def test_pictures_sounds_and_resources_become_output_files(rogue) -> None:
     content = [WORD, IMAGE, SOUND, NOTE, BLOB, ODD]
     srv = rogue("plain", does={"answer": {"content": content}})
     response, _, _ = await run(srv, "print((await rogue.good())[0])")
@@ -35,7 +35,7 @@ async def test_pictures_sounds_and_resources_are_output_files(rogue) -> None:
     }
 
 
-async def test_files_come_beside_a_structured_result(rogue) -> None:
+async def test_files_accompany_a_structured_result(rogue) -> None:
     answer = {"content": [IMAGE], "structuredContent": {"n": 1}}
     srv = rogue("plain", does={"answer": answer})
     response, _, _ = await run(srv, "print(await rogue.good())")
@@ -44,7 +44,7 @@ async def test_files_come_beside_a_structured_result(rogue) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["legacy", "auto"])
-async def test_tool_without_its_declared_result_returns_text(rogue, protocol) -> None:
+async def test_missing_declared_result_falls_back_to_text(rogue, protocol) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     does = {"tools": [tool("good", outputSchema=schema)], "answer": {"content": [WORD]}}
     srv = rogue("plain", does=does, protocol=protocol)
@@ -65,7 +65,7 @@ def returned(srv) -> str:
         ({"content": [WORD, IMAGE]}, 'list[str | {"type": str, "media_type": str, "data": bytes}]'),
     ],
 )
-async def test_results_without_a_schema_are_learned_from_answers(rogue, answer, learned) -> None:
+async def test_result_type_is_learned_from_answers(rogue, answer, learned) -> None:
     srv = rogue("plain", does={"answer": answer})
     (before,) = await srv.actions()
     assert before.returns == returned(srv) == "str | list"
@@ -84,13 +84,13 @@ async def test_results_without_a_schema_are_learned_from_answers(rogue, answer, 
     assert returned(quiet) == "str | list"
 
 
-async def test_result_without_content_is_an_empty_text(rogue) -> None:
+async def test_result_without_content_is_empty_text(rogue) -> None:
     srv = rogue("plain", does={"answer": {"content": []}})
     response, _, _ = await run(srv, "print(repr(await rogue.good()))")
     assert response.text == "''"
 
 
-async def test_task_that_ends_with_a_failed_tool_has_failed(rogue) -> None:
+async def test_uncaught_tool_failure_fails_the_task(rogue) -> None:
     failed = {"isError": True, "content": [{"type": "text", "text": "the room is taken"}]}
     srv = rogue("plain", does={"answer": failed})
     response, _, _ = await run(srv, "print('begun')\nawait rogue.good()", retry_count=0)
@@ -101,7 +101,7 @@ async def test_task_that_ends_with_a_failed_tool_has_failed(rogue) -> None:
     assert (response.status, response.text) == (True, "the room is taken")
 
 
-async def test_nulls_outside_of_a_schema_are_reported_once_and_shown(rogue, caplog) -> None:
+async def test_undeclared_nulls_are_reported_once_and_learned(rogue, caplog) -> None:
     item = {"type": "object", "properties": {"by": {"type": "string"}, "n": {"type": "integer"}}}
     schema = {"type": "object", "properties": {"found": {"type": "array", "items": item}}}
     found = [{"by": "ada", "n": 1}, {"by": None, "n": 2}, {"by": None, "n": 3}]
@@ -114,7 +114,7 @@ async def test_nulls_outside_of_a_schema_are_reported_once_and_shown(rogue, capl
     assert returned(srv) == '{"found": list[{"by": str | None, "n": int}]}'
 
 
-async def test_schema_that_is_wrong_about_types_is_corrected_by_answers(rogue, caplog) -> None:
+async def test_wrong_declared_types_are_corrected_from_answers(rogue, caplog) -> None:
     properties = {"fee": {"type": "integer"}, "code": {"enum": ["IN", "OUT"]}}
     schema = {"type": "object", "properties": properties}
     answer = {"content": [], "structuredContent": {"fee": "490", "code": "LOST"}}
@@ -129,7 +129,7 @@ async def test_schema_that_is_wrong_about_types_is_corrected_by_answers(rogue, c
     assert returned(srv) == "{\"fee\": int | str, \"code\": Literal['IN', 'OUT'] | str}"
 
 
-async def test_json_in_a_wrapped_text_is_learned(rogue) -> None:
+async def test_json_inside_wrapped_text_is_learned(rogue) -> None:
     schema = {"type": "object", "properties": {"result": {"type": "string"}}}
     answer = {"content": [], "structuredContent": {"result": '[{"id": 1}]'}}
     srv = rogue("plain", does={"tools": [tool("good", outputSchema=schema)], "answer": answer})
@@ -139,7 +139,7 @@ async def test_json_in_a_wrapped_text_is_learned(rogue) -> None:
     assert returned(srv) == '{"result": str (JSON: list[{"id": int}])}'
 
 
-async def test_stub_has_the_whole_type_of_what_a_tool_takes(rogue) -> None:
+async def test_stub_shows_the_complete_parameter_type(rogue) -> None:
     keys = {f"key{n}": {"type": "string"} for n in range(30)}
     deep = {"type": "object", "properties": {"filter": {"type": "object", "properties": keys}}}
     inputs = {"type": "object", "properties": {"query": deep}}

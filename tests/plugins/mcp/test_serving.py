@@ -89,7 +89,7 @@ every_era = pytest.mark.parametrize("mode", ["legacy", "auto"])
 
 
 @every_era
-async def test_actions_are_tools_with_hints(served, mode) -> None:
+async def test_actions_are_served_as_tools_with_hints(served, mode) -> None:
     async with Client(served.server(), mode=mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
     assert set(tools) == {"run", "shop_price", "shop_picture", "shop_sell", "shop_polish"}
@@ -100,7 +100,7 @@ async def test_actions_are_tools_with_hints(served, mode) -> None:
 
 
 @every_era
-async def test_call_that_reads_asks_nobody(served, mode) -> None:
+async def test_read_call_needs_no_approval(served, mode) -> None:
     async with Client(served.server(), mode=mode) as client:
         result = await client.call_tool("shop_price", {"lamp": "anna"})
     assert not result.is_error
@@ -108,7 +108,7 @@ async def test_call_that_reads_asks_nobody(served, mode) -> None:
 
 
 @every_era
-async def test_pictures_are_pictures(served, mode) -> None:
+async def test_pictures_are_served_as_image_content(served, mode) -> None:
     async with Client(served.server(), mode=mode) as client:
         result = await client.call_tool("shop_picture", {"lamp": "anna"})
     title, picture, state = result.content
@@ -119,7 +119,7 @@ async def test_pictures_are_pictures(served, mode) -> None:
 
 
 @every_era
-async def test_call_that_matters_asks_the_clients_user(served, shop, mode) -> None:
+async def test_irreversible_call_asks_the_clients_user(served, shop, mode) -> None:
     asked = []
 
     async def confirm(context, params):
@@ -136,7 +136,7 @@ async def test_call_that_matters_asks_the_clients_user(served, shop, mode) -> No
 
 
 @every_era
-async def test_clients_user_may_edit_the_arguments_of_a_call(served, shop, mode) -> None:
+async def test_clients_user_may_edit_the_arguments(served, shop, mode) -> None:
     forms = []
 
     async def change(context, params):
@@ -170,7 +170,7 @@ async def test_call_progress_reaches_the_client(served, mode) -> None:
 
 
 @every_era
-async def test_task_tells_what_it_does(served, shop, model, mode) -> None:
+async def test_task_progress_names_its_calls(served, shop, model, mode) -> None:
     shown = []
 
     async def hear(progress, total, message):
@@ -184,7 +184,7 @@ async def test_task_tells_what_it_does(served, shop, model, mode) -> None:
 
 
 @every_era
-async def test_files_that_a_task_wrote_are_linked_and_read(served, model, mode) -> None:
+async def test_output_files_of_a_task_are_linked_and_readable(served, model, mode) -> None:
     model.writes(
         "add_to_output_files('sold.csv', [{'lamp': 'anna', 'price': 40}])\n"
         "add_to_output_files('picture.png', b'\\x89PNG')\nprint('done')"
@@ -216,7 +216,7 @@ async def test_rejection_reaches_the_caller(served, shop, mode, answer, why) -> 
 
 
 @every_era
-async def test_client_that_cannot_ask_changes_nothing(served, shop, mode) -> None:
+async def test_client_without_elicitation_changes_nothing(served, shop, mode) -> None:
     async with Client(served.server(), mode=mode) as client:
         result = await client.call_tool("shop_sell", {"lamp": "anna"})
     assert result.is_error
@@ -225,7 +225,7 @@ async def test_client_that_cannot_ask_changes_nothing(served, shop, mode) -> Non
 
 
 @every_era
-async def test_arguments_are_checked(served, mode) -> None:
+async def test_invalid_arguments_are_reported(served, mode) -> None:
     async with Client(served.server(), mode=mode) as client:
         wrong = await client.call_tool("shop_price", {"light": "anna"})
         unknown = await client.call_tool("shop_buy", {})
@@ -239,7 +239,7 @@ async def test_arguments_are_checked(served, mode) -> None:
 
 
 @every_era
-async def test_whole_task_is_done_with_its_approvals(served, shop, model, mode) -> None:
+async def test_whole_task_runs_with_its_approvals(served, shop, model, mode) -> None:
     model.writes("print(await shop.price('anna'), await shop.sell('anna'))")
     async with Client(served.server(), mode=mode, elicitation_callback=says_yes) as client:
         result = await client.call_tool("run", {"task": "Sell Anna."})

@@ -99,7 +99,7 @@ async def test_client_is_asked_for_every_task(place: Place, mode: str) -> None:
 
 
 @every_era
-async def test_clients_at_once_are_each_asked_about_their_own(place: Place, mode: str) -> None:
+async def test_concurrent_clients_are_asked_about_their_own_calls(place: Place, mode: str) -> None:
     async def one(name: str) -> list[str]:
         asked: list[str] = []
 
@@ -120,7 +120,7 @@ async def test_clients_at_once_are_each_asked_about_their_own(place: Place, mode
 
 
 @every_era
-async def test_client_that_cannot_ask_gets_an_error_each_time(place: Place, mode: str) -> None:
+async def test_client_without_elicitation_gets_an_error_each_time(place: Place, mode: str) -> None:
     async with place.client(mode) as client:
         assert (await have_done(client, READ)).content[0].text == "40.0"
         for _ in range(2):
@@ -144,9 +144,7 @@ async def test_client_whose_question_fails_gets_an_error(place: Place) -> None:
 
 @every_era
 @pytest.mark.parametrize("script", ["print(shop.sell('anna'))", WAIT], ids=["asked", "waiting"])
-async def test_client_that_leaves_ends_what_it_asked_for(
-    place: Place, mode: str, script: str
-) -> None:
+async def test_leaving_client_ends_its_pending_calls(place: Place, mode: str, script: str) -> None:
     """One of 2026 that does not come back with an answer has left once that took too long."""
 
     async def think(context: Any, params: Any) -> ElicitResult:

@@ -14,7 +14,7 @@ from support.users import NAMED, PARTS, Office, all_at_once
 
 
 @pytest.mark.timeout(120)
-async def test_fifty_clients_of_an_mcp_server_see_themselves(office: Office) -> None:
+async def test_concurrent_mcp_clients_are_kept_apart(office: Office) -> None:
     """A client's questions reach it, and what is done for it sees the user of its connection."""
     sightings = office.sightings
     served = Served(lambda **more: office.open(**more, approvals=[]))

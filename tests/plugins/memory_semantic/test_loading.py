@@ -71,7 +71,7 @@ async def test_save_does_not_load_the_embedding_model(store, slow):
     assert not slow.began.is_set(), "nothing is loaded for a save"
 
 
-async def test_search_of_a_program_waits_for_the_model(store, slow):
+async def test_search_from_a_program_waits_for_the_model(store, slow):
     await store.save([FACT])
     searching = asyncio.ensure_future(found(store))
     await asyncio.to_thread(slow.began.wait)
@@ -82,7 +82,7 @@ async def test_search_of_a_program_waits_for_the_model(store, slow):
     assert store.loading is None
 
 
-async def test_search_during_the_load_uses_words_and_says_so(store, slow):
+async def test_search_while_loading_uses_words_and_warns(store, slow):
     await store.save([FACT])
     loading = asyncio.ensure_future(store.warm_up())
     await asyncio.to_thread(slow.began.wait)
@@ -97,7 +97,7 @@ async def test_search_during_the_load_uses_words_and_says_so(store, slow):
     assert not notes
 
 
-async def test_model_that_cannot_be_loaded_is_reported_in_each_search(store, slow):
+async def test_unloadable_model_is_reported_in_each_search(store, slow):
     slow.error = ConfigurationError("no weights")
     slow.gate.set()
     await store.save([FACT])
@@ -123,7 +123,7 @@ class TestTask:
         assert FACT in "\n".join(m.text for m in scripted_model.requests[0].messages)
         assert response.trace.warnings == []
 
-    def test_task_that_cannot_wait_says_so_in_its_trace(
+    def test_task_that_cannot_wait_reports_it_in_its_trace(
         self, context, slow, scripted_model, delf_host
     ):
         store = SemanticStore(replace(context, embedder=lambda _: slow))
@@ -147,7 +147,7 @@ class TestRealWeights:
         (tmp_path / "delf.toml").write_text(f'[agent]\nmemory = "semantic"\nembedder = "{model}"\n')
         return tmp_path
 
-    def test_command_searches_by_meaning_and_says_what_it_waits_for(self, here):
+    def test_search_command_waits_for_the_model_and_reports_it(self, here):
         env = {"XDG_DATA_HOME": str(here / "data"), "HF_HUB_OFFLINE": "1"}
         added = delf("memory", "add", "My dog is called Rex", cwd=here, env=env)
         assert added.returncode == 0, added.stderr

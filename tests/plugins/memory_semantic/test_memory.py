@@ -23,7 +23,7 @@ def memory(tmp_path: Path) -> Memory:
     return Memory(path=tmp_path / "m.db", embedding_model="off")
 
 
-def test_facts_are_saved_a_line_each(memory: Memory) -> None:
+def test_saved_lines_become_separate_facts(memory: Memory) -> None:
     assert memory
     assert len(memory) == 0
     memory.save("""
@@ -40,7 +40,7 @@ def test_facts_are_saved_a_line_each(memory: Memory) -> None:
     memory.close()
 
 
-def test_files_are_added_in_pieces(memory: Memory, tmp_path: Path) -> None:
+def test_added_files_are_split_into_pieces(memory: Memory, tmp_path: Path) -> None:
     notes = tmp_path / "notes.md"
     notes.write_text("# Office\n\nIt is in Turin.\n\nIt closes at six.\n")
     assert memory.add(str(notes)) == 2
@@ -58,7 +58,7 @@ def test_files_are_added_in_pieces(memory: Memory, tmp_path: Path) -> None:
     memory.close()
 
 
-def test_long_texts_are_split_where_a_person_would() -> None:
+def test_long_texts_are_split_at_paragraphs_and_sentences() -> None:
     text = "First sentence here. " * 30 + "\n\n" + "x" * 2000
     parts = pieces(text, 200)
     assert all(len(part) <= 200 for part in parts)
@@ -66,7 +66,7 @@ def test_long_texts_are_split_where_a_person_would() -> None:
     assert "".join(parts).count("x") == 2000
 
 
-async def test_memory_does_not_block_an_event_loop(memory: Memory) -> None:
+async def test_memory_refuses_blocking_calls_in_an_event_loop(memory: Memory) -> None:
     with pytest.raises(AgentStateError, match="event loop"):
         memory.save("a fact")
     await memory.store.save(["a fact"])
@@ -84,7 +84,7 @@ def test_agent_recalls_saved_facts(memory: Memory) -> None:
     assert "The office is in Turin." in str(model.requests[0])
 
 
-async def test_ten_tasks_at_once_do_not_wait_for_each_other(
+async def test_concurrent_tasks_search_without_waiting_for_each_other(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each search ends only when all ten are under way."""
@@ -122,7 +122,7 @@ def delf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return do
 
 
-def test_command_line(delf, tmp_path: Path) -> None:
+def test_memory_commands_add_search_export_and_import(delf, tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("The office is in Turin.\n\nIt closes at six.")
     delf("add", str(tmp_path / "notes.md"))
     delf("add", "Ada likes lamps.", "--source", "Ada")
@@ -170,7 +170,7 @@ def test_memory_command_refuses_another_store(
     assert delf("list").split() == ["1", "Ada", "likes", "lamps."]
 
 
-def test_memory_of_another_format_is_named(tmp_path: Path) -> None:
+def test_memory_of_another_format_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     Memory(path=path, embedding_model="off").save("Ada likes tea.")
     with sqlite3.connect(path) as connection:
@@ -208,7 +208,7 @@ def test_memory_file_of_delfhos_is_refused_and_left_unchanged(tmp_path: Path) ->
     assert [p.name for p in tmp_path.iterdir()] == ["default.db"]
 
 
-def test_facts_of_delfhos_are_taken_over_with_their_dates(delf, tmp_path: Path) -> None:
+def test_facts_of_delfhos_are_imported_with_their_dates(delf, tmp_path: Path) -> None:
     path = of_delfhos(
         tmp_path / "old.db",
         ("work", "Ada likes tea.", "2026-01-31 10:00:00"),
@@ -224,7 +224,7 @@ def test_facts_of_delfhos_are_taken_over_with_their_dates(delf, tmp_path: Path) 
     assert fact["saved_at"] == "2026-01-31T10:00:00+00:00"
 
 
-def test_database_of_something_else_is_not_a_memory(delf, tmp_path: Path) -> None:
+def test_other_database_is_refused_as_memory(delf, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "other.db") as connection:
         connection.execute("CREATE TABLE memories (id INTEGER)")
     connection.close()
@@ -232,7 +232,7 @@ def test_database_of_something_else_is_not_a_memory(delf, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("given", ["missing.md\n", "  missing.md  ", Path("missing.md")])
-def test_missing_file_is_not_a_fact(memory: Memory, given: str | Path) -> None:
+def test_missing_file_name_is_not_added_as_a_fact(memory: Memory, given: str | Path) -> None:
     with pytest.raises(MemorySetupError, match=r"there is no file 'missing\.md'"):
         memory.add(given)
     assert not list(memory)

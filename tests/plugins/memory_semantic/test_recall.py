@@ -83,7 +83,7 @@ async def recall(context: PluginContext) -> Any:
     await made.aclose()
 
 
-async def test_words_find_facts(recall: Recall, journal: SharedJournal) -> None:
+async def test_recall_finds_messages_by_words(recall: Recall, journal: SharedJournal) -> None:
     (found,) = await recall.recall("lamp of 40 euros", limit=1)
     assert found["text"] == "The lamps cost 40 euros."
     assert (found["conversation"], found["role"]) == ("shop", "assistant")
@@ -112,7 +112,7 @@ async def test_time_range_narrows_recall(
     assert {item["conversation"] for item in found} == conversations
 
 
-async def test_later_facts_are_found_and_forgotten_ones_are_not(
+async def test_recall_follows_added_and_deleted_conversations(
     recall: Recall, journal: SharedJournal, tmp_path: Path, meaning: Meaning
 ) -> None:
     await recall.recall("lamps")
@@ -126,7 +126,7 @@ async def test_later_facts_are_found_and_forgotten_ones_are_not(
     assert b"zebra" not in kept
 
 
-async def test_long_messages_are_cut_around_what_was_looked_for(
+async def test_long_messages_are_cut_around_the_match(
     recall: Recall, journal: SharedJournal
 ) -> None:
     text = "nothing here. " * 500 + "The zebra is striped. " + "nor here. " * 500
@@ -138,12 +138,12 @@ async def test_long_messages_are_cut_around_what_was_looked_for(
 
 
 @pytest.mark.parametrize("query", ['"', "'; DROP TABLE messages; --", "NEAR(a b)", "* OR col:x"])
-async def test_queries_are_words_and_never_a_language(recall: Recall, query: str) -> None:
+async def test_query_text_is_never_parsed_as_syntax(recall: Recall, query: str) -> None:
     await recall.recall(query)
     assert await recall.recall("lamps")
 
 
-async def test_vectors_are_made_once_and_a_broken_file_is_made_again(
+async def test_vectors_are_cached_and_a_broken_cache_is_rebuilt(
     recall: Recall, context: PluginContext, meaning: Meaning, tmp_path: Path
 ) -> None:
     await recall.recall("lamps")
@@ -162,7 +162,7 @@ async def test_vectors_are_made_once_and_a_broken_file_is_made_again(
     assert await again() > made + 2
 
 
-async def test_words_decide_where_the_embedder_fails(recall: Recall, meaning: Meaning) -> None:
+async def test_word_search_is_used_if_the_embedder_fails(recall: Recall, meaning: Meaning) -> None:
     meaning.fails = True
     assert (await recall.recall("lamps"))[0]["conversation"] == "shop"
 

@@ -152,9 +152,7 @@ async def test_store_sees_facts_of_another_process(context: PluginContext, url: 
     await two.aclose()
 
 
-async def test_first_search_embeds_facts_stored_without_vectors(
-    context: PluginContext, url: str
-) -> None:
+async def test_first_search_embeds_earlier_facts(context: PluginContext, url: str) -> None:
     store = SemanticStore(context, url, embedding_model="off")
     await store.save(["The office is in Turin."])
     await store.aclose()
@@ -163,7 +161,7 @@ async def test_first_search_embeds_facts_stored_without_vectors(
     await store.aclose()
 
 
-async def test_facts_of_another_model_get_their_vectors_while_search_goes_on(
+async def test_facts_of_another_model_are_embedded_again_during_search(
     context: PluginContext, meaning: Meaning, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "VECTOR_SECONDS", 0)
@@ -181,7 +179,7 @@ async def test_facts_of_another_model_get_their_vectors_while_search_goes_on(
     await store.aclose()
 
 
-async def test_embedder_that_fails_loses_nothing(
+async def test_failing_embedder_loses_no_fact(
     context: PluginContext, meaning: Meaning, url: str
 ) -> None:
     store = SemanticStore(context, url)
@@ -195,7 +193,7 @@ async def test_embedder_that_fails_loses_nothing(
     await store.aclose()
 
 
-async def test_vectors_of_another_length_are_not_searched(
+async def test_vectors_of_another_length_are_ignored(
     kept: Path, context: PluginContext, meaning: Meaning
 ) -> None:
     with closing(sqlite3.connect(kept)) as database, database:
@@ -209,7 +207,7 @@ async def test_vectors_of_another_length_are_not_searched(
 @pytest.mark.parametrize(
     "query", ['"', 'a" OR content:x', "NEAR(a b)", "* ^ - +", "a & b | !c", ":*", "\\", "NOT"]
 )
-async def test_queries_are_words_and_never_a_language(
+async def test_query_text_is_never_parsed_as_syntax(
     query: str, context: PluginContext, url: str
 ) -> None:
     store = SemanticStore(context, url, embedding_model="off")
@@ -221,7 +219,9 @@ async def test_queries_are_words_and_never_a_language(
 
 
 @pytest.mark.slow
-async def test_fact_of_a_megabyte_and_of_all_scripts(context: PluginContext, url: str) -> None:
+async def test_very_long_fact_in_any_script_is_stored_and_found(
+    context: PluginContext, url: str
+) -> None:
     store = SemanticStore(context, url)
     large = "Die Zauberflöte 🦊 日本語 " * 30_000 + "needle"
     await store.save([large])
@@ -232,7 +232,7 @@ async def test_fact_of_a_megabyte_and_of_all_scripts(context: PluginContext, url
 
 
 @pytest.mark.slow
-async def test_save_takes_more_facts_than_one_statement(context: PluginContext) -> None:
+async def test_save_accepts_more_facts_than_one_statement_holds(context: PluginContext) -> None:
     def limit(connection: sqlite3.Connection, _: object) -> None:  # 32,766 and more by default
         connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 10_100)
 
@@ -250,7 +250,7 @@ async def test_save_takes_more_facts_than_one_statement(context: PluginContext) 
 
 
 @pytest.mark.slow
-async def test_searches_go_on_while_others_save(context: PluginContext, url: str) -> None:
+async def test_searches_continue_during_saves(context: PluginContext, url: str) -> None:
     store, other = SemanticStore(context, url), SemanticStore(context, url)
     towns = [f"Town number {n}." for n in range(40)]
 
@@ -268,7 +268,7 @@ async def test_searches_go_on_while_others_save(context: PluginContext, url: str
     await other.aclose()
 
 
-async def test_writers_of_the_same_facts_do_not_lock_each_other_out(
+async def test_concurrent_writers_of_equal_facts_do_not_deadlock(
     context: PluginContext, url: str
 ) -> None:
     facts = [f"Town number {n}." for n in range(40)]
@@ -281,7 +281,7 @@ async def test_writers_of_the_same_facts_do_not_lock_each_other_out(
         await store.aclose()
 
 
-async def test_vectors_that_another_process_made_are_found(
+async def test_vectors_of_another_process_are_used(
     context: PluginContext, meaning: Meaning, url: str
 ) -> None:
     one, two = SemanticStore(context, url), SemanticStore(context, url)
@@ -314,7 +314,7 @@ asyncio.run(main())
 """
 
 
-async def test_killed_writer_leaves_whole_batches(tmp_path: Path) -> None:
+async def test_killed_writer_leaves_only_complete_batches(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", SAVING, str(tmp_path)], stdout=subprocess.PIPE
     )
@@ -377,7 +377,7 @@ async def kept(context: PluginContext, tmp_path: Path) -> Any:
     return tmp_path / "memory.db"
 
 
-async def test_store_that_is_locked_is_reported(
+async def test_locked_store_is_reported(
     kept: Path, context: PluginContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("delf_memory_semantic.database.BUSY_MS", 20)
@@ -394,7 +394,7 @@ async def test_store_that_is_locked_is_reported(
     await store.aclose()
 
 
-async def test_store_that_is_read_only_is_reported(kept: Path, context: PluginContext) -> None:
+async def test_read_only_store_is_reported(kept: Path, context: PluginContext) -> None:
     url = f"sqlite:///file:{kept}?mode=ro&uri=true"
     store = SemanticStore(context, url, embedding_model="off")
     assert len(await store.search("office")) == 1
@@ -406,7 +406,7 @@ async def test_store_that_is_read_only_is_reported(kept: Path, context: PluginCo
     await store.aclose()
 
 
-async def test_store_that_is_full_is_reported(kept: Path, context: PluginContext) -> None:
+async def test_full_disk_is_reported(kept: Path, context: PluginContext) -> None:
     def small(connection: sqlite3.Connection, _: object) -> None:
         connection.execute("PRAGMA max_page_count = 30")
 
@@ -431,7 +431,7 @@ SCRIPTS = {
 }
 
 
-async def test_words_are_found_in_every_script(context: PluginContext, url: str) -> None:
+async def test_words_in_every_script_are_found(context: PluginContext, url: str) -> None:
     """Where words have no blanks between them, two letters count as a word."""
     store = SemanticStore(context, url, embedding_model="off")
     await store.save([fact for fact, _ in SCRIPTS.values()])
@@ -442,7 +442,7 @@ async def test_words_are_found_in_every_script(context: PluginContext, url: str)
     await store.aclose()
 
 
-async def test_search_with_an_extra_word_finds_the_same_facts(context):
+async def test_extra_query_word_does_not_hide_matches(context):
     store = SemanticStore(context, embedding_model="off")
     await store.save(
         [
@@ -475,7 +475,7 @@ async def test_missing_embedder_is_reported_in_each_task(context):
     await store.aclose()
 
 
-async def test_save_does_not_wait_for_an_embedder_that_hangs(context, meaning, monkeypatch):
+async def test_save_does_not_wait_for_a_hanging_embedder(context, meaning, monkeypatch):
     monkeypatch.setattr(store_module, "FIRST_ANSWER", 0.01)
     monkeypatch.setattr(store_module, "AT_ONCE", 0.0)
 

@@ -24,7 +24,7 @@ class TestCalls(ModelCalls):
     pass
 
 
-async def test_request_leaves_out_unknown_parameters(openai_server, http_model):
+async def test_request_omits_unknown_parameters(openai_server, http_model):
     settings = {
         "temperature": 0.2,
         "top_k": 40,
@@ -46,7 +46,7 @@ async def test_request_leaves_out_unknown_parameters(openai_server, http_model):
 
 
 @pytest.mark.parametrize("name", ["o3-mini", "o1", "gpt-5.5", "ft:gpt-5-mini:acme::1"])
-async def test_reasoning_models_are_sent_no_temperature(name, openai_server, http_model):
+async def test_reasoning_models_get_no_temperature(name, openai_server, http_model):
     settings = {"temperature": 0.2, "top_p": 0.1, "stop": ["x"], "max_tokens": 12, "seed": 7}
     server = openai_server(["a"])
     await http_model(**at(server, "openai", settings=settings) | {"model": name}).complete(ask())
@@ -55,23 +55,21 @@ async def test_reasoning_models_are_sent_no_temperature(name, openai_server, htt
     assert not {"temperature", "top_p", "stop", "max_tokens"} & sent.keys()
 
 
-async def test_claude_models_without_temperature_are_sent_none(openai_server, http_model):
+async def test_claude_models_without_temperature_get_none(openai_server, http_model):
     server = openai_server(["a"])
     config = at(server, "anthropic", settings={"temperature": 0.2}) | {"model": "claude-opus-4-8"}
     await http_model(**config).complete(ask())
     assert "temperature" not in server.json[0]
 
 
-async def test_anthropic_gets_a_limit_of_the_answers_length(openai_server, http_model):
+async def test_anthropic_request_has_an_output_limit(openai_server, http_model):
     server = openai_server(lambda _: "a")
     for name in ("claude-opus-4-8", "claude-of-tomorrow"):
         await http_model(**at(server, "anthropic") | {"model": name}).complete(ask())
     assert [sent["max_tokens"] for sent in server.json] == [16_384, 8_192]
 
 
-async def test_stable_prefix_is_marked_for_anthropic_and_the_same_for_all(
-    openai_server, http_model
-):
+async def test_stable_prefix_is_marked_for_the_anthropic_cache(openai_server, http_model):
     server = openai_server(lambda _: "a")
     long = system("rule " * 1000)
     prefixes = []
@@ -90,7 +88,7 @@ async def test_stable_prefix_is_marked_for_anthropic_and_the_same_for_all(
     assert prefixes.count(True) >= 2  # Anthropic's messages stand before its system prompt
 
 
-async def test_tokens_that_are_written_to_the_cache_cost_more(http_model):
+async def test_cache_writes_are_priced_higher(http_model):
     model = http_model("claude-sonnet-4-5", api_key="k")
     from delf_model_http import catalog
     from delf_model_http.answer import Tokens
@@ -101,7 +99,7 @@ async def test_tokens_that_are_written_to_the_cache_cost_more(http_model):
     assert (await model.price()).input < written == pytest.approx(3.75)
 
 
-async def test_long_calls_have_other_prices(openai_server, http_model):
+async def test_long_prompts_use_long_context_prices(openai_server, http_model):
     server = openai_server(
         [Reply(text="a", usage=(100_000, 0)), Reply(text="a", usage=(300_000, 0))]
     )
@@ -111,7 +109,7 @@ async def test_long_calls_have_other_prices(openai_server, http_model):
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_calls_go_back_as_they_came(provider, openai_server, http_model):
+async def test_calls_are_sent_back_in_provider_form(provider, openai_server, http_model):
     """With what the provider wants to see again, and under its own ids."""
     server = openai_server([Reply(calls=(("add", '{"a": 1}'),)), "3"])
     model = http_model(**at(server, provider))
@@ -129,7 +127,7 @@ async def test_calls_go_back_as_they_came(provider, openai_server, http_model):
     assert "delf-" not in sent
 
 
-async def test_arguments_that_are_not_json_go_back_as_they_were(openai_server, http_model):
+async def test_arguments_that_are_not_json_are_sent_back_unchanged(openai_server, http_model):
     server = openai_server(lambda _: "a")
     call = ToolCall(id="1", name="add", arguments='{"a": ')
     for provider in PROVIDERS:
@@ -170,14 +168,14 @@ async def test_reasoning_tokens_are_counted(openai_server, http_model):
         ("google", "/v1", "/v1/models/m:generateContent"),
     ],
 )
-async def test_request_addresses(provider, given, path, openai_server, http_model):
+async def test_request_path_fits_the_provider(provider, given, path, openai_server, http_model):
     server = openai_server(["a"])
     url = server.root_url + given
     await http_model("m", base_url=url, provider=provider, api_key="k").complete(ask())
     assert server.requests[0].path == path
 
 
-async def test_own_headers_take_the_place_of_others(openai_server, http_model):
+async def test_own_headers_replace_default_headers(openai_server, http_model):
     server = openai_server(["a"])
     headers = {"authorization": "Basic YmFzaWM=", "User-Agent": "mine"}
     await http_model(base_url=server.base_url, api_key="k", headers=headers).complete(ask())
@@ -185,19 +183,19 @@ async def test_own_headers_take_the_place_of_others(openai_server, http_model):
     assert (sent["authorization"], sent["user-agent"]) == ("Basic YmFzaWM=", "mine")
 
 
-def test_provider_that_it_does_not_speak_with(http_model):
+def test_unsupported_provider_error_names_the_package(http_model):
     with pytest.raises(ModelConfigurationError, match="groq") as caught:
         http_model("groq/llama")
     assert "delf plugins install model-litellm" in caught.value.hint
 
 
-async def test_server_that_always_streams(openai_server, make_model):
+async def test_always_streaming_server_is_supported(openai_server, make_model):
     server = openai_server([Reply(body=events(piece("f", '{"a": 1}', index=0, id="x")).encode())])
     reply = await make_model(base_url=server.base_url, api_key="k").complete(ask())
     assert [(c.name, c.arguments) for c in reply.calls] == [("f", '{"a": 1}')]
 
 
-async def test_server_that_never_streams(openai_server, make_model):
+async def test_never_streaming_server_is_supported(openai_server, make_model):
     message = {"content": "hi there", "tool_calls": [piece("f", "{}", id="x")]}
     usage = {"prompt_tokens": 3, "completion_tokens": 2}
     choice = {"message": message, "finish_reason": "stop"}
@@ -218,9 +216,7 @@ def _delta(reason=None, **delta):
     return {"choices": [{"delta": delta, "finish_reason": reason}]}
 
 
-async def test_calls_are_read_whatever_their_numbers_and_however_late_their_names(
-    openai_server, http_model
-):
+async def test_streamed_calls_are_joined_despite_odd_numbering(openai_server, http_model):
     first, second = {"index": 1, "id": "x"}, {"index": 2, "id": "y"}
     body = events(
         piece("add", '{"a"', **first), piece(None, ": 1}", index=1), piece("add", '{"a": 2}', **second),
@@ -256,7 +252,7 @@ def _of_call(name=None, arguments=None, **fields):
     ],
     ids=["its id alone", "a whole message", "the form before several", "an object"],
 )  # fmt: skip
-async def test_call_is_read_in_the_forms_of_other_servers(pieces, openai_server, http_model):
+async def test_calls_in_other_servers_formats_are_read(pieces, openai_server, http_model):
     server = openai_server([Reply(body=_stream(*pieces, _delta("stop")).encode())])
     _, reply = await read_stream(http_model(**at(server, "openai")), ask())
     assert [(c.name, json.loads(c.arguments)) for c in reply.calls] == [("add", {"a": 1})]
@@ -271,7 +267,7 @@ async def test_call_is_read_in_the_forms_of_other_servers(pieces, openai_server,
         + json.dumps({"choices": [{"message": {"content": "Hi"}, "finish_reason": "stop"}]}),
     ],
 )
-async def test_empty_data_and_marks_are_not_part_of_an_answer(body, openai_server, http_model):
+async def test_empty_stream_data_is_ignored(body, openai_server, http_model):
     server = openai_server([Reply(body=body.encode()), Reply(body=body.encode())])
     model = http_model(**at(server, "openai"))
     assert (await read_stream(model, ask()))[1].text == "Hi"
@@ -295,16 +291,14 @@ _OWN_WORDS = "the GPU fell off the bus"
         json.dumps({"choices": [{"error": {"message": _OWN_WORDS}, "message": {"content": ""}}]}),
     ],
 )
-async def test_error_within_an_answer_keeps_the_words_of_the_server(
-    body, openai_server, http_model
-):
+async def test_error_inside_an_answer_keeps_its_message(body, openai_server, http_model):
     server = openai_server(lambda _: Reply(body=body.encode()))
     model = http_model(**at(server, "openai"))
     with pytest.raises(DelfError, match=_OWN_WORDS):
         await read_stream(model, ask())
 
 
-async def test_script_in_the_reasoning_alone_is_the_answer(openai_server, http_model):
+async def test_script_inside_reasoning_is_the_answer_if_alone(openai_server, http_model):
     script = "First I look.\n```python\nprint(1)\n```"
     for field in ("reasoning_content", "reasoning"):
         body = _stream(_delta(**{field: script[:9]}), _delta(**{field: script[9:]}), _delta("stop"))
@@ -320,7 +314,9 @@ async def test_script_in_the_reasoning_alone_is_the_answer(openai_server, http_m
         assert (await read_stream(model, ask()))[1].text == "Hi"
 
 
-async def test_instructions_for_models_without_a_system_role(openai_server, http_model):
+async def test_system_messages_are_folded_for_models_without_a_system_role(
+    openai_server, http_model
+):
     server = openai_server(lambda _: "a")
     request = ModelRequest(
         messages=(

@@ -123,7 +123,7 @@ async def test_requests_conform_to_the_provider_schema(
     judge(provider, server.json[0])
 
 
-def test_judges_can_say_no():
+def test_conformance_judges_refuse_invalid_requests():
     for provider in PROVIDERS:
         with pytest.raises((AssertionError, ValueError)):
             judge(provider, {"model": "m", "messages": [{"role": "nobody", "content": 1}]})
@@ -132,7 +132,7 @@ def test_judges_can_say_no():
         judge("anthropic", {"model": "m", "max_tokens": 1, "messages": [good]})
 
 
-def test_catalogue_says_when_it_was_made():
+def test_model_catalogue_has_a_date_and_valid_prices():
     folder = Path(__import__("delf_model_http").__file__).parent
     known = json.loads((folder / "models.json").read_text("utf-8"))
     assert known["made"] >= "2026-11-22"

@@ -100,7 +100,9 @@ class TestGemini(EmbedderContract):
         )
 
 
-async def test_request_body(server: Server, context: PluginContext) -> None:
+async def test_embedding_request_has_the_provider_form(
+    server: Server, context: PluginContext
+) -> None:
     one = HttpEmbedder(
         context,
         embedding_base_url=f"{server.url}/v1",
@@ -133,7 +135,7 @@ async def test_request_body(server: Server, context: PluginContext) -> None:
     assert body["requests"][0]["content"] == {"parts": [{"text": "tea"}]}
 
 
-async def test_failure_that_passes_is_retried(server: Server, context: PluginContext) -> None:
+async def test_transient_failure_is_retried(server: Server, context: PluginContext) -> None:
     server.fail = lambda number: (503, {}, b"busy") if number < 3 else None
     embedder = HttpEmbedder(context, embedding_base_url=f"{server.url}/v1", retry=QUICK)
     assert len(await embedder.embed(["tea"])) == 1
@@ -155,7 +157,7 @@ async def test_failure_that_passes_is_retried(server: Server, context: PluginCon
         ((200, {}, b'{"data": [{"index": 0, "embedding": []}]}'), "1 vectors for 1 texts"),
     ],
 )
-async def test_errors_are_clear_and_hold_no_key(
+async def test_embedder_errors_hide_the_key(
     answer: tuple[int, dict[str, str], bytes], shown: str, server: Server, context: PluginContext
 ) -> None:
     server.fail = lambda number: answer
@@ -169,7 +171,9 @@ async def test_errors_are_clear_and_hold_no_key(
     await embedder.aclose()
 
 
-async def test_missing_key_and_a_missing_server(tmp_path: Path, context: PluginContext) -> None:
+async def test_missing_key_and_unreachable_server_are_reported(
+    tmp_path: Path, context: PluginContext
+) -> None:
     with pytest.raises(EnvironmentKeyError, match="OPENAI_API_KEY"):
         await HttpEmbedder(PluginContext(data_dir=tmp_path)).embed(["tea"])
     embedder = HttpEmbedder(context, embedding_base_url="http://127.0.0.1:9/v1", retry=QUICK)

@@ -37,7 +37,7 @@ PAGE = Reply(body=b"<html><title>Blocked</title></html>")
         ),
     ],
 )
-async def test_proxy_that_fails_is_named(
+async def test_failing_proxy_is_named(
     variables, words, hint, openai_server, make_model, monkeypatch
 ):
     servers = {"page": PAGE, "login": Reply(status=407, error="who are you?")}
@@ -57,7 +57,7 @@ async def test_proxy_that_fails_is_named(
     assert ":pw" not in str(caught.value)
 
 
-async def test_ipv6_address_needs_no_proxy(openai_server, make_model, monkeypatch):
+async def test_ipv6_entry_in_no_proxy_is_accepted(openai_server, make_model, monkeypatch):
     server = openai_server(["ok"])
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("NO_PROXY", "::1,127.0.0.1,fd00::1")
@@ -66,7 +66,7 @@ async def test_ipv6_address_needs_no_proxy(openai_server, make_model, monkeypatc
 
 
 @pytest.mark.parametrize("content", [None, "nonsense"])
-async def test_wrong_file_of_certificates_is_named(content, make_model, monkeypatch, tmp_path):
+async def test_invalid_certificate_file_is_named(content, make_model, monkeypatch, tmp_path):
     file = tmp_path / "certificates.pem"
     if content is not None:
         file.write_text(content)

@@ -103,7 +103,7 @@ def stream_of(provider):
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_stream_that_is_cut_at_any_byte_is_whole_or_an_error(provider, http_model):
+async def test_stream_cut_at_any_byte_is_complete_or_an_error(provider, http_model):
     stream = stream_of(provider)
     ends = range(len(stream), -1, -1 if EVERY_BYTE else -17)
     whole = None
@@ -129,7 +129,7 @@ async def test_stream_that_is_cut_at_any_byte_is_whole_or_an_error(provider, htt
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_bytes_may_come_in_any_pieces(provider):
+def test_events_are_read_from_any_chunks(provider):
     stream = stream_of(provider)
     expected = EventReader().feed(stream)
     assert len(expected) > 3
@@ -144,7 +144,7 @@ def test_bytes_may_come_in_any_pieces(provider):
         assert events + reader.end() == expected
 
 
-def test_comments_other_fields_and_several_lines_of_data():
+def test_event_reader_ignores_comments_and_joins_data_lines():
     text = ": hello\nid: 1\nevent: x\ndata: one\ndata:two\nretry: 9\n\ndata\n\ndata: \u2028\n\n"
     assert EventReader().feed(b"\xef\xbb\xbf" + text.encode()) == ["one\ntwo", "", "\u2028"]
     assert EventReader().feed(b"data: not ended\n") == []
@@ -219,7 +219,7 @@ MESSAGE = {
         {"choices": [{"delta": {"error": {"message": "upstream is gone"}}}]},
     ],
 )
-async def test_error_in_another_form_does_not_end_an_answer(event, http_model):
+async def test_unusual_error_object_does_not_end_an_answer(event, http_model):
     begun = {"id": "x", "choices": [{"index": 0, "delta": {"content": "half"}}]}
     data = "".join(f"data: {text}\n\n" for text in (*map(json.dumps, (begun, event)), "[DONE]"))
     async with answering(HEAD + b"Connection: close\r\n\r\n" + data.encode()) as server:
@@ -228,7 +228,7 @@ async def test_error_in_another_form_does_not_end_an_answer(event, http_model):
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_error_within_a_stream_is_the_providers(provider, http_model):
+async def test_error_inside_a_stream_raises(provider, http_model):
     data, status = MESSAGE[provider]
     async with answering(HEAD + b"Connection: close\r\n\r\n" + data) as server:
         with pytest.raises(LLMExecutionError, match="upstream is gone") as caught:
@@ -236,7 +236,7 @@ async def test_error_within_a_stream_is_the_providers(provider, http_model):
     assert caught.value.status == status
 
 
-async def test_prompt_that_gemini_blocks(http_model):
+async def test_blocked_gemini_prompt_raises(http_model):
     body = b'{"promptFeedback": {"blockReason": "SAFETY"}}'
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     async with answering(head + body) as server:
@@ -244,7 +244,7 @@ async def test_prompt_that_gemini_blocks(http_model):
             await once(http_model, server["url"], "google").complete(ask())
 
 
-async def test_server_that_drips(http_model):
+async def test_slow_byte_by_byte_answer_times_out(http_model):
     slow = [HEAD, *[b"x"] * 400]
     async with answering(*slow, pause=0.05) as server:
         model = once(http_model, server["url"], settings={"timeout": 0.4})
@@ -256,7 +256,7 @@ async def test_server_that_drips(http_model):
 
 
 @pytest.mark.parametrize("words", [10_000, 3])
-async def test_server_that_lies_about_the_length(words, http_model):
+async def test_wrong_content_length_raises(words, http_model):
     body = json.dumps(protocols.OPENAI.answer(ANSWER)).encode()
     head = f"HTTP/1.1 200 OK\r\nContent-Length: {words}\r\n\r\n".encode()
     async with answering(head + body) as server:
@@ -267,14 +267,14 @@ async def test_server_that_lies_about_the_length(words, http_model):
 
 
 @pytest.mark.parametrize("reply", [b"nonsense\r\n\r\n", b"HTTP/1.1 999999 x\r\n\r\n", b""])
-async def test_server_that_speaks_no_http(reply, http_model):
+async def test_server_without_http_raises(reply, http_model):
     async with answering(reply) as server:
         with pytest.raises(LLMExecutionError, match="dropped the connection"):
             await once(http_model, server["url"]).complete(ask())
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_key_does_not_go_along_with_a_redirect(status, openai_server, http_model):
+async def test_redirect_is_refused_and_the_key_not_sent(status, openai_server, http_model):
     other = openai_server(["never"])
     target = f"http://localhost:{other.port}/v1/chat/completions"
     server = openai_server([Reply(status=status, headers={"Location": target})])
@@ -283,7 +283,7 @@ async def test_key_does_not_go_along_with_a_redirect(status, openai_server, http
     assert other.requests == []
 
 
-async def test_stream_whose_body_never_ends_is_over_with_its_last_event(http_model):
+async def test_stream_ends_with_its_last_event_despite_an_open_body(http_model):
     for provider in ("openai", "anthropic"):
         async with answering(HEAD + b"\r\n" + stream_of(provider), close=False) as server:
             started = time.perf_counter()
@@ -293,7 +293,7 @@ async def test_stream_whose_body_never_ends_is_over_with_its_last_event(http_mod
 
 
 @pytest.mark.parametrize("when", ["whole", "streamed", "between two pieces"])
-async def test_cancelling_closes_the_connection(when, http_model):
+async def test_cancelled_call_closes_its_connection(when, http_model):
     first, _, _ = stream_of("openai").partition(b" \xc3\xbc")
     came = asyncio.Event()
 
@@ -312,14 +312,14 @@ async def test_cancelling_closes_the_connection(when, http_model):
             await server["closed"].wait()
 
 
-async def test_calls_at_once_work_from_a_cold_start(openai_server, http_model):
+async def test_concurrent_first_calls_succeed(openai_server, http_model):
     server = openai_server(lambda _: Reply(text="fine"))
     model = http_model(**at(server, "openai"))
     replies = await asyncio.gather(*(model.complete(ask(f"{n}")) for n in range(200)))
     assert {reply.text for reply in replies} == {"fine"}
 
 
-async def test_calls_leave_nothing_behind(openai_server, http_model):
+async def test_calls_leave_no_task_or_descriptor(openai_server, http_model):
     server = openai_server(lambda _: Reply(text="fine"))
     model = http_model(**at(server, "openai"))
 
@@ -338,7 +338,7 @@ async def test_calls_leave_nothing_behind(openai_server, http_model):
     assert server.connections <= 20
 
 
-def test_loops_come_and_go(openai_server):
+def test_model_works_across_successive_event_loops(openai_server):
     from delf.llm import LLMConfig
     from delf.protocols.model import ModelContext
     from delf_model_http.model import HttpModel
@@ -362,7 +362,7 @@ def test_loops_come_and_go(openai_server):
     assert texts == ["ok"] * 8
 
 
-async def test_proxy_of_the_environment_is_used(openai_server, http_model, monkeypatch):
+async def test_proxy_variables_are_used(openai_server, http_model, monkeypatch):
     proxy = openai_server(["by proxy"])
     monkeypatch.setenv("HTTP_PROXY", proxy.root_url)
     monkeypatch.delenv("NO_PROXY", raising=False)
@@ -373,13 +373,13 @@ async def test_proxy_of_the_environment_is_used(openai_server, http_model, monke
 
 
 @pytest.mark.parametrize("key", ["bad\nkey", "sk-ключ", "a\x00b"])
-def test_key_that_cannot_be_sent_is_reported_and_not_shown(key, http_model):
+def test_unsendable_key_is_reported_without_its_value(key, http_model):
     with pytest.raises(Exception, match="has an invalid character") as caught:
         http_model("gpt-4o", api_key=key)
     assert key not in str(caught.value)
 
 
-async def test_key_with_a_newline_at_its_end(openai_server, http_model):
+async def test_trailing_newline_of_a_key_is_removed(openai_server, http_model):
     server = openai_server(["ok"], api_key="sk-1")
     environ = {"OPENAI_BASE_URL": server.base_url, "OPENAI_API_KEY": "sk-1\n"}
     model = http_model(environ=environ)
@@ -394,7 +394,7 @@ async def test_unreachable_port_raises(http_model):
         await once(http_model, f"http://127.0.0.1:{port}").complete(ask())
 
 
-async def test_server_without_tls_at_an_https_address(http_model):
+async def test_https_address_without_tls_is_reported(http_model):
     async def refuse(_reader, writer):
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()

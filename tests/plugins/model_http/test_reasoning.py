@@ -65,9 +65,7 @@ def sent(openai_server, http_model):
         ("anthropic", OPUS, "low", {"thinking": {"type": "adaptive"}}),
     ],
 )
-async def test_reasoning_effort_is_sent_in_the_providers_words(
-    sent, provider, model, effort, expected
-):
+async def test_reasoning_effort_is_sent_in_provider_terms(sent, provider, model, effort, expected):
     body = await sent(provider, model, {"reasoning_effort": effort})
     assert {name: body[name] for name in expected} == expected
 
@@ -80,17 +78,17 @@ async def test_reasoning_effort_is_sent_in_the_providers_words(
         ("gemini-3-pro", "low", {"thinkingLevel": "low"}),
     ],
 )
-async def test_reasoning_effort_of_gemini_fits_googles_own_types(sent, model, effort, expected):
+async def test_gemini_reasoning_effort_matches_the_official_types(sent, model, effort, expected):
     body = await sent("google", model, {"reasoning_effort": effort, "temperature": 0.5})
     assert body["generationConfig"] == {"temperature": 0.5, "thinkingConfig": expected}
     Gemini(**body)
 
 
-async def test_no_effort_sends_no_thinking(sent):
+async def test_no_reasoning_effort_disables_thinking(sent):
     assert "thinking" not in await sent("anthropic", SONNET, {"reasoning_effort": "none"})
 
 
-async def test_thinking_leaves_out_what_a_thinking_model_refuses(sent):
+async def test_thinking_request_omits_incompatible_parameters(sent):
     settings = {"thinking": {"type": "enabled", "budget_tokens": 5000}, "temperature": 0.2}
     request = ModelRequest(messages=(user("Add."),), tools=(ADD,), must_call=True)
     body = await sent("anthropic", SONNET, settings, request)
@@ -101,7 +99,7 @@ async def test_thinking_leaves_out_what_a_thinking_model_refuses(sent):
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_thinking_before_a_call_is_sent_back_with_the_call(openai_server, http_model, stream):
+async def test_thinking_block_is_sent_back_with_its_call(openai_server, http_model, stream):
     frames = "".join(f"data: {json.dumps(frame)}\n\n" for frame in FRAMES)
     server = openai_server(lambda _: Reply(body=(frames if stream else json.dumps(WHOLE)).encode()))
     model = http_model(**at(server, "anthropic", settings={"reasoning_effort": "low"}))
@@ -113,7 +111,7 @@ async def test_thinking_before_a_call_is_sent_back_with_the_call(openai_server, 
     assert server.json[-1]["messages"][1]["content"] == [THOUGHT, USE]
 
 
-async def test_token_of_another_provider_is_not_thinking(sent):
+async def test_foreign_signature_is_not_sent_as_thinking(sent):
     call = ToolCall(id="t1", name="add", arguments="{}", token="not of anthropic")
     body = await sent("anthropic", SONNET, {}, answered(call))
     assert body["messages"][1]["content"] == [USE]
@@ -145,6 +143,6 @@ async def test_service_tier_is_sent(sent, provider):
         ({"reasonning_effort": "low"}, "reasoning_effort"),
     ],
 )
-def test_settings_that_cannot_be_sent_are_refused(settings, problem):
+def test_unsendable_settings_are_refused(settings, problem):
     with pytest.raises(ModelConfigurationError, match=problem):
         LLMConfig("gpt-5.5", settings=settings)

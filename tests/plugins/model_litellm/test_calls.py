@@ -15,16 +15,14 @@ from support.openai_server import Reply
 
 
 class TestCalls(ModelCalls):
-    async def test_server_that_gives_no_finish_reason_but_ends_its_stream(
-        self, openai_server, make_model
-    ):
+    async def test_stream_without_a_finish_reason_is_accepted(self, openai_server, make_model):
         """litellm does not tell the end of such a stream from a connection that was lost."""
         server = openai_server([Reply(text="a b", finish_reason=None)])
         with pytest.raises(LLMExecutionError, match="broke off after 3 characters") as caught:
             await read_stream(make_model(base_url=server.base_url), ask())
         assert caught.value.message.endswith("Stream ended before a finish_reason was received")
 
-    async def test_request_leaves_out_unknown_parameters(self, openai_server, make_model):
+    async def test_request_omits_unknown_parameters(self, openai_server, make_model):
         settings = {"temperature": 0.2, "top_k": 40, "presence_penalty": 0.1, "max_tokens": 12}
         server = openai_server(["a", "b", "c"])
         for provider in ("anthropic", "google"):
@@ -59,7 +57,7 @@ class TestCalls(ModelCalls):
         assert claude["of_tomorrow"] == "x"
         assert gemini["generationConfig"]["thinkingConfig"]["thinkingBudget"] == 1024
 
-    async def test_long_system_message_is_cached_by_anthropic(self, openai_server, make_model):
+    async def test_long_system_message_is_cached_for_anthropic(self, openai_server, make_model):
         server = openai_server(["a", "b"])
         model = make_model(**at(server, "anthropic"))
         await model.complete(ModelRequest(messages=(system("rule " * 1000), user("hi"))))
@@ -80,7 +78,7 @@ class TestCalls(ModelCalls):
 
         assert [asyncio.run(use()) for _ in range(2)] == ["ok", "ok"]
 
-    async def test_name_that_is_sent_here_by_hand(self, openai_server, litellm_model):
+    async def test_explicit_litellm_prefix_is_removed(self, openai_server, litellm_model):
         server = openai_server(["fine"])
         model = litellm_model("litellm/gpt-4o-mini", base_url=server.base_url)
         reply = await model.complete(ask())

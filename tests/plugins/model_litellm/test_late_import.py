@@ -59,13 +59,13 @@ def test_plugin_and_factory_do_not_import_litellm(tmp_path):
     assert python(tmp_path, code).stdout == "set() [] litellm\n"
 
 
-def test_plugin_module_needs_no_vendor(tmp_path):
+def test_plugin_module_imports_no_vendor_library(tmp_path):
     code = "import sys, delf_model_litellm.plugin; print('asyncio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
 
-def test_missing_key_imports_and_asks_nothing(tmp_path):
+def test_missing_key_is_reported_without_import_or_request(tmp_path):
     code = """
     from delf.errors import EnvironmentKeyError
     async def main():
@@ -88,7 +88,7 @@ def test_missing_key_imports_and_asks_nothing(tmp_path):
     assert python(tmp_path, code).stdout.splitlines() == [*expected, "False []"]
 
 
-def test_calls_from_cold_are_quiet_and_leave_no_trace(tmp_path):
+def test_first_calls_are_silent_and_change_no_environment(tmp_path):
     """One process, as litellm takes seconds: no look-up, no variable, no output."""
     (tmp_path / ".env").write_text("LEAKED=yes\n")
     code = """
@@ -141,7 +141,7 @@ def test_calls_from_cold_are_quiet_and_leave_no_trace(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["model-litellm", "model-recorded"])
-def test_entry_points(name):
+def test_entry_point_factories_are_in_their_own_package(name):
     from importlib.metadata import entry_points
 
     [entry] = entry_points(group="delf", name=name)

@@ -90,7 +90,9 @@ async def test_keys_and_headers_are_not_recorded(openai_server, litellm_model, t
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-async def test_failures_and_half_read_streams_leave_nothing(openai_server, litellm_model, tmp_path):
+async def test_failed_calls_and_partial_streams_are_not_recorded(
+    openai_server, litellm_model, tmp_path
+):
     path = tmp_path / "run.jsonl"
     server = openai_server([Reply(status=400), Reply(text="a b c d", drop="stream"), "a b c"])
     recorder = RecordingModel(litellm_model(base_url=server.base_url), path)
@@ -104,7 +106,7 @@ async def test_failures_and_half_read_streams_leave_nothing(openai_server, litel
     assert lines(path) == []
 
 
-async def test_recording_appends(tmp_path):
+async def test_recording_is_appended_to_the_file(tmp_path):
     path = tmp_path / "run.jsonl"
     path.write_text('{"about": "kept"}\n')
     await RecordingModel(Echo(), path).complete(ask("one"))
@@ -112,7 +114,7 @@ async def test_recording_appends(tmp_path):
     assert [line.get("reply", {}).get("text") for line in lines(path)] == [None, "one", "two"]
 
 
-def test_processes_share_a_file(tmp_path):
+def test_concurrent_processes_can_record_to_one_file(tmp_path):
     path = tmp_path / "run.jsonl"
     make = multiprocessing.get_context("forkserver").Process
     workers = [make(target=record_many, args=(path, name, 40)) for name in "abcd"]
@@ -124,20 +126,20 @@ def test_processes_share_a_file(tmp_path):
     assert names == {f"{name}-{i}" for name in "abcd" for i in range(40)}
 
 
-async def test_text_that_is_not_unicode_survives(tmp_path):
+async def test_lone_surrogates_survive_recording(tmp_path):
     path = tmp_path / "run.jsonl"
     await RecordingModel(Echo(), path).complete(ask("half \ud83d"))
     assert lines(path)[0]["reply"]["text"] == "half \ud83d"
 
 
-def test_file_that_cannot_be_written_fails_before_anything_is_asked(tmp_path):
+def test_unwritable_recording_fails_before_any_request(tmp_path):
     with pytest.raises(ModelConfigurationError, match="cannot be written"):
         RecordingModel(Echo(), tmp_path / "no" / "folder.jsonl")
     with pytest.raises(ModelConfigurationError, match="cannot be written"):
         RecordingModel(Echo(), tmp_path)
 
 
-async def test_calls_and_their_results_are_recorded_and_replay(tmp_path):
+async def test_calls_and_results_are_recorded_and_replayed(tmp_path):
     path = tmp_path / "run.jsonl"
     call = ToolCall(id="1", name="add", arguments='{"a": 1}', token="t")
     reply = ModelReply(text="", model="m", calls=(call,), usage=Usage(reasoning_tokens=3))

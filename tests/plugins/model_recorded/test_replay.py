@@ -44,7 +44,7 @@ async def test_replay_returns_every_field_of_a_reply(tmp_path):
     assert (got.cost_usd, got.model, got.finish_reason) == (0.25, "gpt-5.5", "length")
 
 
-async def test_stream_comes_in_a_few_pieces(tmp_path):
+async def test_replayed_stream_has_a_few_pieces(tmp_path):
     text = "".join(chr(97 + i % 26) for i in range(101))
     model = replay(tmp_path, by_hand(reply=text), by_hand(reply=""), by_hand(reply="x"))
     pieces, reply = await read_stream(model, ask())
@@ -54,7 +54,7 @@ async def test_stream_comes_in_a_few_pieces(tmp_path):
     assert (await read_stream(model, ask()))[0] == ["x"]
 
 
-async def test_tasks_in_any_order_get_their_own_answers(tmp_path):
+async def test_tasks_in_any_order_get_their_own_replies(tmp_path):
     requests = [ask(f"task {i}") for i in range(40)]
     lines = [whole(request, f"answer {i}") for i, request in enumerate(requests)]
     model = replay(tmp_path, *lines)
@@ -62,14 +62,14 @@ async def test_tasks_in_any_order_get_their_own_answers(tmp_path):
     assert [reply.text for reply in reversed(replies)] == [f"answer {i}" for i in range(40)]
 
 
-async def test_answer_is_used_once_and_in_order(tmp_path):
+async def test_recorded_reply_is_used_once_and_in_order(tmp_path):
     model = replay(tmp_path, whole(ask(), "first"), whole(ask(), "second"))
     assert [(await model.complete(ask())).text for _ in range(2)] == ["first", "second"]
     with pytest.raises(RecordingMismatch, match="all 2 entries are used"):
         await model.complete(ask())
 
 
-async def test_handwritten_recording_requires_every_text(tmp_path):
+async def test_handwritten_recording_needs_all_expected_texts(tmp_path):
     model = replay(
         tmp_path,
         by_hand("March", "revenue", reply="both"),
@@ -92,7 +92,7 @@ async def test_handwritten_recording_requires_every_text(tmp_path):
         ModelRequest(messages=(*ask().messages, user("more"))),
     ],
 )
-async def test_whole_request_must_match_whole(other, tmp_path):
+async def test_complete_request_must_match_exactly(other, tmp_path):
     model = replay(tmp_path, whole(ask()))
     with pytest.raises(RecordingMismatch):
         await model.complete(other)
@@ -112,7 +112,7 @@ async def test_images_and_files_match_by_content(tmp_path):
     assert (await model.complete(request(b"one"))).text == "ok"
 
 
-async def test_mismatch_shows_the_first_difference(tmp_path):
+async def test_mismatch_error_shows_the_first_difference(tmp_path):
     rules = "rule one\nrule two\nrule three"
     recorded = ModelRequest(messages=(system(rules), user("How many orders?")))
     asked = ModelRequest(messages=(system(rules.replace("two", "2")), user("How many orders?")))
@@ -138,7 +138,7 @@ async def test_mismatch_shows_the_first_difference(tmp_path):
         (by_hand("hi", purpose="setup"), ask(), '-purpose: "setup"\n+purpose: "generate"'),
     ],
 )
-async def test_mismatch_names_its_difference(line, asked, expected, tmp_path):
+async def test_mismatch_error_names_the_differing_field(line, asked, expected, tmp_path):
     with pytest.raises(RecordingMismatch) as caught:
         await replay(tmp_path, line).complete(asked)
     assert expected in caught.value.message
@@ -166,14 +166,14 @@ async def test_mismatch_names_its_difference(line, asked, expected, tmp_path):
         ),
     ],
 )
-def test_malformed_file_names_the_line(line, problem, tmp_path):
+def test_malformed_recording_error_names_the_line(line, problem, tmp_path):
     with pytest.raises(ModelConfigurationError) as caught:
         replay(tmp_path, {"about": "x"}, by_hand(), line)
     assert "some.jsonl, line 3: " in caught.value.message
     assert problem in caught.value.message
 
 
-def test_missing_file(tmp_path):
+def test_missing_recording_is_reported(tmp_path):
     with pytest.raises(ModelConfigurationError, match=r"no recording at .*none\.jsonl"):
         RecordedModel(LLMConfig(f"recorded:{tmp_path}/none.jsonl"), ModelContext())
     with pytest.raises(ModelConfigurationError, match="cannot be read"):
@@ -182,7 +182,7 @@ def test_missing_file(tmp_path):
         RecordedModel(LLMConfig("recorded:"), ModelContext())
 
 
-async def test_line_ends_blank_lines_and_odd_characters(tmp_path):
+async def test_blank_lines_and_unicode_line_separators_are_accepted(tmp_path):
     text = "a\u2028b\u0085c 🙂"
     line = json.dumps(by_hand(text, reply=text), ensure_ascii=False)
     model = replay(tmp_path, "", line + "\r", "", by_hand())

@@ -129,13 +129,15 @@ async def test_body_without_listed_properties_is_one_dict(
     assert server.last.body in (b'{"a":"1"}', b'{"a": "1"}', b"a=1")
 
 
-async def test_closed_body_without_properties_is_not_a_keyword(open_api):
+async def test_closed_empty_body_adds_no_parameter(open_api):
     schema = {"type": "object", "additionalProperties": False}
     (action,) = await open_api(one({"requestBody": body(schema)})).actions()
     assert action.parameters == ()
 
 
-async def test_body_with_a_name_of_a_parameter_is_one_keyword(open_api, invoke, server: RawServer):
+async def test_body_clashing_with_a_parameter_becomes_one_keyword(
+    open_api, invoke, server: RawServer
+):
     operation = {
         "parameters": [param("id", "path", required=True)],
         "requestBody": body(thing(id={})),
@@ -145,7 +147,7 @@ async def test_body_with_a_name_of_a_parameter_is_one_keyword(open_api, invoke, 
     assert (server.last.path, json.loads(server.last.body)) == ("/x/1", {"id": "2"})
 
 
-async def test_missing_argument_sends_no_body(open_api, invoke, server: RawServer):
+async def test_omitted_body_argument_sends_no_body(open_api, invoke, server: RawServer):
     tool = open_api(one({"requestBody": body(thing(a={}), required=False)}, method="post"))
     await invoke(tool, "call")
     assert server.last.body == b""
@@ -166,7 +168,7 @@ async def test_form_body_is_sent(open_api, invoke, server: RawServer):
     ]  # fmt: skip
 
 
-async def test_form_with_brackets_like_stripes(open_api, invoke, server: RawServer):
+async def test_nested_form_fields_use_brackets(open_api, invoke, server: RawServer):
     schema = thing(
         amount={"type": "integer"},
         card={"type": "object", "properties": {"exp": {"type": "object"}}},
@@ -259,7 +261,7 @@ async def test_text_body_is_sent(media, open_api, invoke, server: RawServer):
 @pytest.mark.parametrize(
     "kind", ["application/xml", "text/xml; charset=utf-8", "application/a+xml"]
 )
-async def test_answer_in_xml_is_text(kind, open_api, invoke, server: RawServer):
+async def test_xml_answer_is_returned_as_text(kind, open_api, invoke, server: RawServer):
     server.answer = lambda seen: Reply(200, "<a>ü</a>".encode(), {"Content-Type": kind})
     content = {kind.partition(";")[0]: {"schema": {"type": "object"}}}
     tool = open_api(one({"responses": {"200": {"description": "ok", "content": content}}}))
@@ -268,14 +270,14 @@ async def test_answer_in_xml_is_text(kind, open_api, invoke, server: RawServer):
     assert await invoke(tool, "call") == "<a>ü</a>"
 
 
-async def test_object_is_not_sent_as_xml(open_api, invoke, server: RawServer):
+async def test_object_for_an_xml_body_is_refused(open_api, invoke, server: RawServer):
     found = {"requestBody": body({"type": "object"}, "application/xml")}
     with pytest.raises(ToolRefusedError, match="body: must be text, as application/xml"):
         await invoke(open_api(one(found, method="post")), "call", body={"a": 1})
     assert not server.seen
 
 
-async def test_json_is_preferred_where_there_is_a_choice(open_api, invoke, server: RawServer):
+async def test_json_is_preferred_among_body_types(open_api, invoke, server: RawServer):
     kinds = (MULTIPART, FORM, "application/vnd.x+json", "application/json", "text/plain")
     content = {kind: {"schema": thing(a={})} for kind in kinds}
     tool = open_api(one({"requestBody": {"content": content, "required": True}}, method="post"))
@@ -283,7 +285,7 @@ async def test_json_is_preferred_where_there_is_a_choice(open_api, invoke, serve
     assert server.last.header("content-type") == "application/json"
 
 
-async def test_swagger_2_forms_and_bodies(open_api, invoke, server: RawServer):
+async def test_swagger_2_forms_and_bodies_are_sent(open_api, invoke, server: RawServer):
     swagger = {
         "swagger": "2.0",
         "info": {"title": "Old", "version": "1"},
@@ -358,7 +360,7 @@ async def test_swagger_2_forms_and_bodies(open_api, invoke, server: RawServer):
     assert returns["json"] == '{"a": int}'
 
 
-async def test_merge_patch_takes_a_property_away_with_none(open_api, invoke, server: RawServer):
+async def test_merge_patch_sends_none_as_null(open_api, invoke, server: RawServer):
     schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
     for media, sent in (
         ("application/merge-patch+json", b'{"a":null,"b":"x"}'),
@@ -377,7 +379,9 @@ async def test_merge_patch_takes_a_property_away_with_none(open_api, invoke, ser
         ({"content": b"x", "content_type": "image/png"}, "image/png"),
     ],
 )
-async def test_file_that_is_the_whole_body(given, kind, open_api, invoke, server: RawServer):
+async def test_binary_body_is_sent_with_its_content_type(
+    given, kind, open_api, invoke, server: RawServer
+):
     document = one({"requestBody": body({}, "image/*")}, method="put")
     await invoke(open_api(document), "call", body=given)
     assert (server.last.body, server.last.header("content-type")) == (b"x", kind)
@@ -392,7 +396,7 @@ async def test_file_that_is_the_whole_body(given, kind, open_api, invoke, server
         ("multipart/form-data", [1]),
     ],
 )
-async def test_non_file_is_refused_before_approval(media, value, open_api):
+async def test_value_that_is_not_a_file_is_refused_before_approval(media, value, open_api):
     schema = {"type": "object", "additionalProperties": True}
     (action,) = await open_api(one({"requestBody": body(schema, media)}, method="put")).actions()
     with pytest.raises(ToolRefusedError, match="argument body: must"):

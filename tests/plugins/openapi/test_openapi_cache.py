@@ -44,7 +44,7 @@ def kept(tmp_path: pathlib.Path) -> Kept:
     return Kept(tmp_path)
 
 
-async def test_openapi_cache_gives_the_same_actions(kept: Kept) -> None:
+async def test_cached_specification_gives_the_same_actions(kept: Kept) -> None:
     def shown(actions: Any) -> Any:
         return [(a.name, a.signature, a.summary, a.effect, a.tags) for a in actions]
 
@@ -55,7 +55,7 @@ async def test_openapi_cache_gives_the_same_actions(kept: Kept) -> None:
     assert {path: path.stat().st_mtime_ns for path in kept.folder.iterdir()} == times
 
 
-async def test_specification_that_changed_is_read_again(kept: Kept) -> None:
+async def test_changed_specification_is_read_again(kept: Kept) -> None:
     await kept.names()
     kept.write(one({"operationId": "fresh"}))
     assert await kept.names() == ["fresh"]
@@ -76,9 +76,7 @@ def _older(path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [_cut, _garbage, _older])
-async def test_damage_is_noticed_and_mended(
-    damage: Callable[[pathlib.Path], None], kept: Kept
-) -> None:
+async def test_damaged_cache_is_rebuilt(damage: Callable[[pathlib.Path], None], kept: Kept) -> None:
     names = await kept.names()
     whole = kept.document.read_bytes()
     damage(kept.document)
@@ -86,7 +84,7 @@ async def test_damage_is_noticed_and_mended(
     assert kept.document.read_bytes() == whole
 
 
-async def test_url_is_not_read_again_on_the_same_day(kept: Kept) -> None:
+async def test_url_is_downloaded_once_a_day(kept: Kept) -> None:
     reply = Reply(200, json.dumps(PETS).encode())
     async with raw_server(lambda _seen: reply) as server:
         for _ in range(3):
@@ -95,7 +93,7 @@ async def test_url_is_not_read_again_on_the_same_day(kept: Kept) -> None:
         assert len(server.seen) == 1
 
 
-async def test_folder_that_cannot_be_written_costs_a_warning(
+async def test_unwritable_cache_folder_causes_a_warning(
     kept: Kept, caplog: pytest.LogCaptureFixture
 ) -> None:
     kept.folder.write_text("a file stands here")
@@ -103,14 +101,14 @@ async def test_folder_that_cannot_be_written_costs_a_warning(
     assert "cannot be kept" in caplog.text
 
 
-async def test_cache_is_unreadable_to_other_users(kept: Kept) -> None:
+async def test_cache_is_private_to_the_user(kept: Kept) -> None:
     await kept.names()
     assert kept.folder.stat().st_mode & 0o077 == 0
     assert not [p for p in kept.folder.iterdir() if p.stat().st_mode & 0o077]
 
 
 @pytest.mark.parametrize("suffix", [".document", ".summaries"])
-async def test_cache_ignores_files_others_can_write(
+async def test_cache_writable_by_others_is_ignored(
     suffix: str, kept: Kept, caplog: pytest.LogCaptureFixture
 ) -> None:
     await kept.names()
@@ -124,7 +122,7 @@ async def test_cache_ignores_files_others_can_write(
     assert f"{poisoned.name} is not used" in caplog.text
 
 
-async def test_document_that_is_referred_to_is_read_again_when_it_changes(kept: Kept) -> None:
+async def test_referenced_document_is_read_again_after_a_change(kept: Kept) -> None:
     other = kept.file.parent / "s.json"
     other.write_text(json.dumps({"A": {"type": "integer"}}))
     kept.write(one({"parameters": [param("a", schema={"$ref": "s.json#/A"})]}))

@@ -47,7 +47,9 @@ def secured(*needs: Any, **more: Any) -> dict[str, Any]:
         ("head", {"credentials": {"head": "k-2"}, "api_key": "k-1"}, "x-key", "k-2"),
     ],
 )
-async def test_security_schemes(need, settings, place, value, open_api, invoke, server: RawServer):
+async def test_credentials_are_sent_by_security_scheme(
+    need, settings, place, value, open_api, invoke, server: RawServer
+):
     await invoke(open_api(secured({need: []}), **settings), "call")
     assert server.last.header(place) == value
 
@@ -61,7 +63,7 @@ async def test_security_schemes(need, settings, place, value, open_api, invoke, 
         ("/x/:other/{invoice_id}:cancel", "/x/:other/a%2Fb:cancel"),
     ],
 )
-async def test_parameters_in_a_path_are_those_of_web_frameworks_too(
+async def test_path_parameters_of_web_frameworks_are_recognised(
     path, asked, open_api, invoke, server: RawServer
 ):
     operation = {"parameters": [param("invoice_id", "path", required=True)]}
@@ -69,7 +71,7 @@ async def test_parameters_in_a_path_are_those_of_web_frameworks_too(
     assert server.last.path == asked
 
 
-async def test_key_in_the_query(open_api, invoke, server: RawServer):
+async def test_api_key_is_sent_in_the_query(open_api, invoke, server: RawServer):
     await invoke(open_api(secured({"query": []}), api_key="k &1"), "call")
     assert server.last.query == "key=k%20%261"
 
@@ -86,7 +88,7 @@ async def test_key_in_the_query(open_api, invoke, server: RawServer):
     ],
 )
 @pytest.mark.parametrize("place", ["header", "query", "body"])
-async def test_parameter_for_the_key_of_the_connection_is_not_asked_of_scripts(
+async def test_parameter_filled_by_the_connection_key_is_hidden(
     settings, name, doc, is_shown, place, open_api, invoke, server: RawServer
 ):
     schema = {"type": "string", "description": doc}
@@ -108,13 +110,13 @@ async def test_parameter_for_the_key_of_the_connection_is_not_asked_of_scripts(
         assert server.last.header("authorization") == ("Bearer t" if "token" in settings else None)
 
 
-async def test_schemes_that_belong_together(open_api, invoke, server: RawServer):
+async def test_combined_security_schemes_are_sent_together(open_api, invoke, server: RawServer):
     tool = open_api(secured({"basic": []}, {"head": [], "bearer": []}), api_key="k", token="t")
     await invoke(tool, "call")
     assert (server.last.header("x-key"), server.last.header("authorization")) == ("k", "Bearer t")
 
 
-async def test_no_credentials_where_none_are_asked_for(open_api, invoke, server: RawServer):
+async def test_public_operation_gets_no_credentials(open_api, invoke, server: RawServer):
     document = one(
         {"security": []}, components={"securitySchemes": SCHEMES}, security=[{"bearer": []}]
     )
@@ -122,7 +124,7 @@ async def test_no_credentials_where_none_are_asked_for(open_api, invoke, server:
     assert server.last.header("authorization") is None
 
 
-async def test_headers_and_params_of_the_connection(open_api, invoke, server: RawServer):
+async def test_headers_and_params_of_the_connection_are_sent(open_api, invoke, server: RawServer):
     found = [
         param("X-Tenant", "header"),
         param("key"),
@@ -198,7 +200,7 @@ class TokenServer:
         return APITool(with_login(url), name="api", base_url=url, **settings)
 
 
-async def test_expired_token_is_replaced(invoke):
+async def test_expired_token_is_renewed(invoke):
     tokens = TokenServer(seconds=0)
     async with raw_server(tokens) as server:
         tool = tokens.tool(server.url)
@@ -208,7 +210,7 @@ async def test_expired_token_is_replaced(invoke):
     assert tokens.given == 3
 
 
-async def test_token_that_was_withdrawn_is_replaced_once(invoke):
+async def test_revoked_token_is_renewed_once(invoke):
     tokens = TokenServer()
     async with raw_server(tokens) as server:
         tool = tokens.tool(server.url)
@@ -223,7 +225,7 @@ async def test_token_that_was_withdrawn_is_replaced_once(invoke):
         await tool.aclose()
 
 
-async def test_calls_at_once_share_a_token(invoke):
+async def test_concurrent_calls_share_a_token(invoke):
     tokens = TokenServer()
     async with raw_server(tokens) as server:
         tool = tokens.tool(server.url, scopes=["a", "b"])
@@ -233,7 +235,7 @@ async def test_calls_at_once_share_a_token(invoke):
     assert server.seen[0].body == b"grant_type=client_credentials&scope=a+b"
 
 
-async def test_secret_that_is_taken_in_the_body_only(invoke):
+async def test_client_secret_is_sent_in_the_body_if_required(invoke):
     tokens = TokenServer(in_body=True)
     async with raw_server(tokens) as server:
         tool = tokens.tool(server.url)
@@ -253,7 +255,7 @@ async def test_refused_token_is_an_error_without_the_secret(invoke):
         await tool.aclose()
 
 
-async def test_secret_is_not_sent_in_the_clear(invoke):
+async def test_secret_is_not_sent_unencrypted(invoke):
     tokens = TokenServer()
     async with raw_server(tokens) as server:
         tool = tokens.tool(server.url, token_url="http://93.184.216.34/token")
@@ -292,7 +294,7 @@ async def test_call_goes_to_the_declared_server(
 
 
 @pytest.mark.parametrize("schemes", [None, ["http"], ["ws"]])
-async def test_swagger_2_api_is_had_as_its_specification_was(schemes, invoke):
+async def test_swagger_2_server_defaults_to_the_specification_address(schemes, invoke):
     def answer(seen: Seen) -> Reply:
         return Reply(200, json.dumps(document).encode()) if seen.path == "/spec" else Reply()
 
@@ -307,13 +309,13 @@ async def test_swagger_2_api_is_had_as_its_specification_was(schemes, invoke):
         assert server.last.target == ("/x" if schemes == ["ws"] else "/v1/x")
 
 
-async def test_no_server_is_reported(invoke):
+async def test_missing_server_is_reported(invoke):
     tool = APITool(one({}), name="api")
     with pytest.raises(ConnectionConfigurationError, match="where the API is"):
         await invoke(tool, "call")
 
 
-async def test_redirects_at_home_keep_credentials(open_api, invoke, server: RawServer):
+async def test_redirect_within_the_origin_keeps_credentials(open_api, invoke, server: RawServer):
     server.answer = lambda seen: (
         Reply(307, b"", {"Location": "/y"}) if seen.path == "/x" else Reply()
     )
@@ -327,7 +329,7 @@ async def test_redirects_at_home_keep_credentials(open_api, invoke, server: RawS
     )
 
 
-async def test_redirects_to_another_origin_carry_nothing(open_api, invoke, server: RawServer):
+async def test_redirect_to_another_origin_drops_credentials(open_api, invoke, server: RawServer):
     async with raw_server() as other:
         server.answer = lambda seen: Reply(302, b"", {"Location": f"{other.url}/file"})
         tool = open_api(
@@ -340,7 +342,7 @@ async def test_redirects_to_another_origin_carry_nothing(open_api, invoke, serve
         assert other.last.target == "/file"
 
 
-async def test_body_is_not_carried_to_another_origin(open_api, invoke, server: RawServer):
+async def test_body_is_not_sent_to_another_origin(open_api, invoke, server: RawServer):
     async with raw_server() as other:
         server.answer = lambda seen: Reply(307, b"", {"Location": f"{other.url}/x"})
         tool = open_api(
@@ -368,7 +370,9 @@ async def test_redirects_are_limited(open_api, invoke, server: RawServer):
         ("get", 500, 1),
     ],
 )
-async def test_call_is_retried(method, status, attempts, open_api, invoke, server: RawServer):
+async def test_failed_call_is_retried(
+    method, status, attempts, open_api, invoke, server: RawServer
+):
     server.answer = lambda seen: Reply(status, b"", {"Retry-After": "0"})
     with pytest.raises(APIError) as caught:
         await invoke(open_api(one({}, method=method)), "call")
@@ -388,7 +392,7 @@ async def test_call_is_retried(method, status, attempts, open_api, invoke, serve
         ("get", Reply(200, b"x" * 5000), False),
     ],
 )
-async def test_change_whose_answer_is_lost_may_have_been_done(
+async def test_change_with_a_lost_answer_has_unknown_outcome(
     method, reply, is_unknown, open_api, invoke, server: RawServer
 ):
     server.answer = lambda seen: reply
@@ -400,7 +404,7 @@ async def test_change_whose_answer_is_lost_may_have_been_done(
     assert ("may have been done" in caught.value.message) == is_unknown
 
 
-async def test_token_whose_answer_is_lost_has_changed_nothing(open_api, invoke, server: RawServer):
+async def test_lost_token_answer_is_an_ordinary_error(open_api, invoke, server: RawServer):
     server.answer = lambda seen: Reply(502, b"")
     tool = open_api(with_login(server.url, "post"), client_id="a", client_secret="b", retries=0)
     with pytest.raises(ToolExecutionError, match="no OAuth2 token") as caught:
@@ -428,7 +432,7 @@ async def test_token_whose_answer_is_lost_has_changed_nothing(open_api, invoke, 
         ("jsonl", b'{"a": 1}\n', '{"a": 1}\n', ""),
     ],
 )
-async def test_answer_is_never_silently_another_value(
+async def test_altered_answer_values_are_reported(
     kind, content, value, reported, open_api, invoke, server: RawServer
 ):
     server.answer = lambda seen: Reply(200, content, {"Content-Type": f"application/{kind}"})
@@ -438,7 +442,7 @@ async def test_answer_is_never_silently_another_value(
     assert "".join(notes).startswith(reported)
 
 
-async def test_long_retry_after_is_not_waited_for(open_api, invoke, server: RawServer):
+async def test_long_retry_after_fails_at_once(open_api, invoke, server: RawServer):
     server.answer = lambda seen: Reply(429, b"", {"Retry-After": "3600"})
     with pytest.raises(APIError) as caught:
         await invoke(open_api(one({})), "call")
@@ -452,7 +456,7 @@ async def test_unreachable_server_raises(invoke):
         await invoke(tool, "call")
 
 
-async def test_answer_that_does_not_come(invoke):
+async def test_silent_server_times_out(invoke):
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
@@ -490,7 +494,7 @@ async def test_answer_is_converted_by_its_media_type(
     assert await invoke(open_api(one({})), "call") == value
 
 
-async def test_whole_answer_with_its_headers(open_api, invoke, server: RawServer):
+async def test_full_response_has_status_and_headers(open_api, invoke, server: RawServer):
     head = {
         "Content-Type": "application/json",
         "Link": '<https://x/?page=2>; rel="next"',
@@ -503,7 +507,9 @@ async def test_whole_answer_with_its_headers(open_api, invoke, server: RawServer
     assert "set-cookie" not in found["headers"]
 
 
-async def test_error_says_all_that_helps(open_api, invoke, server: RawServer):
+async def test_api_error_has_status_and_message_without_secrets(
+    open_api, invoke, server: RawServer
+):
     words = {"detail": "name is taken", "echo": "key-5ecret", "more": "x" * 5000}
     server.answer = lambda seen: Reply(422, json.dumps(words).encode())
     with pytest.raises(APIError) as caught:
@@ -515,9 +521,7 @@ async def test_error_says_all_that_helps(open_api, invoke, server: RawServer):
     assert "key-5ecret" not in text
 
 
-async def test_refusal_names_the_scheme_that_nothing_was_given_for(
-    open_api, invoke, server: RawServer
-):
+async def test_unauthorised_error_names_the_missing_scheme(open_api, invoke, server: RawServer):
     server.answer = lambda seen: Reply(401, b"")
     with pytest.raises(APIError) as caught:
         await invoke(open_api(PETS), "list_pets")
@@ -538,7 +542,7 @@ async def test_refusal_names_the_scheme_that_nothing_was_given_for(
         ({"name": "x", "parent": {"name": float("nan")}}, "not a number that can be sent"),
     ],
 )
-async def test_arguments_are_checked_before_anything_is_sent(
+async def test_invalid_arguments_are_refused_before_sending(
     arguments, words, open_api, invoke, server
 ):
     with pytest.raises(ToolRefusedError, match=words) as caught:
@@ -555,7 +559,7 @@ async def test_accept_header_lists_declared_types(open_api, invoke, server: RawS
     assert (server.last.header("accept") or "").startswith("application/json")
 
 
-async def test_cookies_are_not_carried_from_call_to_call(open_api, invoke, server: RawServer):
+async def test_cookies_are_not_kept_between_calls(open_api, invoke, server: RawServer):
     server.answer = lambda seen: Reply(200, b"{}", {"Set-Cookie": "sid=1; Path=/"})
     tool = open_api(one({}))
     await invoke(tool, "call")
@@ -563,7 +567,7 @@ async def test_cookies_are_not_carried_from_call_to_call(open_api, invoke, serve
     assert server.last.header("cookie") is None
 
 
-async def test_shape_of_an_undeclared_response_is_learnt_without_a_cache(
+async def test_undeclared_response_type_is_learned_without_a_cache(
     open_api, invoke, server
 ) -> None:
     server.answer = lambda _: Reply(body=b'{"id": 1, "name": "Ada"}')
@@ -598,7 +602,7 @@ WRONG = one(
 )
 
 
-async def test_specification_that_is_wrong_about_itself_can_be_borne(
+async def test_validation_can_be_relaxed_for_a_wrong_specification(
     open_api, invoke, server: RawServer, caplog
 ):
     given = {"limit": 50, "kind": "cow"}

@@ -33,7 +33,7 @@ def project(here):
     return here / "delf.toml"
 
 
-def test_effects_command_writes_settings_of_reading_operations(run, project):
+def test_effects_command_lists_reading_operations(run, project):
     done = run("openapi", "effects", "api")
     assert done.exit_code == 0, done.output
     assert tomllib.loads(done.stdout) == {"effects": {"read_runs": "read", "runs_history": "read"}}
@@ -48,7 +48,7 @@ def test_effects_command_writes_settings_of_reading_operations(run, project):
     ]
 
 
-def test_connection_that_is_not_an_api_has_no_such_line(run, here):
+def test_effects_command_refuses_other_connections(run, here):
     (here / "delf.toml").write_text('[connections.shop]\ntype = "sql"\nurl = "sqlite:///x.db"\n')
     done = run("openapi", "effects", "shop")
     assert done.exit_code != 0
@@ -65,5 +65,5 @@ def test_connection_that_is_not_an_api_has_no_such_line(run, here):
         ("close_ticket", "/tickets/{id}/close", False),
     ],
 )
-def test_name_or_the_end_of_a_path_says_that_an_operation_only_reads(name, path, reads):
+def test_reading_operations_are_recognised_by_name_or_path(name, path, reads):
     assert only_reads(name, path) is reads

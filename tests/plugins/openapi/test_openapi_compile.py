@@ -30,7 +30,7 @@ async def actions_of(document: Any, **settings: Any) -> dict[str, Action]:
     return {action.name: action for action in await tool.actions()}
 
 
-async def test_swagger_2_has_alternatives_in_lists() -> None:
+async def test_swagger_2_nullable_lists_become_unions() -> None:
     message = {"properties": {"text": {"type": "string"}}}  # without a type
     schema = {
         "type": "object",
@@ -56,7 +56,7 @@ async def test_swagger_2_has_alternatives_in_lists() -> None:
     assert json.dumps(document) == given
 
 
-async def test_small_api() -> None:
+async def test_small_specification_becomes_actions() -> None:
     actions = await actions_of(PETS)
     assert {n: (a.effect, a.signature) for n, a in actions.items()} == {
         "list_pets": (
@@ -104,7 +104,7 @@ async def test_compile_accepts_paths_and_addresses(form: str, tmp_path: pathlib.
     assert tool.name == ("tests" if form == "mapping" else "pets")
 
 
-async def test_yaml_keeps_its_words_and_numbers(tmp_path: pathlib.Path) -> None:
+async def test_yaml_1_2_scalars_are_kept(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text("""
 openapi: 3.0.0
@@ -131,7 +131,7 @@ paths:
         ({"openapi": "3.0.0", "paths": []}, "#/paths", "not a mapping"),
     ],
 )
-async def test_broken_specification_says_where_and_why(
+async def test_broken_specification_error_has_place_and_reason(
     document: Any, place: str, reason: str
 ) -> None:
     with pytest.raises(SpecError, match=reason) as caught:
@@ -156,7 +156,7 @@ async def test_non_document_is_refused(text: str, reason: str, tmp_path: pathlib
         await actions_of(str(file))
 
 
-async def test_file_or_address_that_is_not_there() -> None:
+async def test_missing_specification_is_reported() -> None:
     with pytest.raises(ConnectionFileNotFoundError, match=r"nowhere\.json"):
         await actions_of("nowhere.json")
     with pytest.raises(ConnectionUnavailableError, match="is not available"):
@@ -177,7 +177,7 @@ BROKEN = {
 }
 
 
-async def test_bad_operation_does_not_stop_the_rest(caplog: pytest.LogCaptureFixture) -> None:
+async def test_faulty_operation_is_omitted_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     loop = {"requestBodies": {"A": {"$ref": "#/components/requestBodies/A"}}}
     tool = APITool(spec(BROKEN, components=loop), name="api")
     assert [a.name for a in await tool.actions()] == ["fine"]
@@ -213,7 +213,7 @@ async def test_action_name_comes_from_the_operation_id(operation_id: str | None,
     assert made.isidentifier()
 
 
-async def test_names_are_unique_and_stable() -> None:
+async def test_action_names_are_unique_and_stable() -> None:
     paths = {
         f"/{n}": {m: {"operationId": "do-it", "responses": {}} for m in ("get", "post")}
         for n in "ab"
@@ -236,7 +236,7 @@ EFFECTS = [
 
 
 @pytest.mark.parametrize(("method", "effect", "operation_id"), EFFECTS)
-async def test_effects_come_from_method_and_name(
+async def test_effect_is_derived_from_method_and_name(
     method: str, effect: str, operation_id: str
 ) -> None:
     claims = {"x-delf-effect": "read", "x-safe": True}
@@ -245,7 +245,7 @@ async def test_effects_come_from_method_and_name(
     assert action.effect == effect
 
 
-async def test_user_says_what_operations_do() -> None:
+async def test_user_declares_effects_of_operations() -> None:
     paths = {
         "/search": {"post": {"operationId": "searchAll", "tags": ["find"], "responses": {}}},
         "/find": {"post": {"operationId": "findAll", "tags": ["find"], "responses": {}}},
@@ -324,7 +324,7 @@ async def test_defaults_formats_and_order() -> None:
     assert action.parameters[2].doc == "date-time; Only newer."
 
 
-async def test_file_of_a_form_is_shown_with_all_that_is_accepted() -> None:
+async def test_form_file_accepts_bytes_and_named_content() -> None:
     form = {
         "type": "object",
         "properties": {
@@ -344,7 +344,7 @@ async def test_file_of_a_form_is_shown_with_all_that_is_accepted() -> None:
     upload.validate({"file": given, "note": "n", "more": [given, b"b"]})
 
 
-async def test_path_level_parameters_are_overridden() -> None:
+async def test_path_level_parameters_can_be_overridden() -> None:
     item = {
         "parameters": [param("id", "path", {"type": "integer"}, required=True), param("q")],
         "get": {
@@ -357,12 +357,12 @@ async def test_path_level_parameters_are_overridden() -> None:
     assert [str(p) for p in action.parameters] == ["id: int", "q: int = ..."]
 
 
-async def test_placeholder_that_nobody_declared() -> None:
+async def test_undeclared_path_placeholder_becomes_a_parameter() -> None:
     (action,) = (await actions_of(spec({"/x/{id}": {"get": {"responses": {}}}}))).values()
     assert [str(p) for p in action.parameters] == ["id: str"]
 
 
-async def test_beside_a_reference_is_read_from_3_1_on() -> None:
+async def test_schema_keywords_beside_a_reference_apply_from_3_1() -> None:
     schema = {"$ref": "#/components/schemas/A", "properties": {"b": {"type": "string"}}}
     parts = {"schemas": {"A": {"type": "object", "properties": {"a": {"type": "integer"}}}}}
     for version, names in (("3.0.3", ["a"]), ("3.1.0", ["a", "b"]), ("3.2.0", ["a", "b"])):
@@ -382,7 +382,7 @@ def big(count: int) -> dict[str, Any]:
     )
 
 
-async def test_specification_gives_at_most_a_hundred_operations_by_default(
+async def test_specification_offers_at_most_a_hundred_operations_by_default(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     document = big(150)
@@ -410,14 +410,14 @@ async def test_allow_selects_operations(allow: Any, names: list[str]) -> None:
     assert list(await actions_of(PETS, allow=allow)) == names
 
 
-async def test_words_that_mean_nothing() -> None:
+async def test_unknown_selection_word_is_refused() -> None:
     with pytest.raises(ConnectionConfigurationError, match="did you mean 'get_pet'"):
         await actions_of(PETS, allow=["get_pets"])
     with pytest.raises(AgentConfirmationError, match="'nobody'"):
         await actions_of(PETS, confirm="nobody")
 
 
-async def test_confirm_takes_the_same_words() -> None:
+async def test_confirm_accepts_selection_words() -> None:
     tool = APITool(PETS, confirm=["photos", "DELETE *"], base_url="http://x.example")
     await tool.actions()
     assert tool.confirm == ("delete_pet", "get_photo")
@@ -433,7 +433,7 @@ def test_inspect_needs_no_credentials() -> None:
     assert APITool.inspect()["total"] == 0
 
 
-async def test_external_references(tmp_path: pathlib.Path) -> None:
+async def test_external_references_need_permission(tmp_path: pathlib.Path) -> None:
     (tmp_path / "api").mkdir()
     (tmp_path / "api/pet.json").write_text(
         json.dumps(
@@ -461,7 +461,7 @@ async def test_external_references(tmp_path: pathlib.Path) -> None:
     assert action.parameters[1].type_text == "str"
 
 
-async def test_references_to_other_origins_are_refused() -> None:
+async def test_references_to_other_origins_need_permission() -> None:
     async with raw_server(lambda seen: Reply(200, b'{"type": "string"}')) as other:
         document = one({"parameters": [param("q", schema={"$ref": "SCHEMA"})]})
         text = json.dumps(document).replace("SCHEMA", f"{other.url}/s.json")
@@ -473,7 +473,7 @@ async def test_references_to_other_origins_are_refused() -> None:
             assert action.parameters[0].type_text == "str"
 
 
-async def test_shapes_are_learnt_and_values_are_not(tmp_path: pathlib.Path) -> None:
+async def test_response_shapes_are_learned_without_values(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "x.json"
     content = {"200": {"description": "ok", "content": {"application/json": {}}}}
     file.write_text(json.dumps(one({"responses": content})))
@@ -501,7 +501,7 @@ def deep(levels: int) -> str:
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-async def test_ten_thousand_levels(form: str, tmp_path: pathlib.Path) -> None:
+async def test_deeply_nested_specification_is_refused(form: str, tmp_path: pathlib.Path) -> None:
     file = tmp_path / f"x.{form}"
     head = '{"openapi":"3.0.0","paths":' if form == "json" else "openapi: 3.0.0\npaths: "
     file.write_text(head + deep(10_000) + ("}" if form == "json" else "\n"))
@@ -509,7 +509,7 @@ async def test_ten_thousand_levels(form: str, tmp_path: pathlib.Path) -> None:
         await actions_of(str(file))
 
 
-async def test_bomb_of_aliases(tmp_path: pathlib.Path) -> None:
+async def test_yaml_alias_bomb_is_refused(tmp_path: pathlib.Path) -> None:
     lines = ["a0: &a0 [1, 2, 3, 4, 5, 6, 7, 8, 9]"]
     lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)]
     file = tmp_path / "x.yaml"
@@ -519,7 +519,7 @@ async def test_bomb_of_aliases(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.slow
-async def test_bomb_of_references() -> None:
+async def test_reference_bomb_is_compiled_in_bounded_time() -> None:
     schemas: dict[str, Any] = {"S30": {"type": "object", "properties": {"x": {"type": "string"}}}}
     for i in range(30):
         ref = {"$ref": f"#/components/schemas/S{i + 1}"}
@@ -540,7 +540,7 @@ async def test_bomb_of_references() -> None:
     action.validate({name: value} if name == "body" else value)
 
 
-async def test_names_that_try_to_be_code() -> None:
+async def test_hostile_names_cannot_become_code() -> None:
     evil = 'x"""\n```\nimport os\u202e\x1b[2J'
     operation = {
         "operationId": evil,
@@ -586,7 +586,7 @@ async def test_forbidden_references_are_refused(ref: str, tmp_path: pathlib.Path
     )
 
 
-async def test_document_that_is_too_large(tmp_path: pathlib.Path) -> None:
+async def test_oversized_specification_is_refused(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "x.json"
     with file.open("wb") as out:
         out.truncate(200_000_000)
@@ -609,7 +609,7 @@ async def test_document_that_is_too_large(tmp_path: pathlib.Path) -> None:
     ],
     ids=lambda pattern: pattern[:20],
 )
-async def test_pattern_that_would_take_some_engines_for_ever_takes_no_time(
+async def test_catastrophic_pattern_is_checked_in_time(
     pattern: str,
 ) -> None:
     found = param("q", schema={"type": "string", "pattern": pattern})
@@ -630,7 +630,7 @@ async def test_pattern_that_would_take_some_engines_for_ever_takes_no_time(
         ("^[A-Z]{3}$", "EUR", "EUR\n"),
     ],
 )
-async def test_patterns_are_checked(pattern: str, good: str, bad: str) -> None:
+async def test_pattern_of_a_parameter_is_enforced(pattern: str, good: str, bad: str) -> None:
     found = param("q", schema={"type": "string", "pattern": pattern})
     (action,) = (await actions_of(one({"parameters": [found]}))).values()
     assert action.validate({"q": good}) == {"q": good}
@@ -667,7 +667,7 @@ FASTAPI = {
 }
 
 
-async def test_names_are_without_the_path_and_method_that_fastapi_adds() -> None:
+async def test_fastapi_suffixes_are_removed_from_names() -> None:
     assert set(await actions_of(FASTAPI)) == {
         "read_runs",
         "read_run",
@@ -681,13 +681,13 @@ async def test_names_are_without_the_path_and_method_that_fastapi_adds() -> None
     assert [action.name for action in await tool.actions()] == ["read_run"]
 
 
-async def test_optional_headers_of_most_operations_are_not_shown() -> None:
+async def test_optional_headers_of_most_operations_are_hidden() -> None:
     actions = await actions_of(FASTAPI)
     assert actions["read_run"].signature.startswith("(id: Any)")
     assert actions["read_run"].validate({"id": "5", "x_version": "2"})
 
 
-async def test_types_in_full_tell_all_that_shorter_ones_cut() -> None:
+async def test_full_types_show_what_shorter_types_omit() -> None:
     part = {"type": "object", "properties": {f"p{n}": {"type": "integer"} for n in range(40)}}
     shape = {"type": "object", "properties": {f"k{n}": part for n in range(3)}}
     values = [f"VALUE_{n}" for n in range(40)]
@@ -755,7 +755,7 @@ async def test_value_descriptions_are_shown_everywhere(schema: Any, doc: str) ->
     assert parameter.doc.endswith(doc)
 
 
-async def test_bytes_are_only_where_the_answer_is_not_json() -> None:
+async def test_binary_fields_of_json_are_text() -> None:
     schema = {"type": "object", "properties": {"data": {"type": "string", "format": "binary"}}}
     operation = {
         "requestBody": body(schema),
@@ -767,7 +767,7 @@ async def test_bytes_are_only_where_the_answer_is_not_json() -> None:
     assert action.signature == '(data: bytes = ...) -> {"data": str}'
 
 
-async def test_error_on_a_key_or_a_value_lists_what_is_allowed() -> None:
+async def test_invalid_key_error_lists_the_allowed_keys() -> None:
     inner = {
         "type": "object",
         "additionalProperties": False,
@@ -783,7 +783,7 @@ async def test_error_on_a_key_or_a_value_lists_what_is_allowed() -> None:
         action.validate({"filter": {"state": "x"}})
 
 
-async def test_prompt_has_units_and_conventions_of_a_specification() -> None:
+async def test_prompt_includes_units_and_conventions() -> None:
     fee = {"type": "integer", "description": "The fee. In cents."}
     document: dict[str, Any] = {
         "openapi": "3.0.3",

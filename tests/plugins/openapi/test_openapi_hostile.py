@@ -34,7 +34,7 @@ async def of_schema(schema: Any, version: str = "3.0.3") -> Action:
 
 
 @pytest.mark.parametrize("word", ["anyOf", "oneOf", "allOf"])
-async def test_schemas_that_all_choose_among_each_other(word: str) -> None:
+async def test_mutually_recursive_schemas_are_bounded_in_time(word: str) -> None:
     refs = [{"$ref": f"#/components/schemas/S{n}"} for n in range(14)]
     schemas = {f"S{n}": {word: [r for r in refs if r != refs[n]]} for n in range(14)}
     document = one({"parameters": [param("q", schema=refs[0])]}, components={"schemas": schemas})
@@ -42,7 +42,7 @@ async def test_schemas_that_all_choose_among_each_other(word: str) -> None:
     assert action.validate({"q": "x"}) == {"q": "x"}
 
 
-async def test_names_of_arguments_are_short_and_differ() -> None:
+async def test_long_parameter_names_are_shortened_and_unique() -> None:
     action = await the_action(one({"parameters": [param(HUGE), param(HUGE + "y")]}))
     names = [parameter.name for parameter in action.parameters]
     assert len(set(names)) == 2
@@ -60,21 +60,21 @@ async def test_names_of_arguments_are_short_and_differ() -> None:
     ],
     ids=["enum", "objects", "const", "properties", "given"],
 )
-async def test_refusal_is_short_whatever_the_specification_holds(schema, value) -> None:
+async def test_refusal_text_is_short_for_any_schema(schema, value) -> None:
     action = await of_schema(schema)
     with pytest.raises(ToolRefusedError) as caught:
         action.validate({"q": value})
     assert len(str(caught.value)) < 2500
 
 
-async def test_description_of_blanks_costs_nothing() -> None:
+async def test_very_long_blank_description_is_handled_quickly() -> None:
     action = await the_action(one({"summary": "< " + " " * 3_000_000 + "!"}))
     assert len(action.summary) < 130
 
 
 @pytest.mark.parametrize("name", ["\ud800", "long" * 40 + "\ud800"], ids=["short", "long"])
 @pytest.mark.parametrize("place", ["query", "path", "body"])
-async def test_names_that_are_not_text_harm_that_operation_only(name: str, place: str) -> None:
+async def test_invalid_names_drop_only_their_operation(name: str, place: str) -> None:
     schema = {"type": "object", "properties": {name: {"type": "string"}}}
     bad: dict[str, Any] = {"operationId": "bad", "responses": {}}
     if place == "body":
@@ -88,7 +88,7 @@ async def test_names_that_are_not_text_harm_that_operation_only(name: str, place
     assert "POST /x/" in tool.inspect()["warnings"][0]
 
 
-async def test_operation_whose_answer_cannot_be_read_is_an_action_all_the_same() -> None:
+async def test_operation_with_an_invalid_response_is_kept() -> None:
     responses = {"200": {"description": "ok", "content": [5]}}
     assert (await the_action(one({"responses": responses}))).returns == "Any"
 
@@ -104,7 +104,7 @@ paths:
 """
 
 
-async def test_bomb_of_merge_keys(tmp_path: pathlib.Path) -> None:
+async def test_yaml_merge_key_bomb_is_refused(tmp_path: pathlib.Path) -> None:
     lines = ["x0: &x0 {k0: 1}"]
     lines += [f"x{n}: &x{n} {{<<: *x{n - 1}, k{n}: 1}}" for n in range(1, 1100)]
     file = tmp_path / "api.yaml"
@@ -114,7 +114,7 @@ async def test_bomb_of_merge_keys(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("more", ["'1'", "&a '1', *a"], ids=["plain", "shared"])
-async def test_numbers_are_those_of_yaml_1_2(more: str, tmp_path: pathlib.Path) -> None:
+async def test_yaml_numbers_follow_version_1_2(more: str, tmp_path: pathlib.Path) -> None:
     """Whichever parser reads them: one that shares parts reads where there are aliases."""
     file = tmp_path / "api.yaml"
     file.write_text(YAML % f"{{enum: [08, 010, 12:30, 0x1F, 1e3, .5, yes, 2026-01-01, {more}]}}")
@@ -123,7 +123,7 @@ async def test_numbers_are_those_of_yaml_1_2(more: str, tmp_path: pathlib.Path) 
     assert action.parameters[0].type_text.startswith(shown)
 
 
-async def test_merge_keys_of_every_day(tmp_path: pathlib.Path) -> None:
+async def test_ordinary_merge_keys_are_applied(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "api.yaml"
     file.write_text("x: &x {type: integer, maximum: 9}\n" + YAML % "{<<: *x, minimum: 2}")
     action = await the_action(str(file))
@@ -154,7 +154,7 @@ async def test_merge_keys_of_every_day(tmp_path: pathlib.Path) -> None:
         ("64:ff9b::5db8:d822", False),
     ],
 )
-def test_private_addresses_in_every_dress(host: str, private: bool) -> None:
+def test_private_addresses_are_recognised_in_every_notation(host: str, private: bool) -> None:
     assert is_private(host) is private
 
 
@@ -184,14 +184,14 @@ async def test_unsendable_number_is_refused(value: Any, reason: str) -> None:
     [(10**900, 10**900), (decimal.Decimal("12.5"), 12.5), (decimal.Decimal("1e3"), 1000)],
     ids=["large", "fraction", "whole"],
 )
-async def test_numbers_that_can(value: Any, sent: Any) -> None:
+async def test_sendable_numbers_are_accepted(value: Any, sent: Any) -> None:
     action = await of_schema({"type": "number"})
     assert action.validate({"q": value}) == {"q": sent}
 
 
 @pytest.mark.parametrize("value", ["a\ud800", {"a\udfff": 1}, ["\ud83d"]])
 @pytest.mark.parametrize("place", ["query", "path", "header", "cookie", "body"])
-async def test_half_a_character_is_refused(value: Any, place: str) -> None:
+async def test_lone_surrogate_is_refused(value: Any, place: str) -> None:
     if place == "body":
         document = one({"requestBody": body({})}, method="post")
     else:
@@ -204,7 +204,7 @@ async def test_half_a_character_is_refused(value: Any, place: str) -> None:
 # -- messages that a model can act on -----------------------------------------------------
 
 
-async def test_missing_arguments_are_reported_at_once() -> None:
+async def test_missing_arguments_are_reported_together() -> None:
     schema = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}
     numbers = {"type": "array", "items": {"type": "integer"}}
     action = await the_action(
@@ -225,7 +225,7 @@ async def test_missing_arguments_are_reported_at_once() -> None:
     )
 
 
-async def test_mapping_whose_statuses_are_numbers_can_be_enriched(tmp_path) -> None:
+async def test_numeric_status_keys_are_accepted(tmp_path) -> None:
     document = one({"responses": {200: {"description": "ok"}, "default": {"description": "no"}}})
     action = await the_action(document, enrich=True, cache_dir=str(tmp_path))
     assert action.signature == "() -> None"

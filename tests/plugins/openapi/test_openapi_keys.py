@@ -75,7 +75,7 @@ async def refused(tool: APITool, invoke: Any, server: RawServer, **given: Any) -
 
 @pytest.mark.parametrize(("scheme", "keys"), KEYS.values(), ids=KEYS)
 @pytest.mark.parametrize("how", ["mapping", "file"])
-async def test_key_does_not_go_to_a_server_of_the_specification(
+async def test_key_is_not_sent_to_a_server_of_the_specification(
     scheme, keys, how, invoke, server: RawServer, tmp_path
 ):
     document: Any = spec(scheme, server.url)
@@ -96,7 +96,7 @@ async def test_key_does_not_go_to_a_server_of_the_specification(
     ],
     ids=["of all", "of the operation", "of the path", "by a variable"],
 )
-async def test_servers_of_a_specification_need_approval(servers, invoke, server: RawServer):
+async def test_servers_of_a_specification_must_be_accepted(servers, invoke, server: RawServer):
     bare = server.url.removeprefix("http://")
     text = json.dumps(servers).replace("{server}", server.url).replace("{bare}", bare)
     await refused(APITool(spec(**json.loads(text)), name="api", api_key="k"), invoke, server)
@@ -106,7 +106,7 @@ async def test_servers_of_a_specification_need_approval(servers, invoke, server:
     assert server.last.header("x-key") == "k"
 
 
-async def test_call_without_a_key_goes_where_the_specification_says(invoke, server: RawServer):
+async def test_call_without_a_key_uses_the_specified_server(invoke, server: RawServer):
     tool = APITool(spec("", server.url), name="api")
     await invoke(tool, "call", id="1")
     await tool.aclose()
@@ -114,7 +114,7 @@ async def test_call_without_a_key_goes_where_the_specification_says(invoke, serv
 
 
 @pytest.mark.parametrize("where", [None, "/v1", "{own}/v2"])
-async def test_key_goes_to_the_origin_that_the_specification_came_from(where, invoke):
+async def test_key_is_sent_to_the_origin_of_the_specification(where, invoke):
     running, urls = publishing(lambda own: spec(servers=where and where.replace("{own}", own)))
     async with running as server:
         urls.append(server.url)
@@ -124,16 +124,14 @@ async def test_key_goes_to_the_origin_that_the_specification_came_from(where, in
         assert server.last.header("x-key") == "k"
 
 
-async def test_server_includes_its_port(invoke, server: RawServer):
+async def test_port_is_part_of_the_accepted_server(invoke, server: RawServer):
     running, urls = publishing(lambda own: spec(servers=server.url))
     async with running as home:
         urls.append(home.url)
         await refused(APITool(f"{home.url}/spec.json", name="api", api_key="k"), invoke, server)
 
 
-async def test_specification_that_names_another_server_later_takes_no_key_there(
-    invoke, server: RawServer
-):
+async def test_later_server_of_a_specification_gets_no_key(invoke, server: RawServer):
     servers: list[str] = []
     running, urls = publishing(lambda own: spec(servers=servers[0]))
     async with running as home:
@@ -150,7 +148,7 @@ async def test_specification_that_names_another_server_later_takes_no_key_there(
 
 
 @pytest.mark.parametrize("scheme", ["https", "http"])
-async def test_server_that_was_accepted_over_tls_gets_no_key_in_the_clear(scheme, invoke):
+async def test_server_accepted_over_tls_gets_no_key_without_it(scheme, invoke):
     tool = APITool(
         spec(servers="http://api.invalid"), name="api", api_key="k", servers=["api.invalid"]
     )
@@ -159,7 +157,7 @@ async def test_server_that_was_accepted_over_tls_gets_no_key_in_the_clear(scheme
     await tool.aclose()
 
 
-async def test_clients_secret_goes_to_no_token_address_of_a_specification(
+async def test_client_secret_is_not_sent_to_a_token_url_of_the_specification(
     invoke, server: RawServer
 ):
     document = spec("login", "https://api.invalid")
@@ -185,7 +183,7 @@ async def test_clients_secret_goes_to_no_token_address_of_a_specification(
         *("https://\uff41pi.invalid", "https://api\u3002invalid", "https://ap\u00adi.invalid"),
     ],
 )
-async def test_address_that_only_looks_like_an_accepted_one_gets_no_key(address, invoke):
+async def test_lookalike_server_address_gets_no_key(address, invoke):
     tool = APITool(spec(servers=address), name="api", api_key="k", servers=["https://api.invalid"])
     with pytest.raises(ConnectionConfigurationError, match="which you have not accepted"):
         await invoke(tool, "call")
@@ -195,6 +193,6 @@ async def test_address_that_only_looks_like_an_accepted_one_gets_no_key(address,
 @pytest.mark.parametrize(
     "given", ["", "ftp://api.example", "https://", "https://*.example", "a b:c"]
 )
-def test_servers_that_are_not_addresses(given):
+def test_invalid_server_address_is_refused(given):
     with pytest.raises(ConnectionConfigurationError, match="no address of a server"):
         APITool(spec(), name="api", servers=[given])

@@ -28,7 +28,7 @@ async def loaded(document: Any, **settings: Any) -> tuple[dict[str, Action], lis
 # -- redirects ----------------------------------------------------------------------------
 
 
-async def test_reference_is_not_redirected_to_another_origin() -> None:
+async def test_reference_is_not_followed_to_another_origin() -> None:
     async with raw_server(lambda seen: Reply(200, b'{"type": "integer"}')) as other:
         document = one({"parameters": [param("q", schema={"$ref": "s.json"})]})
 
@@ -43,7 +43,7 @@ async def test_reference_is_not_redirected_to_another_origin() -> None:
         assert not other.seen
 
 
-async def test_specification_is_redirected_within_its_origin_only() -> None:
+async def test_specification_redirect_stays_within_its_origin() -> None:
     async with raw_server(lambda seen: Reply(200, json.dumps(one({})).encode())) as other:
 
         def answer(seen: Seen) -> Reply:
@@ -88,7 +88,7 @@ SCHEMAS = "Limit: {type: integer}\nPet: {type: object, properties: {mum: {$ref: 
 
 
 @pytest.mark.parametrize("cache", [False, True])
-async def test_sections_and_paths_in_files_of_their_own_and_aliases_in_them(
+async def test_multi_file_specification_with_aliases_is_read(
     cache: bool, tmp_path: pathlib.Path
 ) -> None:
     for name, text in (("root", ROOT), ("paths/pets", PATHS), ("parts/schemas", SCHEMAS)):
@@ -106,7 +106,7 @@ async def test_sections_and_paths_in_files_of_their_own_and_aliases_in_them(
             actions["change"].validate({"limit": "x"})
 
 
-async def test_section_that_is_nowhere_says_so() -> None:
+async def test_missing_section_is_reported() -> None:
     with pytest.raises(SpecError, match=r"leads nowhere \(at #/components/schemas\)"):
         await loaded(spec({"/a": GET}, components={"schemas": {"$ref": "#/nowhere"}}))
 
@@ -126,7 +126,7 @@ async def test_siblings_of_a_parameter_reference_are_ignored(version) -> None:
 
 
 @pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
-async def test_siblings_of_a_path_reference_count(version) -> None:
+async def test_siblings_of_a_path_reference_apply(version) -> None:
     shared = {"get": {"operationId": "call"}, "parameters": [param("a")]}
     item = {"$ref": "#/x-items/shared", "parameters": [param("b")], "put": {"operationId": "own"}}
     document = spec({"/x": item}, version) | {"x-items": {"shared": shared}}
@@ -147,7 +147,7 @@ async def test_siblings_of_a_path_reference_count(version) -> None:
         ("#/nowhere", "leads nowhere"),
     ],
 )
-async def test_path_that_leads_nowhere_does_not_stop_the_rest(ref: str, reason: str) -> None:
+async def test_unresolvable_path_is_omitted(ref: str, reason: str) -> None:
     document = spec({"/bad": {"$ref": ref}, "/fine": GET}) | {"x-list": [GET]}
     actions, warnings = await loaded(document)
     assert list(actions) == ["fine"]
@@ -170,7 +170,7 @@ async def test_path_with_json_pointer_characters_is_compiled(path: str) -> None:
         {"get": {}, "parameters": {"page": {"in": "query"}}},
     ],
 )
-async def test_broken_operation_of_swagger_2_does_not_stop_the_rest(broken: Any) -> None:
+async def test_broken_swagger_2_operation_is_omitted(broken: Any) -> None:
     paths = {"/bad": broken, "/fine": GET}
     actions, warnings = await loaded({"swagger": "2.0", "info": {}, "host": "h", "paths": paths})
     assert list(actions) == ["fine"]
@@ -187,7 +187,7 @@ async def test_invalid_paths_are_reported() -> None:
     ]
 
 
-async def test_operation_that_stands_elsewhere_is_read() -> None:
+async def test_referenced_operation_is_read() -> None:
     document = spec({"/pets": {"get": {"$ref": "#/x-operations/list"}, "put": {"$ref": "#/no"}}})
     document["x-operations"] = {"list": {**GET["get"], "operationId": "listPets"}}
     actions, warnings = await loaded(document, base_url="http://127.0.0.1:9")

@@ -55,7 +55,7 @@ NASTY = [
 
 @pytest.mark.parametrize("style", ["simple", "label", "matrix"])
 @pytest.mark.parametrize("value", NASTY)
-async def test_path_argument_cannot_change_other_parts(
+async def test_path_argument_cannot_change_the_path(
     value, style, open_api, invoke, server: RawServer
 ):
     places = [
@@ -103,7 +103,7 @@ async def test_header_argument_cannot_add_another(
     assert (server.last.header("cookie") or "").count(";") == 0
 
 
-async def test_arguments_of_one_segment_make_no_parent_step(open_api, invoke, server):
+async def test_joined_path_arguments_cannot_form_a_parent_step(open_api, invoke, server):
     places = [param("a", "path", required=True), param("b", "path", required=True)]
     tool = open_api(one({"parameters": places}, "/x/{a}{b}/y"))
     with pytest.raises(ToolRefusedError):
@@ -130,9 +130,7 @@ async def test_specification_path_cannot_leave_the_server(
 # -- redirects ----------------------------------------------------------------------------
 
 
-async def test_arguments_in_headers_do_not_follow_to_another_origin(
-    open_api, invoke, server: RawServer
-):
+async def test_header_arguments_are_not_sent_to_another_origin(open_api, invoke, server: RawServer):
     async with raw_server() as other:
         server.answer = lambda seen: Reply(302, b"", {"Location": f"{other.url}/file"})
         places = [param("X-Token", "header"), param("sid", "cookie")]
@@ -141,9 +139,7 @@ async def test_arguments_in_headers_do_not_follow_to_another_origin(
         assert KEY not in str(other.last)
 
 
-async def test_credentials_do_not_come_back_with_a_redirect_home(
-    open_api, invoke, server: RawServer
-):
+async def test_credentials_are_not_restored_by_a_redirect_back(open_api, invoke, server: RawServer):
     async with raw_server() as other:
         other.answer = lambda seen: Reply(302, b"", {"Location": f"{server.url}/admin?all=1"})
 
@@ -160,7 +156,7 @@ async def test_credentials_do_not_come_back_with_a_redirect_home(
         assert KEY not in str(server.last)
 
 
-async def test_credentials_that_a_redirect_names_are_not_used(open_api, invoke, server: RawServer):
+async def test_credentials_in_a_redirect_address_are_ignored(open_api, invoke, server: RawServer):
     def answer(seen: Seen) -> Reply:
         place = server.url.replace("http://", "http://root:root@") + "/y"
         return Reply(302, b"", {"Location": place}) if seen.path == "/x" else Reply()
@@ -181,7 +177,7 @@ async def test_redirect_to_another_scheme_is_refused(place, open_api, invoke, se
 
 
 @pytest.mark.parametrize("target", ["http://169.254.169.254/latest", "http://127.0.0.1:1/"])
-async def test_public_service_does_not_lead_into_the_private_network(target) -> None:
+async def test_public_service_cannot_redirect_into_the_private_network(target) -> None:
     with pytest.raises(ToolExecutionError, match="a private address"):
         await check_redirect(target, "http://93.184.216.34:80", "GET", "GET /x")
     with pytest.raises(ToolExecutionError, match="insecure"):
@@ -197,7 +193,7 @@ async def test_public_service_does_not_lead_into_the_private_network(target) -> 
         ({"base_url": "{private}", "token_url": "{private}/token"}, "no OAuth2 token", ["/token"]),
     ],
 )
-async def test_public_specification_does_not_lead_into_the_private_network(
+async def test_public_specification_cannot_lead_into_the_private_network(
     settings, message, sent, invoke, server: RawServer, monkeypatch: pytest.MonkeyPatch
 ):
     """Here ``localhost`` is the public internet, and 127.0.0.1 the private network."""
@@ -214,7 +210,7 @@ async def test_public_specification_does_not_lead_into_the_private_network(
     assert {seen.path for seen in server.seen} == set(sent)
 
 
-async def test_body_of_a_get_is_not_carried_to_another_origin(open_api, invoke):
+async def test_get_body_is_not_sent_to_another_origin(open_api, invoke):
     schema = {"type": "object", "properties": {"q": {"type": "string"}}}
     async with raw_server() as other:
         away = {"Location": f"{other.url}/y"}
@@ -229,7 +225,7 @@ async def test_body_of_a_get_is_not_carried_to_another_origin(open_api, invoke):
 # -- answers ------------------------------------------------------------------------------
 
 
-async def test_answer_that_grows_when_it_is_unpacked(open_api, invoke, server: RawServer):
+async def test_decompression_bomb_in_an_answer_is_refused(open_api, invoke, server: RawServer):
     bomb = gzip.compress(b"0" * 5_000_000)
     server.answer = lambda seen: Reply(200, bomb, {"Content-Encoding": "gzip"})
     with pytest.raises(ToolExecutionError, match="larger than"):
@@ -240,19 +236,19 @@ async def test_answer_that_grows_when_it_is_unpacked(open_api, invoke, server: R
         await invoke(open_api(one({}), max_response_bytes=100_000), "call")
 
 
-async def test_answer_whose_compression_is_broken(open_api, invoke, server: RawServer):
+async def test_broken_compression_of_an_answer_is_refused(open_api, invoke, server: RawServer):
     server.answer = lambda seen: Reply(200, b"no gzip", {"Content-Encoding": "gzip"})
     with pytest.raises(ToolExecutionError, match="compression is broken"):
         await invoke(open_api(one({})), "call")
 
 
-async def test_deep_answer_is_text(open_api, invoke, server: RawServer):
+async def test_deeply_nested_answer_is_returned_as_text(open_api, invoke, server: RawServer):
     deep = b"[" * 100_000 + b"]" * 100_000
     server.answer = lambda seen: Reply(200, deep)
     assert isinstance(await invoke(open_api(one({})), "call"), str)
 
 
-async def test_error_that_repeats_the_credentials(open_api, invoke, server: RawServer):
+async def test_error_repeating_the_credentials_is_redacted(open_api, invoke, server: RawServer):
     server.answer = lambda seen: Reply(403, json.dumps({"you sent": str(seen)}).encode())
     tool = open_api(one({}), token=KEY, headers={"X-Key": f"x{KEY}"}, params={"p": f"p{KEY}"})
     with pytest.raises(ToolExecutionError) as caught:
@@ -261,7 +257,7 @@ async def test_error_that_repeats_the_credentials(open_api, invoke, server: RawS
 
 
 @pytest.mark.parametrize("status", [200, 400])
-async def test_derived_credentials_are_not_shown(status, invoke):
+async def test_derived_credentials_are_redacted(status, invoke):
     """Tokens that were had, and a name with its password, are in no setting."""
 
     def answer(seen: Seen) -> Reply:
@@ -298,7 +294,7 @@ class Kept:
         self.secrets = tuple(secrets)
 
 
-async def test_agents_know_the_tokens_that_were_had(invoke):
+async def test_agent_learns_obtained_tokens_as_secrets(invoke):
     kept = Kept()
 
     def answer(seen: Seen) -> Reply:
@@ -319,7 +315,7 @@ async def test_agents_know_the_tokens_that_were_had(invoke):
 # -- specifications -----------------------------------------------------------------------
 
 
-async def test_property_called_ref(open_api, invoke, server: RawServer):
+async def test_property_named_ref_is_an_ordinary_key(open_api, invoke, server: RawServer):
     schema = {
         "type": "object",
         "properties": {"$ref": {"type": "string"}, "name": {"type": "string"}},
@@ -332,7 +328,7 @@ async def test_property_called_ref(open_api, invoke, server: RawServer):
     assert json.loads(server.last.body) == {"$ref": "refs/heads/main"}
 
 
-async def test_header_names_that_try_to_add_headers(open_api, invoke, server: RawServer):
+async def test_header_name_with_line_breaks_is_refused(open_api, invoke, server: RawServer):
     tool = open_api(one({"parameters": [param("X-A: 1\r\nX-Evil", "header")]}))
     (action,) = await tool.actions()
     with pytest.raises(ToolExecutionError, match="cannot be sent"):
@@ -340,7 +336,9 @@ async def test_header_names_that_try_to_add_headers(open_api, invoke, server: Ra
     assert not server.seen
 
 
-async def test_logs_of_others_are_left_alone(open_api, invoke, server: RawServer, caplog: Any):
+async def test_httpx_logging_of_others_is_unchanged(
+    open_api, invoke, server: RawServer, caplog: Any
+):
     import httpx
 
     caplog.set_level("INFO", logger="httpx")
@@ -370,7 +368,7 @@ def places_of(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_damaged_specifications_never_break_the_plugin(seed: int) -> None:
+async def test_damaged_specification_never_crashes_the_plugin(seed: int) -> None:
     chance = random.Random(seed)
     read = 0
     for _ in range(40):
@@ -415,7 +413,7 @@ TAGGED = {
         (" send", None),
     ],
 )
-async def test_tag_with_the_name_of_an_operation_is_named_as_a_tag(allow, found):
+async def test_tag_named_like_an_operation_needs_its_prefix(allow, found):
     tool = APITool(TAGGED, name="api", allow=[allow])
     if found is None:
         with pytest.raises(ConnectionConfigurationError, match="did you mean 'send'"):
@@ -424,7 +422,7 @@ async def test_tag_with_the_name_of_an_operation_is_named_as_a_tag(allow, found)
         assert [action.name for action in await tool.actions()] == found
 
 
-async def test_word_of_confirm_means_the_operation_and_the_tag():
+async def test_confirm_word_selects_operation_and_tag():
     tool = APITool(TAGGED, name="api", confirm=["send"])
     actions = await tool.actions()
     assert all(needs_confirmation(tool.confirm, action) for action in actions)

@@ -82,7 +82,7 @@ async def summaries(tool: APITool) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("cache", [True, False])
-async def test_descriptions_are_improved_once_a_version(
+async def test_descriptions_are_improved_once_per_version(
     cache: bool, settings: dict[str, Any], tmp_path: pathlib.Path
 ) -> None:
     file = tmp_path / "pets.json"
@@ -118,7 +118,7 @@ async def test_setup_asks_once_about_allowed_operations(settings) -> None:
     ]
 
 
-async def test_openapi_setup_comes_in_batches_that_fit_a_small_model(settings) -> None:
+async def test_setup_sends_batches_that_fit_a_small_model(settings) -> None:
     ask = Asked(lambda _, n: reply("no idea" if n == 1 else '{"r199": "The last thing"}'))
     tool = APITool(big(200), allow=True, **settings)
     assert await tool.setup(ask)
@@ -127,7 +127,7 @@ async def test_openapi_setup_comes_in_batches_that_fit_a_small_model(settings) -
     assert (await summaries(tool))["r199"] == "The last thing"
 
 
-async def test_text_before_a_failure_is_kept(settings) -> None:
+async def test_descriptions_before_a_failure_are_kept(settings) -> None:
     def answer(question: str, number: int) -> ModelReply:
         if "r199:" in question:
             raise LLMExecutionError("the model is down")
@@ -144,13 +144,13 @@ async def test_text_before_a_failure_is_kept(settings) -> None:
 
 
 @pytest.mark.parametrize("llm", ["cheap", LLMConfig("cheap", base_url="http://127.0.0.1:9/v1")])
-async def test_openapi_setup_own_model(llm, settings) -> None:
+async def test_setup_uses_the_model_of_the_connection(llm, settings) -> None:
     ask = Asked(lambda question, _: reply("{}"))
     await APITool(PETS, llm=llm, **settings).setup(ask)
     assert ask.models == [llm]
 
 
-def test_setup_cost_in_an_agent_is_separate(
+def test_setup_cost_is_reported_separately(
     settings, delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     def answer(request: ModelRequest) -> ModelReply:
@@ -173,7 +173,7 @@ def test_setup_cost_in_an_agent_is_separate(
     assert "Looks a pet up." in scripted_model.prompts[-1]
 
 
-def test_broken_model_stops_no_task(
+def test_failing_setup_model_does_not_stop_a_task(
     settings, delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     scripted_model.says(LLMExecutionError("down")).writes("print(1)")
@@ -184,7 +184,7 @@ def test_broken_model_stops_no_task(
 
 
 @pytest.mark.parametrize("after", ["ModelReplied", "ModelCalled"])
-def test_crash_costs_nothing_twice(
+def test_setup_after_a_crash_repeats_no_paid_call(
     after: str, settings, delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     """What was kept before a crash is not asked for again, and counted once.

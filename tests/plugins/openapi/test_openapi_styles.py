@@ -72,13 +72,13 @@ QUERIES = [
 ]
 
 
-async def test_reserved_characters_stay_where_they_may(open_api, invoke, server: RawServer):
+async def test_allow_reserved_keeps_reserved_characters(open_api, invoke, server: RawServer):
     tool = open_api(one({"parameters": [param("q", allowReserved=True)]}))
     await invoke(tool, "call", q="a/b?c:d@e&f#g=h+i")
     assert server.last.query == "q=a/b?c:d@e%26f%23g%3Dh%2Bi"
 
 
-async def test_parameter_that_is_a_document(open_api, invoke, server: RawServer):
+async def test_json_parameter_is_sent_as_json(open_api, invoke, server: RawServer):
     found = {"name": "q", "in": "query", "content": {"application/json": {"schema": OBJECT}}}
     await invoke(open_api(one({"parameters": [found]})), "call", q=RGB)
     assert server.last.query == "q=%7B%22R%22%3A100%2C%22G%22%3A200%7D"
@@ -113,7 +113,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("place", "style", "explode", "schema", "value", "written"), CASES)
-async def test_parameter_is_written_as_its_style_says(
+async def test_parameter_follows_its_style(
     place, style, explode, schema, value, written, open_api, invoke, server: RawServer
 ):
     more = {"style": style} if style else {}
@@ -129,9 +129,7 @@ async def test_parameter_is_written_as_its_style_says(
     }[place] == written
 
 
-async def test_parameter_without_a_style_is_sent_in_the_default_style_of_its_location(
-    open_api, invoke, server: RawServer
-):
+async def test_parameter_without_a_style_follows_the_default(open_api, invoke, server: RawServer):
     places = [
         param("p", "path", ARRAY, required=True),
         param("q", "query", ARRAY),
@@ -146,16 +144,14 @@ async def test_parameter_without_a_style_is_sent_in_the_default_style_of_its_loc
 
 
 @pytest.mark.parametrize("value", ["", ".", "..", "../../admin", "a/../b", "..\\x", "a/.."])
-async def test_path_argument_that_would_lead_elsewhere_is_refused(value, open_api, invoke, server):
+async def test_path_argument_leading_elsewhere_is_refused(value, open_api, invoke, server):
     tool = open_api(one({"parameters": [param("id", "path", required=True)]}, "/items/{id}"))
     with pytest.raises(ToolRefusedError, match="id"):
         await invoke(tool, "call", id=value)
     assert not server.seen
 
 
-async def test_parameters_with_one_name_in_several_places_are_distinct(
-    open_api, invoke, server: RawServer
-):
+async def test_equal_names_in_different_places_are_distinct(open_api, invoke, server: RawServer):
     places = [
         param("id", "path", required=True),
         param("id"),
@@ -168,7 +164,9 @@ async def test_parameters_with_one_name_in_several_places_are_distinct(
     assert (server.last.header("id"), server.last.header("cookie")) == ("h", "id=c")
 
 
-async def test_names_that_are_not_python_names(open_api, invoke, server: RawServer):
+async def test_parameter_names_become_identifiers_and_are_sent_unchanged(
+    open_api, invoke, server: RawServer
+):
     names = ["StartTime<", "StartTime>", "continue", "page[size]", "$top", "X-1", "ünï", "desc"]
     tool = open_api(one({"parameters": [param(name) for name in names]}))
     (action,) = await tool.actions()
@@ -189,7 +187,9 @@ async def test_names_that_are_not_python_names(open_api, invoke, server: RawServ
     assert [k for k, _ in parse_qsl(server.last.query)] == names
 
 
-async def test_texts_and_numbers_are_one_in_parameters(open_api, invoke, server: RawServer):
+async def test_texts_and_numbers_are_interchangeable_in_parameters(
+    open_api, invoke, server: RawServer
+):
     schemas: dict[str, Any] = {
         "n": {"type": "integer"}, "s": STRING, "b": {"type": "boolean"}, "l": ARRAY,
     }  # fmt: skip
@@ -207,7 +207,9 @@ async def test_texts_and_numbers_are_one_in_parameters(open_api, invoke, server:
         ("pipes", "a%7Cb%20c", "a|b c"),
     ],
 )
-async def test_lists_of_swagger_2(how, in_path, in_header, open_api, invoke, server: RawServer):
+async def test_swagger_2_lists_follow_collection_format(
+    how, in_path, in_header, open_api, invoke, server: RawServer
+):
     listed = {"type": "array", "items": {"type": "string"}, "collectionFormat": how}
     places = [{"name": n, "in": n, "required": True, **listed} for n in ("path", "query", "header")]
     item = {"get": {"operationId": "call", "parameters": places, "responses": {}}}

@@ -92,7 +92,7 @@ def test_stripe_operations_run_on_the_command_line(
 
 
 @pytest.mark.parametrize("key", ["spec", "connections.openapi.spec"])
-def test_inspect_on_the_command_line(key: str, delf_project: DelfProject) -> None:
+def test_inspect_command_lists_the_operations(key: str, delf_project: DelfProject) -> None:
     delf_project.write("pets.json", json.dumps(PETS))
     result = delf_project.run("inspect", "openapi", "--set", f"{key}=pets.json", "--json")
     found = result.succeeded().json

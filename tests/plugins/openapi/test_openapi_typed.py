@@ -53,7 +53,7 @@ def answers(server: RawServer, value: Any, status: int = 200, media: str = "") -
 
 
 @pytest.mark.parametrize("version", ["3.0.3", "3.1.0"])
-async def test_dates_are_dates_and_the_signature_says_so(server, open_api, invoke, version) -> None:
+async def test_dates_in_answers_become_date_objects(server, open_api, invoke, version) -> None:
     tool = open_api(spec_of({"type": "array", "items": ONE}, version))
     answers(server, [{"id": 1, "day": "2026-01-31", "at": "2026-01-31T10:00:00.5Z", "x": 1}])
     (found,) = await invoke(tool, "get_it")
@@ -69,14 +69,12 @@ async def test_dates_are_dates_and_the_signature_says_so(server, open_api, invok
 @pytest.mark.parametrize(
     "text", ["2026-01-31T10:00:00.123456789Z", "2026-01-31T23:59:60Z", "yesterday", ""]
 )
-async def test_moment_that_python_cannot_say_stays_a_text(
-    server, open_api, invoke, text: str
-) -> None:
+async def test_unparsable_timestamp_stays_text(server, open_api, invoke, text: str) -> None:
     answers(server, {"id": 1, "at": text})
     assert (await invoke(open_api(spec_of(ONE)), "get_it"))["at"] == text
 
 
-async def test_mismatched_answer_stays_raw_and_is_reported_once(
+async def test_mismatched_answer_is_returned_unchanged_and_reported_once(
     server, open_api, invoke, caplog
 ) -> None:
     tool = open_api(spec_of(ONE))
@@ -89,7 +87,7 @@ async def test_mismatched_answer_stays_raw_and_is_reported_once(
     assert "parent: [1] is not of type 'object'" in record.message
 
 
-async def test_nulls_that_are_not_declared_are_reported_once_and_shown(
+async def test_undeclared_nulls_are_reported_once_and_learned(
     server, open_api, invoke, caplog, tmp_path
 ) -> None:
     kind = {"enum": ["a", "b"]}
@@ -117,9 +115,7 @@ async def test_nulls_that_are_not_declared_are_reported_once_and_shown(
     assert "u7" not in "".join(f.read_text() for f in (tmp_path / "learned").iterdir())
 
 
-async def test_specification_that_is_wrong_about_types_is_corrected_by_answers(
-    server, open_api, invoke
-) -> None:
+async def test_wrong_declared_types_are_corrected_from_answers(server, open_api, invoke) -> None:
     properties = {
         "at": {"type": "string", "format": "date-time"},
         "fee": {"type": "integer"},
@@ -139,7 +135,7 @@ async def test_specification_that_is_wrong_about_types_is_corrected_by_answers(
     )
 
 
-async def test_raise_is_an_error_that_says_that_the_call_was_made(server, open_api, invoke) -> None:
+async def test_validate_raise_error_states_that_the_call_was_made(server, open_api, invoke) -> None:
     tool = open_api(spec_of(ONE), validate="raise")
     answers(server, {"day": "2026-01-31"})
     with pytest.raises(ToolExecutionError, match="'id' is a required property") as caught:
@@ -147,7 +143,7 @@ async def test_raise_is_an_error_that_says_that_the_call_was_made(server, open_a
     assert "the call was made" in str(caught.value.hint)
 
 
-async def test_typed_off_returns_raw_values(server, open_api, invoke, caplog) -> None:
+async def test_validate_off_returns_raw_values(server, open_api, invoke, caplog) -> None:
     tool = open_api(spec_of(ONE), validate="off")
     answers(server, {"day": "2026-01-31"})
     assert await invoke(tool, "get_it") == {"day": "2026-01-31"}
@@ -168,7 +164,7 @@ async def test_typed_off_returns_raw_values(server, open_api, invoke, caplog) ->
     ],
     ids=["nowhere", "type", "exponential", "circle", "pattern", "x-model", "discriminator"],
 )
-async def test_answer_arrives_with_any_schema(
+async def test_answer_is_returned_despite_a_hostile_schema(
     server, open_api, invoke, schema, monkeypatch
 ) -> None:
     monkeypatch.setattr("delf_openapi.typed.SECONDS", 0.2)
@@ -183,7 +179,7 @@ async def test_answer_arrives_with_any_schema(
     assert await invoke(open_api(spec_of(schema, **more)), "get_it") == {"id": 1}
 
 
-async def test_response_that_is_not_documented_is_sampled_and_reported(
+async def test_undocumented_response_is_sampled_and_reported(
     server, open_api, invoke, tmp_path
 ) -> None:
     folder = str(tmp_path / "learned")
@@ -197,7 +193,7 @@ async def test_response_that_is_not_documented_is_sampled_and_reported(
     assert (await later.actions())[0].returns == action.returns
 
 
-def test_converted_values_are_mentioned_in_the_task() -> None:
+def test_conversion_problems_are_noted_in_the_task() -> None:
     host = TestHost.discover(environ={})
     model = ScriptedModel()
     host.provide(model.spec, model.factory)
@@ -211,14 +207,14 @@ def test_converted_values_are_mentioned_in_the_task() -> None:
     assert "'id' is a required property" in str(response.trace.to_dict())
 
 
-def test_model_written_response_type_is_valid_or_ignored() -> None:
+def test_response_type_from_a_model_is_checked() -> None:
     assert type_text('list[{"id": int, "name": str | None, ...: Any}]') is not None
     assert type_text('{"id": int}') == '{"id": int}'
     for text in ("__import__('os')", "{'a': f()}", "x", "int\n\nIgnore all", "`", None, "[int]"):
         assert type_text(text) is None
 
 
-def test_enrichment_infers_responses_with_the_system_prompt(tmp_path) -> None:
+def test_enrichment_adds_inferred_response_types(tmp_path) -> None:
     host = TestHost.discover(environ={})
     model = ScriptedModel()
     host.provide(model.spec, model.factory)

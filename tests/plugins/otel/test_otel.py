@@ -95,7 +95,7 @@ async def test_exported_spans_follow_the_conventions(collector: Collector) -> No
     assert collector.services == {"delf"}
 
 
-async def test_parent_and_child_are_one_trace_without_orphans(collector: Collector) -> None:
+async def test_parent_and_child_share_one_trace(collector: Collector) -> None:
     await run(ScriptedModel().writes(WHOLE, "print(await stock('lamp'))"))
     ids = {span["id"]: span for span in collector.spans}
     assert len({span["trace"] for span in collector.spans}) == 1
@@ -125,7 +125,7 @@ def ways(agent: Agent) -> dict[str, Callable[[], object]]:
 
 
 @pytest.mark.parametrize("way", ["run", "submit", "arun"])
-def test_span_of_the_program_is_the_parent(collector: Collector, way: str) -> None:
+def test_program_span_is_the_parent(collector: Collector, way: str) -> None:
     host = TestHost.discover(environ={})
     model = ScriptedModel().writes("print(await colleague('Count.'))", "print(await stock('lamp'))")
     host.provide(model.spec, model.factory)
@@ -145,7 +145,7 @@ def test_span_of_the_program_is_the_parent(collector: Collector, way: str) -> No
     assert len(ids) == len(collector.spans) == 6
 
 
-async def test_program_that_does_not_sample_gets_no_spans(collector: Collector) -> None:
+async def test_unsampled_program_span_creates_no_spans(collector: Collector) -> None:
     with traced(sampled=False).start_as_current_span("order"):
         await run(ScriptedModel().writes("print(await colleague('Count.'))", "print(1)"))
     assert collector.spans == []
@@ -156,7 +156,7 @@ async def test_program_that_does_not_sample_gets_no_spans(collector: Collector) 
 
 
 @pytest.mark.slow
-def test_trace_joins_processes_and_children(collector: Collector, tmp_path: Path) -> None:
+def test_trace_spans_processes_and_children(collector: Collector, tmp_path: Path) -> None:
     trace, span = "1234567890abcdef" * 2, "fedcba0987654321"
     env = {
         **os.environ,
@@ -202,7 +202,7 @@ async def test_call_is_linked_to_its_approval(collector: Collector) -> None:
     assert approval["attributes"]["delf.approval.decision"] == "approved"
 
 
-async def test_texts_of_a_task_are_not_exported_by_default(collector: Collector) -> None:
+async def test_task_texts_are_not_exported_by_default(collector: Collector) -> None:
     await run(ScriptedModel().writes(WHOLE, "print('the childs words')"), task="my private task")
     for words in (b"private", b"childs words", b"lamp", b"KeyError: 'desk'", b"print("):
         assert words not in collector.raw
@@ -214,7 +214,7 @@ def settings() -> str:
     return f"the key is {SECRET}"
 
 
-async def test_content_option_sends_texts_without_secrets(
+async def test_content_option_exports_texts_without_secrets(
     collector: Collector, tmp_path: Path
 ) -> None:
     (tmp_path / "delf.toml").write_text(
@@ -235,7 +235,7 @@ async def test_content_option_sends_texts_without_secrets(
     assert wrong == []
 
 
-async def test_model_that_fails_is_an_error_with_a_type(collector: Collector) -> None:
+async def test_failing_model_span_has_an_error_type(collector: Collector) -> None:
     await run(ScriptedModel().says(LLMExecutionError("no reply from host secret-host")))
     (chat,) = collector.named("chat")
     (task,) = collector.named("invoke_agent")
@@ -245,7 +245,7 @@ async def test_model_that_fails_is_an_error_with_a_type(collector: Collector) ->
     assert b"secret-host" not in collector.raw
 
 
-async def test_collector_that_is_away_holds_nothing_up(
+async def test_unreachable_collector_delays_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
@@ -256,7 +256,7 @@ async def test_collector_that_is_away_holds_nothing_up(
 
 
 @pytest.mark.slow
-def test_provider_of_the_program_gets_the_spans_and_goes_on() -> None:
+def test_existing_tracer_provider_is_used() -> None:
     program = """
 from delf import Agent, tool
 from delf.testing import ScriptedModel, TestHost
@@ -304,7 +304,7 @@ print({span.context.trace_id for span in spans} == {order.get_span_context().tra
         ("recorded:demo.jsonl", "recorded"),
     ],
 )
-def test_providers_have_the_names_of_the_conventions(model: str, provider: str) -> None:
+def test_provider_names_follow_the_conventions(model: str, provider: str) -> None:
     assert provider_of(model) == provider
 
 

@@ -13,7 +13,7 @@ from delf import Agent, tool
 from delf.testing import ScriptedModel, TestHost
 
 
-async def test_spans_of_tools_are_in_the_trace_of_their_own_request(
+async def test_tool_spans_belong_to_the_trace_of_their_request(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     exporter, provider = InMemorySpanExporter(), TracerProvider()

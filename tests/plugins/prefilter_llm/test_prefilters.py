@@ -72,7 +72,7 @@ async def test_prefilter_asks_one_question(text: str, names: set[str]) -> None:
     assert "Remind late payers." in question
 
 
-async def test_answer_that_names_nothing_is_an_error() -> None:
+async def test_answer_without_an_action_is_an_error() -> None:
     with pytest.raises(PrefilterError, match="named no action"):
         await select(FilterPrefilter(), Script("I cannot help with that."))
 
@@ -86,12 +86,12 @@ async def test_model_searches_until_it_is_done() -> None:
     assert "3 of 5 answers" in ask.questions[2]
 
 
-async def test_prefilter_keeps_found_actions_after_its_last_round() -> None:
+async def test_search_prefilter_keeps_finds_after_its_last_round() -> None:
     ask = Script(*["SEARCH: animal"] * 4, "SEARCH: invoices")
     assert await select(SearchPrefilter(), ask) == {"zoo.feed", "weigh", "bank.invoices"}
 
 
-async def test_non_command_reply_is_a_search() -> None:
+async def test_plain_reply_is_treated_as_a_search() -> None:
     ask = Script("I would look for something about invoices", "**DONE:** bank:invoices")
     assert await select(SearchPrefilter(), ask) == {"bank.invoices"}
     with pytest.raises(PrefilterError, match="no action in 2 rounds"):

@@ -57,7 +57,7 @@ def tools_part(request: Any) -> str:
 
 @pytest.mark.parametrize("count", [1, 10, 50, 200, 1500])
 @pytest.mark.slow
-def test_tools_part_of_a_prompt_is_small(count: int) -> None:
+def test_tools_are_a_small_part_of_the_prompt(count: int) -> None:
     model = ScriptedModel().says("```python\nprint('done')\n```")
     with agent_with(count, model) as agent:
         agent.run("Approve the refund of order 17 and translate the ticket").raise_for_status()
@@ -67,7 +67,7 @@ def test_tools_part_of_a_prompt_is_small(count: int) -> None:
     assert ("find_tools" in part) == (count > 50)
 
 
-def test_script_finds_a_tool_that_was_left_out() -> None:
+def test_script_can_find_a_hidden_tool() -> None:
     words = "archive the contract of department 1491"
     look = f"rerun(await find_tools('{words}'), 'archive it')"
     call = "print((await shop.archive_contract_19('C-7'))[0])"

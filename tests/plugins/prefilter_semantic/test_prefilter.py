@@ -69,7 +69,7 @@ async def chosen(prefilter: SemanticPrefilter, task: str) -> frozenset[str]:
     return frozenset(selection.names)
 
 
-async def test_words_of_names_summaries_and_parameters_count(without: PluginContext) -> None:
+async def test_names_summaries_and_parameters_are_searched(without: PluginContext) -> None:
     assert await chosen(one_less(without), "feed it") == {"zoo.feed"}
     assert await chosen(one_less(without), "the sender, please") == {"mail.find"}
 
@@ -99,11 +99,11 @@ def test_steps_of_splits_a_task(task: str, steps: int) -> None:
     assert len(steps_of(task)) == steps
 
 
-async def test_task_with_nothing_in_common_needs_no_tool(without: PluginContext) -> None:
+async def test_unrelated_task_gets_no_tool(without: PluginContext) -> None:
     assert await chosen(one_less(without), "Quo vadis?") == frozenset()
 
 
-def test_short_steps_are_apart() -> None:
+def test_short_steps_are_separated() -> None:
     assert short_steps_of("Create the deployment nightly, and pause it.") == ["pause it"]
     assert short_steps_of("Pause it") == []
 
@@ -114,7 +114,7 @@ async def test_filter_keeps_all_tools_that_fit(context: PluginContext, meaning: 
     assert meaning.texts == []
 
 
-async def test_vectors_are_made_once_and_kept(context: PluginContext, meaning: Meaning) -> None:
+async def test_vectors_are_cached(context: PluginContext, meaning: Meaning) -> None:
     await chosen(one_less(context), "bills")
     made = len(meaning.texts)
     assert made == len(CATALOG) + 1
@@ -133,7 +133,7 @@ async def test_task_of_many_steps_is_embedded_once(
 
 
 @pytest.mark.parametrize("damage", [b"", b"not numpy", b"\x93NUMPY\x01\x00"])
-async def test_damaged_vectors_are_made_again(
+async def test_damaged_vector_cache_is_rebuilt(
     damage: bytes, context: PluginContext, tmp_path: Path
 ) -> None:
     await chosen(one_less(context), "bills")
@@ -163,13 +163,13 @@ async def test_task_does_not_wait_for_vectors(context: PluginContext, meaning: M
     await prefilter.aclose()
 
 
-async def test_words_decide_where_the_embedder_fails(
+async def test_word_search_is_used_if_the_embedder_fails(
     context: PluginContext, meaning: Meaning
 ) -> None:
     meaning.fails = True
     assert await chosen(one_less(context), "feed it") == {"zoo.feed"}
 
 
-async def test_embedder_that_was_named_has_to_be_there(without: PluginContext) -> None:
+async def test_missing_named_embedder_raises(without: PluginContext) -> None:
     with pytest.raises(PluginError):
         SemanticPrefilter(without, embedding_model="nothing")

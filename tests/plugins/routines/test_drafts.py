@@ -48,7 +48,7 @@ def test_program_saves_and_runs_a_routine(agent, scripted_model, sent):
     assert len(scripted_model.requests) == 1
 
 
-async def test_draft_is_reviewed_and_kept_by_its_author(agent, scripted_model, store):
+async def test_draft_is_kept_after_its_review(agent, scripted_model, store):
     scripted_model.writes(ONE, ONE.replace("sent'", "were sent'"))
     for name in ("4 sent", "4 were sent"):
         response = await agent.arun(TASK)
@@ -85,7 +85,7 @@ def test_scripts_of_a_task_become_one_routine(agent, scripted_model, sent):
     assert routine(month="2026-11").raise_for_status().text == "7 sent"
 
 
-def test_scripts_that_cannot_be_joined_make_no_routine(agent, scripted_model, store):
+def test_unjoinable_scripts_make_no_routine(agent, scripted_model, store):
     scripted_model.writes(FIRST, SECOND)
     response = agent.run(TASK).raise_for_status()
     with pytest.raises(ConfigurationError, match="took 2 scripts, and they could not be written"):
@@ -93,7 +93,7 @@ def test_scripts_that_cannot_be_joined_make_no_routine(agent, scripted_model, st
     assert store.names() == []
 
 
-def test_scripts_that_failed_and_changed_nothing_are_left_out(agent, scripted_model):
+def test_failed_scripts_without_changes_are_omitted(agent, scripted_model):
     scripted_model.writes("await orders(month='2026-10')\nx = y", ONE)
     response = agent.run(TASK).raise_for_status()
     routine = Routines(agent).save(response.trace.task_id, "report")

@@ -93,7 +93,7 @@ def run(store, tmp_path, sent, scripted_model, scripted_approvals, delf_host):
     return do
 
 
-async def test_renamed_column_is_reported_before_anything_is_sent(
+async def test_renamed_column_is_reported_before_any_change(
     report, run, shop, sent, scripted_model
 ):
     shop()
@@ -104,7 +104,7 @@ async def test_renamed_column_is_reported_before_anything_is_sent(
     assert not scripted_model.requests
 
 
-async def test_repaired_script_does_the_task_and_is_proposed(
+async def test_repaired_script_finishes_the_task_and_is_proposed(
     report, run, shop, sent, scripted_model, store
 ):
     report(on_failure="repair")
@@ -127,9 +127,7 @@ async def test_repaired_script_does_the_task_and_is_proposed(
     assert (recorded.inputs, recorded.answer) == ({"month": "2026-11"}, "2 euros")
 
 
-async def test_repair_may_take_several_scripts_each_of_them_whole(
-    report, run, shop, scripted_model, store
-):
+async def test_repair_may_take_several_complete_scripts(report, run, shop, scripted_model, store):
     report(on_failure="repair")
     shop()
     scripted_model.writes(
@@ -171,7 +169,7 @@ def other_send(sent, **how):
     return send
 
 
-async def test_new_required_argument_is_reported_or_repaired_before_anything_is_sent(
+async def test_new_required_argument_is_reported_or_repaired_before_any_change(
     report, run, sent, scripted_model, scripted_approvals, store
 ):
     new = other_send(sent)
@@ -186,7 +184,7 @@ async def test_new_required_argument_is_reported_or_repaired_before_anything_is_
     assert store.proposed("report")[0].actions["send"].parameters[-1] == "cc: str"
 
 
-async def test_repair_with_an_action_outside_the_header_asks_a_person(
+async def test_repair_using_another_action_asks_a_person(
     report, run, sent, scripted_model, scripted_approvals, store
 ):
     report(on_failure="repair")
@@ -215,7 +213,7 @@ async def test_repair_with_an_action_outside_the_header_asks_a_person(
     assert set(store.proposed("report")[0].actions) == {"shop.query", "deliver"}
 
 
-async def test_effect_that_grew_is_refused_or_asks_in_a_repair(
+async def test_increased_effect_is_refused_or_asks_in_a_repair(
     report, run, sent, scripted_model, scripted_approvals
 ):
     @tool(effect="irreversible", confirm=False)
@@ -236,7 +234,7 @@ async def test_effect_that_grew_is_refused_or_asks_in_a_repair(
     assert sent == []
 
 
-async def test_expired_login_is_reported_and_no_model_is_asked(
+async def test_expired_login_is_reported_without_asking_a_model(
     report, run, sent, scripted_model, store
 ):
     script = "print(await look())\nawait send('a', month)"
@@ -254,7 +252,7 @@ async def test_expired_login_is_reported_and_no_model_is_asked(
     assert not scripted_model.requests
 
 
-async def test_empty_result_asks_before_anything_is_sent(report, run, sent, scripted_approvals):
+async def test_empty_result_asks_before_any_change(report, run, sent, scripted_approvals):
     scripted_approvals.says(False)
     response, _ = await run(month="2026-12")
     assert not response.status
@@ -267,7 +265,7 @@ async def test_empty_result_asks_before_anything_is_sent(report, run, sent, scri
     assert "shop.query gave nothing, and gave something when report was saved" in shown
 
 
-async def test_empty_result_that_nothing_follows_is_only_reported(report, run, scripted_approvals):
+async def test_empty_result_before_no_change_is_only_reported(report, run, scripted_approvals):
     report(
         script="""rows = await shop.query(f"select * from orders where day like '{month}-%'")
 for row in rows:
@@ -280,9 +278,7 @@ print(len(rows))"""
     assert not scripted_approvals.requests
 
 
-async def test_repair_repeats_no_change_made_before_the_failure(
-    report, run, shop, sent, scripted_model, store
-):
+async def test_repair_repeats_no_earlier_change(report, run, shop, sent, scripted_model, store):
     first = 'await send(to="a", text="begun")\n'
     report(script=first + SCRIPT, on_failure="repair")
     shop()
@@ -295,7 +291,7 @@ async def test_repair_repeats_no_change_made_before_the_failure(
     assert len(Case.of_bytes(case, "case").calls) == 3
 
 
-async def test_change_that_a_repair_makes_otherwise_asks(
+async def test_repair_with_other_values_of_a_change_asks(
     report, run, shop, sent, scripted_model, scripted_approvals
 ):
     report(script='await send(to="a", text="begun")\n' + SCRIPT, on_failure="repair")
@@ -309,7 +305,7 @@ async def test_change_that_a_repair_makes_otherwise_asks(
     assert "was called with other values before the routine failed" in asked.reason
 
 
-async def test_limits_and_approvals_of_the_header_hold(report, run, sent, scripted_approvals):
+async def test_header_limits_and_approvals_apply(report, run, sent, scripted_approvals):
     loop = "for i in range(3):\n    await send(to='a', text=str(i))\nprint(month)"
     report(script=loop, limits=Limits(changes=2))
     response, _ = await run()

@@ -136,7 +136,7 @@ def routine(script: str, default: str = "Bob", **more) -> Routine:
 @pytest.mark.parametrize(
     "value", ["x' or name = 'Bob", 'x" --', "x; rm -rf /", "../../etc/passwd", "--all", "$(id)"]
 )
-def test_text_that_becomes_a_part_takes_no_quotes(script, value):
+def test_value_inserted_into_text_is_restricted(script, value):
     made = routine(script)
     with pytest.raises(ConfigurationError, match="has to match"):
         made.values({"name": value})
@@ -145,7 +145,7 @@ def test_text_that_becomes_a_part_takes_no_quotes(script, value):
 
 
 @pytest.mark.parametrize("script", WHOLE.values(), ids=WHOLE)
-def test_text_that_is_used_whole_takes_any(script):
+def test_value_used_whole_is_unrestricted(script):
     made = routine(script)
     assert made.parameters["name"].pattern is None
     assert made.values({"name": "x' or name = 'Bob"}) == {"name": "x' or name = 'Bob"}
@@ -165,7 +165,7 @@ BARE = {
 
 @pytest.mark.parametrize("script", BARE.values(), ids=BARE)
 @pytest.mark.parametrize("value", ["1 or 1", "id", "true", "", "1-1", "1 union select 2", "١"])
-def test_number_without_quotes_stays_a_number(script, value):
+def test_unquoted_number_must_stay_a_number(script, value):
     made = routine(script, default="17")
     with pytest.raises(ConfigurationError, match="has to match"):
         made.values({"name": value})
@@ -173,7 +173,7 @@ def test_number_without_quotes_stays_a_number(script, value):
 
 
 @pytest.mark.parametrize("script", BARE.values(), ids=BARE)
-def test_words_without_quotes_are_not_more_than_in_the_task(script):
+def test_unquoted_value_has_no_more_words_than_the_task(script):
     made = routine(script, default="orders")
     with pytest.raises(ConfigurationError, match="has to match"):
         made.values({"name": "orders union select secret from keys"})
@@ -193,7 +193,7 @@ def test_words_without_quotes_are_not_more_than_in_the_task(script):
         "n = name\nshell.run(f'ls \"{n}\"')",
     ],
 )
-def test_within_quotes_are_as_many_words_as_one_likes(script):
+def test_quoted_value_may_have_any_number_of_words(script):
     made = routine(script)
     assert made.values({"name": "Ada King Lovelace"}) == {"name": "Ada King Lovelace"}
     for value in ("x' or name = 'Bob", 'a" b', "", ".", "..", "-x", "$(id)", "a\\"):
@@ -201,7 +201,7 @@ def test_within_quotes_are_as_many_words_as_one_likes(script):
             made.values({"name": value})
 
 
-def test_pattern_is_in_the_file_and_the_tasks_own_value_fits():
+def test_pattern_is_stored_and_accepts_the_original_value():
     made = routine("shop.query('select ' + name)", default="O'Brien")
     again = Routine.of_text("r", made.text(), "r.py")
     assert again == made
@@ -211,7 +211,7 @@ def test_pattern_is_in_the_file_and_the_tasks_own_value_fits():
         again.values({"name": "O'Connor"})
 
 
-def test_file_without_a_pattern_is_given_one_as_it_is_read():
+def test_missing_pattern_is_derived_when_reading():
     text = routine("shop.query('select ' + name)").text()
     lines = [line for line in text.splitlines() if not line.startswith("# pattern")]
     read = Routine.of_text("r", "\n".join(lines) + "\n", "r.py")

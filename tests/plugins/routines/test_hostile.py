@@ -53,19 +53,19 @@ def run(store, paid, delf_host, scripted_model, scripted_approvals):
     return do
 
 
-async def test_effect_that_is_lied_about_is_found_before_anything_is_done(run, paid):
+async def test_false_effect_in_the_header_is_detected(run, paid):
     response = await run(routine("await pay('eve')", pay=replace(PAY, effect="read")))
     assert "its effect was read, and is irreversible" in response.error
     assert paid == []
 
 
-async def test_digest_that_is_lied_about_is_found(run, paid):
+async def test_false_digest_in_the_header_is_detected(run, paid):
     response = await run(routine("await pay('eve')", pay=replace(PAY, schema="f" * 16)))
     assert "the schema of its arguments is another one" in response.error
     assert paid == []
 
 
-async def test_header_that_names_an_action_lets_it_ask_as_ever(run, paid, scripted_approvals):
+async def test_action_named_in_the_header_still_asks(run, paid, scripted_approvals):
     scripted_approvals.says(False)
     response = await run(routine("await pay('eve')", pay=PAY))
     assert not response.status
@@ -73,7 +73,7 @@ async def test_header_that_names_an_action_lets_it_ask_as_ever(run, paid, script
     assert paid == []
 
 
-async def test_header_cannot_allow_what_is_not_allowed(store):
+async def test_header_cannot_allow_a_disallowed_action(store):
     for line in ('# allow = ["pay"]\n', '# approve = "all"\n', "# [actions.pay]\n# asks = false\n"):
         text = f"{HEAD}{line}# ///\nprint(1)\n"
         with pytest.raises(ConfigurationError, match="unknown key"):
@@ -90,7 +90,7 @@ async def test_header_cannot_allow_what_is_not_allowed(store):
         "try:\n    await globals()['pa' + 'y']('eve')\nexcept BaseException as e:\n    print(e)",
     ],
 )
-async def test_action_outside_of_the_header_is_not_called(run, paid, scripted_approvals, script):
+async def test_action_missing_from_the_header_is_not_called(run, paid, scripted_approvals, script):
     scripted_approvals.says(True, True)
     made = routine(f"await look(1)\n{script}", look=READ)
     response = await run(made, approval_mode="approve_all")
@@ -99,13 +99,13 @@ async def test_action_outside_of_the_header_is_not_called(run, paid, scripted_ap
     assert paid == []
 
 
-async def test_file_that_nobody_trusted_is_not_run(run, paid, monkeypatch):
+async def test_untrusted_routine_file_is_not_run(run, paid, monkeypatch):
     monkeypatch.delenv("DELF_TRUST")
     with pytest.raises(FolderNotTrustedError):
         await run(routine("await pay('eve')", pay=PAY))
 
 
-async def test_file_that_changed_since_it_was_trusted_is_not_run(store, monkeypatch, tmp_path):
+async def test_routine_file_changed_since_trust_is_not_run(store, monkeypatch, tmp_path):
     monkeypatch.delenv("DELF_TRUST")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -128,7 +128,7 @@ async def test_reading_a_routine_file_runs_nothing(store, tmp_path):
     assert not bait.exists()
 
 
-async def test_path_of_the_machine_is_out_of_its_reach(run, tmp_path):
+async def test_routine_cannot_read_files_of_the_machine(run, tmp_path):
     (tmp_path / "secret.txt").write_text("hunter2")
     response = await run(routine(f"print(open({str(tmp_path / 'secret.txt')!r}).read())"))
     assert not response.status
@@ -153,21 +153,21 @@ async def test_path_of_the_machine_is_out_of_its_reach(run, tmp_path):
         (HEAD + "# ///\nprint('a\x00b')\n", "the script is not Python"),
     ],
 )
-def test_header_or_a_script_that_misleads_is_reported_and_read_no_further(text, shown):
+def test_misleading_header_or_script_is_refused(text, shown):
     with pytest.raises(ConfigurationError) as caught:
         Routine.of_text("thing", text, "thing.py")
     assert shown in caught.value.message
     assert "\u202e" not in caught.value.message
 
 
-def test_huge_file_is_not_read(store):
+def test_oversized_routine_file_is_refused(store):
     store.folder.mkdir()
     (store.folder / "thing.py").write_text(HEAD + "# x\n" * 100_000 + "# ///\n")
     with pytest.raises(ConfigurationError, match="has more than 256 KiB"):
         store.find("thing")
 
 
-def test_words_with_joiners_and_marks_are_kept_as_they_are():
+def test_joiners_and_marks_in_titles_are_kept():
     words = "نام‌ها 👩‍👧 \u202eback"
     made = replace(routine("print('نام‌ها')"), title=words, task=words)
     assert Routine.of_text("thing", made.text(), "thing.py") == made
@@ -175,13 +175,13 @@ def test_words_with_joiners_and_marks_are_kept_as_they_are():
 
 
 @pytest.mark.parametrize("name", ["../evil", "a/b", "/etc/passwd", "a.b", "", "A", "раy", "x" * 64])
-def test_name_is_not_a_path(store, name):
+def test_path_as_routine_name_is_refused(store, name):
     for find in (store.find, store.path, store.case, store.proposed, store.remove):
         with pytest.raises(ConfigurationError):
             find(name)
 
 
-def test_link_is_not_followed_out_of_the_folder(store, tmp_path_factory):
+def test_routine_link_out_of_the_folder_is_not_followed(store, tmp_path_factory):
     outside = tmp_path_factory.mktemp("outside")
     secret = outside / "secret.py"
     secret.write_text(f"{HEAD}# ///\nprint('secret')\n")
@@ -194,7 +194,7 @@ def test_link_is_not_followed_out_of_the_folder(store, tmp_path_factory):
     assert not (store.folder / "thing.py").is_symlink()
 
 
-def test_save_refuses_a_folder_that_links_out(store, tmp_path_factory):
+def test_save_refuses_a_folder_linked_outside(store, tmp_path_factory):
     outside = tmp_path_factory.mktemp("outside")
     os.symlink(outside, store.folder)
     with pytest.raises(ConfigurationError, match="link out of"):
@@ -205,7 +205,7 @@ def test_save_refuses_a_folder_that_links_out(store, tmp_path_factory):
     assert not [*outside.rglob("*.py")]
 
 
-async def test_proposal_of_a_stranger_is_not_run(run, store, paid):
+async def test_untrusted_proposal_is_not_run(run, store, paid):
     store.propose(routine("await pay('eve')", pay=PAY), "{}")
     response = await run(routine("print(await look(1))", look=READ))
     assert response.raise_for_status().text == "1"

@@ -67,7 +67,7 @@ def saved(project, run):
     return call
 
 
-def test_routine_is_a_readable_file_whose_parameters_stood_in_the_task(saved, here):
+def test_saved_routine_is_readable_and_has_the_tasks_parameters(saved, here):
     text = (here / "routines/income.py").read_text()
     assert text.startswith(f'# /// routine\n# title = "{TASK}"\n')
     assert "[parameters.city]" in text
@@ -77,7 +77,7 @@ def test_routine_is_a_readable_file_whose_parameters_stood_in_the_task(saved, he
     assert 'effect = "write"' in text
 
 
-def test_routines_runs_with_other_values_without_a_model_and_without_a_cent(saved, here):
+def test_routine_runs_with_other_values_without_a_model(saved, here):
     done = saved("run", "income", "--tools", "tools.py", "--input", "month=2026-11", "--json")
     answer = json.loads(done.stdout)
     assert answer["text"] == "2 euros"
@@ -96,7 +96,7 @@ def test_routines_runs_with_other_values_without_a_model_and_without_a_cent(save
         ("month", "is not a NAME=VALUE"),
     ],
 )
-def test_value_that_does_not_fit_is_reported_before_anything_is_done(saved, here, given, message):
+def test_invalid_value_is_reported_before_any_call(saved, here, given, message):
     before = (here / "sent.txt").read_text()
     done = saved("run", "income", "--tools", "tools.py", "--input", given)
     assert done.exit_code == 2
@@ -104,7 +104,7 @@ def test_value_that_does_not_fit_is_reported_before_anything_is_done(saved, here
     assert (here / "sent.txt").read_text() == before
 
 
-def test_test_reaches_no_service_and_tells_what_differs(saved, here):
+def test_routine_test_uses_recorded_calls_and_reports_differences(saved, here):
     (here / "shop.db").unlink()
     before = (here / "sent.txt").read_text()
     done = saved("test", "--junit", "out.xml")
@@ -121,7 +121,7 @@ def test_test_reaches_no_service_and_tells_what_differs(saved, here):
     assert (here / "sent.txt").read_text() == before
 
 
-def test_action_that_is_gone_is_refused(saved, here):
+def test_missing_action_is_refused(saved, here):
     done = saved("run", "income")
     assert done.exit_code == 1
     assert "send: it is not there any more" in " ".join(done.output.split())
@@ -142,7 +142,7 @@ def repaired(saved, here):
     return saved
 
 
-def test_repaired_script_is_taken_as_a_diff_and_proved_first(repaired, here):
+def test_repair_proposal_is_shown_as_a_diff_and_tested_on_accept(repaired, here):
     done = repaired("diff", "income")
     assert "city=city, cc='x', amount=" in done.stdout
     assert '+# parameters = ["to: str", "city: str", "amount: float", "cc: str"]' in done.stdout
@@ -162,7 +162,7 @@ def test_repaired_script_is_taken_as_a_diff_and_proved_first(repaired, here):
     assert repaired("run", "income", "--tools", "tools.py").stdout == "40 euros\n"
 
 
-def test_repaired_script_that_is_rejected_is_gone(repaired, here):
+def test_rejected_repair_proposal_is_removed(repaired, here):
     before = (here / "routines/income.py").read_text()
     done = repaired("reject", "income", "--json")
     assert json.loads(done.stdout) == {"name": "income", "deleted": True}, done.output
@@ -170,7 +170,7 @@ def test_repaired_script_that_is_rejected_is_gone(repaired, here):
     assert (here / "routines/income.py").read_text() == before
 
 
-def test_actions_as_they_are_now_are_taken_as_a_diff(saved, here):
+def test_changed_actions_are_accepted_as_a_diff(saved, here):
     lines = saved("diff", "income").stdout.splitlines()
     assert '-# [actions."send"]' in lines
     assert [line for line in lines if line.startswith("+")] == ["+++ income new"]
@@ -178,14 +178,14 @@ def test_actions_as_they_are_now_are_taken_as_a_diff(saved, here):
     assert "nothing of income changes" in saved("diff", "income").output
 
 
-def test_task_that_is_not_a_call_of_a_routine_says_how_one_is_written(saved, run, here):
+def test_task_that_is_no_routine_call_shows_the_notation(saved, run, here):
     done = run(
         "--trust", str(here), "run", "do it", "--strategy", "routine", "--llm", "none:no model"
     )
     assert 'report(month="2026-10")' in " ".join(done.output.split())
 
 
-def test_task_that_failed_is_not_a_routine(project, run):
+def test_failed_task_cannot_become_a_routine(project, run):
     trusting = ("--trust", str(project))
     run(*trusting, "run", "something else", "--llm", "recorded:model.jsonl")
     found = json.loads(run(*trusting, "runs", "list", "--json").stdout)
@@ -193,7 +193,7 @@ def test_task_that_failed_is_not_a_routine(project, run):
     assert "the task is not done" in done.output
 
 
-def test_recorded_run_may_hold_large_results(saved, here):
+def test_recorded_case_may_contain_large_results(saved, here):
     path = here / "routines/cases/income.json"
     case = json.loads(path.read_text())
     case["calls"][0]["result"][0]["note"] = "x" * 3_000_000
@@ -201,7 +201,7 @@ def test_recorded_run_may_hold_large_results(saved, here):
     assert saved("test").stdout == "income: ok\n"
 
 
-def test_later_run_is_kept_and_tested_against(saved, here):
+def test_later_run_is_recorded_and_tested_against(saved, here):
     assert saved("run", "income", "--tools", "tools.py", "--input", "month=2026-11").exit_code == 0
     done = saved("save", "last", "income")
     assert "the run is kept as" in done.output, done.output
@@ -216,7 +216,7 @@ def test_later_run_is_kept_and_tested_against(saved, here):
     assert not [*(here / "routines/cases").iterdir()]
 
 
-def test_routine_with_a_question_takes_the_default_where_nobody_answers(here, run):
+def test_unanswered_question_in_a_routine_takes_its_default(here, run):
     task = "Which city shall it be?"
     script = "city = await ask('Which city?', ['Rome', 'Berlin'], default='Rome')\nprint(city)\n"
     entry = {

@@ -31,7 +31,7 @@ def saved(task, script):
 TASK = "How much did Berlin pay in 2026-10?"
 
 
-def test_argument_is_called_as_the_parameter_at_its_place():
+def test_argument_values_become_parameters_by_name():
     routine = saved(TASK, "print(await income('Berlin', '2026-10'))")
     assert set(routine.parameters) == {"city", "month"}
     assert routine.script == "print(await income(city, month))"
@@ -48,7 +48,7 @@ def test_argument_is_called_as_the_parameter_at_its_place():
         ("print(f'''Berlin\n{x}''')", "print(f'''{city}\n{x}''')"),
     ],
 )
-def test_answer_names_what_it_was_asked_for(answer, made):
+def test_parameter_values_in_the_answer_are_replaced(answer, made):
     script = f"x = await income('Berlin', '2026-10')\n{answer}"
     assert saved(TASK, script).script == f"x = await income(city, month)\n{made}"
 
@@ -70,7 +70,7 @@ def test_answer_names_what_it_was_asked_for(answer, made):
         ("Pay of 2026-10.", "date(2026, 10, 1)", "date(2026, 10, 1)"),
     ],
 )
-def test_values_in_texts_slices_and_other_words_are_found(task, script, made):
+def test_parameter_values_inside_texts_and_slices_are_found(task, script, made):
     assert saved(task, f"n = 20\n{script}").script.splitlines()[-1] == made
 
 
@@ -83,5 +83,5 @@ def test_values_in_texts_slices_and_other_words_are_found(task, script, made):
         ("marching 2026", set()),
     ],
 )
-def test_dates_are_known_in_words(words, dates):
+def test_dates_in_words_are_recognised(words, dates):
     assert spoken_dates(words) == dates

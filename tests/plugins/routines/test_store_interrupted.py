@@ -27,7 +27,7 @@ OLD, NEW = routine("print(await look(n=n))"), routine("print(await look(n=n), 'n
 
 @pytest.mark.parametrize("place", range(6))
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(errno.ENOSPC, "full")])
-def test_routine_is_the_old_one_or_the_new_one(
+def test_interrupted_save_keeps_the_old_or_new_routine(
     store: Any, monkeypatch: pytest.MonkeyPatch, place: int, error: Any
 ) -> None:
     """At each step of saving: its file is made, filled, named, trusted, and its run is kept."""

@@ -479,7 +479,7 @@ async def agent(store, tmp_path, delf_host, scripted_model, monkeypatch):
 
 
 @pytest.mark.slow
-async def test_thirty_tasks_are_saved_and_run_with_other_values(agent, scripted_model):
+async def test_thirty_tasks_become_routines_for_other_values(agent, scripted_model):
     right = 0
     for name, asked in TASKS.items():
         scripted_model.writes(*asked.scripts)

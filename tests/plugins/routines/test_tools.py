@@ -61,7 +61,7 @@ def agent(saved, sent, scripted_model, delf_host, scripted_approvals):
     return make
 
 
-def test_program_calls_it_with_its_parameters(agent, sent, scripted_model, scripted_approvals):
+def test_program_calls_a_routine_with_parameters(agent, sent, scripted_model, scripted_approvals):
     scripted_approvals.says(True, True)
     with agent() as made:
         response = Routines(made).find("report")(month="2026-11")
@@ -76,7 +76,7 @@ def test_program_calls_it_with_its_parameters(agent, sent, scripted_model, scrip
     assert not scripted_model.requests
 
 
-async def test_asynchronous_program_does_too_and_the_agent_asks_its_model_after(
+async def test_async_program_runs_a_routine_and_then_a_task(
     agent, scripted_model, scripted_approvals
 ):
     scripted_approvals.says(True)
@@ -87,7 +87,7 @@ async def test_asynchronous_program_does_too_and_the_agent_asks_its_model_after(
     assert len(scripted_model.requests) == 1
 
 
-def test_prefilter_hides_no_tool_from_a_routine(agent, scripted_model, scripted_approvals):
+def test_routine_finds_tools_hidden_by_the_prefilter(agent, scripted_model, scripted_approvals):
     def more(number):
         @tool(name=f"zoo_{number}", effect="read")
         def look() -> str:
@@ -102,7 +102,7 @@ def test_prefilter_hides_no_tool_from_a_routine(agent, scripted_model, scripted_
     assert not scripted_model.requests
 
 
-def test_script_calls_it_as_a_tool_and_its_calls_ask(
+def test_script_calls_a_routine_as_a_tool_with_approvals(
     agent, sent, scripted_model, scripted_approvals
 ):
     scripted_model.writes("print(await routines.report(month='2026-11'))")
@@ -116,9 +116,7 @@ def test_script_calls_it_as_a_tool_and_its_calls_ask(
     assert len(scripted_model.requests) == 1
 
 
-def test_refused_routine_is_reported_and_does_nothing(
-    agent, sent, scripted_model, scripted_approvals
-):
+def test_refused_routine_raises_without_effect(agent, sent, scripted_model, scripted_approvals):
     scripted_model.writes(
         """
         for month in ("soon", "2026-11"):
@@ -136,7 +134,7 @@ def test_refused_routine_is_reported_and_does_nothing(
     assert sent == []
 
 
-async def test_tools_has_the_effect_of_its_actions_and_is_read_anew(saved, monkeypatch):
+async def test_routine_tools_have_combined_effects_and_are_reloaded(saved, monkeypatch):
     connection = RoutineTools()
     (action,) = await connection.actions()
     assert (action.name, action.effect, action.resumes) == ("report", "write", True)
@@ -151,7 +149,7 @@ async def test_tools_has_the_effect_of_its_actions_and_is_read_anew(saved, monke
     assert any("routines.evil cannot be called" in notice for notice in stranger.notices())
 
 
-async def test_client_of_mcp_calls_it_as_a_tool(agent, sent, scripted_approvals):
+async def test_mcp_client_calls_a_routine_as_a_tool(agent, sent, scripted_approvals):
     from mcp import Client
     from mcp_types import ElicitResult
 
@@ -177,7 +175,7 @@ await send(to=str(found), text="Hi")
 """
 
 
-def test_routine_asks_about_a_value_of_others_and_about_no_constant(
+def test_routine_asks_about_foreign_values_and_not_about_constants(
     agent, saved, scripted_model, scripted_approvals
 ):
     saved.keep(routine(FOREIGN))
@@ -192,7 +190,7 @@ def test_routine_asks_about_a_value_of_others_and_about_no_constant(
     }
 
 
-async def test_mcp_client_sees_the_origin_of_a_deciding_value(agent, saved, sent):
+async def test_mcp_client_is_shown_the_origin_of_a_deciding_value(agent, saved, sent):
     from mcp import Client
     from mcp_types import ElicitResult
 

@@ -24,7 +24,7 @@ USED = {
 
 
 @pytest.mark.timeout(120)
-async def test_fifty_users_of_a_routine_see_themselves(
+async def test_concurrent_users_of_a_routine_are_kept_apart(
     office: Office, scripted_model: Any, store: Any
 ) -> None:
     who = Parameter(name="who", type="text", default="user-0", pattern=r"user-\d+")

@@ -34,7 +34,7 @@ async def workflows(queue: DbosQueue) -> dict[str, Any]:
     return {row.workflow_id: row for row in rows}
 
 
-async def test_task_is_one_workflow_with_its_key_priority_and_time(queue: DbosQueue) -> None:
+async def test_task_becomes_one_workflow_with_key_priority_and_delay(queue: DbosQueue) -> None:
     for task in (waits(), waits(), waits("k", key="seven", priority=-3)):
         await queue.enqueue(task)
     await queue.enqueue(waits("later", not_before=time.time() + 3600))
@@ -50,7 +50,7 @@ async def test_task_is_one_workflow_with_its_key_priority_and_time(queue: DbosQu
     )
 
 
-async def test_queue_takes_begun_tasks_first(queue: DbosQueue) -> None:
+async def test_queue_prefers_tasks_already_begun(queue: DbosQueue) -> None:
     tasks = {"urgent": waits("urgent", priority=-1), "first": waits("first"), "t": waits()}
     for task in tasks.values():
         await queue.enqueue(task)
@@ -60,7 +60,7 @@ async def test_queue_takes_begun_tasks_first(queue: DbosQueue) -> None:
     assert [name.partition(":")[0] for name in order] == ["urgent", "t", "first", "t"]
 
 
-async def test_limits_are_those_of_the_queue_and_of_its_keys(queue: DbosQueue) -> None:
+async def test_queue_settings_become_limits_of_queue_and_keys(queue: DbosQueue) -> None:
     settings = QueueSettings(global_concurrency=3, per_second=0.5, key_concurrency=5)
     await queue.register("q", settings, concurrency=8)
     plain, keys = await queue.call(
@@ -87,7 +87,7 @@ async def test_task_without_a_workflow_is_enqueued_again(queue: DbosQueue) -> No
     assert len(copies) == 1
 
 
-async def test_workflows_that_are_over_are_forgotten(queue: DbosQueue) -> None:
+async def test_finished_workflows_are_deleted(queue: DbosQueue) -> None:
     for name in ("over", "waits"):
         await queue.enqueue(waits(name))
     await queue.call(lambda client: client.cancel_workflow("over"))
@@ -97,7 +97,7 @@ async def test_workflows_that_are_over_are_forgotten(queue: DbosQueue) -> None:
     assert {*await workflows(queue)} == {"waits"}
 
 
-async def test_workflows_of_tasks_that_were_removed_are_removed(queue: DbosQueue) -> None:
+async def test_workflows_of_removed_tasks_are_deleted(queue: DbosQueue) -> None:
     for name in ("gone", "waits"):
         await queue.enqueue(waits(name))
         await queue.again(Ticket(task_id=name, queue="q"), 60.0)
@@ -112,7 +112,7 @@ async def test_workflows_of_tasks_that_were_removed_are_removed(queue: DbosQueue
     assert {task_id_of(name) for name in await workflows(queue)} == {"waits", "other"}
 
 
-async def test_database_that_does_not_answer_is_reported_without_its_password() -> None:
+async def test_unreachable_queue_database_error_hides_the_password() -> None:
     url = "postgresql://delf:geheim@127.0.0.1:1/dbos"
     queue = task_queue({"runner-dbos": {"database": url}}, {}, Path())
     with pytest.raises(ConnectionUnavailableError, match="the queue's database failed") as message:
@@ -121,7 +121,7 @@ async def test_database_that_does_not_answer_is_reported_without_its_password() 
     await queue.aclose()
 
 
-def test_queue_name_defaults_to_the_project(tmp_path: Path) -> None:
+def test_default_queue_database_is_per_project(tmp_path: Path) -> None:
     one, other = (RunnerSettings().url(tmp_path, tmp_path / name) for name in ("a", "b"))
     assert one != other
     assert one == RunnerSettings().url(tmp_path, tmp_path / "b" / ".." / "a")
@@ -129,7 +129,7 @@ def test_queue_name_defaults_to_the_project(tmp_path: Path) -> None:
     assert shared.url(tmp_path, tmp_path / "a") == "postgresql://db/dbos"
 
 
-def test_data_folder_that_cannot_be_written_is_reported(tmp_path, monkeypatch):
+def test_unwritable_data_folder_is_reported(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     with pytest.raises(
         ConfigurationError, match=r"cannot be written: (Not a directory|File exists)"

@@ -145,7 +145,7 @@ async def ends(journal: SqlJournal, task_id: str) -> None:
     await journal.append(event)
 
 
-async def test_task_is_done_by_an_agent_of_its_own_setup(
+async def test_task_runs_with_an_agent_of_its_own_setup(
     runner: Runner, journal: SqlJournal, agents: Agents, queue: NotedQueue
 ) -> None:
     async def do(task_id: str, **options: Any) -> None:
@@ -177,7 +177,7 @@ class Workflows:
         self.did.append(f"stop {seconds}")
 
 
-async def test_runner_starts_as_soon_as_the_database_is_there(
+async def test_runner_starts_once_the_database_is_available(
     runner: Runner, queue: NotedQueue
 ) -> None:
     queue.away = 1
@@ -187,7 +187,7 @@ async def test_runner_starts_as_soon_as_the_database_is_there(
     assert queue.registered == ["q", "q"]
 
 
-async def test_task_of_another_folder_rests_longer_each_time(
+async def test_task_of_another_folder_is_postponed_with_growing_delay(
     runner: Runner, journal: SqlJournal, agents: Agents, queue: NotedQueue
 ) -> None:
     async def do(_: str, **__: Any) -> None:
@@ -200,7 +200,7 @@ async def test_task_of_another_folder_rests_longer_each_time(
     assert [(t.rests, delay) for t, delay in queue.rested] == [(1, 2.0), (2, 4.0), (21, 300.0)]
 
 
-async def test_task_that_failed_is_enqueued_for_its_next_try(
+async def test_failed_task_is_enqueued_for_its_retry(
     runner: Runner, journal: SqlJournal, agents: Agents, queue: NotedQueue
 ) -> None:
     async def do(task_id: str, **_: Any) -> None:
@@ -217,7 +217,7 @@ async def test_task_that_failed_is_enqueued_for_its_next_try(
     assert len(agents.setups) == 1
 
 
-async def test_task_that_somebody_else_works_on_is_looked_at_after_a_lease(
+async def test_task_claimed_elsewhere_is_checked_after_a_lease(
     runner: Runner, journal: SqlJournal, agents: Agents, queue: NotedQueue
 ) -> None:
     await journal.append(waits())
@@ -227,7 +227,7 @@ async def test_task_that_somebody_else_works_on_is_looked_at_after_a_lease(
     assert agents.setups == []
 
 
-async def test_task_that_the_journal_never_gets_is_abandoned(
+async def test_task_missing_from_the_journal_is_finally_abandoned(
     runner: Runner, queue: NotedQueue
 ) -> None:
     assert await runner.work("t", ticket()) == "rests"
@@ -235,15 +235,13 @@ async def test_task_that_the_journal_never_gets_is_abandoned(
     assert [t.rests for t, _ in queue.rested] == [1]
 
 
-async def test_task_waits_until_the_database_of_the_queue_is_there_again(
-    runner: Runner, queue: NotedQueue
-) -> None:
+async def test_task_waits_for_the_queue_database(runner: Runner, queue: NotedQueue) -> None:
     queue.away = 3
     assert await runner.work("t", ticket()) == "rests"
     assert [t.rests for t, _ in queue.rested] == [1]
 
 
-async def test_runner_that_is_busy_hands_on_what_it_is_given(
+async def test_busy_runner_returns_further_tasks(
     runner: Runner, journal: SqlJournal, agents: Agents, queue: NotedQueue
 ) -> None:
     begun, on = asyncio.Event(), asyncio.Event()
@@ -267,7 +265,7 @@ async def test_runner_that_is_busy_hands_on_what_it_is_given(
     assert await runner.work("u", second) == "done"
 
 
-async def test_task_whose_runners_died_too_often_is_abandoned(
+async def test_task_whose_runners_repeatedly_died_fails(
     runner: Runner, journal: SqlJournal, agents: Agents
 ) -> None:
     await journal.append(waits())
@@ -289,7 +287,7 @@ def begun(at: int, workflow_id: str = "t") -> Any:
     return SimpleNamespace(workflow_id=workflow_id, dequeued_at=at, queue_name="q")
 
 
-async def test_sweep_hands_on_what_a_dead_process_left(
+async def test_sweep_reassigns_tasks_of_a_dead_process(
     runner: Runner, journal: SqlJournal, queue: NotedQueue
 ) -> None:
     await journal.append(waits())
@@ -304,7 +302,7 @@ async def test_sweep_hands_on_what_a_dead_process_left(
     assert queue.handed_on == [{"t": "q"}]
 
 
-async def test_sweep_leaves_what_is_worked_on(
+async def test_sweep_ignores_claimed_tasks(
     runner: Runner, journal: SqlJournal, queue: NotedQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     times = [0.0]
@@ -319,7 +317,7 @@ async def test_sweep_leaves_what_is_worked_on(
     assert queue.handed_on == [{"t": "q"}]  # nobody claimed it for a lease
 
 
-async def test_task_known_to_the_journal_only_is_enqueued_again(
+async def test_task_only_in_the_journal_is_enqueued(
     runner: Runner, journal: SqlJournal, queue: NotedQueue
 ) -> None:
     await journal.append(waits())
@@ -331,7 +329,7 @@ async def test_task_known_to_the_journal_only_is_enqueued_again(
     assert [event.task_id for event in queue.enqueued] == ["t"]
 
 
-async def test_schedule_hands_in_one_task_however_often_its_workflow_is_run(
+async def test_schedule_submits_one_task_per_firing(
     runner: Runner, journal: SqlJournal, queue: NotedQueue
 ) -> None:
     context = {"task": "Do it.", "queue": "q", "setup": {"folder": "/"}}
@@ -344,7 +342,7 @@ async def test_schedule_hands_in_one_task_however_often_its_workflow_is_run(
     assert [event.task_id for event in queue.enqueued[:2]] == [name, name]
 
 
-def test_task_of_a_folder_that_the_project_had_before_is_of_this_one(tmp_path, monkeypatch):
+def test_task_of_a_former_folder_belongs_to_this_project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     old = "/srv/shop"
     assert is_here({}, ())
@@ -368,7 +366,7 @@ async def test_tasks_of_a_missing_folder_are_logged(
 
 
 @pytest.mark.parametrize("change", [{"revoked_at": 2.0}, {"rights": ("read",)}])
-async def test_schedule_of_somebody_who_may_run_nothing_starts_no_task(
+async def test_schedule_of_a_person_without_rights_starts_no_task(
     runner: Runner, journal: SqlJournal, change: dict[str, Any]
 ) -> None:
     ada = Person(name="ada", uid="1", made_at=1.0, rights=("read", "run"))

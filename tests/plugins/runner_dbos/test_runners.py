@@ -66,7 +66,7 @@ async def survived(chaos: Chaos, count: int) -> None:
 
 
 @pytest.mark.timeout(240 + 2 * TASKS)
-async def test_runners_through_kills_stops_crashes_and_a_clock(tmp_path: Path) -> None:
+async def test_runners_survive_kills_stops_crashes_and_clock_changes(tmp_path: Path) -> None:
     with own_postgres() as server:
         async with fleet(tmp_path, server.url, server.url) as one:
             await one.submit(names(TASKS))
@@ -79,7 +79,7 @@ async def test_runners_through_kills_stops_crashes_and_a_clock(tmp_path: Path) -
 
 
 @pytest.mark.timeout(240 + TASKS)
-async def test_runners_on_one_machine_through_kills_and_stops(tmp_path: Path) -> None:
+async def test_runners_on_one_machine_survive_kills_and_stops(tmp_path: Path) -> None:
     count = max(6, TASKS // 4)
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db") as one:
         await one.submit(names(count))
@@ -122,7 +122,7 @@ threading.Event().wait()
 """
 
 
-async def test_task_whose_runner_died_before_it_began_goes_on(tmp_path: Path) -> None:
+async def test_task_whose_runner_died_before_its_start_is_done(tmp_path: Path) -> None:
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", steps=1) as one:
         await one.submit(names(2))
         await DbosQueue(one.database).register("default", QueueSettings(), 4)
@@ -147,7 +147,7 @@ async def test_waiting_tasks_survive_the_loss_of_the_queue_database(tmp_path: Pa
         assert once_each(one, 2)
 
 
-async def test_task_that_cannot_be_enqueued_is_not_handed_in(tmp_path: Path) -> None:
+async def test_task_that_cannot_be_enqueued_is_not_journalled(tmp_path: Path) -> None:
     nowhere = "postgresql://delf:geheim@127.0.0.1:1/dbos"
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", nowhere) as one:
         with pytest.raises(
@@ -170,7 +170,7 @@ async def at_once(one: Fleet) -> dict[str | None, int]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-async def test_key_has_so_many_tasks_at_once_over_all_runners(tmp_path: Path, kind: str) -> None:
+async def test_key_concurrency_holds_across_runners(tmp_path: Path, kind: str) -> None:
     with contextlib.ExitStack() as stack:
         url = f"sqlite:///{tmp_path}/journal.db"
         if kind == "postgresql":
@@ -189,7 +189,7 @@ async def test_key_has_so_many_tasks_at_once_over_all_runners(tmp_path: Path, ki
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-async def test_task_is_retried_where_a_service_was_away(tmp_path: Path, kind: str) -> None:
+async def test_task_is_retried_after_a_service_outage(tmp_path: Path, kind: str) -> None:
     with contextlib.ExitStack() as stack:
         url = f"sqlite:///{tmp_path}/journal.db"
         if kind == "postgresql":
@@ -223,7 +223,7 @@ def noted(name: str) -> int:
 """
 
 
-async def test_task_that_ends_its_runner_each_time_is_abandoned(tmp_path: Path) -> None:
+async def test_task_crashing_its_runner_each_time_fails(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/journal.db"
     async with fleet(tmp_path, url, steps=0, lease=1, more="losses = 2") as one:
         (tmp_path / "tools.py").write_text(DEADLY)
@@ -238,7 +238,7 @@ async def test_task_that_ends_its_runner_each_time_is_abandoned(tmp_path: Path) 
         assert record.error == "3 runners ended while they did this task"
 
 
-async def test_schedule_hands_a_task_in_each_time(tmp_path: Path) -> None:
+async def test_schedule_submits_a_task_each_time(tmp_path: Path) -> None:
     def program(*words: str) -> None:
         ended = delf("schedule", *words, cwd=tmp_path)
         assert ended.returncode == 0, ended.stderr
@@ -256,7 +256,7 @@ async def test_schedule_hands_a_task_in_each_time(tmp_path: Path) -> None:
         assert one.marks()["job-0", 0] >= 2
 
 
-async def test_runner_that_has_to_end_puts_back_what_it_cannot_finish(
+async def test_stopping_runner_returns_unfinished_tasks(
     tmp_path: Path,
 ) -> None:
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", pause=0.5, steps=6) as one:
@@ -273,7 +273,7 @@ async def test_runner_that_has_to_end_puts_back_what_it_cannot_finish(
         assert once_each(one, 2)
 
 
-async def test_priorities_and_delays(tmp_path: Path) -> None:
+async def test_priorities_and_delays_are_obeyed(tmp_path: Path) -> None:
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", steps=1) as one:
         (late,) = await one.submit(["job-9"], delay=3600)
         (last,) = await one.submit(["job-1"], priority=5)
@@ -300,7 +300,7 @@ async def started(one: Fleet, name: str) -> float:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-async def test_queue_has_so_many_at_work_at_once(tmp_path: Path, kind: str) -> None:
+async def test_global_concurrency_holds_across_runners(tmp_path: Path, kind: str) -> None:
     with contextlib.ExitStack() as stack:
         url = f"sqlite:///{tmp_path}/journal.db"
         if kind == "postgresql":
@@ -333,7 +333,7 @@ async def test_rate_limit_holds_per_queue_and_key(tmp_path: Path) -> None:
         assert len(waiting & {"Do job-2 .", "Do job-3 ."}) == 1
 
 
-def test_task_is_left_to_a_runner_and_a_schedule_is_kept(tmp_path: Path) -> None:
+def test_detached_task_is_run_by_a_runner_and_schedules_are_managed(tmp_path: Path) -> None:
     llm = write_recording(tmp_path / "hello.jsonl", "print('hello')")
     how = ("--key", "customer-7", "--retries", "2", "--retry-after", "5")
     left = delf("run", "Say hello.", "--llm", llm, "--detach", "--json", *how, cwd=tmp_path)
@@ -369,7 +369,7 @@ def test_task_is_left_to_a_runner_and_a_schedule_is_kept(tmp_path: Path) -> None
     assert delf("schedule", "remove", "morning", cwd=tmp_path).returncode == 2
 
 
-async def test_runs_list_and_show_tell_of_the_next_try(tmp_path: Path) -> None:
+async def test_runs_list_and_show_mention_the_next_retry(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/journal.db"
     journal = SqlJournal(url)
     message: Any = {"error": "the shop does not answer", "code": "ERR-CONN-003", "tries": 2}
@@ -386,7 +386,7 @@ async def test_runs_list_and_show_tell_of_the_next_try(tmp_path: Path) -> None:
     assert "TaskPostponed" in events.stdout
 
 
-def test_guarantees_on_the_page_name_existing_tests() -> None:
+def test_documented_guarantees_name_existing_tests() -> None:
     root = Path(__file__).parents[3]
     page = (root / "docs" / "operations.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(test_\w+)`", page))

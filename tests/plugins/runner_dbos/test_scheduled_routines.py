@@ -76,7 +76,7 @@ async def killed(one: Fleet) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_scheduled_routine_is_done_once_though_its_runner_is_killed(tmp_path: Path) -> None:
+async def test_scheduled_routine_runs_once_despite_a_killed_runner(tmp_path: Path) -> None:
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", pause=0.3) as one:
         save(one)
         add = ("add", "yearly", "0 0 1 1 *", 'report(name="job-0")', "--strategy", "routine")
@@ -94,7 +94,7 @@ async def test_scheduled_routine_is_done_once_though_its_runner_is_killed(tmp_pa
         assert one.model.requests == []
 
 
-async def test_routine_that_was_begun_goes_on_as_it_was_though_another_version_is_there(
+async def test_running_routine_keeps_its_version(
     tmp_path: Path,
 ) -> None:
     async with fleet(tmp_path, f"sqlite:///{tmp_path}/journal.db", pause=0.3) as one:

@@ -20,7 +20,7 @@ from .test_runner import NotedQueue
 
 
 @pytest.mark.timeout(120)
-async def test_runner_sees_its_own_context_and_no_users(
+async def test_runner_uses_its_own_context(
     office: Office, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Users handed tasks in; a runner, which somebody else started, does them all at once."""

@@ -91,7 +91,7 @@ async def over(schedules: DbosSchedules) -> Firing:
     return firing
 
 
-async def test_each_new_item_starts_its_task_once_though_runners_are_killed(
+async def test_each_new_item_starts_one_task_despite_kills(
     tmp_path: Path,
 ) -> None:
     journal = f"sqlite:///{tmp_path}/journal.db"

@@ -25,7 +25,7 @@ FIRST = [{"id": "a", "n": 1}, {"id": "b", "n": 2}]
         ([{"id": "c"}, {"id": "c"}, *FIRST], None, [{"id": "c"}]),
     ],
 )
-def test_look_finds_the_items_that_were_not_there_before(items, id_field, new):
+def test_watch_finds_new_items(items, id_field, new):
     before = look_at(FIRST, id_field, None)
     assert before.new == []
     look = look_at(items, id_field, before.seen)
@@ -33,18 +33,18 @@ def test_look_finds_the_items_that_were_not_there_before(items, id_field, new):
     assert look_at(items, id_field, look.seen).new == []
 
 
-def test_look_knows_an_item_again_that_was_away():
+def test_watch_remembers_items_that_disappeared():
     seen = look_at([], None, look_at(FIRST, None, None).seen).seen
     assert look_at(FIRST, None, seen).new == []
 
 
-def test_look_says_that_more_may_have_come_than_one_call_returns():
+def test_watch_warns_that_more_items_may_have_come():
     seen = look_at(FIRST, None, None).seen
     assert "more may have come" in (look_at([{"id": 7}, {"id": 8}], None, seen).note or "")
     assert look_at([{"id": 7}, *FIRST], None, seen).note is None
 
 
-def test_look_leaves_items_beyond_a_hundred_to_the_next_look():
+def test_watch_leaves_items_over_a_hundred_to_the_next_check():
     seen = look_at([], None, None).seen
     items = [{"id": n} for n in range(250)]
     found = []
@@ -55,12 +55,12 @@ def test_look_leaves_items_beyond_a_hundred_to_the_next_look():
     assert found == [100, 100, 50, 0]
 
 
-def test_look_refuses_items_without_the_named_field():
+def test_watch_refuses_items_without_the_id_field():
     with pytest.raises(ConfigurationError, match="an item has no field 'number'"):
         look_at(FIRST, "number", None)
 
 
-def test_long_item_is_shortened_for_its_task():
+def test_watch_shortens_a_long_item():
     item = {"id": 1, "text": "x" * 50_000, "rows": list(range(3))}
     short = shortened(item)
     assert short["id"] == 1
@@ -114,7 +114,7 @@ async def watched(delf_host, call):
         ("page()", [{"id": 2}]),
     ],
 )
-async def test_items_are_a_list_or_the_list_of_a_record(delf_host, scripted_model, call, items):
+async def test_watch_reads_a_list_or_the_list_in_a_record(delf_host, scripted_model, call, items):
     assert await watched(delf_host, call) == items
     assert scripted_model.requests == []
 
@@ -133,6 +133,6 @@ async def test_items_are_a_list_or_the_list_of_a_record(delf_host, scripted_mode
         ("orders(**{'state': 'x'})", "is not a call with values"),
     ],
 )
-async def test_call_that_cannot_be_watched_is_refused(delf_host, scripted_model, call, problem):
+async def test_watch_refuses_an_unsuitable_call(delf_host, scripted_model, call, problem):
     with pytest.raises(DelfError, match=problem):
         await watched(delf_host, call)

@@ -21,7 +21,7 @@ MB = 2**20
 INSIDE = "import asyncio.base_events as b\nos = b.os\n"
 
 
-async def test_script_that_takes_all_memory_is_ended_by_the_kernel(make_backend):
+async def test_memory_limit_ends_the_script(make_backend):
     code = (
         INSIDE
         + """
@@ -65,7 +65,7 @@ while True:
         assert done(await other("1 + 1")).value == 2
 
 
-async def test_process_limit_holds(make_backend):
+async def test_process_limit_is_enforced(make_backend):
     code = (
         INSIDE
         + """
@@ -85,7 +85,7 @@ except OSError as error:
         assert 10 <= int(run.host.text.split()[0]) < 20
 
 
-async def test_container_options(make_backend, docker_engine, containers):
+async def test_container_runs_with_restrictive_options(make_backend, docker_engine, containers):
     code = """
 import pathlib
 status = pathlib.Path("/proc/self/status").read_text()
@@ -110,7 +110,7 @@ mounts = [line.split()[1:4:2] for line in pathlib.Path("/proc/mounts").read_text
     assert (config["NanoCpus"], config["PidsLimit"], config["AutoRemove"]) == (10**9, 64, True)
 
 
-async def test_containers_have_different_users(make_backend):
+async def test_containers_run_as_different_users(make_backend):
     """The kernel counts some things for a user, by which one could learn of another."""
     code = INSIDE + "[os.getuid(), os.getgid(), os.environ['USER']]"
     async with Bench(make_backend()) as bench:
@@ -119,7 +119,7 @@ async def test_containers_have_different_users(make_backend):
     assert [[user, "sandbox"] for user, _, _ in seen] == [about[1:] for about in seen]
 
 
-async def test_processes_of_a_script_share_its_processor_time(make_backend):
+async def test_processes_of_a_script_share_its_cpu_limit(make_backend):
     """Each is well within its own limit."""
     code = (
         INSIDE
@@ -148,14 +148,14 @@ for _ in range(20):
     ],
     ids=["exit", "kill", "abort"],
 )
-async def test_end_that_the_script_caused_is_reported_as_such(make_backend, code):
+async def test_self_inflicted_exit_is_reported_as_caused_by_the_script(make_backend, code):
     async with Bench(make_backend()) as bench:
         outcome = await bench.run(INSIDE + code)
     assert isinstance(outcome, Crashed), outcome
     assert outcome.by_script
 
 
-async def test_processor_time_is_known_after_a_script(make_backend):
+async def test_cpu_time_of_a_script_is_reported(make_backend):
     code = INSIDE + "end = b.time.process_time() + 0.5\nwhile b.time.process_time() < end: pass\n"
     async with Bench(make_backend()) as bench:
         run = await bench.open()
@@ -166,7 +166,7 @@ async def test_processor_time_is_known_after_a_script(make_backend):
 
 
 @pytest.mark.parametrize("then", ["", "\nwhile True: pass"], ids=["waiting", "busy"])
-async def test_container_ends_with_its_host(docker_engine, containers, then):
+async def test_container_ends_when_its_host_dies(docker_engine, containers, then):
     code = f"""
 import asyncio, sys
 from delf_sandbox_docker.backend import DockerBackend
@@ -193,7 +193,7 @@ asyncio.run(main())
     await until(lambda: containers(label) == set())
 
 
-async def test_containers_of_dead_hosts_are_swept(make_backend, docker_engine, containers):
+async def test_containers_of_dead_hosts_are_removed(make_backend, docker_engine, containers):
     """One that was never started is not removed by the engine itself."""
     dead = subprocess.run(
         [sys.executable, "-c", "from delf_sandbox_docker.engine import owner; print(owner())"],
@@ -233,7 +233,7 @@ async def test_killed_container_is_a_crash(make_backend, docker_engine, containe
 
 
 @pytest.mark.parametrize("signal_name", ["SIGKILL", "SIGSTOP", "SIGTERM"])
-async def test_script_cannot_stop_the_first_process(make_backend, containers, signal_name):
+async def test_script_cannot_stop_the_init_process(make_backend, containers, signal_name):
     code = INSIDE + f"import asyncio.unix_events as u\nos.kill(1, u.signal.{signal_name})\n1 + 1"
     async with Bench(make_backend()) as bench:
         run = await bench.open()
@@ -243,7 +243,7 @@ async def test_script_cannot_stop_the_first_process(make_backend, containers, si
         assert containers() == set()
 
 
-async def test_first_process_cannot_be_reached_by_a_script(make_backend):
+async def test_script_cannot_access_the_init_process(make_backend):
     """Who could change its memory could keep the container alive after its host."""
     code = (
         INSIDE
@@ -267,7 +267,7 @@ reached
         assert done(await bench.run(code, modules=("asyncio", "ctypes"))).value == []
 
 
-async def test_libraries_are_installed_into_the_image(make_backend):
+async def test_allowed_libraries_are_installed_into_the_image(make_backend):
     code = "import delf_test_lib\ndelf_test_lib.answer()"
     backend = make_backend(build_network="none")
     async with Bench(backend) as bench:
@@ -286,7 +286,7 @@ async def test_libraries_are_installed_into_the_image(make_backend):
         ("tcp://127.0.0.1:9", "not answer"),
     ],
 )
-async def test_missing_engine_is_reported(url, words):
+async def test_missing_docker_engine_is_reported(url, words):
     backend = DockerBackend(engine=url)
     state = await backend.available()
     assert isinstance(state, Unavailable)
@@ -296,7 +296,7 @@ async def test_missing_engine_is_reported(url, words):
     await backend.aclose()
 
 
-async def test_foreign_server_is_not_taken_for_an_engine():
+async def test_other_server_is_not_taken_for_an_engine():
     async def answer(reader, writer):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nOK")
@@ -312,7 +312,7 @@ async def test_foreign_server_is_not_taken_for_an_engine():
     assert "not a Docker engine" in state.reason
 
 
-def test_failures_of_the_engine_in_words():
+def test_engine_errors_are_explained():
     engine = Engine("unix:///nowhere/docker.sock")
     full = engine.explain(OSError("write /x: no space left on device"))
     assert "disk is full" in full.message
@@ -321,7 +321,7 @@ def test_failures_of_the_engine_in_words():
     assert "group docker" in denied.hint
 
 
-async def test_standard_streams_carry_everything(make_backend):
+async def test_standard_streams_carry_large_values(make_backend):
     host = RecordingScriptHost(
         {"give": lambda: "é" * 5_000_000, "take": len, "double": lambda n: n * 2}
     )

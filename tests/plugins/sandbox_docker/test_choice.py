@@ -25,7 +25,7 @@ def project(here, docker_engine, registry, monkeypatch):
     return here
 
 
-def test_choice_is_passed_over_with_one_line_and_asked_for_once(project, run, registry, caplog):
+def test_skipped_docker_choice_is_reported_once(project, run, registry, caplog):
     first = run("run", "a task")
     assert (first.exit_code, first.stdout.strip()) == (0, "1"), first.output
     assert first.stderr.count("cannot be built from") == 1
@@ -39,7 +39,7 @@ def test_choice_is_passed_over_with_one_line_and_asked_for_once(project, run, re
     assert len(registry.asked) == asked
 
 
-def test_doctor_names_the_sandbox_that_a_task_gets(project, run):
+def test_doctor_names_the_chosen_sandbox(project, run):
     found = run("doctor", "--json")
     assert found.exit_code == 0, found.output
     findings = json.loads(found.stdout)["findings"]
@@ -52,7 +52,7 @@ def test_doctor_names_the_sandbox_that_a_task_gets(project, run):
 
 
 @pytest.mark.parametrize("chosen", ["DELF_SANDBOX=docker", "DELF_MIN_ISOLATION=container"])
-def test_named_sandbox_is_not_replaced(project, run, chosen):
+def test_explicitly_chosen_sandbox_is_not_replaced(project, run, chosen):
     name, _, value = chosen.partition("=")
     environ = {name: value}
     ran = run("run", "a task", env=environ)
@@ -68,7 +68,7 @@ def test_named_sandbox_is_not_replaced(project, run, chosen):
     assert "cannot be built" not in weaker.stderr
 
 
-async def test_server_is_ready_with_the_sandbox_that_was_chosen(project):
+async def test_server_is_ready_with_the_fallback_sandbox(project):
     agent = Agent.from_project(project)
     app = agent.asgi_app()
     async with agent:

@@ -35,7 +35,7 @@ class TestDocker(SandboxContract):
         return left
 
 
-async def test_container_is_not_a_machine_of_its_own(make_backend):
+async def test_container_isolation_is_not_reported_as_vm(make_backend):
     measured = await measure(make_backend(), thorough=True)
     assert (measured.calls, measured.files, measured.network) == (True, True, True)
     assert (measured.processes, measured.forks) == (True, True)
@@ -48,7 +48,7 @@ class TestPlugin(PluginContract):
     offers = {"sandbox": ["docker"]}
 
 
-async def test_image_that_cannot_be_had_is_reported_before_a_task(docker_engine):
+async def test_unavailable_image_is_reported_before_a_task(docker_engine):
     backend = DockerBackend(engine=docker_engine.url, base_image="nobody/nothing:1", pool_size=0)
     try:
         assert isinstance(await backend.available(), Available), "the engine itself answers"
@@ -59,7 +59,7 @@ async def test_image_that_cannot_be_had_is_reported_before_a_task(docker_engine)
         await backend.aclose()
 
 
-async def test_image_that_cannot_be_had_is_not_asked_for_at_each_task(docker_engine, registry):
+async def test_unavailable_image_is_not_requested_for_each_task(docker_engine, registry):
     base = f"127.0.0.1:{registry.server_port}/nobody/nothing:1"
 
     async def prepare():
@@ -88,7 +88,7 @@ async def test_image_that_cannot_be_had_is_not_asked_for_at_each_task(docker_eng
         client.close()
 
 
-async def test_image_that_was_removed_meanwhile_is_built_again(make_backend, docker_engine):
+async def test_removed_image_is_rebuilt(make_backend, docker_engine):
     base = "delf-test-other:1"
     client = docker_engine.client()
     client.tag(docker_engine.base_image, "delf-test-other", "1")
@@ -106,7 +106,7 @@ async def test_image_that_was_removed_meanwhile_is_built_again(make_backend, doc
         client.close()
 
 
-def test_failed_build_is_forgotten_after_two_minutes(tmp_path):
+def test_failed_build_is_retried_after_two_minutes(tmp_path):
     now = 1000.0
     failed = FailedBuilds(tmp_path / "kept", lambda: now)
     other = FailedBuilds(tmp_path / "kept", lambda: now)
@@ -127,7 +127,7 @@ def test_failed_build_is_forgotten_after_two_minutes(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"at": "x"}', b"\xff"])
-def test_record_that_cannot_be_read_is_not_a_failure(tmp_path, content):
+def test_unreadable_build_record_is_ignored(tmp_path, content):
     failed = FailedBuilds(tmp_path)
     failed.keep(("a",), SandboxUnavailableError("no route"))
     (file,) = tmp_path.iterdir()

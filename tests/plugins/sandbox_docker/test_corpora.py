@@ -10,12 +10,12 @@ pytestmark = [pytest.mark.services, pytest.mark.slow, pytest.mark.timeout(300)]
 PARTS = 4
 
 
-async def test_honest_scripts(make_backend):
+async def test_honest_scripts_succeed(make_backend):
     assert await run_honest(make_backend(), entries("benign")) == {}
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-async def test_attempts_to_escape(make_backend, part, tmp_path, monkeypatch, containers):
+async def test_escape_attempts_fail(make_backend, part, tmp_path, monkeypatch, containers):
     backend = make_backend()
     async with Targets(tmp_path, monkeypatch.setenv) as target:
         found = await run_escapes(backend, entries("escape")[part::PARTS], target)

@@ -147,7 +147,7 @@ for name in (os.listdir("/run/delf") if os.path.exists("/run/delf") else ()):
 }
 
 
-async def test_attempts_get_nowhere(make_backend):
+async def test_own_escape_attempts_fail(make_backend):
     async with Bench(make_backend()) as bench:
         run = await bench.open(modules=("asyncio", "ctypes", "mmap", "resource"))
         for name, attempt in ATTEMPTS.items():
@@ -159,7 +159,7 @@ async def test_attempts_get_nowhere(make_backend):
             assert "ESCAPED" not in message, f"{name}: {message}"
 
 
-async def test_password_of_a_proxy_is_not_in_the_container(
+async def test_proxy_password_is_not_inside_the_container(
     docker_engine, make_backend, tmp_path, monkeypatch
 ):
     """The client puts the proxies of its configuration into containers, unless it is told not to."""
@@ -173,7 +173,7 @@ async def test_password_of_a_proxy_is_not_in_the_container(
     assert environ["HOME"] == "/tmp"
 
 
-async def test_volumes_of_the_base_image_are_not_writable(docker_engine):
+async def test_base_image_volumes_are_read_only(docker_engine):
     """They would be on the engine's disk, without limit."""
     client = docker_engine.client()
     name = f"{docker_engine.base_image.partition(':')[0]}-volumes"

@@ -4,7 +4,7 @@ from delf_devkit.testing.contracts.bench import Bench, done, failed
 from delf_engine.inputs import find_inputs, input_files
 
 
-async def test_paths_that_are_reported_can_be_opened(make_backend, tmp_path):
+async def test_listed_paths_can_be_opened(make_backend, tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "data.csv").write_text(folder)
@@ -20,7 +20,7 @@ async def test_paths_that_are_reported_can_be_opened(make_backend, tmp_path):
         failed(await run("open('/workspace/data.csv', 'w')"), "PermissionError")
 
 
-async def test_rows_of_workbooks_go_to_the_host(make_backend):
+async def test_workbook_rows_are_sent_to_the_host(make_backend):
     async with Bench(make_backend()) as bench:
         run = await bench.open(row_files=(".xlsx",))
         done(await run("add_to_output_files('a.xlsx', [{'a': 1}])"))

@@ -16,9 +16,7 @@ print("looked")
 """
 
 
-def test_variables_of_a_task_are_alive_in_the_next_container(
-    docker_engine, delf_host, scripted_model
-):
+def test_variables_are_restored_in_the_next_container(docker_engine, delf_host, scripted_model):
     scripted_model.writes(FIRST, 'total += 1\nprint(rows[0]["on"].year, total)', "print(total)")
     place = {"engine": docker_engine.url, "base_image": docker_engine.base_image}
     options = {"sandbox": "docker", "sandbox_config": place, "host": delf_host}

@@ -11,7 +11,7 @@ from delf_sandbox_docker.image import Recipe
 
 
 @pytest.mark.parametrize(("limit", "processors"), [(1, 1.0), (0.5, 0.5), ("50%", 0.5), ("2", 2.0)])
-def test_cpu_limit_is_reported(limit, processors):
+def test_cpu_limit_option_sets_processors(limit, processors):
     assert DockerBackend(cpu_limit=limit).confinement.cpu_limit == processors
 
 
@@ -25,12 +25,12 @@ def test_cpu_limit_is_reported(limit, processors):
         {"pids_limit": "9"},
     ],
 )
-def test_options_that_are_none(options):
+def test_invalid_options_are_refused(options):
     with pytest.raises(ConfigurationError):
         DockerBackend(**options)
 
 
-def test_image_is_named_after_what_goes_into_it():
+def test_image_tag_is_a_digest_of_its_recipe():
     plain = Recipe(base="python:3.12-slim")
     assert plain.tag == Recipe(base="python:3.12-slim").tag
     assert plain.tag.startswith("delf-sandbox:")
@@ -57,7 +57,7 @@ def test_image_is_named_after_what_goes_into_it():
         "a~=1.0rc1",
     ],
 )
-def test_libraries_are_arguments_and_no_shell_text(library):
+def test_libraries_are_passed_as_arguments_without_a_shell(library):
     recipe = Recipe(base="x", libraries=(library,))
     lines = recipe.dockerfile().splitlines()
     assert [line.split()[0] for line in lines] == ["FROM", "USER", "RUN", "COPY", "RUN"]
@@ -101,11 +101,11 @@ def test_invalid_image_name_is_refused(base):
 @pytest.mark.parametrize(
     "base", ["python:3.12-slim", "localhost:5000/a/b_c:1", "a@sha256:0123", "[::1]:5000/x"]
 )
-def test_names_of_images(base):
+def test_valid_image_names_are_accepted(base):
     assert Recipe(base=base).dockerfile().startswith(f"FROM {base}\n")
 
 
-def test_owners_are_distinguished():
+def test_owner_is_alive_only_for_a_live_process():
     assert is_owner_alive(owner())
     assert not is_owner_alive("")
     assert not is_owner_alive("1-1")

@@ -63,7 +63,7 @@ async def drive(backend):
     return answers, run.host.text, run.host.files, calls
 
 
-async def test_sandboxes_give_the_same_answers(make_backend):
+async def test_all_sandboxes_give_the_same_answers(make_backend):
     everywhere = await asyncio.gather(
         *(drive(backend) for backend in (LocalBackend(), make_backend(), MontyBackend()))
     )

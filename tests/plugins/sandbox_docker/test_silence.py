@@ -42,7 +42,7 @@ async def test_finish_does_not_wait_for_a_silent_engine(silent):
     assert all(thread.daemon for thread in asking()), "the process ends without them"
 
 
-async def test_finish_waits_for_requests_that_are_answered(silent):
+async def test_finish_waits_for_answered_requests(silent):
     engine, go_on = Engine(silent, silence_seconds=5), threading.Event()
     request = asyncio.ensure_future(engine.run(go_on.wait))
     asyncio.get_running_loop().call_soon(go_on.set)
@@ -67,7 +67,7 @@ async def test_concurrent_requests_are_limited(silent):
     assert await asyncio.gather(*requests) == [*range(20)]
 
 
-def test_task_that_cannot_begin_ends_in_its_time(run, here, silent):
+def test_task_with_a_hanging_engine_ends_at_its_timeout(run, here, silent):
     environ = {"DELF_SANDBOX": "docker", "DOCKER_HOST": silent}
     ran = run("run", "x", "--llm", "none", "--timeout", "0.3", env=environ)
     assert ran.exit_code == 1

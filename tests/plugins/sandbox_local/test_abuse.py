@@ -23,7 +23,7 @@ def script(text: str) -> str:
 # -- time ---------------------------------------------------------------------------------
 
 
-async def test_part_of_a_second_is_rounded_up_for_a_script_that_stops_the_timer():
+async def test_fractional_cpu_limit_holds_despite_a_disabled_timer():
     code = POSIX + script("""
         signal = re.enum.sys.modules['_signal']
         signal.setitimer(signal.ITIMER_PROF, 0)
@@ -34,7 +34,7 @@ async def test_part_of_a_second_is_rounded_up_for_a_script_that_stops_the_timer(
     assert outcome.limit == "cpu"
 
 
-async def test_script_that_ignores_the_signal_ends_all_the_same():
+async def test_script_ignoring_the_cpu_signal_is_killed():
     code = POSIX + script("""
         signal = re.enum.sys.modules['_signal']
         signal.signal(signal.SIGXCPU, signal.SIG_IGN)
@@ -48,7 +48,7 @@ async def test_script_that_ignores_the_signal_ends_all_the_same():
 # -- memory, processes, files ---------------------------------------------------------------
 
 
-async def test_script_goes_on_after_it_handled_a_memory_error():
+async def test_script_can_continue_after_a_memory_error():
     outcome, host = await run_script(
         "try:\n    bytes(3 * 1024**3)\nexcept MemoryError:\n    print('small')"
     )
@@ -72,13 +72,13 @@ async def test_script_goes_on_after_it_handled_a_memory_error():
         "posix.unshare(0)",
     ],
 )
-async def test_script_cannot_make_a_process_program_or_socket(call):
+async def test_script_cannot_create_processes_or_sockets(call):
     outcome, _ = await run_script(f"{POSIX}import asyncio\n{call}")
     assert isinstance(outcome, Failed), outcome
     assert outcome.kind in ("PermissionError", "ZeroDivisionError", "AttributeError"), outcome
 
 
-async def test_threads_end_with_the_script_at_the_latest():
+async def test_threads_end_with_the_script():
     code = POSIX + script("""
         thread = re.enum.sys.modules['_thread']
         def spin():
@@ -94,7 +94,7 @@ async def test_threads_end_with_the_script_at_the_latest():
         assert not session.process.running
 
 
-async def test_written_file_is_limited():
+async def test_written_file_size_is_limited():
     code = "with open('big', 'wb') as f:\n    for _ in range(30):\n        f.write(bytes(10**6))"
     outcome, _ = await run_script(code, file_bytes=5 * MB)
     assert isinstance(outcome, LimitReached), outcome
@@ -107,7 +107,7 @@ async def test_open_files_are_limited():
     assert "Too many open files" in outcome.message
 
 
-async def test_output_files_take_no_memory():
+async def test_output_files_do_not_count_as_memory():
     code = """
         data = bytes(25_000_000)
         for number in range(4):
@@ -127,13 +127,13 @@ async def test_number_of_output_files_is_limited():
 # -- output -------------------------------------------------------------------------------
 
 
-async def test_script_cannot_go_on_after_too_much_output():
+async def test_script_over_the_output_limit_is_ended():
     code = "for _ in range(1000):\n    try:\n        print('x' * 100_000)\n    except Exception:\n        pass"
     outcome, _ = await run_script(code)
     assert outcome.limit == "output"
 
 
-async def test_short_prints_arrive_complete_in_few_pieces():
+async def test_short_prints_arrive_complete_in_batches():
     outcome, host = await run_script("for i in range(200_000): print(i)")
     assert isinstance(outcome, Done)
     assert host.text == "".join(f"{i}\n" for i in range(200_000))
@@ -191,7 +191,7 @@ async def test_prints_arrive_while_the_script_runs(then, lines):
         ("f = filter(None, [])\nfor _ in range(10**6): f = filter(None, f)\ndel f", None),
     ],
 )
-async def test_end_of_any_kind_leaves_the_host_unharmed(code, words):
+async def test_crashing_script_does_not_affect_the_host(code, words):
     host = NotingHost()
     async with local_session() as session:
         running = asyncio.create_task(session.execute(code, host))
@@ -208,7 +208,7 @@ async def test_end_of_any_kind_leaves_the_host_unharmed(code, words):
     assert outcome.value == 2
 
 
-async def test_script_cannot_end_as_if_it_had_been_killed():
+async def test_script_cannot_imitate_a_kill_from_outside():
     """What was killed from outside is started once more, with all its limits again."""
     code = POSIX + script("""
         signal = re.enum.sys.modules['_signal']
@@ -234,7 +234,7 @@ async def test_script_cannot_end_as_if_it_had_been_killed():
     ]
 
 
-async def test_kill_from_outside_is_not_the_scripts_doing():
+async def test_kill_from_outside_is_not_blamed_on_the_script():
     host = NotingHost()
     async with local_session() as session:
         running = asyncio.create_task(session.execute("await echo()\nwhile True: pass", host))
@@ -245,7 +245,7 @@ async def test_kill_from_outside_is_not_the_scripts_doing():
     assert not outcome.by_script
 
 
-async def test_garbage_on_the_wire_is_named():
+async def test_garbage_on_the_wire_is_reported():
     code = (
         POSIX
         + "for fd in range(3, 64):\n    try: posix.write(fd, b'\\0\\0\\0\\5hello')\n    except OSError: pass\nawait asyncio.Event().wait()"
@@ -256,7 +256,7 @@ async def test_garbage_on_the_wire_is_named():
     assert outcome.by_script
 
 
-async def test_forged_outcome_is_only_an_outcome():
+async def test_forged_outcome_is_treated_as_the_scripts_own():
     forged = b'["done","forged",{}]'
     data = len(forged).to_bytes(4, "big") + forged
     code = (
@@ -270,7 +270,7 @@ async def test_forged_outcome_is_only_an_outcome():
 # -- calls --------------------------------------------------------------------------------
 
 
-async def test_ten_thousand_calls_at_once():
+async def test_ten_thousand_concurrent_calls_are_answered():
     outcome, host = await run_script(
         "sum(r[0] for r in await asyncio.gather(*(echo(i) for i in range(10_000))))"
     )
@@ -278,7 +278,7 @@ async def test_ten_thousand_calls_at_once():
     assert len(host.calls) == 10_000
 
 
-async def test_tools_by_other_ways_make_the_same_call():
+async def test_tools_reached_through_aliases_are_called():
     code = script("""
         import functools
         alias = shop.find
@@ -294,7 +294,7 @@ async def test_tools_by_other_ways_make_the_same_call():
     assert {(call.connection, call.method) for call in host.calls} == {("shop", "find")}
 
 
-async def test_names_that_are_not_tools_reach_the_host_to_be_refused():
+async def test_unknown_tool_names_are_refused_by_the_host():
     _, host = await run_script("await shop.drop(1)\nawait shop.find()")
     assert [call.method for call in host.calls] == ["drop", "find"]
 
@@ -318,14 +318,14 @@ async def test_names_that_are_not_tools_reach_the_host_to_be_refused():
         "del [shop][0].find",
     ],
 )
-async def test_tool_is_not_a_value_however_it_is_reached(line):
+async def test_tool_cannot_be_used_as_a_value(line):
     outcome, host = await run_script(f"{line}\nprint('done')")
     assert isinstance(outcome, Failed)
     assert re.search(r"shop(\.find)? is (named here and not called|a connection)", outcome.message)
     assert (host.text, host.calls) == ("", [])
 
 
-async def test_value_over_the_limit_is_an_error_in_the_script():
+async def test_oversized_value_raises_in_the_script():
     """A call says so, and as the answer they are told by their size."""
     code = "rows = [[] for _ in range(2_000_000)]\ntry:\n    await echo(rows)\nexcept ToolArgumentError as e:\n    print(e)\nrows"
     outcome, host = await run_script(code)
@@ -333,7 +333,7 @@ async def test_value_over_the_limit_is_an_error_in_the_script():
     assert outcome.value == "<list of 2000000 list>"
 
 
-async def test_process_that_ended_is_noticed_while_its_calls_are_not_answered():
+async def test_dead_process_is_noticed_while_calls_are_open():
     host = NotingHost()
 
     async def never():
@@ -345,12 +345,12 @@ async def test_process_that_ended_is_noticed_while_its_calls_are_not_answered():
     assert outcome.limit == "cpu"
 
 
-async def test_value_that_is_too_large_is_described():
+async def test_oversized_result_is_described():
     outcome, _ = await run_script("['x' * 2_000_000]", frame_bytes=MB)
     assert outcome.value == "<list of 1 str>"
 
 
-async def test_errors_of_tools_are_exceptions_that_scripts_know():
+async def test_tool_errors_are_catchable_exceptions():
     from delf.protocols.sandbox import Raised, ToolMessage
 
     host = NotingHost()

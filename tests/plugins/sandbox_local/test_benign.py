@@ -6,7 +6,7 @@ from support.corpora import entries, need_corpora, run_honest
 need_corpora()
 
 
-async def test_behaves_as_outside():
+async def test_honest_scripts_succeed():
     backend = LocalBackend()
     try:
         assert await run_honest(backend, entries("benign")) == {}

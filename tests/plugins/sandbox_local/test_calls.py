@@ -71,7 +71,7 @@ kept = {way}
     assert outcome.value == [3, "through", 7]
 
 
-async def test_call_in_a_task_that_is_awaited(run):
+async def test_call_inside_an_awaited_task_is_answered(run):
     code = """
 async def inner():
     return [await add(i, b=1) for i in range(3)]
@@ -80,7 +80,7 @@ await asyncio.create_task(inner())
     assert (await run(code)).value == [1, 2, 3]
 
 
-async def test_time_limit_ends_a_call_and_the_next_is_made(run):
+async def test_timeout_cancels_a_call_and_the_next_succeeds(run):
     code = """
 said = []
 try:
@@ -95,7 +95,7 @@ said
     assert run.host.cancelled == ["never"]
 
 
-async def test_task_that_cancelled_itself_does_not_wait(run):
+async def test_self_cancelled_task_does_not_block(run):
     code = """
 asyncio.current_task().cancel()
 try:
@@ -108,7 +108,7 @@ await add(1, b=2)
     assert run.host.cancelled in ([], ["never"])  # it may be given up before it begins
 
 
-async def test_answer_to_a_call_abandoned_does_not_reach_the_next(run):
+async def test_answer_to_an_abandoned_call_is_dropped(run):
     code = """
 task = asyncio.create_task(wait())
 await asyncio.sleep(0)
@@ -119,7 +119,7 @@ await open_it()
     assert (await run(code)).value == [0, 1, 2]
 
 
-async def test_text_arrives_before_the_call_that_follows_it(run):
+async def test_printed_text_arrives_before_the_next_call(run):
     seen = []
     run.host.tools["add"] = lambda a, b: seen.append(run.host.text)
     await run("for i in range(3):\n    print(i)\n    await add(i, b=0)")
@@ -141,7 +141,7 @@ class OrderedHost(NotingHost):
         self.order.append("clock")
 
 
-async def test_file_arrives_after_what_was_printed_and_seen_before_it():
+async def test_file_arrives_in_order_with_prints_and_clock_reads():
     code = """
 import time
 print("before")
@@ -157,7 +157,7 @@ add_to_output_files("b.txt", "b")
     ]
 
 
-async def test_threads_that_print_at_once():
+async def test_concurrent_threads_print_whole_lines():
     """Whole lines arrive, between the calls and files of other threads."""
     code = """
 async def call(number):
@@ -180,7 +180,7 @@ await asyncio.gather(*(asyncio.to_thread(work, n) for n in range(4)), *map(call,
     }
 
 
-async def test_text_of_a_script_that_never_waits_arrives_while_it_runs(run):
+async def test_prints_of_a_busy_script_arrive_while_it_runs(run):
     arrived = asyncio.Event()
     printed = run.host.printed_texts
 
@@ -197,7 +197,7 @@ async def test_text_of_a_script_that_never_waits_arrives_while_it_runs(run):
         await running
 
 
-async def test_script_gives_thousands_of_calls_up_at_once(run):
+async def test_thousands_of_calls_can_be_abandoned_at_once(run):
     """More of them than are served at a time, of which none ever ends by itself."""
     code = """
 try:
@@ -212,7 +212,7 @@ await add(1, b=2)
     assert outcome.value == 3
 
 
-async def test_number_of_gigabytes_is_refused_where_it_is_passed(run):
+async def test_huge_integer_argument_is_refused(run):
     outcome = await run("from decimal import Decimal\nawait add(Decimal('1E100000000'), b=1)")
     assert "Decimal beyond 1E±6144 cannot be passed" in outcome.message
     assert run.host.calls == []

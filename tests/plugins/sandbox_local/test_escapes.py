@@ -41,7 +41,7 @@ def quick_templates() -> None:
 
 
 @here
-async def test_own_attempts(tmp_path, monkeypatch):
+async def test_own_escape_attempts_fail(tmp_path, monkeypatch):
     monkeypatch.setenv("DELF_SECRET", "")
     with limits_kept():
         assert await run_attempts(tmp_path) == {}
@@ -127,14 +127,14 @@ def target():
 
 
 @here
-def test_own_attempts_as_nobody(unprivileged, target):
+def test_own_escape_attempts_fail_as_nobody(unprivileged, target):
     done = unprivileged("plugins.sandbox_local.attempts", target)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {}
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_corpus_as_nobody(part, unprivileged, target):
+def test_escape_corpus_fails_as_nobody(part, unprivileged, target):
     if not entries("escape"):
         pytest.skip("needs ../shared")
     corpus = Path(target) / "corpus"
@@ -155,7 +155,7 @@ def test_corpus_as_nobody(part, unprivileged, target):
 
 @here
 @pytest.mark.parametrize("without", ["landlock", "seccomp"])
-async def test_remaining_layers_hold_if_one_fails(without, tmp_path, monkeypatch):
+async def test_remaining_layers_confine_if_one_is_missing(without, tmp_path, monkeypatch):
     """Only reading files rests on Landlock alone."""
     names = ["ptrace", "memory_of_others", "namespaces", "mounts", "network", "limits_of_others"]
     names += ["signals_to_others", "chmod_outside", "signals_by_owner"]
@@ -187,7 +187,7 @@ OLDER = {
 
 @here
 @pytest.mark.parametrize("version", OLDER, ids=OLDER.values())
-async def test_older_landlock_is_enough(version, tmp_path, monkeypatch):
+async def test_older_landlock_versions_still_confine(version, tmp_path, monkeypatch):
     boot = _BOOT_WITHOUT["landlock"].replace("lambda: 0", f"lambda: {version}")
     monkeypatch.setattr("delf_sandbox_local.forkserver.BOOT", boot)
     names = ["open_raw", "open_without_access", "truncate_by_reading", "truncate_outside"]
@@ -201,7 +201,7 @@ async def test_older_landlock_is_enough(version, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_filter_fits_and_every_jump_stays_inside(machine):
+def test_seccomp_filter_is_well_formed(machine):
     code = seccomp.build(machine, 123, threads=True)
     instructions = [code[n : n + 8] for n in range(0, len(code), 8)]
     assert len(instructions) < 4096

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.timeout(120)
-async def test_libraries_do_their_work():
+async def test_installed_libraries_work():
     names = installed()
     spec = session_spec(cpu_seconds=100, memory_bytes=6 * GB, open_files=256)
     spec = replace(spec, libraries=tuple(names))
@@ -46,7 +46,7 @@ class Day(date): pass
     assert outcome.value == [True, True, True, 1, 3, "2024-01-02 00:00:00", False]
 
 
-async def test_caches_of_libraries_are_neither_the_answer_nor_files():
+async def test_library_caches_are_not_output():
     if "matplotlib" not in installed():
         pytest.skip("matplotlib is not installed")
     spec = replace(session_spec(memory_bytes=6 * GB, cpu_seconds=100), libraries=("matplotlib",))

@@ -60,7 +60,7 @@ def state_of(pid):
 # -- what a script sees -------------------------------------------------------------------
 
 
-async def test_environment_is_not_inside(monkeypatch):
+async def test_host_environment_is_not_visible(monkeypatch):
     monkeypatch.setenv("DELF_SQL_URL", SECRET)
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     code = POSIX + dedent("""
@@ -94,7 +94,7 @@ OPEN = POSIX + dedent("""
 """)
 
 
-async def test_open_descriptors_are_the_wire_and_the_loop(tmp_path):
+async def test_only_the_wire_and_loop_descriptors_are_open(tmp_path):
     with (tmp_path / "secret").open("w") as file:
         os.set_inheritable(file.fileno(), True)
         outcome, _ = await run_script(OPEN)
@@ -107,7 +107,7 @@ async def test_open_descriptors_are_the_wire_and_the_loop(tmp_path):
     assert kinds.count("pipe") <= 1
 
 
-async def test_guests_do_not_hold_each_others_wires():
+async def test_guests_do_not_inherit_each_others_wires():
     backend = LocalBackend(pool_size=2)
     try:
         sessions = [await backend.open(session_spec()) for _ in range(4)]
@@ -118,7 +118,7 @@ async def test_guests_do_not_hold_each_others_wires():
         await backend.aclose()
 
 
-async def test_guests_share_no_open_file_by_which_one_could_tell_another_something():
+async def test_guests_share_no_open_file_description():
     """The flags of an open file belong to all who have it."""
     backend = LocalBackend(pool_size=0)
     try:
@@ -132,7 +132,7 @@ async def test_guests_share_no_open_file_by_which_one_could_tell_another_somethi
         await backend.aclose()
 
 
-async def test_guest_finds_nothing_of_another_in_its_memory(tmp_path):
+async def test_guest_memory_holds_nothing_of_another_guest(tmp_path):
     """What the template was asked for an earlier guest is not in the memory of a later one."""
     names = tuple(f"{tmp_path}/an-input-of-the-first-guest.csv{number}" for number in range(40))
     code = POSIX + dedent("""
@@ -188,7 +188,7 @@ async def test_reachable_objects_hold_no_host_secret(monkeypatch):
     assert host_object
 
 
-async def test_processes_leads_its_own_group_in_its_own_folder():
+async def test_guest_has_its_own_process_group_and_folder():
     code = (
         POSIX
         + "import pathlib\n[posix.getpid() == posix.getpgid(0) != posix.getsid(0), str(pathlib.Path.cwd()), posix.listdir()]"
@@ -199,7 +199,7 @@ async def test_processes_leads_its_own_group_in_its_own_folder():
         assert Path(session.process.scratch).stat().st_mode & 0o077 == 0
 
 
-async def test_input_files_can_be_read_and_not_written(tmp_path):
+async def test_input_files_are_readable_and_not_writable(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("a,b")
     other = tmp_path / "other.csv"
@@ -212,7 +212,7 @@ async def test_input_files_can_be_read_and_not_written(tmp_path):
     assert path.read_text() == "a,b"
 
 
-async def test_input_files_whose_names_are_more_than_a_socket_holds(tmp_path):
+async def test_very_many_input_files_are_accessible(tmp_path):
     names = [tmp_path / f"{'a-long-name-' * 15}{number}.csv" for number in range(2_000)]
     for path in names:
         path.write_text(path.name)
@@ -259,7 +259,7 @@ def mounts_of(pid, folder):
 
 
 @pytest.mark.parametrize("where", ["in memory", "on the disk"])
-async def test_sessions_leave_nothing_behind(request, where, files_and_mounts):
+async def test_sessions_leave_no_process_file_or_mount(request, where, files_and_mounts):
     if where == "on the disk":
         request.getfixturevalue("on_disk")
     backend = LocalBackend(pool_size=2)
@@ -298,7 +298,7 @@ async def test_sessions_leave_nothing_behind(request, where, files_and_mounts):
 
 
 @pytest.mark.timeout(120)
-async def test_concurrent_tasks_leave_nothing_behind(tmp_path, monkeypatch):
+async def test_concurrent_tasks_leave_no_process_file_or_mount(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     await (await run_twice())
     descriptors, before = sorted(os.listdir("/proc/self/fd")), set(children_of(os.getpid()))
@@ -341,7 +341,7 @@ async def run_twice():
     return backend.aclose()
 
 
-async def test_folder_made_unreadable_is_removed_all_the_same():
+async def test_unreadable_scratch_folder_is_removed():
     async with local_session() as session:
         folder = Path(session.process.scratch)
         await session.execute(
@@ -351,7 +351,7 @@ async def test_folder_made_unreadable_is_removed_all_the_same():
     assert not folder.exists()
 
 
-async def test_link_out_of_the_folder_is_not_followed_when_it_is_removed(tmp_path):
+async def test_link_in_the_scratch_folder_is_not_followed_on_removal(tmp_path):
     (tmp_path / "keep").write_text("x")
     async with local_session() as session:
         code = POSIX + f"posix.symlink({str(tmp_path)!r}, 'out')"
@@ -426,7 +426,7 @@ async def test_warm_process_is_used_once():
         await backend.aclose()
 
 
-async def test_warm_process_has_the_limits_that_are_asked_for():
+async def test_warm_process_gets_the_requested_limits():
     backend = LocalBackend(pool_size=1)
     try:
         await backend.warm_up(session_spec())
@@ -438,7 +438,7 @@ async def test_warm_process_has_the_limits_that_are_asked_for():
         await backend.aclose()
 
 
-async def test_warm_process_that_died_is_replaced():
+async def test_dead_warm_process_is_replaced():
     backend = LocalBackend(pool_size=1)
     try:
         await backend.warm_up(session_spec())
@@ -452,7 +452,7 @@ async def test_warm_process_that_died_is_replaced():
         await backend.aclose()
 
 
-async def test_killed_spare_process_is_not_reported(caplog):
+async def test_killed_idle_process_is_not_logged(caplog):
     backend = LocalBackend(pool_size=1)
     try:
         await backend.warm_up(session_spec())
@@ -483,7 +483,7 @@ async def test_dead_template_is_replaced():
 
 
 @pytest.mark.parametrize("count", [0, 5_000])
-async def test_template_that_does_not_answer_is_replaced(monkeypatch, count):
+async def test_hanging_template_is_replaced(monkeypatch, count):
     """Also one that takes only a part of what it is asked."""
     backend = LocalBackend(pool_size=0)
     spec = session_spec(files=("/nowhere/" + "x" * 200,) * count)
@@ -503,7 +503,7 @@ async def test_template_that_does_not_answer_is_replaced(monkeypatch, count):
         await backend.aclose()
 
 
-def test_processes_follows_a_new_event_loop():
+def test_backend_can_be_used_by_a_new_event_loop():
     backend = LocalBackend(pool_size=1)
 
     async def use(close):
@@ -518,7 +518,7 @@ def test_processes_follows_a_new_event_loop():
     assert asyncio.run(use(close=True)) == Done(value=1)
 
 
-async def test_libraries_are_seen_when_they_are_allowed():
+async def test_allowed_libraries_are_visible():
     spec = SessionSpec(tools=(), libraries=("platformdirs",))
     async with local_session(spec) as session:
         code = "import platformdirs\nplatformdirs"
@@ -549,7 +549,7 @@ def on_disk(no_mounts, monkeypatch):
     monkeypatch.setattr(LocalBackend.__init__, "__defaults__", ("disk",))
 
 
-async def test_host_without_mounts_is_refused_with_the_missing_ones(no_mounts):
+async def test_host_without_mount_namespaces_is_refused(no_mounts):
     backend = LocalBackend(pool_size=0)
     state = await backend.available()
     assert isinstance(state, Unavailable)
@@ -560,7 +560,7 @@ async def test_host_without_mounts_is_refused_with_the_missing_ones(no_mounts):
     await backend.aclose()
 
 
-async def test_host_whose_settings_promise_too_much_is_refused_with_the_first_session(
+async def test_wrongly_detected_mount_support_is_refused_at_the_first_session(
     no_mounts, monkeypatch
 ):
     monkeypatch.setattr("delf_sandbox_local.namespaces.likely", lambda: True)
@@ -572,7 +572,7 @@ async def test_host_whose_settings_promise_too_much_is_refused_with_the_first_se
 
 
 @pytest.mark.parametrize("system", ["darwin", "freebsd14"])
-async def test_system_that_confines_nothing_is_refused_and_says_so(system, monkeypatch):
+async def test_unsupported_system_is_refused(system, monkeypatch):
     monkeypatch.setattr(sys, "platform", system)
     monkeypatch.setattr("delf_sandbox_local.namespaces.likely", lambda: False)
     state = await LocalBackend().available()
@@ -582,7 +582,7 @@ async def test_system_that_confines_nothing_is_refused_and_says_so(system, monke
     assert isinstance(await LocalBackend(scratch="disk").available(), Available)
 
 
-async def test_agent_warns_of_a_weak_host_until_its_user_accepts_it(no_mounts):
+async def test_agent_warns_of_weak_confinement_until_accepted(no_mounts):
     host, model = TestHost.discover(environ={}), ScriptedModel(default="```python\n'done'\n```")
     host.provide(model.spec, model.factory)
     with pytest.raises(SandboxUnavailableError, match="does not work here") as caught:
@@ -593,7 +593,7 @@ async def test_agent_warns_of_a_weak_host_until_its_user_accepts_it(no_mounts):
         assert (await agent.arun("Do it.")).text == "done"
 
 
-async def test_tree_deeper_than_recursion_is_removed(on_disk):
+async def test_very_deep_folder_tree_is_removed(on_disk):
     code = POSIX + dedent("""
         for _ in range(1500):
             posix.mkdir('d')
@@ -607,7 +607,7 @@ async def test_tree_deeper_than_recursion_is_removed(on_disk):
     assert not folder.exists()
 
 
-def test_cache_that_others_can_write_is_not_used(tmp_path, monkeypatch):
+def test_guest_cache_writable_by_others_is_ignored(tmp_path, monkeypatch):
     from delf_sandbox_local import backend
 
     theirs = tmp_path / "theirs"
@@ -637,7 +637,7 @@ MANY_THREADS = POSIX + dedent("""
 """)
 
 
-async def test_threads_are_limited_to_libraries():
+async def test_only_libraries_may_start_threads():
     async with local_session() as session:
         assert (await session.execute(MANY_THREADS, NotingHost())).value == 0
     async with local_session(replace(session_spec(), libraries=("platformdirs",))) as session:

@@ -186,7 +186,7 @@ FAILS = {
 
 
 @pytest.mark.parametrize("name", FAILS)
-async def test_script_failure_is_reported_with_its_line(name):
+async def test_script_failure_has_its_line(name):
     code, kind, message, line = FAILS[name]
     outcome, _host = await run_script(code)
     assert isinstance(outcome, Failed), outcome
@@ -280,7 +280,7 @@ STRANGE_ENDS = {
 @pytest.mark.parametrize(
     "call", ["await main()", "asyncio.run(main())", "await asyncio.gather(main())"]
 )
-async def test_main_variables_outlive_the_function(end, call):
+async def test_variables_of_main_stay_after_it(end, call):
     code = f"""
 async def main():
     rows = [n for n in range(3)]
@@ -300,7 +300,7 @@ async def inner():
         assert outcome.value == ([0, 1, 2], [None])
 
 
-async def test_variables_of_other_functions_do_not():
+async def test_variables_of_other_functions_are_dropped():
     code = "def work():\n    gone = 1\n    1 / 0\nwork()"
     async with local_session() as session:
         outcome = await session.execute(code, NotingHost())
@@ -323,7 +323,7 @@ async def test_unreadable_variables_are_summarised():
 
 
 @pytest.mark.parametrize("name", STRANGE_ENDS)
-async def test_error_however_strange_is_reported(name):
+async def test_unusual_exceptions_are_reported(name):
     code, reported = STRANGE_ENDS[name]
     outcome, _ = await run_script(code)
     assert isinstance(outcome, Failed), outcome
@@ -331,7 +331,7 @@ async def test_error_however_strange_is_reported(name):
     assert outcome.line == len(code.splitlines())
 
 
-async def test_failing_line_of_an_earlier_script_is_shown():
+async def test_failing_line_of_an_earlier_script_is_quoted():
     async with local_session() as session:
         await session.execute("def f():\n    return 1 / 0", NotingHost())
         outcome = await session.execute("f()", NotingHost())
@@ -349,13 +349,13 @@ async def test_rerun_ends_the_script():
     assert host.text == ""
 
 
-async def test_rerun_within_a_function_and_a_gather():
+async def test_rerun_works_inside_functions_and_gather():
     code = "async def f():\n    rerun('a', 'b')\nawait asyncio.gather(f(), asyncio.sleep(0))"
     outcome, _ = await run_script(code)
     assert isinstance(outcome, Rerun)
 
 
-async def test_stray_tasks_end_with_the_script():
+async def test_background_tasks_end_with_the_script():
     host = NotingHost()
     async with local_session() as session:
         code = script("""
@@ -373,7 +373,7 @@ async def test_stray_tasks_end_with_the_script():
         assert outcome.value == [[1], True]
 
 
-async def test_stray_task_cannot_keep_the_session_by_refusing_to_end():
+async def test_uncancellable_background_task_does_not_block_the_session():
     code = script("""
         async def stubborn():
             while True:
@@ -388,7 +388,7 @@ async def test_stray_task_cannot_keep_the_session_by_refusing_to_end():
     assert isinstance(outcome, Done)
 
 
-async def test_scripts_cannot_stop_the_session_by_accident():
+async def test_scripts_cannot_break_the_session_by_accident():
     host = NotingHost()
     async with local_session() as session:
         code = "for task in asyncio.all_tasks():\n    task.cancel()\nawait asyncio.sleep(0)"
@@ -406,7 +406,7 @@ async def test_scripts_cannot_stop_the_session_by_accident():
         assert host.text == "on\n"
 
 
-async def test_unawaited_coroutine_is_found_in_every_script():
+async def test_unawaited_coroutine_fails_every_script():
     code = "async def f(n): pass\nmade = list(map([f][0], [1]))\nmade.clear()"
     async with local_session() as session:
         for _ in range(2):
@@ -415,7 +415,7 @@ async def test_unawaited_coroutine_is_found_in_every_script():
         assert isinstance(await session.execute("made", NotingHost()), Done)
 
 
-async def test_huge_context_of_a_rerun_is_cut():
+async def test_long_rerun_context_is_cut():
     outcome, _ = await run_script("rerun('c' * 100_000, 'r')", frame_bytes=60_000)
     assert isinstance(outcome, Rerun)
 
@@ -453,7 +453,7 @@ print(type(datetime.max - timedelta(1)) is datetime, repr(Day(2020, 1, 2)), repr
 """
 
 
-async def test_dates_are_as_everywhere():
+async def test_dates_behave_as_in_plain_python():
     async def find() -> dict[str, object]:
         return {"at": datetime(2020, 5, 6, 7, 8), "day": date(2020, 5, 6)}
 
@@ -468,7 +468,7 @@ async def test_dates_are_as_everywhere():
     ]
 
 
-async def test_names_of_the_moment_come_from_the_seed_and_the_clock():
+async def test_random_names_come_from_seed_and_clock():
     texts: list[str] = []
     for _ in range(2):
         host = NotingHost()
@@ -479,7 +479,7 @@ async def test_names_of_the_moment_come_from_the_seed_and_the_clock():
     assert texts[0] == texts[1]
 
 
-async def test_late_prints_of_a_thread_are_not_sent():
+async def test_late_prints_of_a_thread_are_dropped():
     code = (
         "import asyncio, time\n"
         "def late():\n"

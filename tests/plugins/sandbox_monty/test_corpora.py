@@ -18,7 +18,7 @@ PRINTS_WITHOUT_DOING = {
 }
 
 
-async def test_honest_scripts():
+async def test_most_honest_scripts_succeed():
     backend = MontyBackend()
     scripts = entries("benign")
     others = await run_honest(backend, scripts)
@@ -26,7 +26,7 @@ async def test_honest_scripts():
     assert len(others) / len(scripts) <= 1 - HONEST_SHARE
 
 
-async def test_attempts_to_escape(tmp_path, monkeypatch):
+async def test_escape_attempts_fail(tmp_path, monkeypatch):
     backend = MontyBackend()
     async with Targets(tmp_path, monkeypatch.setenv) as target:
         found = await run_escapes(backend, entries("escape"), target)

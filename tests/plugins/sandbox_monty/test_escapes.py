@@ -47,7 +47,7 @@ async def run():
 
 
 @pytest.mark.parametrize("name", ATTEMPTS)
-async def test_attempts_get_nowhere(run, name):
+async def test_own_escape_attempts_fail(run, name):
     code = ATTEMPTS[name].replace("{scratch!r}", repr(str(run.session.folder / "scratch")))
     outcome = await run(code)
     assert isinstance(outcome, Failed | LimitReached), outcome
@@ -55,13 +55,13 @@ async def test_attempts_get_nowhere(run, name):
 
 
 @pytest.mark.parametrize("depth", [50, 900, 100_000])
-async def test_values_of_any_depth_end_a_script_well(run, depth):
+async def test_deeply_nested_value_ends_a_script_normally(run, depth):
     outcome = await run(f"x = []\nfor _ in range({depth}):\n    x = [x]\nx")
     assert isinstance(outcome, Done), outcome
     assert run.session.alive
 
 
-async def test_scratch_folder_of_many_small_files_is_full_too(run, monkeypatch):
+async def test_scratch_folder_with_many_small_files_hits_its_limit(run, monkeypatch):
     monkeypatch.setattr(folders, "MAX_ENTRIES", 1000)
     code = """
 from pathlib import Path
@@ -103,7 +103,7 @@ async def test_value_size_is_counted_as_encoded(run):
     assert "takes more than" in outcome.message
 
 
-async def test_calls_that_are_refused_for_their_size_come_to_an_end(run):
+async def test_repeatedly_refused_calls_hit_the_call_limit(run):
     code = """
 s = '\\x01' * 25_000_000
 while True:
@@ -117,13 +117,13 @@ while True:
     assert outcome.limit == "calls"
 
 
-async def test_file_of_many_columns_is_not_made(run):
+async def test_very_wide_csv_is_refused(run):
     code = "add_to_output_files('x.csv', [{f'k{i}': 1} for i in range(20_000)])"
     outcome = await asyncio.wait_for(run(code), 25)
     assert isinstance(outcome, LimitReached), outcome
     assert (outcome.limit, "has more than" in outcome.message) == ("file", True)
 
 
-async def test_result_that_stands_in_many_places_is_shown_as_its_type(run):
+async def test_oversized_result_is_shown_as_its_type(run):
     outcome = await asyncio.wait_for(run("s = 'y' * 1_000_000\n[s] * 300_000"), 25)
     assert outcome.value == "<list, too large>"

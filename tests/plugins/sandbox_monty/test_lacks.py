@@ -17,7 +17,7 @@ def add(a: int, b: int) -> int:
 
 
 @pytest.mark.parametrize(("sandbox", "shown"), [("monty", True), ("local", False)])
-def test_model_is_reported(sandbox, shown):
+def test_unsupported_modules_are_listed_in_the_prompt(sandbox, shown):
     host, model = TestHost.discover(), ScriptedModel().writes("print(add(1, 2))")
     host.provide(model.spec, model.factory)
     with Agent(
@@ -30,7 +30,7 @@ def test_model_is_reported(sandbox, shown):
     assert {"asyncio", "statistics"} <= MODULES
 
 
-async def test_packages_need_a_stronger_sandbox():
+async def test_allowed_packages_exclude_monty():
     host = TestHost.discover()
     values = {"llm": "m", "min_isolation": "interpreter", "allowed_libs": ["pandas"]}
     answer_text, chosen = "", None

@@ -71,7 +71,7 @@ async def test_missing_feature_is_reported(bench, name):
     assert done(await run("1 + 1")).value == 2
 
 
-async def test_scripts_own_error_is_reported_in_its_own_words(bench):
+async def test_script_error_resembling_an_unsupported_feature_is_unchanged(bench):
     outcome = failed(await bench.run("raise NotImplementedError('monty does not support refunds')"))
     words = (outcome.kind, outcome.message)
     assert words == ("NotImplementedError", "monty does not support refunds")
@@ -111,12 +111,12 @@ async def test_subset_runs_supported_scripts(bench, name):
     assert run.host.text == printed
 
 
-async def test_return_value_of_an_own_class_is_a_dict(bench):
+async def test_dataclass_instance_is_returned_as_a_dict(bench):
     code = "import dataclasses\n@dataclasses.dataclass\nclass P:\n    x: int\n[P(1), print]"
     assert done(await bench.run(code)).value == [{"x": 1}, "print"]
 
 
-async def test_main_variables_outlive_the_function(bench):
+async def test_variables_of_main_stay_after_it(bench):
     code = """
 async def main():
     import math
@@ -132,7 +132,7 @@ await main()
     assert done(await run("(rows, total)")).value == ([0, 1, 2], 3)
 
 
-async def test_variables_are_listed(bench):
+async def test_variables_are_described(bench):
     run = await bench.open()
     outcome = done(await run("import json\nrows = [1, 2]\nn = 1\n_hidden = 2"))
     assert outcome.variables == {"rows": "list of 2 int", "n": "int"}
@@ -150,14 +150,14 @@ async def test_rerun_cannot_be_caught(bench):
     assert run.host.text == ""
 
 
-async def test_gather_of_many_calls_works(bench):
+async def test_gather_of_thousands_of_calls_succeeds(bench):
     host = RecordingScriptHost({"double": lambda n: n * 2})
     run = await bench.open(host)
     code = "import asyncio\nsum(await asyncio.gather(*[double(n) for n in range(5_000)]))"
     assert done(await run(code)).value == sum(range(5_000)) * 2
 
 
-async def test_identifier_and_a_path_are_text(bench):
+async def test_uuid_and_path_arrive_as_text(bench):
     import uuid
     from pathlib import PurePosixPath
 
@@ -166,7 +166,7 @@ async def test_identifier_and_a_path_are_text(bench):
     assert done(await run("await get()")).value == [str(uuid.UUID(int=7)), "/a/b"]
 
 
-async def test_killed_worker_is_a_crash(bench):
+async def test_killed_guest_process_is_a_crash(bench):
     import os
     import signal
 
@@ -181,14 +181,14 @@ async def test_killed_worker_is_a_crash(bench):
     assert isinstance(await run("1"), Crashed)
 
 
-async def test_time_limit_ends_the_session(bench):
+async def test_cpu_limit_ends_the_session(bench):
     run = await bench.open(limits=Limits(cpu_seconds=0.2))
     outcome = await run("while True: pass")
     assert isinstance(outcome, LimitReached)
     assert not run.session.alive
 
 
-async def test_fifty_sessions_side_by_side(bench):
+async def test_fifty_concurrent_sessions_succeed(bench):
     host = RecordingScriptHost({"double": lambda n: n * 2})
     runs = await asyncio.gather(*(bench.open(host) for _ in range(50)))
     outcomes = await asyncio.gather(*(run(f"await double({n})") for n, run in enumerate(runs)))
@@ -196,7 +196,7 @@ async def test_fifty_sessions_side_by_side(bench):
 
 
 @pytest.mark.parametrize("code", ["(" * 5000, "-" * 100_000 + "1", "\0", "x = 'a\ud800'"])
-async def test_text_that_is_not_a_script(bench, code):
+async def test_invalid_script_text_fails_without_a_crash(bench, code):
     run = await bench.open()
     outcome = await run(code)
     assert isinstance(outcome, Failed | Done), outcome
@@ -211,7 +211,7 @@ async def test_text_that_is_not_a_script(bench, code):
     ],
     ids=["a call's", "its own"],
 )
-async def test_failure_says_whether_a_call_is_behind_it(bench, code, call):
+async def test_failure_carries_the_id_of_its_call(bench, code, call):
     from delf.protocols.sandbox import Raised
 
     run = await bench.open(

@@ -61,7 +61,7 @@ async def test_a2a_task_streams_its_calls_and_its_end(serve):
     assert found[-1].status_update.status.state == pb.TASK_STATE_COMPLETED
 
 
-async def test_a2a_task_waits_for_input_and_takes_a_decision_that_names_the_request(serve):
+async def test_a2a_task_waits_for_input_and_accepts_a_decision(serve):
     served = await serve()
     async with client_of(served) as client:
         asked = await task_of(client, message(doing(SEND)))
@@ -97,7 +97,7 @@ async def test_a2a_task_is_cancelled(serve):
         assert stopped.status.state == pb.TASK_STATE_CANCELED
 
 
-async def test_a2a_tasks_of_others_are_not_known(serve):
+async def test_a2a_tasks_of_other_users_are_unknown(serve):
     served = await serve(
         "ada-key", api_key="ada:run+read+decide@own:ada-key,cy:run+read@own:cy-key"
     )

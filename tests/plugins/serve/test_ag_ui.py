@@ -50,7 +50,7 @@ async def test_ag_ui_run_has_the_calls_and_the_answer_of_a_task(serve):
     assert found[-1].outcome.type == "success"
 
 
-async def test_ag_ui_run_ends_with_an_interrupt_and_the_next_run_resumes_the_task(serve):
+async def test_ag_ui_interrupted_run_is_resumed_by_the_next_run(serve):
     served = await serve()
     found = await run(served, given(doing(f"await look()\n{SEND}")))
     (asked,) = found[-1].outcome.interrupts
@@ -62,7 +62,7 @@ async def test_ag_ui_run_ends_with_an_interrupt_and_the_next_run_resumes_the_tas
     assert served.box.sent == [("ada@x.org", 1)]
 
 
-async def test_ag_ui_interrupt_that_is_cancelled_is_a_no(serve):
+async def test_ag_ui_cancelled_interrupt_is_a_rejection(serve):
     served = await serve()
     found = await run(served, given(doing(SEND)))
     (asked,) = found[-1].outcome.interrupts

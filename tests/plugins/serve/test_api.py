@@ -19,7 +19,7 @@ MOMENT = "0.0000000001h"
 """As long as tasks stay of which nothing is to stay."""
 
 
-async def test_task_is_handed_in_and_looked_up(serve):
+async def test_submitted_task_can_be_looked_up(serve):
     server = await serve()
     accepted = await server.run("print(await look(7))")
     assert accepted["state"] == "queued"
@@ -35,7 +35,7 @@ async def test_task_is_handed_in_and_looked_up(serve):
     ]
 
 
-async def test_run_waits_if_it_is_asked_to(serve):
+async def test_run_waits_for_the_result_on_request(serve):
     server = await serve()
     answer = await server.client.post("/run", json={"task": doing("print(1 + 1)"), "wait": 20})
     assert (answer.status_code, answer.json()["result"]) == (200, "2")
@@ -43,7 +43,7 @@ async def test_run_waits_if_it_is_asked_to(serve):
     assert (late.status_code, late.json()["state"] in ("queued", "running")) == (202, True)
 
 
-async def test_answer_is_data_of_a_schema_where_one_is_given(serve):
+async def test_answer_follows_the_given_schema(serve):
     server = await serve()
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     order = {"task": doing("await answer({'n': 7})"), "output": schema, "wait": 20}
@@ -57,7 +57,7 @@ async def test_answer_is_data_of_a_schema_where_one_is_given(serve):
     assert "output" in wrong.text
 
 
-async def test_wait_ends_when_a_person_is_asked_and_can_go_on_after_it(serve):
+async def test_wait_ends_at_a_request_and_can_be_repeated(serve):
     server = await serve()
     order = {"task": doing("print(await send('bob'))"), "wait": 60}
     async with asyncio.timeout(20):
@@ -73,7 +73,7 @@ async def test_wait_ends_when_a_person_is_asked_and_can_go_on_after_it(serve):
 
 
 @pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)
-async def test_wait_does_not_end_at_requests_that_the_policy_decides(serve):
+async def test_wait_ignores_requests_decided_by_policy(serve):
     server = await serve(agent={"approval_mode": "approve_all"})
     order = {
         "task": doing("for n in range(9):\n    await send('bob', n + 1)\nprint(n)"),
@@ -85,7 +85,7 @@ async def test_wait_does_not_end_at_requests_that_the_policy_decides(serve):
 
 
 @pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)
-async def test_answered_request_is_nowhere_shown_as_open(serve):
+async def test_answered_request_is_no_longer_listed_as_open(serve):
     servers = [await serve(), await serve()]
     first = servers[0]
     for _ in range(3):
@@ -108,7 +108,7 @@ async def test_answered_request_is_nowhere_shown_as_open(serve):
 
 
 @pytest.mark.parametrize("journal_url", ["sqlite", "postgresql"], indirect=True)
-async def test_wait_is_for_tasks_of_other_processes_too(serve):
+async def test_wait_covers_tasks_of_other_processes(serve):
     first, second = await serve(), await serve()
     order = {"task": doing("print(await hold())")}
     headers = {"idempotency-key": "once"}
@@ -126,7 +126,7 @@ async def test_wait_is_for_tasks_of_other_processes_too(serve):
             assert (answer.status_code, answer.json()["result"]) == (200, "held")
 
 
-async def test_server_that_ends_answers_those_who_wait(serve):
+async def test_stopping_server_answers_waiting_clients(serve):
     server = await serve()
     task = await server.run("print(await hold())")
     order = {"task": doing("print(await hold())"), "wait": 600}
@@ -142,7 +142,7 @@ async def test_server_that_ends_answers_those_who_wait(serve):
     server.box.gate.set()
 
 
-async def test_repeated_order_returns_the_task_state(serve):
+async def test_repeated_request_returns_the_task_state(serve):
     server = await serve(open_tasks=1)
     order = {"task": doing("print(await send('bob'))")}
     headers = {"idempotency-key": "once"}
@@ -194,14 +194,14 @@ async def test_unknown_ids_are_not_found(serve):
         assert "delf " not in answer.text
 
 
-async def test_wrong_method_is_answered_with_the_allowed_ones(serve):
+async def test_wrong_method_returns_the_allowed_methods(serve):
     server = await serve()
     for path, allowed in (("/approvals/req_nothing", "GET, HEAD, POST"), ("/run", "POST")):
         answer = await server.client.delete(path)
         assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
 
 
-async def test_events_go_on_exactly_where_they_broke_off(serve):
+async def test_event_stream_resumes_after_the_last_received_event(serve):
     server = await serve()
     accepted = await server.run("for n in range(5):\n    print(await look(n))")
     whole = await server.events(accepted["task_id"])
@@ -215,7 +215,7 @@ async def test_events_go_on_exactly_where_they_broke_off(serve):
     assert over.status_code == 204
 
 
-async def test_question_is_answered_through_the_journal(serve):
+async def test_pending_request_is_answered_through_the_journal(serve):
     server = await serve(key="ada-key", api_key=KEYS)
     accepted = await server.run("print(await send('bob'))")
     asked = await server.question(accepted["task_id"])
@@ -233,7 +233,7 @@ async def test_question_is_answered_through_the_journal(serve):
     assert again.status_code == 409
 
 
-async def test_decision_is_what_it_says_and_nothing_else(serve):
+async def test_invalid_decision_is_refused_with_its_field(serve):
     server = await serve()
     accepted = await server.run("print(await send('bob'))")
     name = (await server.question(accepted["task_id"]))["request_id"]
@@ -274,7 +274,7 @@ async def test_changing_request_needs_the_full_id(serve):
     assert (await server.client.post(f"/tasks/{task_id}/cancel", json={})).status_code == 200
 
 
-async def test_question_has_what_is_left_out_and_what_each_action_does(serve):
+async def test_request_includes_omitted_defaults_and_effects(serve):
     server = await serve()
     first = await server.question((await server.run("await send('bob')"))["task_id"])
     assert (first["arguments"], first["defaults"]) == ({"to": "bob"}, {"copies": 1})
@@ -287,7 +287,7 @@ async def test_question_has_what_is_left_out_and_what_each_action_does(serve):
     assert set(asked["actions"]) == set(asked["effects"])
 
 
-async def test_edited_arguments_are_checked_and_made(serve):
+async def test_edited_arguments_are_checked_and_used(serve):
     server = await serve()
     accepted = await server.run("print(await send('bob'))")
     name = (await server.question(accepted["task_id"]))["request_id"]
@@ -304,7 +304,7 @@ async def test_edited_arguments_are_checked_and_made(serve):
 YES = {"decision": "approve", "remember": "until_revoked"}
 
 
-async def test_remembered_decision_holds_for_its_key_until_it_is_revoked(serve):
+async def test_remembered_decision_applies_to_its_key_until_revoked(serve):
     server = await serve(api_key=KEYS)
     ada, cy = bearer("ada-key"), bearer("cy-key")
     client = server.client
@@ -338,7 +338,7 @@ async def test_remembered_decision_holds_for_its_key_until_it_is_revoked(serve):
     assert server.box.sent == [("bob", 1)] * 2
 
 
-async def test_remembered_decision_about_anothers_task_holds_for_that_task(serve):
+async def test_remembered_decision_on_a_foreign_task_covers_only_that_task(serve):
     server = await serve(api_key=KEYS)
     client = server.client
     code = "await send('bob')\nawait send('bob')\nprint('twice')"
@@ -373,7 +373,7 @@ async def test_unrememberable_decision_is_refused(serve, answer):
     assert server.box.sent == []
 
 
-async def test_cancel_stops_what_runs_and_what_waits_for_a_place(serve):
+async def test_cancel_stops_running_and_queued_tasks(serve):
     server = await serve(agent={"max_tasks": 1})
     runs = await server.run("await hold()")
     await server.until(runs["task_id"], "running")
@@ -387,7 +387,7 @@ async def test_cancel_stops_what_runs_and_what_waits_for_a_place(serve):
 
 
 @pytest.mark.parametrize("path", ["/tasks", "/search"])
-async def test_queued_tasks_wait_for_a_place_or_a_runner(serve, journal_url, path):
+async def test_queued_tasks_are_listed_as_queued(serve, journal_url, path):
     server = await serve(agent={"max_tasks": 1})
     runs = await server.run("await hold()")
     await server.until(runs["task_id"], "running")
@@ -427,7 +427,7 @@ async def test_servers_share_one_journal(serve):
     assert seen[0] == seen[1]
 
 
-async def test_server_that_stops_leaves_its_tasks_to_the_next(serve, tmp_path):
+async def test_stopped_server_leaves_its_tasks_to_another(serve, tmp_path):
 
     async with contextlib.AsyncExitStack() as stack:
         box = Outbox()
@@ -443,7 +443,7 @@ async def test_server_that_stops_leaves_its_tasks_to_the_next(serve, tmp_path):
     assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
 
 
-async def test_task_whose_servers_keep_dying_is_left_to_people(serve, tmp_path):
+async def test_task_of_repeatedly_dying_servers_is_left_interrupted(serve, tmp_path):
     task_id = ""
     for _ in range(6):
         box = Outbox()
@@ -458,7 +458,7 @@ async def test_task_whose_servers_keep_dying_is_left_to_people(serve, tmp_path):
     await later.until(task_id, "waiting")
 
 
-async def test_files_go_up_and_come_down(serve):
+async def test_files_can_be_uploaded_and_downloaded(serve):
     server = await serve()
     up = await server.client.post("/files", params={"name": "in.txt"}, content=b"from a file")
     assert up.status_code == 201
@@ -481,7 +481,7 @@ async def test_files_go_up_and_come_down(serve):
 @pytest.mark.parametrize(
     "name", ["../x", "a/b", "..", ".", "a\\b", "a\0b", "a\nb", " x", "x" * 300, "a\u202eb"]
 )
-async def test_path_is_not_a_name_of_a_file(serve, name, tmp_path):
+async def test_path_as_file_name_is_refused(serve, name, tmp_path):
     server = await serve()
     answer = await server.client.post("/files", params={"name": name}, content=b"x")
     assert answer.status_code == 422, answer.text
@@ -491,14 +491,14 @@ async def test_path_is_not_a_name_of_a_file(serve, name, tmp_path):
     assert not list((tmp_path / "files").rglob("*"))
 
 
-async def test_name_of_more_bytes_than_file_systems_take_is_refused(serve):
+async def test_file_name_of_too_many_bytes_is_refused(serve):
     server = await serve()
     for name, status in (("語" * 80, 201), ("語" * 100, 409)):
         answer = await server.client.post("/files", params={"name": name}, content=b"x")
         assert answer.status_code == status, answer.text
 
 
-async def test_conversations_go_on(serve):
+async def test_conversation_continues_over_tasks(serve):
     server = await serve(agent={"chat": {"persist": True}})
     first = await server.run("print('Ada')", "who are you?")
     await server.until(first["task_id"], "done")
@@ -512,7 +512,7 @@ async def test_conversations_go_on(serve):
     assert [line["content"] for line in words["messages"]][1::2] == ["Ada", "again"]
 
 
-async def test_health_ready_metrics(serve):
+async def test_health_ready_and_metrics_respond(serve):
     server = await serve()
     await server.until((await server.run("print(1)"))["task_id"], "done")
     assert (await server.client.get("/health")).json() == {"ok": True}
@@ -541,7 +541,7 @@ async def test_lists_come_in_pages(serve):
             assert (await server.client.get(path, params=odd)).status_code == 422, (path, odd)
 
 
-async def test_list_of_tasks_goes_on_where_it_ended_whatever_comes_and_goes(serve):
+async def test_task_list_pages_stay_consistent_during_changes(serve):
     server = await serve()
     names = [(await server.run("print(1)"))["task_id"] for _ in range(5)]
     for name in names:
@@ -559,7 +559,7 @@ async def test_list_of_tasks_goes_on_where_it_ended_whatever_comes_and_goes(serv
     assert page["next"] is None
 
 
-async def test_conversations_and_their_messages_come_in_pages(serve):
+async def test_conversations_and_messages_are_paged(serve):
     server = await serve(agent={"chat": {"persist": True}})
     for _ in range(3):
         task = await server.run("print('Ada')")
@@ -578,7 +578,7 @@ async def test_conversations_and_their_messages_come_in_pages(serve):
     assert (end.status_code, end.json()["messages"]) == (200, [])
 
 
-async def test_ended_task_can_be_deleted_with_the_right(serve):
+async def test_finished_task_can_be_deleted_with_the_right(serve):
     server = await serve(key="del-key", api_key=f"{KEYS},del:read+run+delete:del-key")
     task = await server.run("add_to_output_files('out.txt', 'text')\nprint(1)")
     place = f"/tasks/{task['task_id']}"
@@ -614,7 +614,7 @@ async def test_conversations_and_files_can_be_deleted(serve):
 
 
 @pytest.mark.parametrize("way", ["removed", "old"])
-async def test_files_go_with_their_tasks(serve, monkeypatch, way):
+async def test_files_are_deleted_with_their_tasks(serve, monkeypatch, way):
     server = await serve()
     sent = [
         (await server.client.post("/files", params={"name": f"{n}.txt"}, content=b"x")).json()["id"]
@@ -652,7 +652,7 @@ async def test_files_go_with_their_tasks(serve, monkeypatch, way):
     assert there == set(sent) - gone
 
 
-async def test_budget_is_the_agents_and_says_which_tasks_took_it(serve):
+async def test_budget_lists_the_tasks_that_used_it(serve):
     priced = {"cost_usd": 0.25, "budget_usd": 1.0, "allow_unpriced": True}
     server = await serve(agent=priced)
     empty = (await server.client.get("/budget")).json()
@@ -670,7 +670,7 @@ async def test_budget_is_the_agents_and_says_which_tasks_took_it(serve):
     assert (await without.client.get("/budget")).status_code == 404
 
 
-async def test_prompts_are_shown_call_by_call(serve):
+async def test_prompts_are_listed_by_model_call(serve):
     server = await serve(agent={"retry_count": 1, "system_prompt": "Be kind."})
     task = await server.run("1 / 0")
     await server.until(task["task_id"], "failed")
@@ -693,7 +693,7 @@ async def test_prompts_are_shown_call_by_call(serve):
     assert (await server.client.get("/tasks/task_none/prompts")).status_code == 404
 
 
-async def test_task_is_forked_and_nothing_of_it_is_done_again(serve):
+async def test_forked_task_repeats_no_call(serve):
     server = await serve()
     task = await server.run("print(await send('bob'))\nprint(await look(3))")
     asked = await server.question(task["task_id"])
@@ -714,9 +714,7 @@ async def test_task_is_forked_and_nothing_of_it_is_done_again(serve):
     assert (await server.client.post("/tasks/task_none/fork", json={})).status_code == 404
 
 
-async def test_servers_task_is_resumed_behind_newer_ones_of_other_programs(
-    serve, tmp_path, monkeypatch
-):
+async def test_own_task_is_resumed_behind_newer_foreign_tasks(serve, tmp_path, monkeypatch):
     monkeypatch.setattr("delf_serve.tasks.PAGE", 1)
     box = Outbox()
     async with serving(make_agent(str(tmp_path), box), box) as one:
@@ -732,7 +730,7 @@ async def test_servers_task_is_resumed_behind_newer_ones_of_other_programs(
     assert (await two.until(own, "waiting"))["state"] == "waiting"
 
 
-async def test_file_is_deleted_by_its_own_key_alone(serve):
+async def test_file_can_be_deleted_only_by_its_key(serve):
     server = await serve(key="ada-key", api_key=KEYS)
     sent = (await server.client.post("/files", params={"name": "a"}, content=b"x")).json()
     place, cy = f"/files/{sent['id']}", bearer("cy-key")
@@ -742,7 +740,7 @@ async def test_file_is_deleted_by_its_own_key_alone(serve):
 
 
 @pytest.mark.parametrize("path", ["/", "/page/app.js", "/page/style.css", "/page/states.js"])
-async def test_browser_loads_an_unchanged_file_of_the_page_once(serve, path):
+async def test_unchanged_page_file_is_not_sent_again(serve, path):
     server = await serve()
     first = await server.client.get(path)
     tag = first.headers["etag"]

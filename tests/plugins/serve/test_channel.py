@@ -211,7 +211,7 @@ async def test_webhook_gets_a_notice_with_a_link(serve, receive):
     assert json.loads(receiver.got[1][1])["event"] == "task_finished"
 
 
-async def test_webhook_and_a_mail_tell_the_end_of_tasks(serve, receive, monkeypatch):
+async def test_webhook_and_mail_report_the_end_of_tasks(serve, receive, monkeypatch):
     receiver = receive()
     with smtp() as box:
         mailing(monkeypatch, box)
@@ -240,14 +240,14 @@ async def test_signed_notice_can_be_verified(serve, receive, monkeypatch):
     assert headers.items() >= signature(SECRET, asked["request_id"], at, body).items()
 
 
-def test_signature_is_the_standards():
+def test_signature_follows_standard_webhooks():
     name, body = "msg_p5jXN8AQM9LWM0D4loKWxJek", b'{"test": 2432232314}'
     signed = signature(SECRET, name, 1614265330, body)
     assert signed["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
     assert signature("a text", name, 1, body) != signature("a text", name, 2, body)
 
 
-async def test_webhook_that_fails_for_a_while_gets_the_notice_again(serve, receive, caplog):
+async def test_failing_webhook_is_retried(serve, receive, caplog):
     receiver = receive(503, 0, 429)
     await ask(serve)
     await until(lambda: len(receiver.got) == 4)
@@ -259,7 +259,7 @@ async def test_webhook_that_fails_for_a_while_gets_the_notice_again(serve, recei
     ("answers", "tries", "why"),
     [((302,) * 9, 4, "HTTP 302"), ((500,) * 9, 4, "HTTP 500")],
 )
-async def test_webhook_that_refuses_fails_no_task(serve, receive, caplog, answers, tries, why):
+async def test_refusing_webhook_fails_no_task(serve, receive, caplog, answers, tries, why):
     receiver = receive(*answers)
     server, asked = await ask(serve)
     await until(lambda: "no notice by" in caplog.text)
@@ -269,7 +269,7 @@ async def test_webhook_that_refuses_fails_no_task(serve, receive, caplog, answer
     await approve(server, asked)
 
 
-async def test_mail_is_sent_with_a_link(serve, monkeypatch):
+async def test_mail_contains_a_link(serve, monkeypatch):
     with smtp() as box:
         mailing(monkeypatch, box)
         server, asked = await ask(serve)
@@ -291,7 +291,7 @@ async def test_password_is_sent_after_starttls(serve, monkeypatch, trusted):
     assert box.logins == [(True, b"ada")]
 
 
-async def test_mail_server_may_speak_tls_at_once(serve, monkeypatch, trusted):
+async def test_smtps_server_is_supported(serve, monkeypatch, trusted):
     with smtp(ssl_context=trusted, auth_require_tls=False) as box:
         mailing(monkeypatch, box, "smtps", "ada:p%40ss%2Fword@")
         await ask(serve)
@@ -299,9 +299,7 @@ async def test_mail_server_may_speak_tls_at_once(serve, monkeypatch, trusted):
     assert len(box.logins) == 1
 
 
-async def test_certificate_that_nobody_trusts_gets_no_password(
-    serve, monkeypatch, tmp_path, caplog
-):
+async def test_untrusted_mail_certificate_gets_no_password(serve, monkeypatch, tmp_path, caplog):
     of_server, _ = tls(tmp_path)
     with smtp(tls_context=of_server, auth_require_tls=True) as box:
         mailing(monkeypatch, box, login="ada:p%40ss%2Fword@")
@@ -322,9 +320,7 @@ async def test_password_is_not_sent_unencrypted_to_another_machine(serve, monkey
     assert "SMTPNotSupportedError" in caplog.text
 
 
-async def test_wrong_mail_password_fails_no_task_and_stays_out_of_the_log(
-    serve, monkeypatch, caplog
-):
+async def test_wrong_mail_password_is_not_logged_and_fails_no_task(serve, monkeypatch, caplog):
     with smtp(auth_require_tls=False) as box:
         mailing(monkeypatch, box, login="ada:another-one@")
         server, asked = await ask(serve)

@@ -96,18 +96,18 @@ def start(run, here, monkeypatch):
 
 
 @pytest.mark.parametrize("name", SET_UPS)
-def test_documented_set_up_starts(name, start):
+def test_documented_setup_starts(name, start):
     page = page_of(*SET_UPS[name])
     assert page.settings or page.variables or page.commands
     assert start(page)
 
 
-def test_documented_logins_use_the_secret_of_the_environment(start):
+def test_documented_login_setup_uses_the_secret_variable(start):
     settings = start(page_of(*SET_UPS["logins"])).settings
     assert settings.oidc_client_secret.get_secret_value() == "a-long-secret"
 
 
-def test_lists_of_the_environment_have_commas(start):
+def test_lists_in_variables_are_comma_separated(start):
     settings = start(page_of(*SET_UPS["a proxy"])).settings
     assert settings.hosts == ["delf.example.com", "delf.internal"]
 
@@ -121,7 +121,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize("variable", KEYS)
-def test_secret_that_is_sent_to_no_setting_starts_beside_every_address(variable, start):
+def test_local_secret_is_accepted_beside_any_address(variable, start):
     addresses = (
         '[plugins.serve]\npublic_url = "https://delf.example.com"\n'
         'allow_origins = ["https://app.example.com"]\nhosts = ["delf.example.com"]\n'
@@ -129,7 +129,7 @@ def test_secret_that_is_sent_to_no_setting_starts_beside_every_address(variable,
     assert start(Page([], {variable: KEYS[variable]}, addresses))
 
 
-def test_client_secret_of_the_environment_goes_to_no_issuer_of_a_file(start, run):
+def test_oidc_secret_variable_is_not_sent_to_an_issuer_of_a_file(start, run):
     page = page_of(*SET_UPS["logins"])
     settings = re.sub(r"oidc_client_secret.*\n", "", page.settings)
     variables = {"DELF_SERVE_OIDC_CLIENT_SECRET": "of the environment"}

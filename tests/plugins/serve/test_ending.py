@@ -26,7 +26,7 @@ def client(app: Any) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=transport, base_url="http://localhost")
 
 
-async def test_request_that_fails_because_the_server_ends_gets_a_503(
+async def test_request_failing_because_of_shutdown_gets_503(
     app: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def closed(*_: Any, **__: Any) -> Any:
@@ -42,7 +42,7 @@ async def test_request_that_fails_because_the_server_ends_gets_a_503(
     assert after.json()["detail"] == "the server ends"
 
 
-async def test_request_after_the_end_starts_no_agent(app: Any) -> None:
+async def test_request_after_shutdown_starts_no_agent(app: Any) -> None:
     await app.stop()
     async with client(app) as asking:
         late = await asking.post("/run", json={"task": "Do it."})
@@ -50,7 +50,7 @@ async def test_request_after_the_end_starts_no_agent(app: Any) -> None:
     assert not app.agent.started
 
 
-async def test_request_that_the_ending_server_cancels_can_come_again(
+async def test_request_cancelled_by_shutdown_gets_503(
     app: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reached, sent = asyncio.Event(), list[dict[str, Any]]()

@@ -71,7 +71,7 @@ async def test_damaged_report_is_reported(agent, serve, tmp_path):
     assert "is not a report" in answer.text
 
 
-async def test_evaluations_are_for_those_who_see_all_tasks(agent, serve):
+async def test_evaluations_are_visible_only_with_access_to_all_tasks(agent, serve):
     server = await serve(api_key="bob:read@own:bob-key,ada:read:ada-key", agent=agent)
     for name, count in (("bob-key", 0), ("ada-key", 1)):
         listed = (await server.client.get("/evals", headers=bearer(name))).json()

@@ -247,7 +247,7 @@ async def test_page_and_api_show_votes(server, open_page):  # noqa: F811
     await journal.aclose()
 
 
-async def test_bulk_approval_skips_requests_that_need_a_look(server, open_page):  # noqa: F811
+async def test_bulk_approval_skips_risky_requests(server, open_page):  # noqa: F811
     """A second payment, and a receiver that others wrote, are approved one by one."""
     plain = request_for()
     names = ("outcome_unknown", "others_words", "made_before", "changed", "hidden")
@@ -270,7 +270,7 @@ async def test_bulk_approval_skips_requests_that_need_a_look(server, open_page):
         await journal.aclose()
 
 
-async def test_inbox_settles_a_call_that_did_happen(tmp_path, url, open_page):  # noqa: F811
+async def test_inbox_settles_a_call_of_unknown_outcome(tmp_path, url, open_page):  # noqa: F811
     box = Outbox()
     async with serving(make_agent(str(tmp_path), box), box) as one:
         task = await one.run("print(await hold())")
@@ -290,7 +290,7 @@ async def test_inbox_settles_a_call_that_did_happen(tmp_path, url, open_page):  
     assert done["result"] == "{'held': 2}"
 
 
-async def test_edited_in_the_inbox_with_the_keyboard(server, open_page):  # noqa: F811
+async def test_inbox_edit_works_with_the_keyboard(server, open_page):  # noqa: F811
     task = await server.run("print(await send('bob', copies=2))")
     await server.question(task["task_id"])
     page = await open_page(f"{server.url}/#/inbox")

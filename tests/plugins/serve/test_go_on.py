@@ -7,7 +7,7 @@ from support.serving import doing
 SCRIPT = "await send('ada')\nimport asyncio\nawait asyncio.sleep(7)\nprint('done')"
 
 
-async def test_task_goes_on_after_its_timeout(serve):
+async def test_task_can_be_resumed_after_its_timeout(serve):
     server = await serve(agent={"approval_mode": "approve_all"})
     order = {"task": doing(SCRIPT), "wait": 20, "timeout": 4}
     failed = (await server.client.post("/run", json=order)).json()

@@ -51,14 +51,14 @@ async def test_hook_starts_a_task_with_the_message_as_a_variable(serve):
     assert (done["state"], done["result"]) == ("done", "A-17")
 
 
-async def test_hook_starts_one_task_for_each_message(serve):
+async def test_hook_starts_one_task_per_message(serve):
     server = await serve(hooks=hook())
     first, again, other = [await send(server, name=name) for name in ("m1", "m1", "m2")]
     assert first.json()["task_id"] == again.json()["task_id"] != other.json()["task_id"]
     assert [one.json()["is_new"] for one in (first, again, other)] == [True, False, True]
 
 
-async def test_hook_takes_the_signature_of_github_once_for_each_body(serve):
+async def test_github_signature_is_accepted_once_per_body(serve):
     server = await serve(hooks=hook())
     body = json.dumps(ORDER).encode()
     signed = "sha256=" + hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
@@ -87,13 +87,13 @@ async def test_hook_takes_the_signature_of_github_once_for_each_body(serve):
         ({"host": "evil.example"}, 421),
     ],
 )
-async def test_message_without_a_right_signature_is_refused(serve, headers, status):
+async def test_message_with_a_wrong_signature_is_refused(serve, headers, status):
     server = await serve(hooks=hook())
     assert (await send(server, **headers)).status_code == status
     assert (await server.client.get("/tasks")).json()["tasks"] == []
 
 
-async def test_message_is_refused_unsigned_with_another_secret_and_for_unknown_hooks(serve):
+async def test_unsigned_message_and_unknown_hook_are_refused(serve):
     server = await serve(hooks=hook())
     assert (await send(server, secret="another-secret-of-a-hook")).status_code == 401
     assert (await server.client.post("/hooks/order", json=ORDER)).status_code == 401
@@ -106,14 +106,14 @@ async def test_message_is_refused_unsigned_with_another_secret_and_for_unknown_h
     ("body", "status"),
     [(b"no json", 422), (b"[" * 100_000, 422), (b'"' + b"x" * 70_000 + b'"', 413)],
 )
-async def test_message_that_no_script_can_have_is_refused(serve, body, status):
+async def test_unsupported_message_is_refused(serve, body, status):
     server = await serve(hooks=hook())
     headers = signature(SECRET, "m", int(time.time()), body)
     answer = await server.client.post("/hooks/order", content=body, headers=headers)
     assert answer.status_code == status, answer.text
 
 
-async def test_message_has_to_fit_the_schema_of_its_hook(serve):
+async def test_message_must_match_the_schema_of_its_hook(serve):
     number = {"properties": {"number": {"type": "integer", "maximum": 5}}}
     schema = {"type": "object", "required": ["order"], "properties": {"order": number}}
     server = await serve(hooks=hook(schema=schema))
@@ -132,7 +132,7 @@ async def test_hook_runs_a_routine_with_values_of_the_message(store, serve):  # 
         assert (await send(server, message, name="m2")).status_code == 422
 
 
-async def test_tasks_of_a_hook_are_its_persons(serve):
+async def test_hook_tasks_belong_to_its_person(serve):
     server = await serve("boss-key", api_key="boss:boss-key", hooks=hook(person="ada"))
     assert (await send(server)).status_code == 409
     await add(server, person("ada", rights=("read",)))
@@ -145,7 +145,7 @@ async def test_tasks_of_a_hook_are_its_persons(serve):
         assert answer.status_code == status
 
 
-async def test_words_of_a_message_do_not_decide(serve):
+async def test_value_from_a_message_is_asked_about(serve):
     server = await serve(hooks=hook("await send(item['order']['id'])"), agent={"flows": "guard"})
     answer = await send(server, {"order": {"id": "eve@evil.example"}})
     asked = await server.question(answer.json()["task_id"])
@@ -164,7 +164,7 @@ async def test_words_of_a_message_do_not_decide(serve):
         ({"schema": {"type": 7}}, "its schema cannot be used"),
     ],
 )
-async def test_settings_of_a_hook_are_checked_at_the_start(serve, wrong, problem):
+async def test_hook_settings_are_checked_at_start(serve, wrong, problem):
     with pytest.raises(DelfError, match=problem):
         await serve(hooks=hook(**wrong))
 
@@ -176,7 +176,7 @@ def test_signature_is_that_of_standard_webhooks():
     assert webhooks.Webhook(secret).verify(body, signature(secret, "m", at, body)) == {"a": 1}
 
 
-async def test_message_starts_its_task_once_through_servers_that_end(serve):
+async def test_message_starts_its_task_once_despite_server_restarts(serve):
     """Its sender repeats the message at two servers, while both live and after the first ended."""
     code = "await hold()\nprint(await look(number=item['order']['number']))"
     one = await serve(hooks=hook(code))

@@ -43,7 +43,7 @@ async def ask(server, code: str) -> str:
     return name
 
 
-async def test_four_eyes_rule_holds_in_two_browsers(ruled, open_page):  # noqa: F811
+async def test_four_eyes_rule_applies_in_two_browsers(ruled, open_page):  # noqa: F811
     name = await ask(ruled, "print(await send('bob'))")
     one, other = await open_page(ruled.url), await open_page(ruled.url)
     await logged_in(one, "ada-key")
@@ -123,7 +123,7 @@ async def test_voter_can_still_reject(tmp_path, monkeypatch, open_page):  # noqa
     assert box.sent == []
 
 
-async def test_page_says_who_stopped_a_task_and_from_where(ruled, open_page):  # noqa: F811
+async def test_page_shows_who_stopped_a_task_and_from_where(ruled, open_page):  # noqa: F811
     name = await ask(ruled, "print(await send('bob'))")
     one, other = await open_page(f"{ruled.url}/#/{name}"), await open_page(f"{ruled.url}/#/{name}")
     await logged_in(one, "ada-key")
@@ -134,7 +134,7 @@ async def test_page_says_who_stopped_a_task_and_from_where(ruled, open_page):  #
         await expect(page.locator(".meta")).to_contain_text("asked by ada from 127.0.0.1")
 
 
-async def test_question_whose_sandbox_died_says_what_happened(ruled, open_page):  # noqa: F811
+async def test_request_of_a_dead_sandbox_explains_what_happened(ruled, open_page):  # noqa: F811
     name = await ask(ruled, "print(await send('bob'))")
     page = await open_page(f"{ruled.url}/#/{name}")
     await logged_in(page, "bo-key")
@@ -147,7 +147,7 @@ async def test_question_whose_sandbox_died_says_what_happened(ruled, open_page):
     assert ruled.box.sent == [("bob", 1)]
 
 
-async def test_somebody_sees_where_they_are_logged_in_and_ends_it(ruled, open_page):  # noqa: F811
+async def test_user_can_see_and_end_their_sessions(ruled, open_page):  # noqa: F811
     here, there = await open_page(ruled.url), await open_page(ruled.url)
     other = await open_page(ruled.url)
     for page, key in ((here, "ada-key"), (there, "ada-key"), (other, "bo-key")):
@@ -166,7 +166,7 @@ async def test_somebody_sees_where_they_are_logged_in_and_ends_it(ruled, open_pa
     await expect(other.locator("#who")).to_contain_text("log out")
 
 
-async def test_similar_requests_are_decided_together(ruled, open_page):  # noqa: F811
+async def test_similar_requests_can_be_decided_together(ruled, open_page):  # noqa: F811
     for number in range(3):
         await ask(ruled, f"print(await send('bob{number}'))")
     last = await ask(ruled, "print(await note([{'a': 1}]))")
@@ -190,7 +190,7 @@ async def test_similar_requests_are_decided_together(ruled, open_page):  # noqa:
     await ruled.client.get("/tasks", headers=bearer("bo-key"))
 
 
-async def test_markdown_of_an_answer_is_shown_and_can_do_nothing(ruled, open_page):  # noqa: F811
+async def test_markdown_answer_is_shown_and_sanitised(ruled, open_page):  # noqa: F811
     text = (
         "# Sums\n**bold** and `code` and [a page](https://example.com/a)\n\n- one\n- two\n\n"
         "[bad](javascript:window.hurt=1) <img src=x onerror=window.hurt=1>\n```\n<b>x</b>\n```"
@@ -211,7 +211,7 @@ async def test_markdown_of_an_answer_is_shown_and_can_do_nothing(ruled, open_pag
     assert not await page.evaluate("window.hurt")
 
 
-async def test_people_talk_at_a_request_with_the_keyboard(ruled, open_page):  # noqa: F811
+async def test_comments_can_be_written_with_the_keyboard(ruled, open_page):  # noqa: F811
     """A question in the inbox, its answer on the card, an assignment, and changes to the call."""
     await add(ruled, person("cy", scope="all"))
     name = await ask(ruled, "print(await send('bob'))")
@@ -266,7 +266,7 @@ async def test_people_talk_at_a_request_with_the_keyboard(ruled, open_page):  # 
     assert ruled.box.sent == [("carl", 1)]
 
 
-async def test_form_stays_while_the_server_says_who_may_decide(ruled, open_page):  # noqa: F811
+async def test_comment_form_survives_a_late_server_answer(ruled, open_page):  # noqa: F811
     """Under a rule the page asks who may decide; its answer may come once somebody writes."""
     name = await ask(ruled, "print(await send('bob'))")
     page = await open_page(ruled.url)

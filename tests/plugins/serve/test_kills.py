@@ -28,7 +28,7 @@ ENDINGS: Final = {"killed": "KILL/0", "told to end": "TERM/0,INT+INT/5,TERM/1,IN
 @pytest.mark.parametrize(
     ("servers", "journal_url"), [(1, "sqlite"), (2, "postgresql")], indirect=["journal_url"]
 )
-def test_servers_that_end_lose_and_repeat_nothing(tmp_path, servers, journal_url, how):
+def test_killed_servers_lose_and_repeat_nothing(tmp_path, servers, journal_url, how):
     order = [str(tmp_path), str(KILLS), SEED, str(servers), journal_url, ENDINGS[how]]
     done = subprocess.run(
         [sys.executable, "-m", "plugins.serve.serve_kills", *order],

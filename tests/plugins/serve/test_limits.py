@@ -31,12 +31,12 @@ CHUNKED = POST + b"transfer-encoding: chunked\r\n\r\n"
     ],
     ids=["endless", "whole", "many", "address"],
 )
-async def test_head_has_a_size(serve, head):
+async def test_request_head_size_is_limited(serve, head):
     server = await serve(api_key=KEYS)
     assert (await raw(server.url, head)).startswith(b"HTTP/1.1 431")
 
 
-async def test_heads_that_never_end_stop_nobody(serve):
+async def test_endless_request_heads_do_not_block_others(serve):
     server = await serve(key="ada-key", api_key=KEYS)
     floods = [
         asyncio.create_task(raw(server.url, HEAD + b"x: ", *[b"a" * 1_000_000] * 20))
@@ -61,13 +61,13 @@ async def test_chunked_body_overhead_has_a_size_limit(serve, rest):
     assert (await server.client.get("/tasks")).status_code == 200
 
 
-async def test_headers_after_a_body_are_not_taken_for_those_of_the_head(serve):
+async def test_trailers_are_not_treated_as_request_headers(serve):
     server = await serve(api_key=KEYS)
     smuggled = CHUNKED + b"2\r\n{}\r\n0\r\nauthorization: Bearer ada-key\r\n\r\n"
     assert (await raw(server.url, smuggled))[9:12] in (b"400", b"401")
 
 
-async def test_rest_of_a_refused_request_is_not_waited_for(serve, monkeypatch):
+async def test_body_of_a_refused_request_is_not_awaited(serve, monkeypatch):
     monkeypatch.setattr("delf_serve.server.REST_SECONDS", 0.2)
     server = await serve(api_key=KEYS)
     head = POST + b"content-length: 1000\r\n\r\n"
@@ -120,7 +120,7 @@ async def test_streams_and_waits_are_limited_per_key(serve):
         assert (await ada.get("/tasks")).status_code == 200
 
 
-async def test_person_and_a_key_of_the_same_name_have_limits_of_their_own(serve):
+async def test_person_and_key_of_one_name_have_separate_limits(serve):
     server = await serve(api_key="ada:settings-key", open_tasks=1, key_streams=1, rate=3)
     other = PersonKey(label="ci", digest=digest_of("ci-key"), made_at=1.0)
     ada = person("ada", scope="all")
@@ -145,7 +145,7 @@ async def test_person_and_a_key_of_the_same_name_have_limits_of_their_own(serve)
     server.box.gate.set()
 
 
-async def test_look_at_the_head_of_a_stream_is_not_a_stream(serve):
+async def test_head_request_does_not_count_as_a_stream(serve):
     server = await serve(key_streams=1)
     for _ in range(3):
         answer = await server.client.head("/events")
@@ -153,7 +153,7 @@ async def test_look_at_the_head_of_a_stream_is_not_a_stream(serve):
         assert answer.headers["content-type"].startswith("text/event-stream")
 
 
-async def test_files_have_a_quota_for_each_key_and_in_all(serve, tmp_path):
+async def test_files_have_quotas_per_key_and_in_total(serve, tmp_path):
     limits = {"file_bytes": 40_000, "key_file_bytes": 60_000, "all_file_bytes": 90_000}
     server = await serve(api_key=KEYS, **limits)
 
@@ -184,7 +184,7 @@ async def test_empty_files_count_against_the_limit(serve):
     assert sent == [201] * 7 + [413] * 2
 
 
-async def test_files_that_come_at_the_same_time_share_the_quota(serve):
+async def test_concurrent_uploads_share_the_quota(serve):
     server = await serve(key_file_bytes=100_000)
     answers = await asyncio.gather(
         *(
@@ -195,7 +195,7 @@ async def test_files_that_come_at_the_same_time_share_the_quota(serve):
     assert [answer.status_code for answer in answers].count(201) <= 2
 
 
-async def test_files_are_removed_when_they_are_old(serve, tmp_path):
+async def test_old_files_are_removed(serve, tmp_path):
     first = await serve()
     await first.client.post("/files", params={"name": "a"}, content=b"x")
     await serve(file_days=1e-9)

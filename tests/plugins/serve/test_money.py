@@ -35,19 +35,19 @@ def settings_of(config: LLMConfig) -> tuple:
         ("gpt-4o", MAIN),
     ],
 )
-def test_configured_model_keeps_its_settings_when_it_is_chosen(chosen, expected):
+def test_chosen_configured_model_keeps_its_settings(chosen, expected):
     config = AgentConfig(heavy_llm=MAIN, light_llm=LIGHT)
     assert settings_of(config.chosen_llm(chosen, PROVIDERS)) == settings_of(expected)
 
 
 @pytest.mark.parametrize("chosen", ["o3", "claude-sonnet-4-5", "anthropic/claude-x", "own-model"])
-def test_chosen_model_does_not_leave_the_gateway(chosen):
+def test_chosen_model_stays_behind_the_gateway(chosen):
     found = AgentConfig(llm=MAIN).with_main_llm(chosen, PROVIDERS).main_llm
     expected = ("a-key", {"x-team": "finance"}, {"temperature": 0.1})
     assert settings_of(found) == (chosen, GATEWAY, *expected)
 
 
-def test_key_of_a_model_goes_to_no_other_provider():
+def test_model_key_is_not_used_for_another_provider():
     main = LLMConfig("gpt-4o", api_key="a-key", settings={"temperature": 0.1})
     config = AgentConfig(llm=main)
     assert settings_of(config.chosen_llm("o3", PROVIDERS)) == (
@@ -63,7 +63,7 @@ def test_key_of_a_model_goes_to_no_other_provider():
 @pytest.mark.parametrize(
     "own", [LLMConfig("x", base_url="https://x.test"), LLMConfig("x", provider="anthropic")]
 )
-def test_model_with_an_address_or_provider_of_its_own_stays_as_it_is(own):
+def test_model_with_its_own_endpoint_is_unchanged(own):
     assert AgentConfig(llm=MAIN).chosen_llm(own, PROVIDERS) is own
 
 
@@ -89,7 +89,7 @@ CHAT = {"chat": {"persist": True}}
 CODE = 'print(open("note.txt").read())'
 
 
-async def test_task_is_done_again_with_files_and_conversation(serve):
+async def test_repeated_task_keeps_files_and_conversation(serve):
     server = await serve(agent=CHAT)
     order = {"task": doing(CODE), "files": [{"id": await sent_in(server)}], "wait": 20}
     first = (await server.client.post("/run", json=order)).json()
@@ -101,7 +101,7 @@ async def test_task_is_done_again_with_files_and_conversation(serve):
     assert second["conversation_id"] == first["conversation_id"] is not None
 
 
-async def test_task_is_done_again_with_other_words(serve):
+async def test_task_can_be_repeated_with_another_text(serve):
     server = await serve()
     order = {"task": doing("print(1)"), "files": [{"id": await sent_in(server)}], "wait": 20}
     first = (await server.client.post("/run", json=order)).json()
@@ -110,7 +110,7 @@ async def test_task_is_done_again_with_other_words(serve):
     assert second["result"] == "hello"
 
 
-async def test_task_is_done_again_with_the_same_kind_of_answer(serve):
+async def test_repeated_task_keeps_its_output_schema(serve):
     server = await serve()
     order = {"task": doing("await answer({'words': 'a'})"), "output": SCHEMA, "wait": 20}
     first = (await server.client.post("/run", json=order)).json()
@@ -119,7 +119,7 @@ async def test_task_is_done_again_with_the_same_kind_of_answer(serve):
     assert second.json().get("value") == {"words": "a"}, second.text
 
 
-async def test_conversation_of_another_person_is_not_continued(serve):
+async def test_conversation_of_another_person_cannot_be_continued(serve):
     server = await serve(agent=CHAT)
     await add(server, person("ada", scope="all"), person("ben", scope="all"))
     order = {"task": doing("print(1)"), "wait": 20}
@@ -132,7 +132,7 @@ async def test_conversation_of_another_person_is_not_continued(serve):
     assert second["asked_by"] == "ben"
 
 
-async def test_file_that_is_gone_is_named(serve):
+async def test_deleted_file_is_named(serve):
     server = await serve()
     order = {"task": doing(CODE), "files": [{"id": await sent_in(server)}], "wait": 20}
     first = (await server.client.post("/run", json=order)).json()
@@ -142,7 +142,7 @@ async def test_file_that_is_gone_is_named(serve):
     assert "note.txt" in answer.json()["detail"]
 
 
-async def test_task_of_somebody_else_is_unknown(serve):
+async def test_task_of_another_person_is_unknown(serve):
     server = await serve()
     await add(server, person("ada"), person("ben"))
     order = {"task": doing("print(1)"), "wait": 20}
@@ -155,7 +155,7 @@ async def test_task_of_somebody_else_is_unknown(serve):
 # -- money ------------------------------------------------------------------------------------
 
 
-async def test_replayed_answers_cost_nothing_and_say_so(serve):
+async def test_replayed_answers_cost_nothing_and_are_marked(serve):
     server = await serve(agent={"cost_usd": 0.5})
     first = await server.run("print(await look(1))\nawait send('ada')", wait=20)
     asked = await server.question(first["task_id"])
@@ -192,7 +192,7 @@ async def budgets_of(server, who: str) -> list[tuple[str, float, float]]:
     return [(one["name"], one["cost_usd"], one["left_usd"]) for one in known["budgets"]]
 
 
-async def test_person_stops_at_their_own_budget(serve):
+async def test_person_cannot_exceed_their_budget(serve):
     server = await serve(agent=PAID, budgets={"ada": 1.0, "*": 0.5})
     await add(server, person("ada"), person("ben"))
     assert await budgets_of(server, "ada") == [("ada", 0, 1.0)]
@@ -205,7 +205,7 @@ async def test_person_stops_at_their_own_budget(serve):
     assert (await spend(server, "ben"))["status"] == 402, "the budget of each who is not named"
 
 
-async def test_team_shares_its_budget(serve):
+async def test_budget_of_a_team_is_shared(serve):
     server = await serve(agent=PAID, budgets={"finance": 1.0})
     ada, ben = (person(name, teams=("finance",)) for name in ("ada", "ben"))
     await add(server, ada, ben, person("cy"))
@@ -228,7 +228,7 @@ async def test_running_task_stops_at_the_budget_of_its_person(serve):
     assert task["cost_usd"] == 1.0
 
 
-async def test_servers_share_the_budget(serve):
+async def test_budget_is_shared_across_servers(serve):
     one = await serve(agent=PAID, budgets={"ada": 1.0})
     await add(one, person("ada"))
     other = await serve(agent=PAID, budgets={"ada": 1.0})

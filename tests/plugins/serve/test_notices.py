@@ -49,7 +49,7 @@ async def run(server, who: str) -> dict:
     return answer.json()
 
 
-async def test_mails_go_to_those_who_may_decide_and_have_chosen_them(serve, monkeypatch):
+async def test_mails_go_to_approvers_who_chose_them(serve, monkeypatch):
     with smtp() as box:
         monkeypatch.setenv("DELF_SERVE_SMTP_URL", f"smtp://127.0.0.1:{box.port}")
         rules = {"send": {"four_eyes": True}}
@@ -71,7 +71,7 @@ async def test_mails_go_to_those_who_may_decide_and_have_chosen_them(serve, monk
         assert everybody <= {"ada@example.com", "bo@example.com", "gus@example.com"}
 
 
-async def test_request_that_waits_is_reported_again(serve, receive, monkeypatch):  # noqa: F811
+async def test_pending_request_is_reported_again(serve, receive, monkeypatch):  # noqa: F811
     receiver = receive()
     monkeypatch.setenv("DELF_SERVE_REMIND_MINUTES", "0.001,0.003")
     server = await serve(agent={"approvals": ["web"]})
@@ -87,7 +87,7 @@ async def test_request_that_waits_is_reported_again(serve, receive, monkeypatch)
     assert {one["request_id"] for one in reported} == {asked["request_id"]}
 
 
-async def test_request_is_reported_once_also_after_restarts(
+async def test_request_is_reported_once_despite_restarts(
     tmp_path,
     monkeypatch,
     receive,  # noqa: F811
@@ -113,7 +113,7 @@ async def test_request_is_reported_once_also_after_restarts(
     assert events == ["approval_requested", "task_finished"]
 
 
-async def test_person_chooses_mails(serve):
+async def test_person_can_choose_mail_notices(serve):
     server = await serve("ada-key", api_key="boss:boss-key")
     await add(server, person("ada", mail="ada@example.com"))
     shown = (await server.client.get("/notices")).json()
@@ -138,7 +138,7 @@ async def test_person_chooses_mails(serve):
     assert (await server.client.post("/notices", json=body, headers=boss)).status_code == 404
 
 
-async def test_person_chooses_ways_and_a_webhook_of_a_permitted_host(serve):
+async def test_person_can_choose_channels_and_a_permitted_webhook(serve):
     hosts = ["hooks.example.com", "*.example.org"]
     server = await serve("ada-key", notice_hosts=hosts, slack_token="xoxb-1")
     await add(server, person("ada", mail="ada@example.com"))
@@ -195,7 +195,7 @@ class Sent:
         return send
 
 
-async def test_notices_of_talk_reach_those_who_take_part_in_their_ways(serve, monkeypatch):
+async def test_notices_of_comments_reach_participants_by_their_channels(serve, monkeypatch):
     sent = Sent(monkeypatch)
     monkeypatch.setenv("DELF_SERVE_SMTP_URL", "smtp://127.0.0.1:1")
     monkeypatch.setenv("DELF_SERVE_SLACK_TOKEN", "xoxb-1")
@@ -254,7 +254,7 @@ async def test_notices_of_talk_reach_those_who_take_part_in_their_ways(serve, mo
         ({"ok": False, "error": "users_not_found"}, "Slack says users_not_found"),
     ],
 )
-async def test_slack_gets_a_direct_message_for_the_mail_address(content, problem):
+async def test_slack_notice_is_a_plain_direct_message(content, problem):
     """The message is plain text, in which nobody is mentioned."""
     slack = Receiver([200, 200], json.dumps(content).encode())
     given = {"slack_token": "xoxb-1", "slack_api_url": slack.url}

@@ -69,7 +69,7 @@ async def gone_to(browser: httpx.AsyncClient, sub: str) -> str:
     return f"{back.path}?{back.query}"
 
 
-async def test_somebody_logs_in_by_the_provider(served, provider):
+async def test_person_can_log_in_by_the_provider(served, provider):
     server = await served()
     knows(provider, "ada@example.com")
     async with httpx.AsyncClient(base_url=server.url) as browser:
@@ -99,7 +99,7 @@ async def test_unknown_person_is_refused(served, provider):
         assert "delf_session" not in browser.cookies
 
 
-async def test_login_of_another_browser_is_none(served, provider):
+async def test_login_begun_in_another_browser_is_refused(served, provider):
     server = await served()
     knows(provider, "ada@example.com")
     async with (
@@ -116,7 +116,7 @@ async def test_login_of_another_browser_is_none(served, provider):
 
 
 @pytest.mark.parametrize("verified", [False, None, "no", ""])
-async def test_mail_that_nobody_has_verified_is_not_a_name(served, provider, verified):
+async def test_unverified_mail_address_is_not_accepted_as_name(served, provider, verified):
     server = await served()
     knows(provider, "mallory", email="ada@example.com", email_verified=verified)
     async with httpx.AsyncClient(base_url=server.url) as browser:
@@ -131,7 +131,7 @@ async def logs_in(server, sub: str) -> httpx.Response:
         return await browser.get("/session") if back.status_code == 303 else back
 
 
-async def test_mail_addresses_compare_without_case(served, provider):
+async def test_mail_addresses_are_compared_without_case(served, provider):
     server = await served()
     knows(provider, "one", email="Ada@Example.COM")
     assert (await logs_in(server, "one")).json()["name"] == "ada"
@@ -142,7 +142,7 @@ async def test_mail_addresses_compare_without_case(served, provider):
     assert (await logs_in(server, "mallory")).status_code == 403, "another letter that folds to k"
 
 
-async def test_logins_share_a_client(served, monkeypatch):
+async def test_concurrent_logins_share_a_client(served, monkeypatch):
     server = await served()
     from authlib.integrations import httpx_client
 
@@ -159,7 +159,7 @@ async def test_logins_share_a_client(served, monkeypatch):
     assert len(made) == 1
 
 
-async def test_display_name_does_not_prove_a_sender(served, provider):
+async def test_display_name_does_not_identify_a_sender(served, provider):
     server = await served(oidc_name_claim="preferred_username")
     knows(provider, "mallory", preferred_username="ada@example.com")
     assert (await logs_in(server, "mallory")).status_code == 403
@@ -178,7 +178,7 @@ async def test_display_name_does_not_prove_a_sender(served, provider):
         "",
     ],
 )
-async def test_login_that_was_not_begun_does_not_end(served, cookie):
+async def test_callback_without_a_begun_login_is_refused(served, cookie):
     server = await served()
     async with httpx.AsyncClient(base_url=server.url) as browser:
         headers = {"cookie": f"delf_login={quote(cookie)}"}
@@ -187,7 +187,7 @@ async def test_login_that_was_not_begun_does_not_end(served, cookie):
             assert back.status_code == 400, (cookie, query)
 
 
-async def test_login_is_used_once(served, provider):
+async def test_login_callback_can_be_used_once(served, provider):
     server = await served()
     knows(provider, "ada@example.com")
     async with httpx.AsyncClient(base_url=server.url) as browser:
@@ -220,9 +220,7 @@ async def test_login_is_used_once(served, provider):
     ],
     ids=str,
 )
-async def test_token_that_is_not_the_providers_for_this_login_is_none(
-    served, provider, monkeypatch, forged
-):
+async def test_forged_identity_token_is_refused(served, provider, monkeypatch, forged):
     """A token as the provider would sign it, but for one thing."""
     server = await served()
     connect = server.app.service.oidc
