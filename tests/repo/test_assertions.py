@@ -99,7 +99,7 @@ def silent(path: Path) -> list[str]:
     ]
 
 
-def test_tests_assert_something():
+def test_every_test_asserts_something():
     found = [
         f"{path.relative_to(TESTS)}: {name}"
         for path in TESTS.rglob("test_*.py")
@@ -118,7 +118,7 @@ def test_tests_assert_something():
         ("def test_a(): loop()\ndef loop(): loop()", ["test_a"]),
     ],
 )
-def test_helpers_are_followed(source, found, tmp_path):
+def test_asserting_helpers_are_followed(source, found, tmp_path):
     (tmp_path / "test_it.py").write_text(source)
     assert silent(tmp_path / "test_it.py") == found
 
@@ -162,11 +162,11 @@ def reaches_inside(node: ast.AST) -> bool:
             return False
 
 
-def test_tests_wait_for_what_happens_and_not_for_a_time():
+def test_tests_wait_for_conditions_and_do_not_sleep():
     assert sum(map(sleeps, nodes())) <= SLEEPS, "wait with support.until"
 
 
-def test_tests_import_and_patch_what_is_public():
+def test_tests_use_only_public_names():
     """Their other uses of private names are refused by ruff's SLF001."""
     found = [ast.unparse(node) for node in nodes() if reaches_inside(node)]
     assert not found, "show it by what users can see"

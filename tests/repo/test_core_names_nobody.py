@@ -101,5 +101,5 @@ def test_core_names_no_plugin_vendor_suffix_or_command() -> None:
         'ENDINGS = (".xlsx",)',
     ],
 )
-def test_name_of_a_plugin_would_be_found(line: str) -> None:
+def test_plugin_names_in_the_core_are_detected(line: str) -> None:
     assert any(found_in(line, name) for name in FORBIDDEN)

@@ -23,7 +23,7 @@ def test_design_page_has_four_walks() -> None:
 
 
 @pytest.mark.parametrize("walk", WALKS)
-def test_design_steps_name_modules(walk: str) -> None:
+def test_steps_of_walks_name_existing_modules(walk: str) -> None:
     missing = [step for step in steps(walk) if not any((home / step).is_file() for home in HOMES)]
     assert not missing
 
@@ -36,7 +36,7 @@ def test_walks_mention_every_package_of_the_engine() -> None:
     assert rooms - walked <= {"secrets"}
 
 
-def test_every_module_that_the_page_names_exists() -> None:
+def test_modules_named_on_the_design_page_exist() -> None:
     named = set(re.findall(r"`([a-z_]+(?:/[a-z_]+)*\.py)`", PAGE + REASONS))
     homes = (
         *HOMES,

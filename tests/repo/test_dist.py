@@ -93,7 +93,7 @@ def test_distributions_pass_the_index_checks(dist: Path) -> None:
         assert {"LICENSE", "README.md", "pyproject.toml"} <= set(names), sdist.name
 
 
-def test_fresh_environment_has_what_is_named_and_loses_it_again(dist: Path, tmp_path: Path) -> None:
+def test_fresh_environment_installs_and_uninstalls_plugins(dist: Path, tmp_path: Path) -> None:
     uv, venv = BIN / "uv", tmp_path / "venv"
     python = venv / "bin/python"
     run(uv, "venv", "--quiet", "--python", sys.executable, venv, cwd=tmp_path)
@@ -178,7 +178,7 @@ def _plugins(listed: str) -> set[str]:
     return {line.split(" ")[0] for line in listed.splitlines()}
 
 
-def test_setup_command_ignores_neighbouring_files(tmp_path: Path) -> None:
+def test_setup_command_ignores_adjacent_files(tmp_path: Path) -> None:
     """README's commands, with a folder `shell` and a pip.py in the working folder."""
     here = tmp_path / "clone"
     folders = [CORE, ROOT / "scripts", *(package.folder for package in (*LIBRARIES, *PLUGINS))]

@@ -142,7 +142,7 @@ HELLO = "<!-- model answers\nprint('hello')\n-->\n"
     ],
     ids=["error", "output", "command", "unanswered", "unasked", "test", "package", "plugin"],
 )
-def test_page_that_lies_is_found(
+def test_failing_page_example_is_detected(
     text: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pages, "ROOT", tmp_path)
@@ -165,19 +165,19 @@ def test_documented_agent_fields_match_the_code() -> None:
     assert with_tables(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
 
 
-def test_directory_has_the_plugins_of_others_that_the_command_lists() -> None:
+def test_directory_page_lists_third_party_plugins() -> None:
     text = DIRECTORY.read_text(encoding="utf-8")
     assert with_others(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
 
 
 @pytest.mark.parametrize("kind", WITH_OPTIONAL)
-def test_page_of_a_hook_has_each_optional_method_with_types(kind: str) -> None:
+def test_hook_page_lists_optional_methods_with_types(kind: str) -> None:
     text = hook_page(kind).read_text(encoding="utf-8")
     assert "<!-- optional members" in text
     assert with_optional(text, kind) == text, "cd tests && ../.venv/bin/python -m support.tables"
 
 
-def test_page_of_approval_channels_has_the_fields_of_requests() -> None:
+def test_approval_page_lists_request_fields() -> None:
     text = hook_page("approval").read_text(encoding="utf-8")
     assert "| `origins` |" in text
     assert with_fields(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
@@ -189,7 +189,7 @@ def test_documented_lists_match_the_code(page: Path) -> None:
     assert words.made(page, text) == text, "cd tests && ../.venv/bin/python -m support.tables"
 
 
-def test_page_of_models_has_the_fields_of_a_provider() -> None:
+def test_model_page_lists_provider_fields() -> None:
     text = hook_page("model").read_text(encoding="utf-8")
     assert "| `login` |" in text
     assert with_fields(text) == text, "cd tests && ../.venv/bin/python -m support.tables"
@@ -236,6 +236,6 @@ def test_index_names_every_page() -> None:
     assert linked | hooks == pages - {"index.md"}
 
 
-def test_each_benchmark_has_its_place_on_the_page() -> None:
+def test_benchmark_page_lists_every_benchmark() -> None:
     named = set(re.findall(r"bench_\w+\.py", (ROOT / "docs/benchmarks.md").read_text()))
     assert named == {path.name for path in (ROOT / "benchmarks").glob("bench_*.py")}

@@ -89,7 +89,7 @@ def test_banned_names_finds_every_form(word: str) -> None:
 @pytest.mark.parametrize(
     "name", ["settled", "slots", "outlives", "untoldable", "retried", "goldtold"]
 )
-def test_banned_names_passes_other_words(name: str) -> None:
+def test_banned_names_ignores_other_words(name: str) -> None:
     assert not [*banned_names(f"{name} = 'told'  # told")]
 
 
@@ -113,7 +113,7 @@ def test_banned_prose_finds_every_word(word: str) -> None:
         ('def __len__(self):\n    """The number."""', False),
     ],
 )
-def test_weak_openings_are_judged_by_kind(source: str, is_weak: bool) -> None:
+def test_weak_openings_depend_on_the_kind(source: str, is_weak: bool) -> None:
     assert bool([*weak_openings(ast.parse(source))]) == is_weak
 
 
@@ -129,7 +129,7 @@ def test_weak_openings_are_judged_by_kind(source: str, is_weak: bool) -> None:
         ("Return rows.\n\n    Raises:\n        ValueError: If a row is empty.\n    ", False),
     ],
 )
-def test_riddles_are_found_in_sentences_and_sections(docstring: str, is_riddle: bool) -> None:
+def test_vague_docstring_sentences_are_found(docstring: str, is_riddle: bool) -> None:
     source = f'def f():\n    """{docstring}"""'
     assert bool([*riddles(ast.parse(source))]) == is_riddle
     shown = f"@action\n{source}"

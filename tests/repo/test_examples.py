@@ -82,7 +82,7 @@ def test_examples_are_all_listed() -> None:
 
 
 @pytest.mark.parametrize("name", list(PRINTS))
-def test_example_runs(name: str, tmp_path: Path) -> None:
+def test_example_prints_the_documented_output(name: str, tmp_path: Path) -> None:
     environ = {k: v for k, v in os.environ.items() if not k.startswith("DELF_")}
     result = subprocess.run(
         [sys.executable, "-W", "error", "-c", NO_NETWORK, EXAMPLES / name],

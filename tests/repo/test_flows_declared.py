@@ -32,22 +32,22 @@ def _declared():
 ACTIONS = dict(_declared())
 
 
-def test_flows_declared_are_found():
+def test_actions_of_connections_are_found():
     assert len(ACTIONS) > 60
 
 
 @pytest.mark.parametrize("name", ACTIONS)
-def test_action_that_changes_or_sends_something_says_what_decides_where(name):
+def test_changing_actions_declare_their_sinks(name):
     action = ACTIONS[name]
     if action.effect != "read" or action.egress:
         assert action.sinks is not None, "declare sinks=[…]; an empty list for none"
 
 
 @pytest.mark.parametrize("name", ACTIONS)
-def test_action_says_whose_words_it_returns_or_they_are_all_others(name):
+def test_actions_declare_whose_words_they_return(name):
     is_outside = ACTIONS[name].trust == "outside"
     assert is_outside == (name in OUTSIDE), "declare trust=…, or add it to those of others"
 
 
-def test_reading_actions_that_send_arguments_out_declare_egress():
+def test_reading_actions_that_send_arguments_declare_egress():
     assert {name for name, action in ACTIONS.items() if action.egress} == SENT_OUT

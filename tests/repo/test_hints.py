@@ -68,7 +68,7 @@ def _faults(text: str, *, whole: bool = True) -> Iterator[str]:
                     yield f"{typed!r} needs {param.make_metavar(context)}"
 
 
-def test_every_command_in_a_text_can_be_typed() -> None:
+def test_commands_in_messages_exist() -> None:
     wrong = [
         f"{place(path, node)}: {fault}"
         for path in modules()
@@ -94,7 +94,7 @@ def _faults_of_page(text: str) -> Iterator[str]:
         yield from _faults(code.replace("\\|", "|"), whole=False)
 
 
-def test_every_command_on_a_page_can_be_typed() -> None:
+def test_commands_on_pages_exist() -> None:
     wrong = [
         f"{page.relative_to(ROOT)}: {fault}"
         for pattern in ("*.md", "docs/**/*.md", "plugins/*/*.md", "libs/*/*.md", "core/*.md")
@@ -120,5 +120,5 @@ def test_every_command_on_a_page_can_be_typed() -> None:
         ("delf plugins list all", 1),
     ],
 )
-def test_wrong_hints_are_recognised(text: str, faults: int) -> None:
+def test_wrong_commands_are_detected(text: str, faults: int) -> None:
     assert len(list(_faults(text))) == faults

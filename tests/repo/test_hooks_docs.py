@@ -36,14 +36,14 @@ def test_hook_pages_match_the_hooks() -> None:
 
 
 @every_hook
-def test_page_has_the_exact_signature(hook: str) -> None:
+def test_hook_page_has_the_exact_signature(hook: str) -> None:
     returns = inspect.signature(getattr(hookspecs, hook)).return_annotation
     assert f"def {hook}() -> {returns}: ...\n" in python_of(hook)[0]
     assert page_of(hook).startswith(f"# {hook}\n")
 
 
 @every_hook
-def test_page_has_its_sections(hook: str) -> None:
+def test_hook_page_has_its_sections(hook: str) -> None:
     headings = re.findall(r"^## .*$", page_of(hook), re.MULTILINE)
     assert len(headings) == len(SECTIONS)
     for heading, wanted in zip(headings, SECTIONS, strict=True):
@@ -51,14 +51,14 @@ def test_page_has_its_sections(hook: str) -> None:
 
 
 @every_hook
-def test_page_has_every_field_of_the_spec(hook: str) -> None:
+def test_hook_page_has_every_spec_field(hook: str) -> None:
     fields = [field.name for field in dataclasses.fields(HOOKS[hook])]
     rows = re.findall(r"^\| `(\w+)` \|", page_of(hook).partition("## When")[0], re.MULTILINE)
     assert sorted(rows) == sorted(fields)
 
 
 @every_hook
-def test_page_has_every_method_of_the_protocol(hook: str) -> None:
+def test_hook_page_has_every_protocol_method(hook: str) -> None:
     protocol: Any = protocol_of(HOOKS[hook].kind)
     if protocol is None:
         return
@@ -70,7 +70,7 @@ def test_page_has_every_method_of_the_protocol(hook: str) -> None:
 
 
 @every_hook
-def test_page_has_an_example_of_a_plugin(hook: str) -> None:
+def test_hook_page_has_a_plugin_example(hook: str) -> None:
     code = "\n".join(python_of(hook)[1:])
     assert re.search(
         rf"^@hookimpl\ndef {hook}\(\) -> Iterable\[{HOOKS[hook].__name__}\]:", code, re.MULTILINE
@@ -83,20 +83,20 @@ def test_page_has_an_example_of_a_plugin(hook: str) -> None:
 
 
 @every_hook
-def test_page_tests_its_example(hook: str) -> None:
+def test_hook_page_tests_its_example(hook: str) -> None:
     suite = suite_of(HOOKS[hook].kind)
     tests = [b.code for b in blocks_of(page_of(hook)) if (b.file or "").startswith("tests/")]
     assert any(re.search(rf"^class Test\w+\({suite}\):", code, re.MULTILINE) for code in tests)
 
 
 @every_hook
-def test_suite_itself_is_tested(hook: str) -> None:
+def test_contract_suite_is_tested_by_a_broken_plugin(hook: str) -> None:
     kind = HOOKS[hook].kind
     broken = ROOT / f"tests/plugins/devkit/broken/{'plugin' if kind == 'command' else kind}.py"
     assert suite_of(kind) in broken.read_text(encoding="utf-8")
 
 
-def test_pages_import_what_is_public() -> None:
+def test_pages_import_only_public_names() -> None:
     hidden = re.compile(r"^\s*(?:from|import) (delf\.\w+(?:\.\w+)*)", re.MULTILINE)
     for path in sorted((ROOT / "docs").rglob("*.md")):
         for block in blocks_of(path.read_text(encoding="utf-8")):

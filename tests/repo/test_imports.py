@@ -53,24 +53,24 @@ def _roots(modules: set[str]) -> set[str]:
     return {name.partition(".")[0] for name in modules}
 
 
-def test_import_delf_is_bare() -> None:
+def test_importing_delf_loads_no_heavy_module() -> None:
     heavy = {"pydantic", "pydantic_settings", "pluggy", "click", "rich"}
     assert not _roots(imported_by("import delf")) & heavy
 
 
-def test_agent_needs_no_terminal_and_no_settings() -> None:
+def test_importing_agent_loads_no_terminal_library() -> None:
     heavy = {"rich", "click", "pydantic", "pydantic_settings"}
     assert not _roots(imported_by("from delf import Agent, tool")) & heavy
 
 
-def test_version_loads_no_plugin() -> None:
+def test_version_flag_loads_no_plugin() -> None:
     modules = _modules_after(COMMAND.format(argument="--version"))
     assert {name for name in _roots(modules) if name.startswith("delf_")} <= {"delf_cli"}
     assert not _roots(modules) & {"pydantic", "pydantic_settings", "rich"}
 
 
 @pytest.mark.parametrize("plugin", PLUGINS, ids=lambda plugin: plugin.name)
-def test_loading_a_plugin_imports_no_vendor(plugin: Plugin) -> None:
+def test_plugin_module_imports_no_vendor_library(plugin: Plugin) -> None:
     roots = _roots(imported_by(f"import {plugin.module}.plugin"))
     ours = {"delf", "pluggy", plugin.module, *(library.module for library in LIBRARIES)}
     vendors = roots - sys.stdlib_module_names - ours
@@ -94,6 +94,6 @@ def _needless(path: Path) -> Iterator[str]:
                     yield place(path, node)
 
 
-def test_function_imports_nothing_that_its_module_has_imported() -> None:
+def test_functions_import_nothing_already_loaded() -> None:
     """An import in a function says that the module is loaded late, which would not be true."""
     assert [found for path in modules() for found in _needless(path)] == []

@@ -59,7 +59,7 @@ def test_core_imports_no_plugin() -> None:
     assert not found, "\n".join(found)
 
 
-def test_core_imports_by_name_only_what_somebody_else_named() -> None:
+def test_core_imports_dynamically_only_declared_names() -> None:
     """A spec's factory, names of ``delf``, and the program.
 
     The program is the library delf-cli: to look up its name among the entry points of all
@@ -74,7 +74,7 @@ def test_core_imports_by_name_only_what_somebody_else_named() -> None:
     assert found == named
 
 
-def test_guest_needs_the_standard_library_only() -> None:
+def test_guest_imports_only_the_standard_library() -> None:
     guest = ROOT / "libs/sandbox/src/delf_sandbox/guest"
     names = ("values/conversion", "machine/filenames", "values/encoding")
     shared = [CORE / f"src/delf/{name}.py" for name in names]

@@ -74,7 +74,7 @@ def wrong_in(text: str) -> list[str]:
         "uv pip install --find-links dist delf",
     ],
 )
-def test_wrong_name_is_seen(text: str) -> None:
+def test_wrong_package_name_is_detected(text: str) -> None:
     assert wrong_in(text)
 
 
@@ -87,7 +87,7 @@ def test_wrong_name_is_seen(text: str) -> None:
         "pip install delf-plugin-tickets, then `delf inspect tickets`",
     ],
 )
-def test_right_name_is_not(text: str) -> None:
+def test_correct_package_name_is_accepted(text: str) -> None:
     assert not wrong_in(text)
 
 
@@ -156,7 +156,7 @@ def test_files_have_no_merge_marks() -> None:
 FROM_AN_INDEX = re.compile(r"(?:pip3?|uv|pipx)\s+(?:pip\s+|tool\s+)?install\s[^`\n]*\bdelf-[a-z]")
 
 
-def test_pip_instructions_are_on_the_install_page_only():
+def test_pip_commands_appear_only_on_the_install_page():
     pages = {path for path in texts() if FROM_AN_INDEX.search(path.read_text(encoding="utf-8"))}
     allowed = {ROOT / "docs/index.md", ROOT / "core/src/delf/packages/namesake.py"}
     assert {str(path.relative_to(ROOT)) for path in pages - allowed} == set()

@@ -98,10 +98,10 @@ def test_code_has_no_todo_note() -> None:
         ("try: f()\nexcept Exception as error: log(error)", False),
     ],
 )
-def test_swallowing_is_recognised(code: str, bad: bool) -> None:
+def test_swallowing_handlers_are_detected(code: str, bad: bool) -> None:
     assert any(_swallows(node) for node in ast.walk(ast.parse(code))) is bad
 
 
-def test_modules_are_found() -> None:
+def test_module_list_is_complete() -> None:
     assert CORE / "src/delf/errors.py" in set(modules())
     assert all(path.is_relative_to(ROOT) for path in modules())

@@ -58,7 +58,7 @@ def test_package_dependencies_come_from_the_clone() -> None:
     assert sources == {name: {"workspace": True} for name in _names()}
 
 
-def test_bundles_bring_every_plugin_once() -> None:
+def test_bundles_contain_every_plugin_once() -> None:
     extras = tomllib.loads((CORE / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
@@ -70,7 +70,7 @@ def test_bundles_bring_every_plugin_once() -> None:
     assert set(brought) >= OURS, "add it to a bundle"
 
 
-def test_bundle_of_the_memory_brings_the_embedder_of_its_default() -> None:
+def test_memory_bundle_contains_its_default_embedder() -> None:
     extras = tomllib.loads((CORE / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
@@ -97,7 +97,7 @@ def test_plugin_is_named_after_its_folder(plugin: Plugin) -> None:
 
 
 @every_plugin
-def test_plugin_states_what_it_was_written_for(plugin: Plugin) -> None:
+def test_plugin_declares_core_and_api_version(plugin: Plugin) -> None:
     project = plugin.metadata["project"]
     core = [line for line in project["dependencies"] if re.match(r"delf-core(?![\w.-])", line)]
     assert len(core) == 1
@@ -107,7 +107,7 @@ def test_plugin_states_what_it_was_written_for(plugin: Plugin) -> None:
 
 
 @every_plugin
-def test_hooks_of_a_plugin_only_name_things(plugin: Plugin) -> None:
+def test_plugin_modules_only_name_their_factories(plugin: Plugin) -> None:
     """Providers of models are data, too, and may stand in a module of their own."""
     path = plugin.source / "plugin.py"
     assert len(path.read_text().splitlines()) <= PLUGIN_LINES
@@ -119,12 +119,12 @@ def test_hooks_of_a_plugin_only_name_things(plugin: Plugin) -> None:
     assert not other, "\n".join(other)
 
 
-def test_table_of_official_packages_is_what_their_specs_say() -> None:
+def test_official_package_table_matches_the_specs() -> None:
     assert OFFICIAL.read_text() == official(), "cd tests && ../.venv/bin/python -m support.tables"
     assert all_packages() == {*_names()} - {DISTRIBUTION}
 
 
-def test_editors_know_the_names_that_our_packages_bring() -> None:
+def test_editors_know_the_exported_names() -> None:
     assert STUB.read_text() == stub(), "cd tests && python -m support.exported"
     assert KIT.read_text() == kit(), "cd tests && python -m support.exported"
     for name in packages("exports"):

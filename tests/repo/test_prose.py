@@ -83,14 +83,14 @@ def test_code_and_its_comments_use_common_words() -> None:
         ("See [the page. All](x.md) of it.", ["See the page.", "All of it."]),
     ],
 )
-def test_sentences_are_split(text: str, expected: list[str]) -> None:
+def test_text_is_split_into_sentences(text: str, expected: list[str]) -> None:
     assert sentences(text) == expected
 
 
-def test_code_counts_as_one_word_and_signs_as_none() -> None:
+def test_inline_code_counts_as_one_word() -> None:
     assert words("Call `run(a, b, c)` – and wait.") == 4
 
 
-def test_sentences_are_found() -> None:
+def test_sentences_of_pages_and_messages_are_found() -> None:
     assert sum(1 for page in PAGES for _ in of_page(page)) > 5000
     assert sum(1 for path in SOURCES for _ in of_messages(path)) > 1500

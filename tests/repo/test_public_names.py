@@ -8,7 +8,7 @@ from support.public_names import kept, public_names, required_members, unannounc
 GAINS = "delf.protocols.memory.MemoryStore: Protocol.forget(fact: str) -> None"
 
 
-def test_public_names_and_signatures_are_kept() -> None:
+def test_public_names_and_signatures_match_the_snapshot() -> None:
     """New names join the promise when the file is written, with a release at the latest."""
     api, before = kept()
     now = public_names()
@@ -24,7 +24,7 @@ def test_public_names_and_signatures_are_kept() -> None:
     assert api == PLUGIN_API
 
 
-def test_protocol_gains_no_member_without_another_plugin_api() -> None:
+def test_new_required_member_needs_another_plugin_api() -> None:
     _, before = kept()
     assert len(required_members(before)) > 40
     assert unannounced(PLUGIN_API, before, [*before, GAINS]) == [GAINS.partition("(")[0]]

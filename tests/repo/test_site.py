@@ -39,20 +39,20 @@ def text_of(site: Path, page: str) -> str:
     return html.unescape(re.sub(r"<[^>]+>", "", article))
 
 
-def test_site_has_four_parts_after_its_start(site: Path) -> None:
+def test_site_has_four_parts_after_its_start_page(site: Path) -> None:
     start = (site / "index.html").read_text(encoding="utf-8")
     tabs = start.partition('class="md-tabs__list"')[2].partition("</nav>")[0]
     names = [name.strip() for name in re.findall(r'class="md-tabs__link">([^<]+)<', tabs)]
     assert names == ["Start", "Learn", "Do", "Look up", "Understand"]
 
 
-def test_code_in_tables_is_shown_as_it_is_typed(site: Path) -> None:
+def test_code_in_tables_is_shown_unescaped(site: Path) -> None:
     pages = {page: page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
     shown = re.compile(r"<code>[^<]*\\\|[^<]*</code>")
     assert not [str(page.relative_to(site)) for page, text in pages.items() if shown.search(text)]
 
 
-def test_names_in_tables_are_not_broken(site: Path) -> None:
+def test_names_in_tables_are_not_wrapped(site: Path) -> None:
     assert 'href="../assets/site.css"' in (site / "cli/index.html").read_text(encoding="utf-8")
     rules = (site / "assets/site.css").read_text(encoding="utf-8")
     assert "word-break: normal" in rules.partition("td code")[2].partition("}")[0]
@@ -77,13 +77,13 @@ def test_site_lists_every_option(site: Path) -> None:
         ("reference/settings", ["statement_timeout", "oauth_credentials", "webhook_secret"]),
     ],
 )
-def test_page_that_is_made_has_everything(site: Path, page: str, names: list[str]) -> None:
+def test_generated_page_lists_every_name(site: Path, page: str, names: list[str]) -> None:
     text = text_of(site, page)
     missing = [name for name in names if name not in text]
     assert not missing
 
 
-def test_site_is_searched(site: Path) -> None:
+def test_site_search_index_has_key_pages(site: Path) -> None:
     index = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))
     found = {entry["location"].partition("#")[0] for entry in index["docs"]}
     assert {"learn/your-database/", "cli/", "glossary/", "repository/plugins/sql/"} <= found

@@ -57,7 +57,7 @@ def test_missing_service_fails_in_ci(suite: Path) -> None:
     assert summary(suite, "true").startswith("1 failed, 1 skipped, 1 xfailed")
 
 
-def test_module_that_skips_itself_fails_in_ci(suite: Path) -> None:
+def test_self_skipping_module_fails_in_ci(suite: Path) -> None:
     (suite / "test_b.py").write_text(MODULE)
     assert "1 error" in summary(suite, "true")
 
@@ -67,7 +67,7 @@ def test_skipped_test_passes_outside_ci(suite: Path) -> None:
     assert summary(suite, "").startswith("3 skipped, 1 xfailed")
 
 
-def test_quick_tests_start_no_service(suite: Path) -> None:
+def test_quick_run_excludes_service_tests(suite: Path) -> None:
     (suite / "test_a.py").write_text(SERVICES)
     quick = summary(suite, "true", "-m", "not services")
     assert quick.startswith("1 failed, 1 passed, 2 deselected")
@@ -77,7 +77,7 @@ def test_quick_tests_start_no_service(suite: Path) -> None:
     assert summary(suite, "true", "-m", "services").startswith("3 passed, 1 deselected")
 
 
-def test_ci_and_the_pages_name_the_same_two_commands() -> None:
+def test_ci_and_contributing_use_the_same_commands() -> None:
     for name in (".ci/run", "CONTRIBUTING.md"):
         assert "make test-all" in (ROOT / name).read_text()
     readme = (ROOT / "README.md").read_text()

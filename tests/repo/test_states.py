@@ -110,7 +110,7 @@ def test_state_words_come_from_one_table() -> None:
         'COLOURS = {"queued": "blue", "running": "cyan"}',
     ],
 )
-def test_written_state_is_found(source: str) -> None:
+def test_literal_state_in_code_is_detected(source: str) -> None:
     assert [*literals(source)]
 
 
@@ -123,7 +123,7 @@ def test_written_state_is_found(source: str) -> None:
         "record.state is TaskState.DONE",
     ],
 )
-def test_words_of_scripts_and_calls_are_not_states(source: str) -> None:
+def test_script_and_call_statuses_are_not_task_states(source: str) -> None:
     assert not [*literals(source)]
 
 
@@ -131,5 +131,5 @@ def test_words_of_scripts_and_calls_are_not_states(source: str) -> None:
     "line",
     ['if (told.state === "failed") x();', 'this.state = "running";', 'queued: ["○", "queued"],'],
 )
-def test_written_state_of_the_page_is_found(line: str) -> None:
+def test_literal_state_on_the_page_is_detected(line: str) -> None:
     assert _JS.search(line)

@@ -23,7 +23,7 @@ def methods_of(spec: ConnectionSpec) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.name)
-def test_connection_says_what_it_is_and_not_what_can_be_changed(spec: ConnectionSpec) -> None:
+def test_connection_summary_does_not_promise_changes(spec: ConnectionSpec) -> None:
     cls = HOST.resolve(spec)
     about = cls.summary or (cls.__doc__ or "").strip().partition("\n")[0]
     assert about
@@ -33,7 +33,7 @@ def test_connection_says_what_it_is_and_not_what_can_be_changed(spec: Connection
 @pytest.mark.parametrize(
     "spec", [s for s in SPECS if s.name != "openapi"], ids=lambda spec: spec.name
 )
-def test_action_that_reads_names_none_that_changes(spec: ConnectionSpec) -> None:
+def test_reading_actions_mention_no_changing_action(spec: ConnectionSpec) -> None:
     methods = methods_of(spec)
     changing = [str(m["name"]) for m in methods if m["effect"] != "read"]
     for method in methods:
@@ -47,7 +47,7 @@ TYPED = [s for s in SPECS if HOST.resolve(s).Settings is not None]
 
 
 @pytest.mark.parametrize("spec", TYPED, ids=lambda spec: spec.name)
-def test_editors_know_the_keywords_of_a_connection(spec: ConnectionSpec) -> None:
+def test_connection_keywords_are_typed_for_editors(spec: ConnectionSpec) -> None:
     cls = HOST.resolve(spec)
     *named, last = inspect.signature(cls.__init__).parameters.values()
     name = re.fullmatch(r"Unpack\[(\w+)\]", str(last.annotation).strip("'"))

@@ -66,7 +66,7 @@ def _camel_case(part):
 class ModelCalls:
     """Give a fixture ``make_model``."""
 
-    async def test_images_and_files(self, openai_server, make_model):
+    async def test_images_and_files_are_sent_in_provider_form(self, openai_server, make_model):
         server = openai_server(["a", "b", "c"])
         parts = (
             ImagePart(PNG, "image/png"),
@@ -93,7 +93,7 @@ class ModelCalls:
         assert types == ["image/png", "application/pdf"]
 
     @pytest.mark.parametrize("provider", PROVIDERS)
-    async def test_complete(self, provider, openai_server, make_model):
+    async def test_complete_returns_text_and_usage(self, provider, openai_server, make_model):
         server = openai_server([Reply(text="print('hi')", usage=(100, 20, 50))])
         model = make_model(**at(server, provider))
         reply = await model.complete(ask())
@@ -105,7 +105,7 @@ class ModelCalls:
 
     @pytest.mark.parametrize("provider", PROVIDERS)
     @pytest.mark.parametrize("streamed", [False, True])
-    async def test_tools(self, provider, streamed, openai_server, make_model):
+    async def test_offered_tools_are_called(self, provider, streamed, openai_server, make_model):
         arguments = '{"code": "print(1)"}'
         server = openai_server([Reply(calls=(("run", arguments),), usage=(9, 8, 0))])
         tool = ModelTool(name="run", description="Runs it.", parameters=CODE)
@@ -119,7 +119,9 @@ class ModelCalls:
         assert "run" in str(server.json[0]["tools"])
 
     @pytest.mark.parametrize("provider", PROVIDERS)
-    async def test_stream(self, provider, openai_server, make_model):
+    async def test_stream_yields_pieces_and_the_whole_reply(
+        self, provider, openai_server, make_model
+    ):
         server = openai_server([Reply(text="one two  three\nfour ünï 🙂", usage=(100, 20, 50))])
         pieces, reply = await read_stream(make_model(**at(server, provider)), ask())
         assert len(pieces) > 1
@@ -146,7 +148,7 @@ class ModelCalls:
             ("user", "more"),
         ]
 
-    async def test_settings_reach_a_compatible_server(self, openai_server, make_model):
+    async def test_settings_are_sent_to_a_compatible_server(self, openai_server, make_model):
         server = openai_server(["ok"])
         settings = {
             "temperature": 0.2,
@@ -175,7 +177,7 @@ class ModelCalls:
         assert {name: sent.get(name) for name in expected} == expected
         assert "timeout" not in sent
 
-    async def test_key_reaches_each_provider_and_no_other(self, openai_server, make_model):
+    async def test_key_is_sent_only_to_its_provider(self, openai_server, make_model):
         server = openai_server(lambda _: "ok")
         keys = {provider: f"key-{provider}" for provider in PROVIDERS}
         variables = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY")
@@ -198,7 +200,7 @@ class ModelCalls:
             assert reply.cost_usd is None
             assert reply.usage.total_tokens == 18
 
-    async def test_price_is_of_the_model_that_was_asked(self, openai_server, make_model):
+    async def test_price_belongs_to_the_requested_model(self, openai_server, make_model):
         usage = (1_000_000, 1_000_000)
         server = openai_server([Reply(text="a", model="surprise", usage=usage)])
         reply = await make_model(**at(server, "openai")).complete(ask())
@@ -215,13 +217,13 @@ class ModelCalls:
         reply = await make_model(**at(server, "openai")).complete(ask())
         assert (reply.usage, reply.cost_usd) == (Usage(), None)
 
-    async def test_empty_answer_is_an_answer(self, openai_server, make_model):
+    async def test_empty_answer_is_accepted(self, openai_server, make_model):
         server = openai_server([Reply(text=""), Reply(text="")])
         model = make_model(base_url=server.base_url)
         assert (await model.complete(ask())).text == ""
         assert (await read_stream(model, ask()))[1].text == ""
 
-    async def test_cut_answer_says_so(self, openai_server, make_model):
+    async def test_truncated_answer_is_marked(self, openai_server, make_model):
         cut = Reply(text="half an", finish_reason="length")
         server = openai_server([cut, cut])
         model = make_model(base_url=server.base_url)
@@ -232,7 +234,7 @@ class ModelCalls:
         server = openai_server([Reply(text="a b", finish_reason=None)])
         assert (await read_stream(make_model(base_url=server.base_url), ask()))[1].text == "a b"
 
-    async def test_connections_are_kept(self, openai_server, make_model):
+    async def test_connections_are_reused(self, openai_server, make_model):
         server = openai_server(lambda _: "ok")
         model = make_model(base_url=server.base_url)
         for _ in range(5):
@@ -259,7 +261,7 @@ class ModelCalls:
         ],
         ids=["one index", "one index without ids", "objects", "one index in pieces"],
     )
-    async def test_parallel_calls_are_joined_by_any_numbering(
+    async def test_parallel_calls_are_joined_despite_odd_numbering(
         self, calls, openai_server, make_model
     ):
         headers = {"Content-Type": "text/event-stream"}
@@ -268,7 +270,7 @@ class ModelCalls:
         found = [(call.name, json.loads(call.arguments)) for call in reply.calls]
         assert found == [("f", {"a": 1}), ("g", {"b": 2})]
 
-    async def test_arguments_may_be_an_object(self, openai_server, make_model):
+    async def test_call_arguments_may_be_an_object(self, openai_server, make_model):
         message = {"tool_calls": [piece("f", {"a": 1}, id="x")]}
         body = json.dumps({"choices": [{"message": message, "finish_reason": "tool_calls"}]})
         server = openai_server([Reply(body=body.encode())])
@@ -277,7 +279,7 @@ class ModelCalls:
 
     @pytest.mark.parametrize("refuses", [False, True])
     @pytest.mark.parametrize("streams", ["always", "never"])
-    async def test_server_that_always_or_never_streams(
+    async def test_server_that_always_or_never_streams_is_supported(
         self, streams, refuses, openai_server, make_model
     ):
         def answer(request):
@@ -300,7 +302,7 @@ class ModelCalls:
 
     @pytest.mark.parametrize("stream", [False, True])
     @pytest.mark.parametrize("provider", PROVIDERS)
-    async def test_providers_own_search_of_the_web(
+    async def test_provider_web_search_is_requested_and_priced(
         self, provider, stream, openai_server, make_model
     ):
         server = openai_server(["found", "found", "summed up"])
@@ -323,7 +325,7 @@ class ModelCalls:
                 assert asked["tools"] == [{"googleSearch": {}}]
         assert not {"tools", "web_search_options", "server_side_tools"} & set(server.json[2])
 
-    async def test_search_that_cannot_be_as_it_should_is_refused(self, openai_server, make_model):
+    async def test_unsupported_search_option_is_refused(self, openai_server, make_model):
         server = openai_server(["never"])
         limited = [{"tool_type": "web_search", "allowed_domains": ["example.org"]}]
         for provider in ("openai", "google"):

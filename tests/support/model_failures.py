@@ -98,12 +98,12 @@ class ModelFailures:
         assert "try again later" in error.hint
         assert len(server.requests) == 3
 
-    async def test_retry_after_is_honoured(self, call, openai_server, make_model, pauses):
+    async def test_retry_after_header_is_obeyed(self, call, openai_server, make_model, pauses):
         server = openai_server([Reply(status=429, headers={"Retry-After": "3"}), "fine"])
         assert (await call(make_model(base_url=server.base_url))).text == "fine"
         assert pauses.seconds == [3.0]
 
-    async def test_retry_after_in_milliseconds_and_as_a_date(
+    async def test_retry_after_accepts_milliseconds_and_dates(
         self, openai_server, make_model, pauses
     ):
         date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 10))
@@ -114,7 +114,7 @@ class ModelFailures:
         assert 8 <= pauses.seconds[1] <= 10.1
 
     @pytest.mark.parametrize("value", ["soon", "-3", "Mon, 99 Foo"])
-    async def test_senseless_retry_after(self, value, openai_server, make_model, pauses):
+    async def test_invalid_retry_after_is_ignored(self, value, openai_server, make_model, pauses):
         server = openai_server([Reply(status=429, headers={"Retry-After": value}), "fine"])
         await make_model(base_url=server.base_url).complete(ask())
         assert pauses.seconds == [0.5]
@@ -144,7 +144,7 @@ class ModelFailures:
         assert "billing" in caught.value.hint
         assert pauses.seconds == []
 
-    async def test_quota_that_comes_back_is_waited_for(self, openai_server, make_model, pauses):
+    async def test_renewable_quota_is_waited_for(self, openai_server, make_model, pauses):
         words = "You exceeded your current quota, please check your plan and billing details."
         server = openai_server([Reply(status=429, error=words, headers={"Retry-After": "3"}), "ok"])
         assert (await make_model(base_url=server.base_url).complete(ask())).text == "ok"
@@ -158,12 +158,12 @@ class ModelFailures:
         assert error.status is None
         assert len(pauses.seconds) == 1
 
-    async def test_unknown_host(self, call, make_model):
+    async def test_unknown_host_is_reported(self, call, make_model):
         error = await failure(call, make_model(base_url="http://nowhere.invalid/v1"))
         assert "nowhere.invalid" in error.message
         assert "base_url" in error.hint
 
-    async def test_rejected_key_names_where_it_came_from(self, call, openai_server, make_model):
+    async def test_rejected_key_error_names_its_source(self, call, openai_server, make_model):
         server = openai_server(["never"], api_key="right")
         model = make_model(base_url=server.base_url, environ={"OPENAI_API_KEY": "wr0ng-secret"})
         error = await failure(call, model)
@@ -171,13 +171,13 @@ class ModelFailures:
         assert "OPENAI_API_KEY" in error.message
         assert "wr0ng-secret" not in error.describe()
 
-    async def test_unknown_model(self, call, openai_server, make_model):
+    async def test_unknown_model_is_reported(self, call, openai_server, make_model):
         server = openai_server([Reply(status=404, error="The model does not exist")])
         error = await failure(call, make_model("gpt-99", base_url=server.base_url))
         assert "gpt-99" in error.message
         assert "name" in error.hint
 
-    async def test_prompt_that_is_too_long(self, call, openai_server, make_model, pauses):
+    async def test_oversized_prompt_is_reported(self, call, openai_server, make_model, pauses):
         words = "This model's maximum context length is 8192 tokens. However, you requested 9000."
         server = openai_server(
             [Reply(status=400, error=words, error_code="context_length_exceeded")]
@@ -187,7 +187,7 @@ class ModelFailures:
         assert "8192" in error.message
         assert pauses.seconds == []
 
-    async def test_slow_answer(self, call, openai_server, make_model):
+    async def test_slow_answer_times_out(self, call, openai_server, make_model):
         hold = threading.Event()
         server = openai_server([Reply(text="late", hold=hold)])
         try:
@@ -202,7 +202,7 @@ class ModelFailures:
         assert "0.3 s" in error.message
         assert "timeout" in error.hint
 
-    async def test_slow_stream_is_broken_off_at_the_timeout(self, openai_server, make_model):
+    async def test_slow_stream_is_aborted_at_the_timeout(self, openai_server, make_model):
         server = openai_server([Reply(text="a " * 100, chunk_delay=0.05)])
         model = make_model(base_url=server.base_url, settings={"timeout": 0.5})
         await model.warm_up()
@@ -210,9 +210,7 @@ class ModelFailures:
             await read_stream(model, ask())
 
     @pytest.mark.parametrize("drop", ["stream", "quiet"])
-    async def test_broken_stream_is_not_started_again(
-        self, drop, openai_server, make_model, pauses
-    ):
+    async def test_broken_stream_is_not_restarted(self, drop, openai_server, make_model, pauses):
         server = openai_server([Reply(text="rm -rf /tmp/x && echo done", drop=drop), "again"])
         text = ""
         with pytest.raises(LLMExecutionError, match="broke off after") as caught:
@@ -224,7 +222,9 @@ class ModelFailures:
         assert pauses.seconds == []
 
     @pytest.mark.parametrize("body", [b"<html>hello</html>", b"{}", b"[1, 2]", b""])
-    async def test_answer_that_is_none(self, body, call, openai_server, make_model, pauses):
+    async def test_malformed_answer_is_reported(
+        self, body, call, openai_server, make_model, pauses
+    ):
         server = openai_server([Reply(body=body)])
         error = await failure(call, make_model(base_url=server.base_url))
         assert "not a chat completion" in error.message
@@ -239,13 +239,13 @@ class ModelFailures:
         assert "redirect" in error.message
         assert other.requests == []
 
-    async def test_missing_key(self, call, make_model):
+    async def test_missing_key_is_reported(self, call, make_model):
         model = make_model("gpt-5.5")
         await model.warm_up()
         with pytest.raises(EnvironmentKeyError, match="OPENAI_API_KEY"):
             await call(model)
 
-    async def test_errors_show_no_secret(self, call, openai_server, make_model, caplog, capfd):
+    async def test_errors_hide_secrets(self, call, openai_server, make_model, caplog, capfd):
         caplog.set_level(logging.DEBUG)
         secrets = ["k3y-0123456789", "t0ken-abcdef", "sk-looks-like-a-key-1"]
         words = f"you sent {' and '.join(secrets)}\nBearer {secrets[0]}"
@@ -279,7 +279,7 @@ class ModelFailures:
         assert pauses.seconds == []
         hold.set()
 
-    async def test_cancelling_ends_a_pause(self, openai_server, make_model):
+    async def test_cancelling_ends_a_retry_delay(self, openai_server, make_model):
         server = openai_server([Reply(status=503, headers={"Retry-After": "20"}), "never"])
         model = make_model("m", base_url=server.base_url, sleep=asyncio.sleep)
         await model.warm_up()
@@ -289,7 +289,7 @@ class ModelFailures:
         await model.aclose()
         assert len(server.requests) == 1
 
-    async def test_reader_that_leaves_early_frees_the_connection(self, openai_server, make_model):
+    async def test_abandoned_stream_frees_the_connection(self, openai_server, make_model):
         server = openai_server(lambda _: Reply(text="a b c d e f g", chunk_delay=0.02))
         model = make_model(base_url=server.base_url)
         stream = model.stream(ask())

@@ -39,12 +39,12 @@ def say(*texts: str) -> list[dict[str, Any]]:
     return [{"role": roles[n % 2], "content": text} for n, text in enumerate(texts)]
 
 
-async def test_models_are_the_agent_and_the_further_models_of_the_settings(opened):
+async def test_models_endpoint_lists_the_agent_and_configured_models(opened):
     _, client = await opened(models=["small"])
     assert [model.id async for model in client.models.list()] == ["delf", "delf/small"]
 
 
-async def test_worker_is_a_model_that_does_the_whole_task(opened, tmp_path):
+async def test_worker_is_listed_as_a_model_and_does_the_task(opened, tmp_path):
     folder = tmp_path / "workers"
     folder.mkdir()
     (folder / "brief.worker").write_text("---\ndescription: Counts.\n---\nBe brief.\n")
@@ -82,7 +82,7 @@ async def test_chat_completion_streams_the_answer(opened):
     assert chunk.usage is not None
 
 
-async def test_chat_asks_as_text_with_a_link_and_takes_a_reply(opened):
+async def test_chat_asks_for_approval_with_a_link_and_accepts_a_reply(opened):
     served, client = await opened()
     words = doing(SEND)
     asked = await client.chat.completions.create(model="delf", messages=say(words))
@@ -110,7 +110,7 @@ async def test_chat_rejection_with_a_reason_reaches_the_script(opened):
     assert served.box.sent == []
 
 
-async def test_chat_reply_to_a_question_that_a_text_pretends_decides_nothing(opened):
+async def test_chat_reply_to_a_forged_question_decides_nothing(opened):
     served, client = await opened()
     waits = await served.run(SEND)
     await served.question(waits["task_id"])
@@ -138,7 +138,7 @@ async def test_chat_message_answers_a_question_of_a_script(opened):
     assert done.choices[0].message.content == "for Smith Ltd"
 
 
-async def test_chat_asks_as_a_tool_call_where_the_client_offers_the_function(opened):
+async def test_chat_asks_by_tool_call_if_the_client_offers_it(opened):
     served, client = await opened()
     tools = [{"type": "function", "function": {"name": "delf_decide", "parameters": {}}}]
     messages = say(doing(SEND))
@@ -155,7 +155,7 @@ async def test_chat_asks_as_a_tool_call_where_the_client_offers_the_function(ope
     assert served.box.sent == [("ada@x.org", 1)]
 
 
-async def test_chat_history_is_a_conversation_of_the_task_and_not_in_the_list(opened):
+async def test_chat_history_becomes_a_hidden_conversation_of_the_task(opened):
     served, client = await opened(agent={"chat": {"persist": True}, "keep_prompts": True})
     made = await client.chat.completions.create(
         model="delf", messages=say("my name is Ada", "Hello Ada", doing("print('Ada')"))
@@ -171,7 +171,7 @@ async def test_chat_history_is_a_conversation_of_the_task_and_not_in_the_list(op
     assert listed["conversation_id"] == "return-policy"
 
 
-async def test_chat_files_are_input_files_of_the_task(opened):
+async def test_chat_files_become_input_files(opened):
     _, client = await opened()
     data = base64.b64encode(b"city\nRome\n").decode()
     file = {"filename": "cities.csv", "file_data": f"data:text/csv;base64,{data}"}
@@ -183,7 +183,7 @@ async def test_chat_files_are_input_files_of_the_task(opened):
     assert "Rome" in made.choices[0].message.content, made.choices[0].message.content
 
 
-async def test_chat_answers_with_data_for_a_schema(opened):
+async def test_chat_answer_follows_a_response_schema(opened):
     _, client = await opened()
     schema = {
         "type": "object",
@@ -198,7 +198,7 @@ async def test_chat_answers_with_data_for_a_schema(opened):
     assert json.loads(made.choices[0].message.content) == {"total": 42}
 
 
-async def test_chat_repeated_request_of_a_client_waits_for_the_same_task(opened):
+async def test_chat_repeated_request_waits_for_the_same_task(opened):
     served, client = await opened()
     words = say(doing(SEND))
     first = await client.chat.completions.create(model="delf", messages=words)
@@ -231,7 +231,7 @@ async def test_chat_repeated_request_of_a_client_waits_for_the_same_task(opened)
         ),
     ],
 )
-async def test_chat_refuses_what_it_cannot_do(opened, more, message):
+async def test_chat_refuses_unsupported_parameters(opened, more, message):
     _, client = await opened()
     given = {"model": "delf", "messages": say("hello"), **more}
     with pytest.raises(openai.APIStatusError, match=message):
@@ -263,7 +263,7 @@ async def test_response_streams_the_answer(opened):
     assert kinds[-1] == "response.completed"
 
 
-async def test_response_asks_as_an_approval_request_and_takes_its_response(opened):
+async def test_response_asks_by_approval_request_and_accepts_its_response(opened):
     served, client = await opened()
     asked = await client.responses.create(model="delf", input=doing(SEND))
     assert "/#/task_" in asked.output_text
@@ -285,7 +285,7 @@ async def test_response_asks_as_an_approval_request_and_takes_its_response(opene
     assert served.box.sent == [("ada@x.org", 1)]
 
 
-async def test_response_text_reply_approves_only_the_request_that_was_shown(opened):
+async def test_response_text_reply_approves_only_the_shown_request(opened):
     served, client = await opened()
     two = f"{SEND}\nprint(await send(to='ben@x.org'))"
     first = await client.responses.create(model="delf", input=doing(two))
@@ -335,7 +335,7 @@ async def test_response_of_an_unknown_id_is_refused(opened):
         await client.responses.retrieve("resp_0_0")
 
 
-async def test_response_of_a_failed_task_has_failed(opened):
+async def test_response_of_a_failed_task_is_failed(opened):
     _, client = await opened()
     made = await client.responses.create(model="delf", input=doing("1/0"))
     assert made.status == "failed"

@@ -24,7 +24,7 @@ COMMAND = re.compile(r"\bdelf (?:users|runs?|approvals|routines|resume|serve|plu
 OWN = document(OPERATIONS, server="/", keyed=False)
 
 
-async def test_document_is_valid_and_whole(serve):
+async def test_openapi_document_is_valid_and_lists_every_operation(serve):
     from openapi_spec_validator import validate
 
     server = await serve(key="ada-key", api_key=KEYS)
@@ -60,7 +60,7 @@ async def test_openapi_plugin_drives_the_server(serve):
 
 
 @pytest.mark.parametrize("event", every_event("t1"), ids=lambda event: type(event).__name__)
-def test_events_match_the_document(event):
+def test_events_match_the_openapi_document(event):
     place = "#/components/schemas/Event"
     validator = Draft202012Validator({**OWN, "$ref": place})
     message = json.loads(frame(event).partition(b"data: ")[2])
@@ -71,7 +71,7 @@ def test_events_match_the_document(event):
     assert message.get("headline", "") == event.headline
 
 
-async def test_stream_answers_are_typed(serve):
+async def test_stream_answers_have_types_in_the_document(serve):
     server = await serve()
     task = await server.run("print(await look(1))")
     events = await server.events(task["task_id"])
@@ -83,7 +83,7 @@ async def test_stream_answers_are_typed(serve):
         assert content["text/event-stream"]["schema"]["contentSchema"]["$ref"].endswith(f"/{name}")
 
 
-def test_nullable_fields_are_declared_as_client_generators_read_them():
+def test_nullable_fields_are_declared_for_client_generators():
     def choices(node):
         if isinstance(node, dict):
             yield from [node["anyOf"]] if "anyOf" in node else []
@@ -131,7 +131,7 @@ def try_out(operation) -> None:
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
-def test_operations_declare_their_answers(operation):
+def test_operations_declare_their_error_answers(operation):
     message = OWN["paths"][operation.path][operation.method.lower()]
     assert message["operationId"] == operation.name
     assert str(operation.status) in message["responses"]
@@ -169,6 +169,6 @@ def test_lists_come_in_pages():
         assert given & {"offset", "after", "before"}, operation.path
 
 
-def test_table_is_a_type_of_answer_that_the_document_knows():
+def test_csv_answer_is_declared_in_the_document():
     message = OWN["paths"]["/figures"]["get"]["responses"]["200"]["content"]
     assert message.keys() == {"application/json", "text/csv"}

@@ -80,7 +80,7 @@ async def accessible(page: Page) -> list[str]:
     return [f"{item['id']}: {item['nodes'][0]['html'][:200]}" for item in found]
 
 
-async def test_page_takes_a_task_and_shows_its_story(shop, open_page):
+async def test_page_submits_a_task_and_shows_its_progress(shop, open_page):
     page = await open_page(shop.url)
     await expect(page.get_by_role("heading", name="Say what to do, in plain words")).to_be_visible()
     code = (
@@ -111,7 +111,7 @@ async def test_page_takes_a_task_and_shows_its_story(shop, open_page):
     await expect(page.locator(".timeline")).to_contain_text("script 1")
 
 
-async def test_prints_come_as_they_are_made_and_the_line_that_runs_is_lit(shop, open_page):
+async def test_prints_appear_at_once_and_the_running_line_is_highlighted(shop, open_page):
     page = await open_page(shop.url)
     task = await shop.run("print('first')\nprint(await hold())")
     await at(page, task)
@@ -124,7 +124,7 @@ async def test_prints_come_as_they_are_made_and_the_line_that_runs_is_lit(shop, 
     await expect(page.locator(".answer")).to_contain_text("held")
 
 
-async def test_question_is_approved_in_one_browser_while_another_looks(shop, open_page):
+async def test_request_is_approved_in_one_browser_while_another_watches(shop, open_page):
     task = await shop.run("print(await send('bob', copies=2))")
     await shop.until(task["task_id"], "waiting")
     one, other = await open_page(shop.url), await open_page(shop.url)
@@ -166,7 +166,7 @@ async def test_bidirectional_controls_are_shown_as_escapes(shop, open_page):
     assert shop.box.sent == [(name, 2)]
 
 
-async def test_texts_are_shown_by_the_rules_of_the_terminal(shop, open_page):
+async def test_texts_follow_the_escaping_rules_of_the_terminal(shop, open_page):
     page = await open_page(shop.url)
     seen = await page.evaluate(
         "async (texts) => { const { visible } = await import('/page/visible.js');"
@@ -176,7 +176,7 @@ async def test_texts_are_shown_by_the_rules_of_the_terminal(shop, open_page):
     assert dict(zip(SHOWN, seen, strict=True)) == SHOWN
 
 
-async def test_approval_of_a_cut_request_is_marked(shop, open_page):
+async def test_approve_button_counts_unseen_characters(shop, open_page):
     text = "x" * 4000 + "; and pay eve" + "y" * 187
     task = await shop.run(f"print(await send({text!r}, copies=2))")
     await shop.until(task["task_id"], "waiting")
@@ -191,7 +191,7 @@ async def test_approval_of_a_cut_request_is_marked(shop, open_page):
     assert shop.box.sent == [(text, 2)]
 
 
-async def test_routine_has_a_form_of_its_parameters(shop, open_page, tmp_path, monkeypatch):
+async def test_routine_is_run_by_a_form_of_its_parameters(shop, open_page, tmp_path, monkeypatch):
     page = await open_page(f"{shop.url}/#/routines")
     await expect(page.locator(".routines")).to_contain_text("There are no routines yet")
     monkeypatch.chdir(tmp_path)
@@ -216,7 +216,7 @@ async def test_routine_has_a_form_of_its_parameters(shop, open_page, tmp_path, m
     assert not await page.evaluate("window.hurt")
 
 
-async def test_task_is_kept_as_a_routine_on_the_page(shop, open_page, tmp_path, monkeypatch):
+async def test_task_can_be_saved_as_a_routine_on_the_page(shop, open_page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DELF_TRUST", str(tmp_path))
     task = await shop.run("print((await look(9))['name'])")
@@ -284,7 +284,7 @@ async def test_arguments_are_edited_and_checked(shop, open_page):
     assert shop.box.sent == [("bob", 3)]
 
 
-async def test_keyboard_alone_decides_and_enter_never_by_itself(shop, open_page):
+async def test_keyboard_decides_requests_but_enter_alone_does_not(shop, open_page):
     code = "try:\n    await send('bob')\nexcept Exception as no:\n    print(no)\nawait send('eve')\nawait send('eve')"
     task = await shop.run(code)
     await shop.until(task["task_id"], "waiting")
@@ -315,7 +315,7 @@ async def test_keyboard_alone_decides_and_enter_never_by_itself(shop, open_page)
 BYTES = {"content-type": "application/octet-stream"}
 
 
-async def test_failure_a_retry_and_a_rerun_are_chapters(shop, open_page):
+async def test_failed_script_retry_and_rerun_are_shown_as_chapters(shop, open_page):
     task = await shop.run("rows = await look(1)\nraise ValueError('no such row')")
     await shop.until(task["task_id"], "failed")
     page = await open_page(f"{shop.url}/#/{task['task_id']}")
@@ -329,7 +329,7 @@ async def test_failure_a_retry_and_a_rerun_are_chapters(shop, open_page):
     )
 
 
-async def test_finished_task_is_replayed(shop, open_page):
+async def test_finished_task_can_be_replayed(shop, open_page):
     task = await shop.run("for n in range(5):\n    print(await look(n))")
     await shop.until(task["task_id"], "done")
     page = await open_page(f"{shop.url}/#/{task['task_id']}")
@@ -350,7 +350,7 @@ async def test_finished_task_is_replayed(shop, open_page):
     await expect(page.locator(".state")).to_contain_text("done", timeout=15_000)
 
 
-async def test_replay_is_grey_says_so_and_offers_nothing_to_do(shop, open_page):
+async def test_replay_is_marked_and_offers_no_buttons(shop, open_page):
     task = await shop.run("print('first')\nprint(await send('bob'))")
     name = (await shop.question(task["task_id"]))["request_id"]
     await shop.client.post(f"/approvals/{name}", json={"decision": "approve"})
@@ -376,7 +376,7 @@ async def test_replay_is_grey_says_so_and_offers_nothing_to_do(shop, open_page):
     assert await page.locator(".task").evaluate("n => getComputedStyle(n).filter") == "none"
 
 
-async def test_prints_stand_apart_where_they_are_not_the_answer(shop, open_page):
+async def test_prints_are_shown_separately_if_not_the_answer(shop, open_page):
     same = await shop.run("print('all of it')")
     await shop.until(same["task_id"], "done")
     page = await open_page(f"{shop.url}/#/{same['task_id']}")
@@ -400,7 +400,7 @@ async def test_prints_stand_apart_where_they_are_not_the_answer(shop, open_page)
     await expect(page.get_by_role("heading", name="Prints until it ended")).to_be_visible()
 
 
-async def test_numbers_stand_at_the_right_in_every_table(shop, open_page):
+async def test_numbers_are_right_aligned_in_every_table(shop, open_page):
     code = (
         "await every()\n"
         "add_to_output_files('rows.csv', [{'name': 'a', 'n': 12, 'zip': '01067'}, {'name': 'b', 'n': 7, 'zip': ''}])\n"
@@ -422,7 +422,7 @@ async def test_numbers_stand_at_the_right_in_every_table(shop, open_page):
     assert set((await people.evaluate(sides))[1:]) == {"right"}
 
 
-async def test_conversation_goes_on_after_the_task_that_is_open(shop, open_page):
+async def test_conversation_continues_from_the_open_task(shop, open_page):
     page = await open_page(shop.url)
     task = await shop.run("print('Ada')", "who?")
     await shop.until(task["task_id"], "done")
@@ -446,7 +446,7 @@ async def test_conversation_goes_on_after_the_task_that_is_open(shop, open_page)
     await expect(page.locator(".after")).to_contain_text("It went on with “again")
 
 
-async def test_conversations_are_listed_and_read_from_their_beginning(shop, open_page):
+async def test_conversations_are_listed_and_shown(shop, open_page):
     first = await shop.run("print('Ada')", "who?")
     await shop.until(first["task_id"], "done")
     more = await shop.run("print('8')", "where?", conversation_id=first["conversation_id"])
@@ -472,7 +472,7 @@ async def test_conversations_are_listed_and_read_from_their_beginning(shop, open
     await expect(rows).to_have_count(1)
 
 
-async def test_hostile_text_stays_text(shop, open_page):
+async def test_hostile_text_is_escaped(shop, open_page):
     code = (
         f"text = {HOSTILE!r}\nprint(text)\nawait look(1)\n"
         "add_to_output_files('&lt;b&gt; x.html', text)\nadd_to_output_files('x.svg', '<svg onload=\"hurt=1\">')\n"
@@ -516,7 +516,7 @@ async def test_page_is_accessible(shop, open_page, scheme):
     assert await accessible(page) == []
 
 
-async def test_phone_layout_breaks_no_word(shop, open_page):
+async def test_phone_layout_keeps_words_whole(shop, open_page):
     page = await open_page(shop.url, width=390, height=780)
     order = {"product_id": 11, "quantity": 41, "day": "2026-06-30"}
     task = await shop.run(f"print(await note({[order, order]!r}))")
@@ -552,7 +552,7 @@ async def make_rooms(shop) -> None:
     await asyncio.gather(*(make(n) for n in range(1000)))
 
 
-async def test_thousands_of_tasks_are_searched_and_filtered(shop, open_page):
+async def test_thousands_of_tasks_can_be_searched_and_filtered(shop, open_page):
     await make_rooms(shop)
     page = await open_page(shop.url)
     await expect(page.locator(".row").first).to_contain_text("room 999")
@@ -599,7 +599,7 @@ async def test_page_shows_two_thousand_calls(shop, open_page):
     await expect(page.locator(".state")).to_contain_text("running")
 
 
-async def test_lost_connection_says_so_and_mends_itself(tmp_path, monkeypatch, open_page):
+async def test_lost_connection_is_shown_and_restored(tmp_path, monkeypatch, open_page):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     monkeypatch.setenv("DELF_SERVE_FILES_FOLDER", str(tmp_path / "files"))
     box = Outbox()
@@ -621,7 +621,7 @@ async def test_lost_connection_says_so_and_mends_itself(tmp_path, monkeypatch, o
     assert box.sent == [("bob", 1)]
 
 
-async def test_reconnect_ends_and_offers_a_button(shop, open_page):
+async def test_failed_reconnect_offers_a_button(shop, open_page):
     task = await shop.run("print('x')\nprint(await send('bob'))")
     await shop.until(task["task_id"], "waiting")
     page = await open_page(f"{shop.url}/#/{task['task_id']}")
@@ -645,7 +645,7 @@ async def test_reconnect_ends_and_offers_a_button(shop, open_page):
     assert "restarted" not in await page.inner_text("body")
 
 
-async def test_page_that_cannot_begin_has_a_button_at_last(shop, open_page):
+async def test_failing_start_of_the_page_offers_a_button(shop, open_page):
     page = await open_page(f"{shop.url}/docs")
     await page.clock.install()
     await page.route("**/session", lambda route: route.abort("connectionrefused"))
@@ -708,7 +708,7 @@ async def test_limited_rate_slows_the_page_and_never_blanks_it(tmp_path, monkeyp
     assert box.sent == [("bob", 1)]
 
 
-async def test_session_that_ends_elsewhere_asks_for_the_key_again(tmp_path, monkeypatch, open_page):
+async def test_session_ended_elsewhere_asks_for_the_key(tmp_path, monkeypatch, open_page):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     box = Outbox()
     async with serving(make_agent(str(tmp_path), box), box, api_key=KEYS) as server:
@@ -734,7 +734,7 @@ async def test_session_that_ends_elsewhere_asks_for_the_key_again(tmp_path, monk
         await expect(page.get_by_label("A task, in plain words")).to_have_value("half written")
 
 
-async def test_api_is_described_on_a_page_of_its_own(shop, open_page):
+async def test_api_is_documented_on_its_own_page(shop, open_page):
     page = await open_page(f"{shop.url}/docs")
     await expect(page.get_by_role("heading", name="The API", exact=True)).to_be_visible()
     run = page.locator("#op-run")
@@ -747,7 +747,7 @@ async def test_api_is_described_on_a_page_of_its_own(shop, open_page):
     assert await accessible(page) == []
 
 
-async def test_settled_call_has_the_result_that_a_person_gave(tmp_path, monkeypatch, open_page):
+async def test_settled_call_shows_the_given_result(tmp_path, monkeypatch, open_page):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     box = Outbox()
     async with serving(make_agent(str(tmp_path), box), box) as one:
@@ -766,9 +766,7 @@ async def test_settled_call_has_the_result_that_a_person_gave(tmp_path, monkeypa
         await expect(page.locator(".answer")).to_contain_text("{'held': 2}")
 
 
-async def test_task_that_ended_at_its_timeout_is_resumed_by_a_button(
-    tmp_path, monkeypatch, open_page
-):
+async def test_timed_out_task_is_resumed_by_a_button(tmp_path, monkeypatch, open_page):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     box = Outbox()
     agent = make_agent(str(tmp_path), box, approval_mode="approve_all")
@@ -787,7 +785,7 @@ async def test_task_that_ended_at_its_timeout_is_resumed_by_a_button(
         assert box.sent == [("ada", 1)]
 
 
-async def test_question_says_where_each_value_came_from(shop, open_page):
+async def test_request_shows_the_origin_of_each_value(shop, open_page):
     task = await shop.run("await send((await look(4711))['name'], copies=3)")
     page = await open_page(f"{shop.url}/#/{task['task_id']}")
     ask = page.locator(".ask")
@@ -803,7 +801,7 @@ async def test_question_says_where_each_value_came_from(shop, open_page):
     assert await accessible(page) == []
 
 
-async def test_meter_shows_the_agents_budget_and_not_the_tasks(open_page, tmp_path, monkeypatch):
+async def test_meter_shows_the_budget_of_the_agent(open_page, tmp_path, monkeypatch):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     monkeypatch.setenv("DELF_SERVE_FILES_FOLDER", str(tmp_path / "files"))
     box = Outbox()
@@ -826,7 +824,7 @@ async def test_meter_shows_the_agents_budget_and_not_the_tasks(open_page, tmp_pa
         await server.until(third["task_id"], "done")
 
 
-async def test_person_goes_on_from_an_event_as_a_new_task(shop, open_page):
+async def test_task_can_be_forked_from_an_event(shop, open_page):
     page = await open_page(shop.url)
     task = await shop.run("print(await look(1))\nprint(await look(2))")
     await shop.until(task["task_id"], "done")
@@ -843,7 +841,7 @@ async def test_person_goes_on_from_an_event_as_a_new_task(shop, open_page):
     assert task["task_id"] not in page.url
 
 
-async def test_box_above_the_list_finds_what_happened_anywhere(shop, open_page):
+async def test_search_box_finds_text_anywhere_in_tasks(shop, open_page):
     for number in range(3):
         task = await shop.run(f"print(await look({number}))", f"look up lamp {number}")
         await shop.until(task["task_id"], "done")
@@ -869,7 +867,7 @@ async def test_box_above_the_list_finds_what_happened_anywhere(shop, open_page):
     assert page.url.endswith("#/")
 
 
-async def test_search_is_narrowed_and_kept_and_sent_as_a_link(shop, open_page):
+async def test_search_filters_are_kept_in_the_link(shop, open_page):
     for number in range(2):
         task = await shop.run(f"print(await look({number}))", f"look up lamp {number}")
         await shop.until(task["task_id"], "done")
@@ -899,7 +897,7 @@ async def test_search_is_narrowed_and_kept_and_sent_as_a_link(shop, open_page):
     assert await accessible(phone) == []
 
 
-async def test_search_stays_as_it_is_while_tasks_change(shop, open_page):
+async def test_search_results_stay_until_refreshed(shop, open_page):
     task = await shop.run("print(await look(1))", "look up lamp 1")
     await shop.until(task["task_id"], "done")
     page = await open_page(f"{shop.url}/#/search/text=lamp")
@@ -916,7 +914,7 @@ async def test_search_stays_as_it_is_while_tasks_change(shop, open_page):
     await expect(again).to_be_hidden()
 
 
-async def test_state_alone_is_followed_as_it_happens(shop, open_page):
+async def test_state_filter_is_updated_live(shop, open_page):
     page = await open_page(f"{shop.url}/#/search/state=waiting")
     await expect(page.get_by_text("No task matches.")).to_be_visible()
     await shop.run("print(await send('bob'))")
@@ -924,7 +922,7 @@ async def test_state_alone_is_followed_as_it_happens(shop, open_page):
     await expect(page.locator(".list .row")).to_contain_text("waiting for you")
 
 
-async def test_figures_are_drawn_and_taken_as_a_table(shop, open_page):
+async def test_figures_are_shown_as_chart_and_table(shop, open_page):
     for number in range(2):
         task = await shop.run(f"print(await look({number}))")
         await shop.until(task["task_id"], "done")
@@ -945,7 +943,7 @@ async def test_figures_are_drawn_and_taken_as_a_table(shop, open_page):
     assert page.url.endswith("#/figures/")
 
 
-async def test_task_is_done_again_with_its_files_and_a_fork_has_another_model(
+async def test_repeated_task_keeps_files_and_fork_may_change_the_model(
     tmp_path, monkeypatch, open_page
 ):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
@@ -985,7 +983,7 @@ async def test_task_is_done_again_with_its_files_and_a_fork_has_another_model(
         assert await accessible(page) == []
 
 
-async def test_task_is_run_again_changed_and_compared(tmp_path, monkeypatch, open_page):
+async def test_task_can_be_repeated_with_changes_and_compared(tmp_path, monkeypatch, open_page):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     box = Outbox()
     agent = make_agent(str(tmp_path), box)
@@ -1015,7 +1013,7 @@ async def test_task_is_run_again_changed_and_compared(tmp_path, monkeypatch, ope
         assert await accessible(page) == []
 
 
-async def test_question_of_a_script_is_answered_on_the_page(shop, open_page):
+async def test_script_question_is_answered_on_the_page(shop, open_page):
     asks = [
         "await ask('Which?', ['Ann A', 'Ann B'])",
         "await ask('Now?', answer='yes/no')",

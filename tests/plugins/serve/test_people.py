@@ -68,7 +68,7 @@ async def run(server, name: str, code: str, **more):
     return answer.json()
 
 
-async def test_key_comes_and_goes_while_the_server_runs(serve):
+async def test_key_is_added_and_revoked_on_a_running_server(serve):
     server = await serve(api_key="boss:boss-key")
     assert (await server.client.get("/tasks", headers=bearer("ada-key"))).status_code == 401
     ada = person("ada")
@@ -79,7 +79,7 @@ async def test_key_comes_and_goes_while_the_server_runs(serve):
     assert (await server.client.get("/tasks", headers=bearer("ada-key"))).status_code == 401
 
 
-async def test_server_without_keys_needs_one_from_the_first_person_on(serve):
+async def test_first_person_added_makes_a_key_necessary(serve):
     server = await serve()
     assert (await server.client.get("/tasks")).status_code == 200
     await add(server, person("ada"))
@@ -89,7 +89,7 @@ async def test_server_without_keys_needs_one_from_the_first_person_on(serve):
     assert (await later.client.get("/tasks")).status_code == 401
 
 
-async def test_further_key_has_at_most_what_its_person_has(serve):
+async def test_additional_key_has_at_most_the_rights_of_its_person(serve):
     server = await serve(api_key="boss:boss-key")
     ada = person("ada", rights=("read", "run"), scope="own")
     keys = (
@@ -107,7 +107,7 @@ async def test_further_key_has_at_most_what_its_person_has(serve):
     assert {one["name"] for one in known} == {"ada"}
 
 
-async def test_revoked_person_has_no_session_and_no_stream_any_more(serve):
+async def test_revoked_person_loses_session_and_stream(serve):
     server = await serve(api_key="boss:boss-key")
     ada = person("ada")
     await add(server, ada)
@@ -124,7 +124,7 @@ async def test_revoked_person_has_no_session_and_no_stream_any_more(serve):
     assert (await server.client.get("/tasks", headers=cookie)).status_code == 401
 
 
-async def test_scope_decides_whose_tasks_are_seen(team):
+async def test_scope_limits_the_visible_tasks(team):
     made = {name: (await run(team, name, "print(1)"))["task_id"] for name in ("ada", "bo", "eve")}
     seen = {}
     for name in ("ada", "bo", "eve", "mo", "boss"):
@@ -139,7 +139,7 @@ async def test_scope_decides_whose_tasks_are_seen(team):
     assert own.json()["task_id"] == made["ada"]
 
 
-async def test_child_task_and_a_fork_are_their_persons(team):
+async def test_child_task_and_fork_belong_to_their_person(team):
     task = await run(team, "bo", "print(await look())")
     answer = await team.client.post(
         f"/tasks/{task['task_id']}/fork", json={}, headers=bearer("boss-key")
@@ -150,7 +150,7 @@ async def test_child_task_and_a_fork_are_their_persons(team):
     assert (await team.client.get(place, headers=bearer("bo-key"))).status_code == 404
 
 
-async def test_task_tells_who_asked_and_who_stopped_it(team):
+async def test_task_shows_who_asked_and_who_stopped_it(team):
     order = {"task": doing("print(await hold())")}
     accepted = await team.client.post("/run", json=order, headers=bearer("ada-key"))
     name = accepted.json()["task_id"]
@@ -164,7 +164,7 @@ async def test_task_tells_who_asked_and_who_stopped_it(team):
     assert (task["stopped_by"], task["stopped_from"]) == ("bo", "API, 127.0.0.1")
 
 
-async def test_task_tells_who_decided_what_and_from_where(team):
+async def test_task_shows_who_decided_and_from_where(team):
     order = {"task": doing("print(await send('bob'))"), "wait": 20}
     asked = (await team.client.post("/run", json=order, headers=bearer("ada-key"))).json()
     place, yes = f"/approvals/{asked['approvals'][0]}", {"decision": "approve"}
@@ -180,7 +180,7 @@ async def test_task_tells_who_decided_what_and_from_where(team):
 
 
 @pytest.mark.parametrize("here", [True, False], ids=["its own process", "another process"])
-async def test_stop_source_is_known_in_every_process(serve, here):
+async def test_stop_source_is_shared_between_processes(serve, here):
     one, two = await serve(), await serve()
     task = await one.run("print(await hold())")
     await one.until(task["task_id"], "running")
@@ -204,7 +204,7 @@ async def test_user_lists_and_ends_own_sessions(serve):
     assert [one["id"] for one in left] == [listed[1]["id"]]
 
 
-async def test_cookie_that_was_there_before_a_login_is_none_after_it(serve):
+async def test_cookie_from_before_a_login_is_invalid_after_it(serve):
     server = await serve(api_key="boss:boss-key")
     await add(server, person("ada"), person("eve"))
     planted = (await server.client.post("/login", json={"key": "eve-key"})).cookies["delf_session"]
@@ -218,7 +218,7 @@ async def test_cookie_that_was_there_before_a_login_is_none_after_it(serve):
 # -- a trusted proxy ---------------------------------------------------------------------
 
 
-async def test_trusted_proxy_tells_who_asks(serve):
+async def test_trusted_proxy_names_the_user(serve):
     proxied = {"user_header": "X-Remote-User", "trusted_proxies": ["127.0.0.1"]}
     server = await serve(**proxied)
     await add(server, person("ada", mail="ada@example.com", teams=("sales",)))
@@ -232,7 +232,7 @@ async def test_trusted_proxy_tells_who_asks(serve):
     assert (await server.client.get("/tasks", headers=twice)).status_code == 400
 
 
-async def test_header_of_anybody_else_is_not_believed(serve):
+async def test_user_header_from_another_address_is_ignored(serve):
     server = await serve(user_header="X-Remote-User", trusted_proxies=["10.0.0.0/8"])
     await add(server, person("ada"))
     for more in ({}, {"x-forwarded-for": "10.1.2.3"}, {"x-real-ip": "10.1.2.3"}):
@@ -240,7 +240,7 @@ async def test_header_of_anybody_else_is_not_believed(serve):
         assert (await server.client.get("/tasks", headers=headers)).status_code == 401
 
 
-async def test_change_that_a_proxy_passes_on_needs_the_pages_header(serve):
+async def test_proxied_change_needs_the_page_header(serve):
     server = await serve(user_header="X-Remote-User", trusted_proxies=["127.0.0.1"])
     await add(server, person("ada"))
     message, order = {"x-remote-user": "ada"}, {"task": doing("print(1)")}
@@ -316,7 +316,7 @@ async def test_people_are_added_listed_and_revoked_by_the_command(serve):
     await say("revoke", "eve", status=2)
 
 
-async def test_question_is_answered_by_its_asker_and_by_who_may_decide(serve):
+async def test_question_may_be_answered_by_its_asker_and_by_approvers(serve):
     server = await serve(api_key="boss:boss-key")
     may_run, sees_all = ("read", "run"), {"scope": "all"}
     await add(

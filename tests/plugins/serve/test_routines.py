@@ -38,7 +38,7 @@ async def test_routines_are_listed_with_their_parameters(store, serve):
     assert found["parameters"] == [parameter]
 
 
-async def test_routine_is_run_with_its_inputs_and_asks_no_model(store, serve):
+async def test_routine_is_run_with_inputs_and_without_a_model(store, serve):
     server = await serve()
     order = {"inputs": {"number": 9}, "wait": 20}
     answer = await server.client.post("/routines/thing", json=order)
@@ -64,7 +64,7 @@ async def done(server, code, words="do it"):
     return answer.json()["task_id"]
 
 
-async def test_task_is_saved_once_just_that_was_seen(store, serve):
+async def test_task_is_saved_once_as_the_shown_routine(store, serve):
     server = await serve()
     task = await done(server, "print((await look(9))['name'])")
     order = {"task_id": task, "name": "nine"}
@@ -87,7 +87,7 @@ async def test_task_is_saved_once_just_that_was_seen(store, serve):
     assert nine["text"].startswith("# /// routine")
 
 
-async def test_task_that_can_be_none_says_why(store, serve):
+async def test_unsuitable_task_is_refused_as_routine_with_the_reason(store, serve):
     server = await serve()
     answer = await server.client.post("/routines", json={"task_id": "task_x", "name": "nine"})
     assert answer.status_code == 404

@@ -57,7 +57,7 @@ async def ended(server, request: str) -> dict:
     return await server.until(detail["task_id"], "done", "failed", "stopped")
 
 
-async def test_rule_lets_only_approvers_decide(ruled):
+async def test_only_approvers_of_the_rule_can_decide(ruled):
     server = await ruled(approvers=["finance"])
     request = await asked(server, "cy")
     for who in ("boss", "cy", "dee"):
@@ -69,7 +69,7 @@ async def test_rule_lets_only_approvers_decide(ruled):
     assert server.box.sent == [("bob", 1)]
 
 
-async def test_inbox_lists_what_a_user_may_decide(ruled):
+async def test_inbox_lists_requests_that_a_user_may_decide(ruled):
     server = await ruled(approvers=["finance"], four_eyes=True)
     request = await asked(server, "ada")
     seen = {}
@@ -85,7 +85,7 @@ async def test_inbox_lists_what_a_user_may_decide(ruled):
 
 
 @pytest.mark.parametrize("named", [False, True])
-async def test_user_of_the_machine_may_be_who_asked_unless_the_rule_names_them(ruled, named):
+async def test_local_user_counts_as_requester_unless_named_by_the_rule(ruled, named):
     server = await ruled(four_eyes=True, **({"approvers": ["local"]} if named else {}))
     journal = server.app.tasks.journal
     (record,) = await journal.find_requests(await asked(server))
@@ -136,7 +136,7 @@ async def test_single_rejection_is_enough(ruled):
     assert server.box.sent == []
 
 
-async def test_note_that_somebody_leaves_in_the_journal_is_held_to_the_rule(ruled):
+async def test_answer_written_into_the_journal_obeys_the_rule(ruled):
     """The engine decides whether an answer counts, by which way ever it comes."""
     server = await ruled(approvers=["finance"], four_eyes=True)
     request = await asked(server, "ada")
@@ -177,7 +177,7 @@ async def test_rule_ignores_remembered_and_advance_approvals(ruled, serve):
         assert (await says(other, "cy", await asked(other, "cy"))).status_code == 403
 
 
-async def test_longest_pattern_of_the_rules_holds(serve):
+async def test_longest_rule_pattern_applies(serve):
     rules = {"*": {"approvers": ["chiefs"]}, "send": {"approvers": ["finance"]}}
     server = await serve("boss-key", agent={"approval_rules": rules}, api_key="boss:boss-key")
     await add(server, person("bo", scope="all", teams=("finance",)))
@@ -214,7 +214,7 @@ def rule_text(request: dict) -> str:
     return next(fact["text"] for fact in request["facts"] if fact["kind"] == "rule")
 
 
-async def test_editor_does_not_approve_what_they_edited(ruled):
+async def test_editor_cannot_approve_their_own_edit(ruled):
     server = await ruled(four_eyes=True)
     request = await asked(server, "ada")
     edited = (await says(server, "bo", request, EDIT)).json()
@@ -297,7 +297,7 @@ async def test_asker_and_editor_may_always_reject(ruled, who):
     assert server.box.sent == []
 
 
-async def test_edit_under_two_of_begins_the_votes_anew(ruled):
+async def test_edit_resets_the_votes_of_a_two_person_rule(ruled):
     server = await ruled(two_of=["finance", "chiefs", "cy"])
     request = await asked(server, "boss")
     assert not (await says(server, "ada", request)).json()["is_final"]
@@ -319,7 +319,7 @@ async def test_edit_without_a_rule_for_several_people_is_final(ruled):
 
 
 @pytest.mark.parametrize("way", ["fork", "again"])
-async def test_words_of_another_person_count_as_asked_by_them(ruled, way):
+async def test_repeater_and_author_of_a_task_both_count_as_requesters(ruled, way):
     """Whoever forks a task, or runs it again, does not give its author another vote."""
     server = await ruled(four_eyes=True)
     request = await asked(server, "ada")
@@ -377,7 +377,7 @@ async def test_vote_of_a_removed_person_does_not_count(ruled, how):
 
 
 @pytest.mark.parametrize("name", ["Ada", "ADA"])
-async def test_requester_is_recognised_by_any_form_of_the_name(ruled, name):
+async def test_requester_is_recognised_in_any_form_of_the_name(ruled, name):
     server = await ruled(four_eyes=True)
     await add(server, replace(person(name, scope="all"), uid="other"))
     request = await asked(server, "ada")
@@ -385,7 +385,7 @@ async def test_requester_is_recognised_by_any_form_of_the_name(ruled, name):
     assert server.box.sent == []
 
 
-async def test_requester_is_recognised_by_any_key_of_the_name(serve):
+async def test_requester_is_recognised_by_any_of_their_keys(serve):
     """By a key of the settings, and as a later person of the name."""
     rules = {"send": {"four_eyes": True}}
     server = await serve(agent={"approval_rules": rules}, api_key="ada:other-key,boss:boss-key")
@@ -400,7 +400,7 @@ async def test_requester_is_recognised_by_any_key_of_the_name(serve):
     assert (await says(server, "boss", request)).status_code == 200
 
 
-async def test_person_has_one_vote_by_whatever_key(serve):
+async def test_person_has_one_vote_with_any_number_of_keys(serve):
     rules = {"send": {"two_of": ["finance", "ada"]}}
     server = await serve(agent={"approval_rules": rules}, api_key="ada:other-key,boss:boss-key")
     server.client.headers.update(bearer("boss-key"))
@@ -421,7 +421,7 @@ async def test_person_has_one_vote_by_whatever_key(serve):
     assert not last["is_final"], "the vote of the former ada does not count any more"
 
 
-async def test_fork_carries_no_approval(ruled):
+async def test_fork_copies_no_approval(ruled):
     """At whatever event: what was done is not done again, and what is to be done is asked about."""
     server = await ruled(approvers=["finance"], four_eyes=True)
     request = await asked(server, "ada")
@@ -447,7 +447,7 @@ async def test_fork_carries_no_approval(ruled):
     }
 
 
-async def test_fork_carries_no_vote(ruled):
+async def test_fork_copies_no_vote(ruled):
     server = await ruled(two_of=["finance", "chiefs"])
     request = await asked(server, "cy")
     assert not (await says(server, "bo", request)).json()["is_final"]
@@ -460,7 +460,7 @@ async def test_fork_carries_no_vote(ruled):
     assert server.box.sent == []
 
 
-async def test_fork_remembers_nothing(serve):
+async def test_fork_copies_no_remembered_decision(serve):
     server = await serve("boss-key", api_key="boss:boss-key")
     request = await asked(server, "boss", "await send('bob')\nprint(await send('bob'))")
     lasting = {"decision": "approve", "remember": "until_revoked", "covers": "action"}

@@ -33,7 +33,7 @@ async def names(server, name):
     return [one["name"] for one in found]
 
 
-async def test_schedule_is_kept_shown_paused_and_removed(team):
+async def test_schedule_can_be_added_shown_paused_and_removed(team):
     added = await ask(team, "POST", "", json=EACH)
     assert added.status_code == 201, added.text
     expected = {**EACH, "zone": None, "queue": "default", "paused": False, "last": None}
@@ -50,7 +50,7 @@ async def test_schedule_is_kept_shown_paused_and_removed(team):
     assert await names(team, "ada") == []
 
 
-async def test_schedules_are_seen_by_those_who_see_their_tasks(team):
+async def test_schedules_are_visible_to_those_who_see_their_tasks(team):
     await ask(team, "POST", "", json=MORNING)
     seen = {name: await names(team, name) for name in ("ada", "eve", "mia", "lea", "boss")}
     assert seen == {"ada": ["morning"], "eve": [], "mia": ["morning"], "lea": ["morning"]} | {
@@ -67,7 +67,7 @@ async def test_schedules_are_seen_by_those_who_see_their_tasks(team):
         ("GET", "/history", None),
     ],
 )
-async def test_schedule_of_somebody_else_is_not_touched(team, method, path, body):
+async def test_schedule_of_another_person_cannot_be_changed(team, method, path, body):
     await ask(team, "POST", "", json=MORNING)
     more = {} if body is None else {"json": body}
     statuses = [
@@ -97,7 +97,7 @@ async def test_schedule_of_somebody_else_is_not_touched(team, method, path, body
         ({}, 422, "already"),
     ],
 )
-async def test_schedule_that_cannot_be_kept_is_refused(team, wrong, status, words):
+async def test_invalid_schedule_is_refused(team, wrong, status, words):
     await ask(team, "POST", "", json=MORNING)
     answer = await ask(team, "POST", "", json={**MORNING, **wrong})
     assert (answer.status_code, words in answer.text) == (status, True), answer.text

@@ -34,7 +34,7 @@ async def office(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
-async def test_schedule_is_added_paused_tested_and_removed(office, open_page, width, height):  # noqa: F811
+async def test_schedule_page_adds_pauses_tests_and_removes(office, open_page, width, height):  # noqa: F811
     page = await open_page(f"{office.url}/#/schedules", width, height)
     await expect(page.locator(".routines")).to_contain_text("There is no schedule yet")
     await page.get_by_text("Add a schedule").click()

@@ -23,7 +23,7 @@ async def found(server, **query):
     return answer.json()["tasks"]
 
 
-async def test_task_that_has_just_ended_is_found_by_what_it_did(serve):
+async def test_finished_task_is_found_by_its_content(serve):
     server = await serve()
     first = await done(server, "print((await look(4711))['name'])", "find the lamp")
     await done(server, "print(1)", "something else")
@@ -35,7 +35,7 @@ async def test_task_that_has_just_ended_is_found_by_what_it_did(serve):
     assert one["excerpt"] == ""
 
 
-async def test_running_task_is_found_and_one_that_waits_says_so(serve):
+async def test_waiting_task_is_found_as_waiting(serve):
     server = await serve()
     task = await server.run("print(await send('bob', 7))", "post the letter")
     await server.until(task["task_id"], "waiting")
@@ -44,7 +44,7 @@ async def test_running_task_is_found_and_one_that_waits_says_so(serve):
     assert await found(server, text="letter", state="running") == []
 
 
-async def test_page_has_the_tasks_of_its_state_however_many_others_lie_between(serve):
+async def test_state_filter_fills_pages_despite_other_tasks(serve):
     server = await serve()
     first = await server.run("print(await send('bob', 7))", "post the letter")
     await server.until(first["task_id"], "waiting")
@@ -58,7 +58,7 @@ async def test_page_has_the_tasks_of_its_state_however_many_others_lie_between(s
     server.box.gate.set()
 
 
-async def test_pages_of_what_was_found_follow_each_other(serve):
+async def test_search_pages_follow_each_other(serve):
     server = await serve()
     names = [await done(server, f"print({n})", "the same words") for n in range(3)]
     seen, before = [], {}
@@ -72,7 +72,7 @@ async def test_pages_of_what_was_found_follow_each_other(serve):
     assert (await server.client.get("/search", params={"before": "task_no"})).status_code == 404
 
 
-async def test_figures_say_who_used_what(serve):
+async def test_figures_show_use_per_person(serve):
     server = await serve(api_key=KEYS, key="ada-key", agent={"cost_usd": 0.25})
     await done(server, "print(await look(1))", "first")
     for who in ("ada-key", "cy-key"):
@@ -92,7 +92,7 @@ async def test_figures_say_who_used_what(serve):
 
 
 @pytest.mark.parametrize("by", ["day", "person", "connection", "action", "model"])
-async def test_figures_are_a_table_for_a_spreadsheet_too(serve, by):
+async def test_figures_can_be_exported_as_csv(serve, by):
     server = await serve()
     await done(server, "print(await look(1))", "first")
     answer = await server.client.get("/figures", params={"by": by, "format": "csv"})

@@ -33,7 +33,7 @@ async def test_wrong_key_is_refused(keyed):
         assert answer.json()["code"] == "ERR-HTTP-401"
 
 
-async def test_key_beyond_ascii_is_wrong_and_no_failure(keyed):
+async def test_non_ascii_key_is_refused_without_an_error(keyed):
     for value in (b"Bearer \xc3\xa4da", b"Bearer \xff\xfe", "Bearer ключ".encode()):
         request = b"GET /tasks HTTP/1.1\r\nhost: localhost\r\nauthorization: " + value
         assert (await raw(keyed.url, request + b"\r\n\r\n")).startswith(b"HTTP/1.1 401")
@@ -48,7 +48,7 @@ async def test_keyless_request_gets_only_health(keyed):
         assert (await keyed.client.get(path)).status_code == 200, path
 
 
-async def test_key_has_its_rights_and_no_others(keyed):
+async def test_key_has_only_its_rights(keyed):
     order = {"task": doing("print(await send('bob'))")}
     client = keyed.client
     assert (await client.post("/run", json=order, headers=bearer("ben-key"))).status_code == 403
@@ -68,7 +68,7 @@ async def test_key_has_its_rights_and_no_others(keyed):
     assert done.json()["by"] == "dee"
 
 
-async def test_key_guesses_are_limited_without_locking_out_valid_keys(keyed, caplog):
+async def test_failed_key_attempts_are_limited_without_locking_out_valid_keys(keyed, caplog):
     for n in range(31):
         last = await keyed.client.get("/tasks", headers=bearer(f"guess-{n}"))
     assert (last.status_code, last.headers["retry-after"]) == (429, "60")
@@ -79,7 +79,7 @@ async def test_key_guesses_are_limited_without_locking_out_valid_keys(keyed, cap
     assert "guess" not in caplog.text
 
 
-async def test_clients_behind_a_proxy_are_distinguished_only_if_it_is_declared(serve):
+async def test_clients_are_distinguished_behind_a_declared_proxy_only(serve):
     def message(name):
         return {**bearer("guess"), "x-forwarded-for": name}
 
@@ -105,7 +105,7 @@ async def test_wrong_key_is_counted_across_addresses(serve):
     assert last.status_code == 429
 
 
-async def test_all_keys_are_compared(monkeypatch):
+async def test_every_key_is_compared_for_constant_time(monkeypatch):
     seen = []
     keys = Keys.of(settings_of({"api_key": KEYS}), {})
     import hmac
@@ -118,7 +118,7 @@ async def test_all_keys_are_compared(monkeypatch):
         assert len(seen) == 4
 
 
-def test_key_that_cannot_be_read_is_not_reported():
+def test_invalid_key_setting_error_hides_the_key():
     for text in (
         "a:b:c:d",
         "ada:fly:s3cret",
@@ -141,7 +141,7 @@ def test_bind_beyond_loopback_needs_a_key(host):
         check_bind(own, keyed=False)
 
 
-async def test_name_that_points_here_is_not_let_in(serve):
+async def test_foreign_host_name_is_refused(serve):
     server = await serve()
     for host in ("evil.example", "127.0.0.1.evil.example", "", "localhost.evil.example:80", "a@[b"):
         for path in ("/tasks", "/"):
@@ -155,7 +155,7 @@ async def test_name_that_points_here_is_not_let_in(serve):
     assert (await own.client.get("/tasks", headers={"host": "delf.example"})).status_code == 200
 
 
-async def test_pages_of_other_sites_change_nothing(serve):
+async def test_cross_origin_change_is_refused(serve):
     server = await serve()
     order = {"task": doing("print(1)")}
     evil = {"origin": "https://evil.example"}
@@ -180,7 +180,7 @@ async def test_pages_of_other_sites_change_nothing(serve):
     assert (await open_one.client.post("/run", json=order, headers=good)).status_code == 202
 
 
-async def test_session_needs_its_token_for_changes(keyed):
+async def test_session_change_needs_its_csrf_token(keyed):
     order = {"task": doing("print(1)")}
     async with httpx.AsyncClient(base_url=keyed.url) as browser:
         answer = await browser.post("/login", json={"key": "cy-key"})
@@ -210,7 +210,7 @@ async def test_session_ends_after_session_hours(serve):
     assert await server.app.sessions.key_of(cookie) is None
 
 
-async def test_session_of_another_secret_is_none(serve):
+async def test_session_with_another_secret_is_invalid(serve):
     server = await serve(api_key=KEYS)
     cookie = await server.app.sessions.begin(server.app.keys.find(b"ada-key"), "key", "", "")
     assert (await server.app.sessions.key_of(cookie)).name == "ada"
@@ -218,7 +218,7 @@ async def test_session_of_another_secret_is_none(serve):
     assert await other.app.sessions.key_of(cookie) is None
 
 
-async def test_body_is_no_larger_than_allowed(serve, tmp_path):
+async def test_body_size_is_limited(serve, tmp_path):
     server = await serve(body_bytes=2000, file_bytes=5000)
     big = await server.client.post("/run", json={"task": "x" * 3000})
     assert (big.status_code, big.headers["connection"]) == (413, "close")
@@ -254,7 +254,7 @@ async def test_slow_heads_and_bodies_are_abandoned(serve):
     assert (await server.client.get("/health")).status_code == 200
 
 
-async def test_broken_requests_are_refused_as_json(serve):
+async def test_malformed_requests_are_refused_as_json(serve):
     server = await serve()
     post = server.client.post
     for body in (
@@ -288,7 +288,7 @@ async def test_broken_requests_are_refused_as_json(serve):
     assert (await server.client.get(f"/tasks/{task}/events", headers=odd)).status_code == 422
 
 
-async def test_requests_and_open_tasks_of_a_key_are_limited(serve):
+async def test_requests_and_open_tasks_are_limited_per_key(serve):
     server = await serve(key="ada-key", api_key=KEYS, rate=5, open_tasks=2, agent={"max_tasks": 1})
     answers = [(await server.client.get("/session")).status_code for _ in range(12)]
     assert answers.count(429) >= 4
@@ -303,7 +303,7 @@ async def test_requests_and_open_tasks_of_a_key_are_limited(serve):
     assert fine.status_code == 202
 
 
-async def test_every_answer_has_its_headers(serve):
+async def test_every_answer_has_security_headers(serve):
     server = await serve()
     for path in ("/", "/tasks", "/nothing"):
         headers = (await server.client.get(path)).headers
@@ -313,7 +313,7 @@ async def test_every_answer_has_its_headers(serve):
         assert "server" not in headers
 
 
-async def test_escapes_reach_no_log(serve, caplog):
+async def test_control_codes_are_escaped_in_the_log(serve, caplog):
     server = await serve()
     for path in ("/tasks/%1b[2Jx", "/%1b]0;title%07", "/tasks/%00"):
         await server.client.get(path)

@@ -55,7 +55,7 @@ async def test_logout_keeps_other_sessions_of_the_key(serve):
         assert (await other.get("/tasks")).status_code == 200
 
 
-async def test_session_outlives_the_server(serve):
+async def test_session_survives_a_server_restart(serve):
     first = await serve(api_key=KEYS)
     async with logged_in(first) as browser:
         cookie = {"cookie": f"delf_session={browser.cookies['delf_session']}"}
@@ -88,13 +88,13 @@ async def test_stream_ends_with_its_session(serve):
                         break
 
 
-def test_empty_keys_do_not_open_the_server(tmp_path):
+def test_empty_key_list_is_refused(tmp_path):
     with pytest.raises(ConfigurationError):
         make_app(make_agent(str(tmp_path), Outbox()), {"api_key": " , "}, {})
 
 
 @pytest.mark.parametrize("name", ["hosts", "allow_origins"])
-def test_allowed_origins_need_a_key(tmp_path, name):
+def test_open_hosts_and_origins_need_a_key(tmp_path, name):
     agent = make_agent(str(tmp_path), Outbox())
     with pytest.raises(ConfigurationError, match="API key"):
         make_app(agent, {name: ["*"]}, {})
@@ -105,22 +105,20 @@ def test_allowed_origins_need_a_key(tmp_path, name):
     ("proxies", "reported", "secure"),
     [([], "https", False), (["127.0.0.1"], "https", True), (["127.0.0.1"], "http", False)],
 )
-async def test_cookie_is_for_encrypted_pages_where_a_declared_proxy_says_so(
-    serve, proxies, reported, secure
-):
+async def test_cookie_is_secure_if_a_declared_proxy_uses_https(serve, proxies, reported, secure):
     server = await serve(api_key=KEYS, trusted_proxies=proxies)
     headers = {"x-forwarded-proto": reported, "x-forwarded-for": "203.0.113.9"}
     answer = await server.client.post("/login", json={"key": "ada-key"}, headers=headers)
     assert ("secure" in answer.headers["set-cookie"].lower()) is secure
 
 
-async def test_cookie_is_for_encrypted_pages_where_the_public_address_is_one(serve):
+async def test_cookie_is_secure_if_the_public_url_uses_https(serve):
     server = await serve(api_key=KEYS, public_url="https://delf.example")
     answer = await server.client.post("/login", json={"key": "ada-key"})
     assert "secure" in answer.headers["set-cookie"].lower()
 
 
-async def test_unencrypted_page_of_the_same_name_changes_nothing(serve):
+async def test_unencrypted_page_of_the_same_host_cannot_make_changes(serve):
     server = await serve(api_key=KEYS, hosts="delf.example", trusted_proxies="127.0.0.1")
     reported = {"host": "delf.example", "x-forwarded-proto": "https", **bearer("ada-key")}
     for origin, status in (("https://delf.example", 202), ("http://delf.example", 403)):
@@ -151,7 +149,7 @@ async def mounted(tmp_path, monkeypatch):
         await app.stop()
 
 
-async def test_keyless_server_answers_this_machine_only(mounted):
+async def test_keyless_server_answers_only_this_machine(mounted):
     app = mounted()
     for address in ("203.0.113.9", "10.0.0.1", "::ffff:203.0.113.9", "2001:db8::1", "elsewhere"):
         async with from_address(app, address) as client:
@@ -176,7 +174,7 @@ async def test_keyless_server_refuses_forwarded_requests(mounted):
         assert (await client.get("/tasks", headers=reported)).status_code == 403
 
 
-def test_mounted_server_leaves_tasks_to_be_resumed(tmp_path, monkeypatch):
+def test_mounted_server_leaves_tasks_resumable(tmp_path, monkeypatch):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     monkeypatch.delenv("DELF_API_KEY", raising=False)
     whole = Starlette(routes=[Mount("/delf", make_agent(str(tmp_path), Outbox()).asgi_app())])
@@ -208,7 +206,7 @@ async def test_server_with_a_key_answers_every_holder(mounted):
         assert (await client.get("/tasks", headers=shown)).status_code == 200
 
 
-def test_test_client_of_starlette_may_ask(tmp_path, monkeypatch):
+def test_starlette_test_client_is_accepted(tmp_path, monkeypatch):
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     monkeypatch.delenv("DELF_API_KEY", raising=False)
     app = make_agent(str(tmp_path), Outbox()).asgi_app()
@@ -237,7 +235,7 @@ async def test_web_socket_is_refused(mounted):
     "name",
     ["host", "authorization", "x-api-key", "origin", "content-type", "idempotency-key"],
 )
-async def test_header_that_counts_comes_once(serve, name):
+async def test_duplicate_security_header_is_refused(serve, name):
     server = await serve(api_key=KEYS)
     lines = ["POST /run HTTP/1.1"]
     once = {
@@ -264,7 +262,7 @@ async def test_header_that_counts_comes_once(serve, name):
         b"connection: upgrade\r\nupgrade: h2c\r\ncontent-length: 2\r\n\r\n{}",
     ],
 )
-async def test_body_whose_length_is_not_clear_is_refused(serve, head):
+async def test_ambiguous_body_length_is_refused(serve, head):
     server = await serve()
     hidden = b"GET /session HTTP/1.1\r\nhost: localhost\r\n\r\n"
     start = b"POST /run HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
@@ -273,7 +271,7 @@ async def test_body_whose_length_is_not_clear_is_refused(serve, head):
     assert got.count(b"HTTP/1.1") <= 1
 
 
-async def test_requests_are_logged_with_whose_key_and_without_secrets(serve, caplog):
+async def test_log_lines_name_the_key_owner_without_secrets(serve, caplog):
     caplog.set_level(logging.INFO, "delf_serve.access")
     server = await serve(api_key=KEYS)
     await server.client.get("/tasks?text=s3cret", headers=bearer("ben-key"))
@@ -304,7 +302,7 @@ async def test_ready_fails_without_a_key(serve, monkeypatch, caplog):
     assert (await without.client.get("/health")).json() == {"ok": True}
 
 
-async def test_ready_reports_a_sandbox_that_does_not_open(serve, monkeypatch):
+async def test_ready_reports_an_unavailable_sandbox(serve, monkeypatch):
     from delf.errors import SandboxUnavailableError
     from delf_sandbox_local.backend import LocalBackend
 

@@ -153,7 +153,7 @@ async def test_slack_user_without_the_right_cannot_decide(office):
 
 
 @pytest.mark.parametrize(("scope", "teams"), [("own", ()), ("team", ()), ("team", ("sales",))])
-async def test_slack_follows_the_scope_of_the_page(office, scope, teams):
+async def test_slack_obeys_the_scope_of_the_user(office, scope, teams):
     slack, opens = office
     async with opens() as server:
         await staffed(server)
@@ -180,7 +180,7 @@ async def test_slack_follows_the_scope_of_the_page(office, scope, teams):
 
 
 @pytest.mark.parametrize("office", ["postgresql"], indirect=True)
-async def test_whichever_process_slack_tells_the_press_counts_once(office):
+async def test_slack_decision_counts_once_on_two_servers(office):
     """Two servers on one PostgreSQL with one app: one message a question, one decision a press."""
     slack, opens = office
     async with opens() as one, opens() as two:
@@ -211,7 +211,7 @@ async def test_whichever_process_slack_tells_the_press_counts_once(office):
         assert sorted(closed) == sorted({m["ts"] for m in questions.values()})
 
 
-async def test_question_of_a_server_that_is_gone_is_asked_in_its_own_message(office):
+async def test_request_of_a_dead_server_reuses_its_slack_message(office):
     slack, opens = office
     async with opens() as one:
         await staffed(one)

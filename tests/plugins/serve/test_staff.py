@@ -30,7 +30,7 @@ async def office(serve):
     return server
 
 
-async def test_person_is_invited_with_a_key_that_is_shown_once(office):
+async def test_person_is_invited_with_a_key_shown_once(office):
     wish = {
         "name": "bo",
         "rights": ["read", "run"],
@@ -50,7 +50,7 @@ async def test_person_is_invited_with_a_key_that_is_shown_once(office):
     assert made["key"] not in str(listed)
 
 
-async def test_person_is_changed_and_removed(office):
+async def test_person_can_be_changed_and_removed(office):
     change = {"name": "ada", "scope": "own", "rights": ["read"]}
     assert (await office.client.post("/people", json=change)).json()["key"] is None
     headers = bearer("ada-key")
@@ -64,7 +64,7 @@ async def test_person_is_changed_and_removed(office):
     assert "people" not in made["rights"], "a new person, with the usual rights"
 
 
-async def test_key_is_revoked(office):
+async def test_key_can_be_revoked(office):
     made = (await office.client.post("/people", json={"name": "ada", "key": "ci"})).json()
     assert (await office.client.delete("/people/ada/keys/ci")).status_code == 204
     headers = bearer(made["key"])
@@ -73,7 +73,7 @@ async def test_key_is_revoked(office):
     assert (await office.client.delete("/people/ada/keys/ci")).status_code == 409
 
 
-async def test_sessions_of_a_person_are_seen_and_ended(office):
+async def test_sessions_of_a_person_can_be_listed_and_ended(office):
     answer = await office.client.post("/login", json={"key": "ada-key"})
     cookie = {"cookie": f"delf_session={answer.cookies['delf_session']}"}
     (one,) = (await office.client.get("/people/ada/sessions")).json()["sessions"]
@@ -129,7 +129,7 @@ async def test_user_cannot_lock_themselves_out_or_take_a_name(office):
         assert (await office.client.post("/people", json=wish)).status_code == 409, wish
 
 
-async def test_audit_tells_who_did_what(office):
+async def test_audit_records_who_changed_users(office):
     task = {"task": doing("print(await send('bob'))")}
     run = (await office.client.post("/run", json=task)).json()
     asked = await office.question(run["task_id"])

@@ -52,7 +52,7 @@ async def test_task_page_shows_who_approved(priced, open_page, width, height):  
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-async def test_prompt_is_two_clicks_away(priced, open_page, width, height):  # noqa: F811
+async def test_prompt_is_reached_in_two_clicks(priced, open_page, width, height):  # noqa: F811
     page = await open_page(priced.url, width, height)
     await page.locator(".row").click()
     way = page.get_by_role("button", name="What the model saw")
@@ -70,7 +70,7 @@ async def test_prompt_is_two_clicks_away(priced, open_page, width, height):  # n
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-async def test_weekly_cost_is_one_click_away(priced, open_page, width, height):  # noqa: F811
+async def test_weekly_cost_is_reached_in_one_click(priced, open_page, width, height):  # noqa: F811
     page = await open_page(priced.url, width, height)
     way = page.get_by_role("link", name="costs and figures")
     await expect(way).to_be_in_viewport()
@@ -82,7 +82,7 @@ async def test_weekly_cost_is_one_click_away(priced, open_page, width, height): 
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
-async def test_run_it_again_with_another_model_is_two_clicks_away(priced, open_page, width, height):  # noqa: F811
+async def test_repeat_with_another_model_is_reached_in_two_clicks(priced, open_page, width, height):  # noqa: F811
     page = await open_page(priced.url, width, height)
     await page.locator(".row").click()
     choice = page.get_by_label("Run again with another model")
@@ -94,7 +94,7 @@ async def test_run_it_again_with_another_model_is_two_clicks_away(priced, open_p
 
 
 @pytest.mark.parametrize("key", ["", "ada-key"])
-async def test_models_name_says_that_it_is_one(tmp_path, monkeypatch, open_page, key):  # noqa: F811
+async def test_task_page_labels_the_model(tmp_path, monkeypatch, open_page, key):  # noqa: F811
     monkeypatch.setenv("DELF_JOURNAL_SQL_URL", str(tmp_path / "journal.db"))
     box = Outbox()
     options = {"key": key, "api_key": KEYS} if key else {}
@@ -109,7 +109,7 @@ async def test_models_name_says_that_it_is_one(tmp_path, monkeypatch, open_page,
         await expect(page.locator(".meta")).to_contain_text("model: scripted")
 
 
-async def test_approve_is_in_sight_on_a_phone_without_scrolling(shop, open_page):  # noqa: F811
+async def test_approve_button_is_visible_on_a_phone_without_scrolling(shop, open_page):  # noqa: F811
     lines = "\n".join(f"print('step {n}')" for n in range(80))
     orders = [{"product": n, "note": "many words " * 12} for n in range(40)]
     task = await shop.run(f"{lines}\nprint(await note({orders!r}))", "Note all orders")
@@ -150,7 +150,7 @@ async def test_irreversible_call_is_marked(shop, open_page):  # noqa: F811
         assert await final.evaluate(left) == bad
 
 
-async def test_browser_that_may_notifies_with_the_count(shop, open_page):  # noqa: F811
+async def test_browser_notification_counts_waiting_requests(shop, open_page):  # noqa: F811
     page = await open_page(shop.url)
     await page.add_init_script(
         "window.told = []; window.Notification = class {"

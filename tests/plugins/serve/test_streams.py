@@ -27,9 +27,7 @@ class Deaf(SqlJournal):
         yield
 
 
-async def test_streams_ends_where_the_last_event_was_written_before_the_subscription_was_received(
-    monkeypatch, tmp_path
-):
+async def test_stream_ends_if_the_last_event_precedes_the_subscription(monkeypatch, tmp_path):
     monkeypatch.setattr(streams, "BEAT_SECONDS", 0.01)
     begun = every_event("t1")[0]
     end = TaskFinished(
@@ -54,7 +52,7 @@ class Away(InProcessJournal):
         raise JournalError("the server is away")
 
 
-async def test_streams_ends_without_a_failure_where_the_journal_cannot_be_read(caplog):
+async def test_stream_ends_cleanly_if_the_journal_is_unreadable(caplog):
     journal = Away()
     journal.task = lambda _: asyncio.sleep(0, SimpleNamespace(state=TaskState.RUNNING))
     frames = [f async for f in Streams(SimpleNamespace(journal=journal)).events("t1", 0)]
@@ -62,7 +60,7 @@ async def test_streams_ends_without_a_failure_where_the_journal_cannot_be_read(c
     assert "the server is away" in caplog.text
 
 
-async def test_values_without_a_json_type_are_plain_in_each_answer(serve):
+async def test_values_without_a_json_type_become_plain_json(serve):
     server = await serve()
     code = (
         "import datetime, decimal\n"
@@ -81,7 +79,7 @@ async def test_values_without_a_json_type_are_plain_in_each_answer(serve):
     assert message["arguments"] == {"orders": [wanted]}
 
 
-async def test_task_that_asks_is_waiting_however_often_others_look(serve, monkeypatch):
+async def test_waiting_task_stays_waiting_under_concurrent_reads(serve, monkeypatch):
     monkeypatch.setattr(streams, "GATHER_SECONDS", 0)
     server = await serve()
 

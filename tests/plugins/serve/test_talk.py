@@ -78,7 +78,7 @@ async def test_comments_and_assignee_are_facts_of_the_request(team):
     assert (await says(team, "cy", request, **YES)).json()["by"] == "cy"
 
 
-async def test_assignment_goes_to_people_who_may_approve(team):
+async def test_assignment_is_limited_to_possible_approvers(team):
     request = await asked(team)
     able = await team.client.get(f"/approvals/{request['request_id']}/assignable")
     assert able.json() == {"people": ["bo", "cy"]}
@@ -92,7 +92,7 @@ async def test_assignment_goes_to_people_who_may_approve(team):
     assert (await seen(team, request, "cy"))["assignee"] is None
 
 
-async def test_people_without_access_say_nothing(team):
+async def test_people_without_access_cannot_comment(team):
     request = await asked(team)
     for who, status in (("eve", 404), ("dee", 403)):
         for what, body in (("/comments", {"text": "hi"}), ("/assignee", {"person": "cy"})):
@@ -103,13 +103,13 @@ async def test_people_without_access_say_nothing(team):
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "x" * 4001, None, 7])
-async def test_bad_comment_is_refused_with_its_field(team, text):
+async def test_invalid_comment_is_refused_with_its_field(team, text):
     request = await asked(team)
     answer = await says(team, "bo", request, "/comments", text=text)
     assert (answer.status_code, answer.json()["param"]) == (422, "text")
 
 
-async def test_comment_about_a_decided_request_comes_too_late(team):
+async def test_comment_on_a_decided_request_is_refused(team):
     request = await asked(team)
     await says(team, "bo", request, **YES)
     for what, body in (("/comments", {"text": "hi"}), ("/assignee", {"person": "cy"})):
@@ -118,7 +118,7 @@ async def test_comment_about_a_decided_request_comes_too_late(team):
         assert "approved by bo" in late.json()["detail"]
 
 
-async def test_changes_go_to_the_model_and_the_task_goes_on(team):
+async def test_change_request_returns_to_the_model_and_the_task_continues(team):
     """With no retry left, and although the script catches the refusal and tries another call."""
     code = "try:\n    await send('bob')\nexcept Exception:\n    print(await send('mallory'))"
     first = await asked(team, code)
@@ -137,7 +137,7 @@ async def test_changes_go_to_the_model_and_the_task_goes_on(team):
     assert team.box.sent == [("carl", 1)]
 
 
-async def test_change_request_is_accepted_from_the_tasks_people_only(team):
+async def test_change_request_is_accepted_only_from_people_of_the_task(team):
     request = await asked(team)
     assert (await says(team, "boss", request, **wishing(SEND))).status_code == 403
     assert (await says(team, "ada", request, **wishing("print(await send('b'))"))).is_success
@@ -151,7 +151,7 @@ async def test_change_request_is_accepted_from_the_tasks_people_only(team):
     assert not team.box.sent
 
 
-async def test_votes_begin_anew_after_changes(serve):
+async def test_votes_restart_after_a_change_request(serve):
     rule = {"two_of": ["ada", "bo", "cy", "dee"]}
     server = await serve(agent={"approval_rules": {"send": rule}}, api_key="boss:boss-key")
     await add(server, *[person(name, scope="all") for name in ("ada", "bo", "cy", "dee", "eve")])
@@ -167,7 +167,7 @@ async def test_votes_begin_anew_after_changes(serve):
     assert (await server.until(first["task_id"], "done"))["result"] == "sent 1 to carl"
 
 
-async def test_same_call_is_asked_about_again_after_changes(team):
+async def test_same_call_is_asked_again_after_a_change_request(team):
     """A wish for changes is no rejection of the call for the rest of the task."""
     first = await asked(team)
     await says(team, "bo", first, **wishing(SEND))
@@ -177,7 +177,7 @@ async def test_same_call_is_asked_about_again_after_changes(team):
     assert (await team.until(first["task_id"], "done"))["result"] == "sent 1 to bob"
 
 
-async def test_changes_to_a_whole_script_are_planned_anew(serve):
+async def test_change_request_for_a_plan_makes_a_new_plan(serve):
     server = await serve(agent={"confirm_mode": "plan", "approval_mode": "interactive"})
     started = await server.run(SEND)
     first = await server.question(started["task_id"])
@@ -191,7 +191,7 @@ async def test_changes_to_a_whole_script_are_planned_anew(serve):
     assert (await server.until(started["task_id"], "done"))["result"] == "sent 1 to carl"
 
 
-async def test_changes_are_refused_where_no_model_plans_anew(serve):
+async def test_change_request_without_a_planning_model_is_refused(serve):
     class Fixed:
         async def solve(self, host):
             return str((await host.call("send", {"to": "bob"})).message)
@@ -206,7 +206,7 @@ async def test_changes_are_refused_where_no_model_plans_anew(serve):
     assert (await server.client.get(address)).json()["state"] == "waiting"
 
 
-async def test_talk_survives_a_resume_once(serve, journal_url):
+async def test_comments_survive_a_resume(serve, journal_url):
     """Another server goes on with the task, and reads the notes of the first once more."""
     one = await serve()
     request = await one.question((await one.run(SEND))["task_id"])
@@ -236,7 +236,7 @@ async def test_talk_survives_a_resume_once(serve, journal_url):
     assert await has_both()
 
 
-async def test_request_takes_a_limited_number_of_comments(team):
+async def test_number_of_comments_is_limited(team):
     request = await asked(team)
     journal = team.app.tasks.journal
     record = await answering.find_request(journal, request["request_id"])
@@ -259,7 +259,7 @@ async def test_request_takes_a_limited_number_of_comments(team):
     assert await count() == MOST
 
 
-async def test_audit_lists_talk(team):
+async def test_audit_lists_comments_and_assignments(team):
     request = await asked(team)
     await says(team, "cy", request, "/comments", text="=1+1")
     await says(team, "ada", request, "/assignee", person="bo")

@@ -110,7 +110,7 @@ async def office(serve):
     return server
 
 
-async def test_attacks_of_the_team_are_refused_and_change_nothing(office):
+async def test_team_attacks_are_refused_and_change_nothing(office):
     order = {"task": doing("print(await send('bob'))")}
     office.client.headers.update(bearer("boss-key"))
     task = (await office.client.post("/run", json=order, headers=bearer("ada-key"))).json()
@@ -133,7 +133,7 @@ async def test_attacks_of_the_team_are_refused_and_change_nothing(office):
     assert office.box.sent == []
 
 
-async def test_edit_and_changes_count_across_names_keys_and_forks(office):
+async def test_shaping_a_call_counts_across_names_keys_and_forks(office):
     """Who shaped a call approves no later call of the task, nor of a fork of the task."""
     office.client.headers.update(bearer("boss-key"))
     order = {"task": doing("print(await send('bob'))")}

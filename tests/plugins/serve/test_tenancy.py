@@ -272,7 +272,7 @@ def noted(steps: list[str], name: str, real):
     return note
 
 
-async def test_missing_object_takes_the_same_steps_as_anothers(office):
+async def test_missing_and_foreign_objects_take_the_same_steps(office):
     """What takes longer would tell that there is something."""
     journal, steps = office.server.app.tasks.journal, list[str]()
     with pytest.MonkeyPatch.context() as patch:
@@ -287,7 +287,7 @@ async def test_missing_object_takes_the_same_steps_as_anothers(office):
 
 
 @pytest.mark.parametrize("path", LISTED)
-async def test_lists_leave_out_other_users(office, path):
+async def test_lists_omit_other_users(office, path):
     path = Attack("GET", path).on(office.ids).path
     theirs = await office.ask("ada", "GET", path)
     for who in WHO:
@@ -299,13 +299,13 @@ async def test_lists_leave_out_other_users(office, path):
     assert next(iter(theirs.json().values())), "a list without anything proves nothing"
 
 
-async def test_figures_as_a_table_have_no_line_of_anothers(office):
+async def test_csv_figures_omit_other_users(office):
     for who in WHO:
         answer = await office.ask(who, "GET", "/figures?by=person&format=csv")
         assert len(answer.text.splitlines()) == 1
 
 
-async def test_figures_of_all_are_for_who_sees_all(office):
+async def test_figures_of_all_users_need_access_to_all_tasks(office):
     for who in WHO:
         assert (await office.ask(who, "GET", "/metrics")).status_code == 404
         own = await ran(office, who)
@@ -326,7 +326,7 @@ async def test_figures_of_all_are_for_who_sees_all(office):
 
 
 @pytest.mark.parametrize("who", WHO)
-async def test_anothers_idempotency_key_is_ones_own(office, who):
+async def test_idempotency_keys_are_separate_per_user(office, who):
     order = {"task": doing("print(2)"), "wait": 20}
     key = {"idempotency-key": "ada's"}
     answer = await office.ask(who, "POST", "/run", order, **key)
@@ -337,7 +337,7 @@ async def test_anothers_idempotency_key_is_ones_own(office, who):
 
 
 @pytest.mark.parametrize("who", WHO)
-async def test_conversation_of_anothers_name_is_ones_own(office, who):
+async def test_conversation_names_are_separate_per_user(office, who):
     talk = office.ids["talk"]
     own = await ran(office, who, conversation_id=talk)
     message = (await office.ask(who, "GET", f"/conversations/{talk}")).json()["messages"]
@@ -350,7 +350,7 @@ async def test_conversation_of_anothers_name_is_ones_own(office, who):
     await forget(office, who)
 
 
-async def test_stream_of_all_tasks_has_no_events_of_others(office):
+async def test_stream_of_all_tasks_omits_events_of_other_users(office):
     client = office.server.client
     async with AsyncExitStack() as stack:
         streams = []
@@ -374,7 +374,7 @@ async def test_stream_of_all_tasks_has_no_events_of_others(office):
         await forget(office, who)
 
 
-async def test_remembered_yes_of_another_lets_nothing_pass(office):
+async def test_remembered_decision_of_another_user_has_no_effect(office):
     for who in WHO:
         order = {"task": doing("print(await note([{'a': 1}]))"), "wait": 20}
         task = (await office.ask(who, "POST", "/run", order)).json()
@@ -383,13 +383,13 @@ async def test_remembered_yes_of_another_lets_nothing_pass(office):
 
 
 @pytest.mark.parametrize("name", ["../journal", "..%2fjournal.db", "%2e%2e/x", "a/../../b"])
-async def test_routine_is_not_a_path(office, name):
+async def test_path_as_routine_name_is_refused(office, name):
     for who in WHO:
         answer = await office.ask(who, "POST", f"/routines/{name}", {})
         assert answer.status_code in (404, 405), answer.text
 
 
-async def test_later_person_of_the_name_has_nothing_of_the_former_one(office):
+async def test_later_person_of_a_name_inherits_nothing(office):
     server, ada = office.server, person("ada", teams=("finance",))
     other = PersonKey(label="first", digest=digest_of("later-key"), made_at=1.0)
     await change(server, ada, later := replace(ada, uid="later", keys=(other,), teams=()))
@@ -426,7 +426,7 @@ NOTHING = [
 
 
 @pytest.mark.parametrize("path", NOTHING)
-async def test_name_that_is_a_pattern_finds_nothing_of_anothers(office, path):
+async def test_pattern_as_name_finds_nothing_of_other_users(office, path):
     path = Attack("GET", path).on(office.ids).path
     for who in WHO:
         answer = await office.ask(who, "GET", path)
@@ -473,7 +473,7 @@ async def test_header_and_session_name_cannot_change_the_user(office):
         await office.server.client.post("/logout", headers=headers)
 
 
-async def test_script_reads_no_file_that_another_person_sent_in(office):
+async def test_script_cannot_read_uploads_of_another_user(office):
     folder = Path(office.server.app.settings.files_folder)
     (path,) = [path for path in folder.rglob("*") if path.is_file()]
     assert WORD in path.read_text()
@@ -496,7 +496,7 @@ async def test_script_reads_no_file_that_another_person_sent_in(office):
         await forget(office, who)
 
 
-async def test_routines_and_their_drafts_tell_nothing_of_anothers_tasks(office):
+async def test_routines_and_drafts_reveal_no_foreign_task(office):
     done, given = office.ids["done"], {"name": "theirs"}
     draft = await office.ask("ada", "POST", "/routines", {"task_id": done, **given})
     for who in WHO:
@@ -514,7 +514,7 @@ async def test_routines_and_their_drafts_tell_nothing_of_anothers_tasks(office):
     assert draft.is_success, draft.text
 
 
-async def test_attacks_between_tenants_change_nothing(office):
+async def test_cross_tenant_attacks_change_nothing(office):
     """No attack has changed anything; the questions wait, and nothing was sent."""
     ids = office.ids
     assert office.server.box.sent == []

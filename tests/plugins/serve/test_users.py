@@ -34,7 +34,7 @@ class LoggedIn:
 
 
 @pytest.mark.timeout(120)
-async def test_fifty_users_of_a_web_program_see_themselves(
+async def test_concurrent_web_users_are_kept_apart(
     office: Office, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Requests come from all users at once, on connections that they share."""

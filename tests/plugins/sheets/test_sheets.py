@@ -58,7 +58,7 @@ async def book(sheets: Any) -> str:
     return (await sheets.create("Bills"))["id"]
 
 
-async def test_values_keep_their_types(sheets: Any, book: str) -> None:
+async def test_written_values_keep_their_types(sheets: Any, book: str) -> None:
     row = ["text", "=1+1", "007", 7, 2.5, True, None, DAY, MOMENT, dt.time(9, 30), "2026-01-01"]
     await sheets.write(book, "A1", [row])
     assert (await sheets.read(book, header=False)) == [row]
@@ -67,7 +67,7 @@ async def test_values_keep_their_types(sheets: Any, book: str) -> None:
     assert (await sheets.read(book, "A2:C2", header=False)) == [[1.5, dt.timedelta(hours=30), ""]]
 
 
-async def test_rows_are_records_by_their_header(sheets: Any, book: str) -> None:
+async def test_rows_are_records_by_header(sheets: Any, book: str) -> None:
     await sheets.write(book, "A1", [{"no": 1, "day": DAY}, {"no": 2, "paid": True}])
     assert await sheets.read(book) == [
         {"no": 1, "day": DAY, "paid": None},
@@ -84,7 +84,7 @@ async def test_rows_are_records_by_their_header(sheets: Any, book: str) -> None:
     assert list((await sheets.read(book))[0])[3:] == ["column_4", "x", "x_2", "column_7", "y"]
 
 
-async def test_formulas_only_where_they_are_wanted(sheets: Any, book: str) -> None:
+async def test_formulas_are_written_only_on_request(sheets: Any, book: str) -> None:
     await sheets.write(book, "A1", [[2], [3], ["=SUM(A1:A2)"], ["=1/0"]], formulas=True)
     assert await sheets.read(book, "A1:A4", header=False) == [[2], [3], [5], ["#DIV/0!"]]
     assert (await sheets.read(book, "A3", header=False, formulas=True)) == [["=SUM(A1:A2)"]]
@@ -94,20 +94,24 @@ async def test_formulas_only_where_they_are_wanted(sheets: Any, book: str) -> No
     )
 
 
-async def test_text_is_stored_as_a_text(google: GoogleServer, sheets: Any, book: str) -> None:
+async def test_formula_like_text_is_stored_as_text(
+    google: GoogleServer, sheets: Any, book: str
+) -> None:
     await sheets.append(book, [["=cmd()", "+1", "@x", "-2"]])
     cells = google.sheets.books[book].sheets[0].cells
     assert {key for cell in cells.values() for key in cell["userEnteredValue"]} == {"stringValue"}
 
 
-async def test_sheet_grows(google: GoogleServer, sheets: Any, book: str) -> None:
+async def test_sheet_grows_with_written_rows(google: GoogleServer, sheets: Any, book: str) -> None:
     await sheets.write(book, "Y999", [[1, 2, 3], [4, 5, 6], [7, 8, 9]])
     assert (await sheets.info(book))["sheets"] == [{"title": "Sheet1", "rows": 1001, "columns": 27}]
     with pytest.raises(ToolRefusedError, match="10,000,000 cells"):
         await sheets.write(book, "A9999999", [[1]])
 
 
-async def test_ranges_and_names(google: GoogleServer, sheets: Any, book: str) -> None:
+async def test_ranges_names_and_links_are_resolved(
+    google: GoogleServer, sheets: Any, book: str
+) -> None:
     await sheets.add_sheet(book, "Ada's plan")
     await sheets.write(book, "'Ada''s plan'!B2", [[1, 2], [3, 4]])
     assert await sheets.read(book, "'Ada''s plan'!B2:B", header=False) == [[1], [3]]
@@ -136,7 +140,7 @@ async def test_clear_keeps_formats(google: GoogleServer, sheets: Any, book: str)
     assert "numberFormat" in google.sheets.books[book].sheets[0].cells[0, 0]["userEnteredFormat"]
 
 
-async def test_format_and_chart_change_the_sheet(
+async def test_format_and_chart_requests_change_the_sheet(
     google: GoogleServer, sheets: Any, book: str
 ) -> None:
     await sheets.write(book, "A1", [{"month": "May", "net": 7.5}, {"month": "June", "net": 9}])
@@ -172,9 +176,7 @@ STEPS: list[dict[str, Any]] = [
 ]
 
 
-async def test_batch_is_done_whole_or_not_at_all(
-    google: GoogleServer, sheets: Any, book: str
-) -> None:
+async def test_batch_is_applied_atomically(google: GoogleServer, sheets: Any, book: str) -> None:
     info = await sheets.batch(book, STEPS)
     assert [s["title"] for s in info["sheets"]] == ["Sheet1", "Q3"]
     assert await sheets.read(book, "Q3!A1:D2", header=False) == [["a", "b", None, 2], [1, 2]]
@@ -194,7 +196,7 @@ async def test_batch_is_done_whole_or_not_at_all(
         await sheets.batch(book, [{"do": "format", "range": "A1", "colour": "red"}])
 
 
-async def test_batch_is_not_a_way_round_allow_and_confirm(connect: Any, book: str) -> None:
+async def test_batch_obeys_allow_and_confirm(connect: Any, book: str) -> None:
     async def verdict(**settings: Any) -> Any:
         arguments = {"spreadsheet": book, "steps": STEPS}
         made = connect(Sheets, **settings)
@@ -213,7 +215,9 @@ async def test_batch_is_not_a_way_round_allow_and_confirm(connect: Any, book: st
     assert refused.message == "step 1: add_sheet is not allowed"
 
 
-async def test_rows_are_not_appended_twice(google: GoogleServer, sheets: Any, book: str) -> None:
+async def test_append_with_a_lost_answer_is_not_repeated(
+    google: GoogleServer, sheets: Any, book: str
+) -> None:
     google.lose("sheets.spreadsheets.batchUpdate")
     with pytest.raises(LostAnswerError):
         await sheets.append(book, [[1]])
@@ -238,7 +242,7 @@ async def test_unstorable_cell_value_is_refused(sheets: Any, book: str) -> None:
         await sheets.read(book, "A1:!")
 
 
-def test_units_of_permission() -> None:
+def test_sheets_permissions_and_scopes_match_the_actions() -> None:
     methods = {m.get("permission", m["name"]) for m in Sheets.inspect(verbose=True)["methods"]}
     assert methods == {"reading", "writing", "creating", "format", "chart", "batch"}
     assert Sheets(allow="read").needed_scopes() == (SCOPES + "spreadsheets.readonly",)

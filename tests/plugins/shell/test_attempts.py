@@ -32,7 +32,7 @@ async def test_attempts_are_refused_by_the_rules(line: str, shell: Shell, folder
     assert not list(folder.parent.rglob("OWNED*"))
 
 
-def test_few_of_them_are_what_a_rule_allows(shell: Shell) -> None:
+def test_only_harmless_attempts_are_allowed_by_a_rule(shell: Shell) -> None:
     allowed = [
         line
         for line in ATTEMPTS

@@ -20,14 +20,14 @@ def verdict(shell: Shell, command: str, **arguments: str) -> Verdict:
     return shell.check(ProposedCall(action="run", arguments={"command": command, **arguments}))
 
 
-async def test_command_is_run_without_a_shell(shell: Shell) -> None:
+async def test_command_runs_without_a_shell(shell: Shell) -> None:
     result = await shell.run("cat plan.md")
     assert result == {"status": 0, "stdout": "one\ntwo\n", "stderr": "", "truncated": False}
     assert (await shell.run("echo 'a  b' \"c d\" e\\ f"))["stdout"] == "a  b c d e f\n"
     assert (await shell.run("echo '$HOME' '*' '`x`'"))["stdout"] == "$HOME * `x`\n"
 
 
-async def test_pipes_and_joints(shell: Shell) -> None:
+async def test_pipes_and_operators_are_supported(shell: Shell) -> None:
     assert (await shell.run("cat plan.md | grep two | wc -l"))["stdout"].strip() == "1"
     assert (await shell.run("false && echo a || echo b; echo c"))["stdout"] == "b\nc\n"
     assert (await shell.run("true || echo a && echo b"))["stdout"] == "b\n"
@@ -47,7 +47,7 @@ async def test_output_is_bounded(folder: Path) -> None:
     assert result["truncated"]
 
 
-async def test_command_is_killed_with_all_that_it_started(folder: Path) -> None:
+async def test_killed_command_ends_its_subprocesses(folder: Path) -> None:
     shell = Shell(folder=folder, default={"approval_required": False})
     program = "import subprocess, time; p = subprocess.Popen(['sleep', '60']); print(p.pid, flush=True); time.sleep(60)"
     with pytest.raises(DelfError, match=r"killed after 5 seconds; it had written: \d+") as error:
@@ -89,7 +89,7 @@ async def test_run_leaves_no_descriptor(shell: Shell) -> None:
     assert len(os.listdir("/proc/self/fd")) <= before
 
 
-async def test_command_gets_the_variables_that_are_named(
+async def test_command_gets_only_named_variables(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("API_KEY", "k-123456")
@@ -117,7 +117,7 @@ def test_unsupported_syntax_is_refused(shell: Shell, command: str, shown: str) -
     assert shown in refused.message
 
 
-def test_strictest_part_counts(folder: Path) -> None:
+def test_strictest_rule_of_all_parts_applies(folder: Path) -> None:
     rules = [{"pattern": "ls *", "approval_required": False}, "git commit **"]
     shell = Shell(rules=rules, folder=folder)
     assert isinstance(verdict(shell, "ls"), Allowed)
@@ -128,7 +128,7 @@ def test_strictest_part_counts(folder: Path) -> None:
     assert blocked.message == ("blocked: 'rm -rf a' is of no rule. Rules: 'ls *', 'git commit **'")
 
 
-def test_person_sees_each_part_in_its_words(folder: Path) -> None:
+def test_approval_shows_each_part_quoted(folder: Path) -> None:
     shell = Shell(rules=["git commit **", "ls *"], folder=folder)
     asked = verdict(shell, "git commit -m \"x; rm -rf /\" && ls 'a b' | ls", cwd="a")
     assert isinstance(asked, NeedsApproval)
@@ -184,12 +184,12 @@ def test_rule_pattern_matches_commands(
         ({"rules": [{"patern": "ls"}]}, "patern"),
     ],
 )
-def test_rules_are_checked(options: dict, shown: str) -> None:
+def test_invalid_rules_are_refused(options: dict, shown: str) -> None:
     with pytest.raises(ConnectionConfigurationError, match=shown):
         Shell(**options)
 
 
-async def test_shell_runs_beneath_its_folder(shell: Shell, folder: Path) -> None:
+async def test_command_runs_inside_its_folder(shell: Shell, folder: Path) -> None:
     (folder / "a" / "x").write_text("")
     assert (await shell.run("ls", cwd="a"))["stdout"] == "x\n"
     (folder / "up").symlink_to(folder.parent)
@@ -198,7 +198,7 @@ async def test_shell_runs_beneath_its_folder(shell: Shell, folder: Path) -> None
             await shell.run("ls", cwd=cwd)
 
 
-async def test_output_is_in_the_trace_as_it_comes(
+async def test_output_is_traced_while_the_command_runs(
     folder: Path, delf_host: Any, scripted_model: Any
 ) -> None:
     """Before the command has ended, and without what is secret."""

@@ -93,7 +93,7 @@ def test_wildcard_is_refused_in_acting_commands(pattern: str, command: str) -> N
 
 
 @pytest.mark.parametrize(("pattern", "command"), rows(READING))
-def test_wildcard_stands_for_file_arguments(pattern: str, command: str) -> None:
+def test_wildcard_rule_matches_file_arguments(pattern: str, command: str) -> None:
     assert is_let_through(pattern, command)
 
 
@@ -116,7 +116,7 @@ def test_blocked_command_names_the_expanded_wildcard() -> None:
         ("wc", "wc -l x; rm x", False),
     ],
 )
-def test_rule_may_be_a_prefix(pattern: str, command: str, fits: bool) -> None:
+def test_prefix_rule_matches_further_arguments(pattern: str, command: str, fits: bool) -> None:
     rule = {"pattern": pattern, "approval_required": False, "match": "prefix"}
     shell = Shell(rules=[rule])
     judged = shell.check(ProposedCall(action="run", arguments={"command": command}))
@@ -165,12 +165,12 @@ xargs|xargs rm
 
 
 @pytest.mark.parametrize("line", ASKS_NOBODY.strip().splitlines())
-def test_further_words_that_read_ask_nobody(line):
+def test_harmless_further_arguments_need_no_approval(line):
     assert isinstance(judged_as_reading(line), Allowed)
 
 
 @pytest.mark.parametrize("line", UNCERTAIN.strip().splitlines())
-def test_further_words_that_may_do_more_ask(line):
+def test_uncertain_further_arguments_need_approval(line):
     assert isinstance(judged_as_reading(line), NeedsApproval)
 
 

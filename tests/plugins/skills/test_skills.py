@@ -53,12 +53,12 @@ async def test_context_lists_skills_and_agents_md(skills, folder, monkeypatch):
     assert "Answer in one line" not in await off.context("x")
 
 
-async def test_context_is_nothing_without_skills(tmp_path, monkeypatch):
+async def test_context_is_empty_without_skills(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert await Skills(name="skills").context("x") is None
 
 
-async def test_read_returns_instructions_and_names_the_files(skills):
+async def test_read_returns_instructions_and_lists_files(skills):
     text = await skills.read("report")
     assert text.startswith("Amounts are in euros.")
     assert text.endswith("Files of this skill: logo.png, scripts/sum.py, template.md")
@@ -79,12 +79,12 @@ async def test_read_returns_instructions_and_names_the_files(skills):
         ("report", "logo.png", "is data: skills.data('report', 'logo.png')"),
     ],
 )
-async def test_file_that_cannot_be_read_is_refused(skills, skill, file, problem):
+async def test_unreadable_file_is_refused(skills, skill, file, problem):
     with pytest.raises(ToolRefusedError, match=problem.replace("(", r"\(").replace(")", r"\)")):
         await skills.read(skill, file)
 
 
-async def test_link_out_of_the_skill_is_not_followed(skills, folder):
+async def test_skill_link_out_of_its_folder_is_not_followed(skills, folder):
     (folder / "secret.md").write_text("secret")
     os.symlink(folder / "secret.md", folder / "skills" / "report" / "link.md")
     with pytest.raises(DelfError, match="is a link out of its folder"):
@@ -101,7 +101,7 @@ async def test_link_out_of_the_skill_is_not_followed(skills, folder):
         ("---\n- a\n---\nx", "has no description"),
     ],
 )
-async def test_skill_of_another_form_is_listed_with_the_reason(skills, folder, text, problem):
+async def test_invalid_skill_is_listed_with_the_reason(skills, folder, text, problem):
     file = folder / "skills" / "report" / "SKILL.md"
     file.write_text(text)
     with pytest.raises(DelfError, match=problem):
@@ -109,13 +109,13 @@ async def test_skill_of_another_form_is_listed_with_the_reason(skills, folder, t
     assert "- report: cannot be read:" in await skills.context("x")
 
 
-def test_skill_of_windows_lines_and_a_mark_is_read(folder):
+def test_skill_with_windows_line_endings_is_read(folder):
     file = folder / "skills" / "report" / "SKILL.md"
     content = b"\xef\xbb\xbf" + REPORT.replace("\n", "\r\n").encode()
     assert skill_of(file, content).text == "Amounts are in euros. See `template.md`."
 
 
-def test_name_of_a_skill_is_that_of_its_folder(folder):
+def test_skill_is_named_after_its_folder(folder):
     file = folder / "skills" / "report" / "SKILL.md"
     named = REPORT.replace("name: report", "name: The Report")
     assert skill_of(file, named.encode()).name == "report"
@@ -140,7 +140,7 @@ def test_instructions_of_a_trusted_project_reach_the_model(
         ('[connections.k]\ntype = "shell"\n', {"skills/report/SKILL.md"}),
     ],
 )
-def test_instructions_are_files_of_the_project(folder, config, files):
+def test_skills_and_agents_md_are_project_files(folder, config, files):
     (folder / "delf.toml").write_text(config)
     root = UntrustedFolder(root=folder, document=tomllib.loads(config))
     found = {path.relative_to(folder).as_posix() for path in project_files(root)}

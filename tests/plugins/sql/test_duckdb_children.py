@@ -45,13 +45,13 @@ def _children_of(pid, command=""):
     return [int(line[0]) for line in lines if "Z" not in line[1] and command in line[-1]]
 
 
-async def test_statement_that_takes_gigabytes_is_an_error_and_the_next_one_works(sql):
+async def test_memory_limit_is_an_error_and_the_next_statement_works(sql):
     with pytest.raises(ToolExecutionError, match=r"[Mm]emory"):
         await sql.query("SELECT length(repeat('x', 2000000000)) AS n")
     assert await sql.query("SELECT id FROM items") == [{"id": 1}]
 
 
-async def test_statement_that_hears_no_interrupt_ends_with_its_process(tmp_path, monkeypatch):
+async def test_uninterruptible_statement_ends_with_its_process(tmp_path, monkeypatch):
     """Whatever DuckDB does with an interrupt: here it is asked for none."""
     path = tmp_path / "a.duckdb"
     duckdb.connect(str(path)).execute("CREATE TABLE items AS SELECT 1 AS id").close()
@@ -77,7 +77,7 @@ async def test_cancelled_query_leaves_no_process(sql):
     assert await sql.query("SELECT id FROM items") == [{"id": 1}]
 
 
-async def test_write_whose_process_is_killed_is_of_unknown_outcome(sql):
+async def test_killed_write_process_leaves_unknown_outcome(sql):
     running = asyncio.create_task(sql.write(f"INSERT INTO items {SLOW}"))
     (child,) = await until(children)
     os.kill(child, signal.SIGKILL)
@@ -86,7 +86,7 @@ async def test_write_whose_process_is_killed_is_of_unknown_outcome(sql):
     assert await sql.query("SELECT id FROM items") == [{"id": 1}]
 
 
-async def test_query_whose_process_is_killed_is_an_error_and_the_next_one_works(sql):
+async def test_killed_query_process_is_an_error_and_the_next_works(sql):
     running = asyncio.create_task(sql.query(SLOW))
     (child,) = await until(children)
     os.kill(child, signal.SIGKILL)
@@ -97,7 +97,7 @@ async def test_query_whose_process_is_killed_is_an_error_and_the_next_one_works(
 
 @pytest.mark.skipif(not landlock.version(), reason="the kernel has no Landlock")
 @pytest.mark.parametrize("reader", [True, False])
-def test_process_writes_in_the_folder_of_its_database_at_the_most(reader, tmp_path):
+def test_process_can_write_only_beside_its_database(reader, tmp_path):
     """Even where DuckDB would: the process itself may not."""
     from delf.values.encoding import dumps, loads
     from delf_confined.children import Template

@@ -41,7 +41,7 @@ SETTINGS = (
 QUERY = f"{POSTGRESQL}, 'Grüße 東京' AS greeting, 0.1::float8 / 3 AS tenth"
 
 
-async def test_postgresql_gives_the_same_in_every_environment(
+async def test_postgresql_results_are_independent_of_the_environment(
     postgres_database, open_sql, monkeypatch
 ):
     wanted = await open_sql(postgres_database).query(QUERY)
@@ -148,7 +148,7 @@ def odd_place(tmp_path, postgres_database, mariadb_database, duckdb_database, sq
 
 
 @pytest.mark.timeout(300)  # four programs that import pandas, on a machine that may be busy
-def test_task_reads_and_writes_the_same_wherever_it_runs(odd_place):
+def test_task_results_are_independent_of_the_environment(odd_place):
     plain = odd_place("plain")
     text, _, files, _ = plain
     assert text.count(r"Gr\xfc\xdfe \u6771\u4eac") == 8
@@ -157,7 +157,7 @@ def test_task_reads_and_writes_the_same_wherever_it_runs(odd_place):
         assert odd_place(name, **odd) == plain, name
 
 
-async def test_mariadb_difference_is_reported(mariadb_database, open_sql):
+async def test_mariadb_differences_are_reported(mariadb_database, open_sql):
     mariadb_database.run(
         "CREATE TABLE t (id int, name varchar(3)); INSERT INTO t VALUES (1, 'abc')"
     )

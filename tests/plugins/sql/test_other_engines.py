@@ -56,7 +56,7 @@ def elsewhere(tmp_path):
     return f"elsewhere:///{path}"
 
 
-async def test_other_engine_reads_writes_and_describes_its_schema(elsewhere, open_sql):
+async def test_other_engines_read_write_and_describe_their_schema(elsewhere, open_sql):
     sql = open_sql(elsewhere)
     assert await sql.query("SELECT name FROM customers WHERE id = :id", {"id": 1}) == [
         {"name": "Ada"}
@@ -78,9 +78,7 @@ async def test_other_engine_reads_writes_and_describes_its_schema(elsewhere, ope
     )
 
 
-async def test_query_of_an_engine_without_read_only_sessions_needs_approval(
-    elsewhere, open_sql, tmp_path
-):
+async def test_query_without_read_only_sessions_needs_approval(elsewhere, open_sql, tmp_path):
     sql = open_sql(elsewhere)
     query = ProposedCall(action="query", arguments={"statement": "SELECT 1"})
     verdict = await sql.check(query)
@@ -93,7 +91,7 @@ async def test_query_of_an_engine_without_read_only_sessions_needs_approval(
 
 
 @pytest.mark.parametrize("yes", [True, False])
-def test_person_decides_about_the_query_of_a_task(
+def test_query_of_a_task_is_decided_by_a_person(
     yes, elsewhere, open_sql, delf_host, scripted_model
 ):
     scripted_model.writes("return await sql.query('SELECT count(*) AS n FROM customers')")
@@ -118,7 +116,7 @@ def test_person_decides_about_the_query_of_a_task(
     assert ('"n": 2' in str(response.text)) is yes
 
 
-async def test_sqlite_attacks_do_not_pass_the_gate(tmp_path, monkeypatch, open_sql, subtests):
+async def test_sqlite_attacks_are_refused_by_the_gate(tmp_path, monkeypatch, open_sql, subtests):
     monkeypatch.chdir(tmp_path)
     database = sqlite_file(tmp_path / "x.db")
     database.run(ITEMS["sqlite"])
@@ -218,7 +216,9 @@ async def test_failure_message_hides_the_password(open_sql, elsewhere):
     assert "warehouse=w" in message
 
 
-async def test_driver_that_hangs_takes_no_place_for_good(elsewhere, open_sql, monkeypatch):
+async def test_hanging_driver_call_does_not_block_its_slot_forever(
+    elsewhere, open_sql, monkeypatch
+):
     hangs, real = threading.Event(), EngineBackend.read
 
     def read(self, *args):

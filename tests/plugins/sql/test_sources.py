@@ -170,7 +170,7 @@ def in_file(name: str, row: dict[str, Any]) -> str:
     return json.dumps(value)
 
 
-async def test_table_of_the_docs_says_what_sources_give(
+async def test_documented_table_matches_the_sources(
     files, tmp_path, open_sql, postgres_database, mariadb_database, duckdb_database
 ):
     sources = await rows_of_sources(

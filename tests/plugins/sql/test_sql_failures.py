@@ -105,7 +105,7 @@ async def test_password_is_in_no_error_log_or_context(
         assert not [text for text in shown[:-1] if PASSWORD in text]
 
 
-async def test_wrong_password(postgres_server, mariadb_server, open_sql):
+async def test_wrong_password_is_reported_without_it(postgres_server, mariadb_server, open_sql):
     for url in (postgres_server.url("postgres"), mariadb_server.url("mysql")):
         sql = open_sql(url.replace("p%40ss", "p%40ss-wrong-p%40ss"))
         for call in (
@@ -122,7 +122,7 @@ async def test_wrong_password(postgres_server, mariadb_server, open_sql):
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
-def test_server_that_is_away_is_an_error_before_the_task(scheme, delf_host, scripted_model):
+def test_unreachable_server_is_reported_before_the_task(scheme, delf_host, scripted_model):
     sql = SQL(url=f"{scheme}://u@127.0.0.1:1/x", connect_timeout=2)
     with Agent(tools=[sql], llm="scripted", host=delf_host) as agent:
         response = agent.run("How many?")
@@ -132,7 +132,7 @@ def test_server_that_is_away_is_an_error_before_the_task(scheme, delf_host, scri
 
 
 @pytest.mark.parametrize("scheme", ["sqlite", "duckdb"])
-def test_file_that_is_away_is_an_error_before_the_task(scheme, delf_host, scripted_model):
+def test_missing_database_file_is_reported_before_the_task(scheme, delf_host, scripted_model):
     sql = SQL(url=f"{scheme}:////nowhere/x")
     agent = Agent(tools=[sql], llm="scripted", host=delf_host)
     with agent, pytest.raises(ConnectionFileNotFoundError):
@@ -160,7 +160,7 @@ async def test_file_that_is_not_a_database_is_reported(tmp_path, open_sql):
         ("duckdb:///x", "duckdb", "duckdb_engine"),
     ],
 )
-async def test_missing_driver(url, extra, module, open_sql, monkeypatch):
+async def test_missing_driver_error_names_the_extra(url, extra, module, open_sql, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, module, None)
     error = await failure_of(open_sql(url).query("SELECT 1"))
     assert isinstance(error, OptionalDependencyError)
@@ -178,7 +178,7 @@ async def test_concurrent_queries_share_a_pool(any_database, open_sql):
     assert all(isinstance(error, ToolExecutionError) for error in done[count:])
 
 
-async def test_writes_at_once(any_database, open_sql):
+async def test_concurrent_writes_succeed(any_database, open_sql):
     any_database.run(SETUP)
     sql = open_sql(any_database)
     await asyncio.gather(
@@ -249,7 +249,7 @@ async def test_cancelled_write_is_not_committed(any_database, open_sql):
     assert await sql.query("SELECT id FROM items ORDER BY id") == [{"id": 1}, {"id": 3}]
 
 
-async def test_waiting_tasks_can_be_cancelled(any_database, open_sql):
+async def test_queries_waiting_for_a_connection_can_be_cancelled(any_database, open_sql):
     sql = open_sql(any_database, pool_size=1)
     tasks = [asyncio.create_task(sql.query("SELECT 1 AS a")) for _ in range(20)]
     await asyncio.sleep(0)
@@ -300,7 +300,7 @@ def at_work() -> list[threading.Thread]:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # psycopg's cursor
 @pytest.mark.parametrize("kind", ["postgres", "mariadb"])
-async def test_server_that_is_cut_off_holds_no_thread(kind, request, open_sql, monkeypatch):
+async def test_disconnected_server_holds_no_thread(kind, request, open_sql, monkeypatch):
     monkeypatch.setattr(postgresql, "STOP_SECONDS", 0.5)
     monkeypatch.setattr(mysql, "STOP_SECONDS", 0.5)
     database = request.getfixturevalue(f"{kind}_database")
@@ -330,7 +330,7 @@ SLOW_WRITES = {
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # psycopg's cursor
 @pytest.mark.parametrize("kind", ["postgres", "mariadb"])
-async def test_write_whose_connection_ends_may_have_been_done(kind, request, open_sql):
+async def test_write_with_a_lost_connection_has_unknown_outcome(kind, request, open_sql):
     database = request.getfixturevalue(f"{kind}_database")
     database.run(SETUP)
     sql = open_sql(database, pool_size=1)
@@ -350,7 +350,7 @@ async def test_write_whose_connection_ends_may_have_been_done(kind, request, ope
         gc.collect()
 
 
-async def test_write_of_sqlite_whose_process_ends_may_have_been_done(
+async def test_sqlite_write_with_a_killed_process_has_unknown_outcome(
     sqlite_database, open_sql, tmp_path
 ):
     sqlite_database.run(SETUP)
@@ -387,7 +387,7 @@ def end_connections(database) -> None:
                     raise
 
 
-async def test_refused_write_is_known_not_to_be_done(any_database, open_sql):
+async def test_refused_write_has_a_known_outcome(any_database, open_sql):
     any_database.run(SETUP)
     for text in ("INSERT INTO items VALUES (1, 'twice')", "INSERT INTO nowhere VALUES (1)"):
         caught = await failure_of(open_sql(any_database).write(text))

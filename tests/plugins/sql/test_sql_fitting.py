@@ -191,7 +191,7 @@ BY_NUMBER = [
 ]
 
 
-async def test_misfit_is_reported_by_its_number(any_database, open_sql):
+async def test_unfitting_parameter_is_named_by_number(any_database, open_sql):
     sql = open_sql(any_database)
     await sql.write("CREATE TABLE v (a varchar(20), n int)")
     for text, params, number in BY_NUMBER:
@@ -218,13 +218,13 @@ STORED = {
 
 
 @pytest.mark.parametrize("text", STORED)
-def test_columns_of_a_write_are_those_of_its_parameters(text):
+def test_parameters_are_matched_to_their_columns(text):
     pieces = text.split("?")
     found = assigned(Bound(pieces, [None] * (len(pieces) - 1)), "mysql")
     assert [(column, parameter) for _, column, parameter in found] == STORED[text]
 
 
-async def test_json_of_postgresql_takes_any_value_wherever_it_stands(postgres_database, open_sql):
+async def test_postgresql_json_accepts_any_value_anywhere(postgres_database, open_sql):
     sql = open_sql(postgres_database)
     await sql.write(
         [
@@ -243,7 +243,7 @@ async def test_json_of_postgresql_takes_any_value_wherever_it_stands(postgres_da
     assert await sql.query("SELECT id FROM v WHERE id = ANY(:ids)", {"ids": [1]}) == [{"id": 1}]
 
 
-async def test_cast_says_that_a_part_may_be_dropped(any_database, open_sql):
+async def test_explicit_cast_may_drop_a_part(any_database, open_sql):
     sql = open_sql(any_database)
     await sql.write("CREATE TABLE v (d date)")
     if any_database.kind != "sqlite":
@@ -253,6 +253,6 @@ async def test_cast_says_that_a_part_may_be_dropped(any_database, open_sql):
     assert (await sql.query("SELECT count(*) AS n FROM v"))[0]["n"] == 1
 
 
-async def test_mariadb_refuses_a_zone_also_in_a_query(mariadb_database, open_sql):
+async def test_mariadb_refuses_a_time_zone_in_a_query(mariadb_database, open_sql):
     with pytest.raises(ToolRefusedError, match="keep no zone"):
         await open_sql(mariadb_database).query("SELECT :v AS v", {"v": NOON.replace(tzinfo=CET)})

@@ -37,29 +37,29 @@ def check(figures: Figures) -> None:
     assert figures.calls > 0, str(figures)
 
 
-async def test_sqlite():
+async def test_sqlite_queries_change_nothing_under_fuzzing():
     check(await fuzz("sqlite", sqlite_runner(), seed=SEED, seconds=SECONDS))
 
 
-async def test_postgresql(postgres_database):
+async def test_postgresql_queries_change_nothing_under_fuzzing(postgres_database):
     postgres_database.run(POSTGRESQL_CANARIES)
     async with postgresql_runner(postgres_database.url) as run:
         check(await fuzz("postgresql", run, seed=SEED, seconds=SECONDS))
 
 
-async def test_mariadb(mariadb_database):
+async def test_mariadb_queries_change_nothing_under_fuzzing(mariadb_database):
     mariadb_database.run(MARIADB_CANARIES)
     with mariadb_runner(mariadb_database.url) as run:
         check(await fuzz("mysql", run, seed=SEED, seconds=SECONDS))
 
 
-async def test_duckdb(duckdb_database):
+async def test_duckdb_queries_change_nothing_under_fuzzing(duckdb_database):
     duckdb_database.run(DUCKDB_CANARIES)
     with duckdb_runner(duckdb_database.url) as run:
         check(await fuzz("duckdb", run, seed=SEED, seconds=SECONDS))
 
 
-async def test_reading_that_skips_something_is_detected(postgres_database):
+async def test_fuzzer_detects_a_blinded_reader(postgres_database):
     def blind(text, dialect):
         return replace(read_everything(text, dialect), attributes=frozenset())
 

@@ -78,7 +78,9 @@ EVERYWHERE = [
 
 
 @pytest.mark.parametrize(("statement", "params", "rows"), EVERYWHERE, ids=range(len(EVERYWHERE)))
-async def test_query_answers_alike_on_every_database(statement, params, rows, shop, open_sql):
+async def test_query_returns_the_same_rows_on_every_database(
+    statement, params, rows, shop, open_sql
+):
     assert await open_sql(shop).query(statement, params) == rows
 
 
@@ -163,12 +165,14 @@ OF_ONE = [
 
 
 @pytest.mark.parametrize(("kind", "statement", "params", "rows"), OF_ONE)
-async def test_query_answers_on_one_database(kind, statement, params, rows, shops, open_sql):
+async def test_query_returns_expected_rows_on_its_database(
+    kind, statement, params, rows, shops, open_sql
+):
     found = await open_sql(shops(kind)).query(statement, params)
     assert found if rows is None else found == rows
 
 
-async def test_virtual_tables_of_sqlite(sqlite_database, open_sql):
+async def test_sqlite_virtual_tables_can_be_queried(sqlite_database, open_sql):
     sqlite_database.run(
         "CREATE VIRTUAL TABLE docs USING fts5(body); INSERT INTO docs VALUES ('hello world');"
         "CREATE VIRTUAL TABLE boxes USING rtree(id, a, b); INSERT INTO boxes VALUES (1, 2, 3);"
@@ -180,7 +184,7 @@ async def test_virtual_tables_of_sqlite(sqlite_database, open_sql):
     assert await sql.query("SELECT id FROM boxes WHERE a > 1") == [{"id": 1}]
 
 
-async def test_row_cap_is_an_error_and_never_a_cut(shop, open_sql):
+async def test_row_limit_raises_instead_of_truncating(shop, open_sql):
     sql = open_sql(shop, max_rows=2)
     with pytest.raises(ToolExecutionError, match=r"more than 2 rows.*aggregate"):
         await sql.query("SELECT id FROM orders")
@@ -190,7 +194,7 @@ async def test_row_cap_is_an_error_and_never_a_cut(shop, open_sql):
     assert len(await sql.query("SELECT id FROM orders WHERE id < 3")) == 2
 
 
-async def test_limit_takes_the_first_rows(shop, open_sql):
+async def test_limit_argument_returns_the_first_rows(shop, open_sql):
     sql = open_sql(shop, max_rows=2)
     assert await sql.query("SELECT id FROM orders ORDER BY id", limit=1) == [{"id": 1}]
     assert len(await sql.query("SELECT id FROM orders", limit=2)) == 2
@@ -220,7 +224,7 @@ async def test_query_fetches_only_the_first_rows(shop, open_sql):
     assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
 
 
-async def test_result_has_a_size(shop, open_sql):
+async def test_result_size_is_limited(shop, open_sql):
     wide = "hex(zeroblob(50000))" if shop.kind == "sqlite" else "repeat('x', 100000)"
     sql = open_sql(shop, max_bytes=500_000)
     with pytest.raises(ToolExecutionError, match=r"larger than 0\.5 MB"):

@@ -65,7 +65,7 @@ async def peak_during(task: asyncio.Task[object], process: Path) -> int:
         f"{RECURSION} SELECT randomblob(20000000) AS z FROM r ORDER BY 1",
     ],
 )
-async def test_large_values_do_not_take_the_memory(query, items, open_sql):
+async def test_large_values_stay_within_the_memory_limit(query, items, open_sql):
     sql = open_sql(items, max_bytes=1_000_000, pool_size=1, statement_timeout=1)
     await sql.query("SELECT 1 AS a")
     (process,) = children()
@@ -79,7 +79,7 @@ async def test_large_values_do_not_take_the_memory(query, items, open_sql):
     assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
 
 
-async def test_long_instruction_ends_in_time(items, open_sql):
+async def test_single_long_instruction_is_interrupted(items, open_sql):
     sql = open_sql(items, statement_timeout=0.3)
     started = time.monotonic()
     with pytest.raises(ToolExecutionError, match=r"longer than 0\.3 s"):
@@ -88,7 +88,7 @@ async def test_long_instruction_ends_in_time(items, open_sql):
     assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
 
 
-async def test_killed_write_leaves_a_file_that_can_be_read(items, open_sql):
+async def test_killed_write_leaves_a_readable_file(items, open_sql):
     sql = open_sql(items, statement_timeout=0.3)
     write = ONE_OPCODE.replace("SELECT ", "INSERT INTO items SELECT 7, ").replace(" AS n", "")
     for _ in range(2):
@@ -98,7 +98,7 @@ async def test_killed_write_leaves_a_file_that_can_be_read(items, open_sql):
     assert (await sql.write("INSERT INTO items VALUES (2, 'two')"))["rowcount"] == 1
 
 
-async def test_process_that_was_killed_is_replaced(items, open_sql):
+async def test_killed_process_is_replaced(items, open_sql):
     sql = open_sql(items, pool_size=1)
     await sql.query("SELECT 1 AS a")
     (process,) = children()
@@ -109,7 +109,7 @@ async def test_process_that_was_killed_is_replaced(items, open_sql):
     assert not children()
 
 
-async def test_result_over_the_size_limit_stops_after_the_row_that_exceeds_it(
+async def test_oversized_result_stops_at_the_exceeding_row(
     postgres_database, mariadb_database, open_sql
 ):
     many = {
@@ -123,7 +123,7 @@ async def test_result_over_the_size_limit_stops_after_the_row_that_exceeds_it(
         assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
 
 
-async def test_row_of_mariadb_is_weighed_before_it_is_read(mariadb_database, open_sql):
+async def test_mariadb_row_size_is_checked_before_reading(mariadb_database, open_sql):
     sql = open_sql(mariadb_database, max_bytes=2_000_000)
     await sql.write("CREATE TABLE x (a int)")
     tracemalloc.start()
@@ -155,7 +155,7 @@ async def test_sqlite_temporary_files_have_a_total_limit(items, open_sql, monkey
     assert await one.query(sort) == [{"n": 49}]
 
 
-def test_process_whose_parent_is_gone_ends_without_a_word():
+def test_process_without_a_parent_ends_silently():
     command = [sys.executable, "-I", "-S", sqlite_child.__file__]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
@@ -172,7 +172,7 @@ def test_process_whose_parent_is_gone_ends_without_a_word():
     ],
     ids=["array", "row", "json", "number"],
 )
-async def test_nested_values_count_against_the_limit(value, postgres_database, open_sql):
+async def test_nested_values_count_against_the_size_limit(value, postgres_database, open_sql):
     sql = open_sql(postgres_database, max_bytes=1_000_000)
     with pytest.raises(ToolExecutionError, match="larger than 1 MB"):
         await sql.query(f"SELECT {value} AS v FROM generate_series(1, 100)")

@@ -76,7 +76,7 @@ async def still_there(kind, databases, sql):
 
 
 @pytest.mark.parametrize(("kind", "attacks"), list(cases()))
-async def test_attack_fails_and_changes_nothing(kind, attacks, databases, open_sql, subtests):
+async def test_attack_is_refused_and_changes_nothing(kind, attacks, databases, open_sql, subtests):
     sql = open_sql(databases(kind))
     for attack in attacks:
         with subtests.test(attack=attack):
@@ -121,7 +121,7 @@ async def test_slow_query_is_cancelled(kind, slow, databases, open_sql):
     assert await sql.query("SELECT 1 AS a") == [{"a": 1}]
 
 
-async def test_sleeping_and_benchmarks_of_mariadb_end_in_time(databases, open_sql, monkeypatch):
+async def test_mariadb_sleep_and_benchmark_are_interrupted(databases, open_sql, monkeypatch):
     gate_off(monkeypatch)
     sql = open_sql(databases("mariadb"), statement_timeout=0.3)
     with pytest.raises(ToolExecutionError):
@@ -129,7 +129,7 @@ async def test_sleeping_and_benchmarks_of_mariadb_end_in_time(databases, open_sq
     await sql.query("SELECT BENCHMARK(1000000000, md5('x'))")  # MariaDB ends it without an error
 
 
-async def test_tables_that_begin_anew_when_they_are_read_are_not(databases, open_sql):
+async def test_tables_reset_by_reading_are_refused(databases, open_sql):
     database = databases("mariadb")
     shown = database.run(
         "SELECT table_name FROM information_schema.tables WHERE table_schema = 'information_schema'"
@@ -143,7 +143,7 @@ async def test_tables_that_begin_anew_when_they_are_read_are_not(databases, open
                 await open_sql(database).query(f"SELECT * FROM {written}")
 
 
-async def test_function_can_be_allowed(databases, open_sql):
+async def test_function_can_be_permitted(databases, open_sql):
     sql = open_sql(databases("postgresql"), functions=["add_item"])
     with pytest.raises(ToolRefusedError, match="read-only transaction"):
         await sql.query("SELECT add_item()")
@@ -151,7 +151,7 @@ async def test_function_can_be_allowed(databases, open_sql):
         await open_sql(databases("postgresql")).query("SELECT add_item()")
 
 
-async def test_reader_stays_read_only_when_its_session_was_touched(databases, open_sql):
+async def test_tampered_reader_session_stays_read_only(databases, open_sql):
     """What one statement could leave in its session does not help the next one."""
     database = databases("postgresql")
     sql = open_sql(database, pool_size=1, functions=["set_config"])
@@ -171,7 +171,7 @@ async def test_reader_stays_read_only_when_its_session_was_touched(databases, op
         ("date", "`date`('1')"),
     ],
 )
-async def test_function_of_mariadb_does_not_pass_for_one_of_the_servers_own(
+async def test_user_function_named_like_a_built_in_is_refused(
     name, call, mariadb_database, open_sql
 ):
     """The server looks for one of the database where it has none itself, or the name is quoted."""

@@ -45,7 +45,7 @@ def filled(tmp_path, open_sql):
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_prompt_shows_tables_and_columns_that_a_question_needs(case, filled):
+async def test_prompt_shows_tables_and_columns_needed_for_a_question(case, filled):
     lines, questions, budget = CASES[case]
     sql = filled(ddl(lines), schema_chars=budget)
     missed: list[str] = []
@@ -61,7 +61,7 @@ def test_corpus_has_its_documented_number_of_tables():
     assert len(huge()) == len({line.partition("(")[0] for line in huge()}) == HUGE
 
 
-async def test_wide_table_shows_keys_and_named_columns_and_leaves_room_for_others(filled):
+async def test_wide_table_shows_keys_and_named_columns(filled):
     lines = [
         line.replace("import_0(row_id*", "import_0(row_id*, shoe_size, customer_id>customers")
         for line in [*wide(4, 300), "customers(customer_id*, name)", "colours(colour_id*, hue)"]
@@ -76,7 +76,7 @@ async def test_wide_table_shows_keys_and_named_columns_and_leaves_room_for_other
     assert {"import_1", "import_2", "import_3"} <= shown.keys()
 
 
-async def test_budget_left_by_small_tables_widens_the_best_one(filled):
+async def test_spare_budget_widens_the_best_table(filled):
     lines = [*wide(1, 200), "customers(customer_id*, name)"]
     prompt = await filled(ddl(lines), schema_chars=3_000).context("x")
     assert 2_700 < len(prompt) <= 3_000
@@ -95,7 +95,7 @@ async def test_bridging_tables_between_chosen_ones_are_shown(filled):
     assert is_shown(prompt, "doctors.name patients.name dp_x1.d dp_x2.p")
 
 
-async def test_names_in_camel_case_are_found_by_other_forms_of_a_word(filled):
+async def test_camel_case_names_match_other_word_forms(filled):
     many = [f"Log{number:03}(LogId*, Message)" for number in range(300)]
     sql = filled(ddl(["ShippedParcels(Id*, GrossWeight)", *many]), schema_chars=800)
     assert is_shown(await sql.context("who is shipping a parcel?"), "ShippedParcels.GrossWeight")
@@ -120,7 +120,7 @@ async def test_search_finds_tables_by_names_columns_and_keys(tables, filled):
     "statement",
     ["EXPLAIN SELECT 1", "PRAGMA table_info(t)", "SHOW TABLES", "DESCRIBE t", "DESC t"],
 )
-async def test_statements_about_tables_point_to_schema(statement, filled):
+async def test_schema_statements_hint_at_the_schema_action(statement, filled):
     with pytest.raises(ToolRefusedError) as caught:
         await filled("CREATE TABLE t (a int)").query(statement)
     assert "schema('table')" in str(caught.value.hint)
@@ -128,20 +128,20 @@ async def test_statements_about_tables_point_to_schema(statement, filled):
 
 @pytest.mark.services
 @pytest.mark.parametrize("statement", ["SELECT * FROM tt", "SELECT aa FROM t"])
-async def test_unknown_names_point_to_schema(statement, any_database, open_sql):
+async def test_unknown_names_hint_at_the_schema_action(statement, any_database, open_sql):
     any_database.run("CREATE TABLE t (a int)")
     with pytest.raises(ToolExecutionError) as caught:
         await open_sql(any_database).query(statement)
     assert "schema(search=" in str(caught.value.hint)
 
 
-async def test_information_schema_of_sqlite_points_to_schema(filled):
+async def test_sqlite_information_schema_hints_at_the_schema_action(filled):
     with pytest.raises(ToolExecutionError) as caught:
         await filled("CREATE TABLE t (a int)").query("SELECT * FROM information_schema.tables")
     assert "schema(search=" in str(caught.value.hint)
 
 
-async def test_index_of_tables_is_kept_while_they_are_the_same(filled, monkeypatch):
+async def test_table_index_is_rebuilt_only_after_changes(filled, monkeypatch):
     made = []
     own = connection.TableIndex
 

@@ -54,7 +54,7 @@ def held(name, values, kind="text"):
     ],
     ids=range(30),
 )  # fmt: skip
-def test_column_has_shared_values_or_its_form(name, values, words):
+def test_column_shows_shared_values_or_their_pattern(name, values, words):
     assert held(name, values) == (words or None)
 
 
@@ -92,12 +92,12 @@ def test_small_table_of_codes_is_shown_with_its_meanings(label, rows, words):
         ("place", "two\nlines"),
     ],
 )
-def test_texts_that_may_tell_of_people_are_not_shown(name, value):
+def test_personal_looking_texts_are_not_shown(name, value):
     assert held(name, [value] * 50) is None
     assert "Klein" not in (held("data", [json.dumps({name: value})] * 50) or "")
 
 
-async def test_prompt_has_shared_values_on_any_engine(open_sql, any_database):
+async def test_prompt_shows_shared_values_on_any_engine(open_sql, any_database):
     any_database.run(
         "CREATE TABLE bills (id int PRIMARY KEY, state varchar(20), payer varchar(20))"
     )
@@ -132,12 +132,12 @@ def _filled(database):
     ],
     ids=str,
 )
-async def test_rows_stay_unread_where_query_is_not_free(options, open_sql, sqlite_database):
+async def test_rows_are_not_sampled_if_queries_need_approval(options, open_sql, sqlite_database):
     _filled(sqlite_database)
     assert "'paid'" not in await open_sql(sqlite_database, name="db", **options).context("x")
 
 
-def test_values_take_the_room_that_is_left():
+def test_sample_values_use_the_remaining_budget():
     column = Column(name="state", type="text", holds="'open' | 'paid'")
     tables = [Table(Relation(name=name), [column]) for name in ("a", "b")]
     lines = "a(state text)\nb(state text)"
@@ -146,7 +146,7 @@ def test_values_take_the_room_that_is_left():
     assert with_holdings(lines, tables, "sqlite", len(full) - 1) == lines
 
 
-async def test_only_own_columns_have_values_where_the_schema_is_own(open_sql, sqlite_database):
+async def test_only_own_columns_are_sampled_in_an_own_schema(open_sql, sqlite_database):
     _filled(sqlite_database)
     sql = open_sql(sqlite_database, name="db", trust={"bills.state": "own"})
     text = await sql.context("x")

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.services
 SETUP = "CREATE TABLE items (id int PRIMARY KEY, name varchar(50)); INSERT INTO items VALUES (1, 'one');"
 
 
-async def test_settings_of_an_approved_write_do_not_reach_the_next(postgres_database, open_sql):
+async def test_session_settings_end_with_their_write(postgres_database, open_sql):
     postgres_database.run(
         f"{SETUP} CREATE SCHEMA evil; CREATE TABLE evil.items (id int, name text)"
     )
@@ -26,7 +26,7 @@ async def test_settings_of_an_approved_write_do_not_reach_the_next(postgres_data
     assert postgres_database.run("SELECT count(*) FROM evil.items") == "0"
 
 
-async def test_locks_of_a_session_are_given_back(postgres_database, open_sql):
+async def test_session_locks_are_released(postgres_database, open_sql):
     sql = open_sql(postgres_database, pool_size=1)
     await sql.write("SELECT pg_advisory_lock(1)")
     held = (
@@ -36,7 +36,7 @@ async def test_locks_of_a_session_are_given_back(postgres_database, open_sql):
     assert postgres_database.run(held) == "0"
 
 
-async def test_temporary_tables_do_not_stay(any_database, open_sql):
+async def test_temporary_tables_are_dropped(any_database, open_sql):
     any_database.run(SETUP)
     sql = open_sql(any_database, pool_size=1)
     await sql.write("CREATE TEMPORARY TABLE items (id int, name varchar(50))")
@@ -44,7 +44,7 @@ async def test_temporary_tables_do_not_stay(any_database, open_sql):
     assert await sql.query("SELECT count(*) AS n FROM items") == [{"n": 2}]
 
 
-async def test_session_of_mariadb_is_reset(mariadb_database, open_sql):
+async def test_mariadb_session_is_reset(mariadb_database, open_sql):
     mariadb_database.run(SETUP)
     sql = open_sql(mariadb_database, pool_size=1)
     assert await sql.query("SELECT @x := 5 AS x") == [{"x": 5}]
@@ -57,7 +57,7 @@ async def test_session_of_mariadb_is_reset(mariadb_database, open_sql):
     assert await sql.query("SELECT @@session.tx_read_only AS r") == [{"r": 1}]
 
 
-async def test_database_that_a_write_of_mariadb_chose_does_not_stay(mariadb_database, open_sql):
+async def test_database_chosen_by_a_mariadb_write_is_reset(mariadb_database, open_sql):
     name = mariadb_database.run("SELECT DATABASE()")
     mariadb_database.run(
         f"{SETUP} CREATE DATABASE {name}_evil; CREATE TABLE {name}_evil.items LIKE items"
@@ -72,7 +72,7 @@ async def test_database_that_a_write_of_mariadb_chose_does_not_stay(mariadb_data
         mariadb_database.run(f"DROP DATABASE {name}_evil")
 
 
-async def test_role_that_a_write_of_mariadb_took_on_does_not_stay(mariadb_database, open_sql):
+async def test_role_set_by_a_mariadb_write_is_reset(mariadb_database, open_sql):
     role = f"role_{mariadb_database.run('SELECT DATABASE()')}"
     mariadb_database.run(f"CREATE ROLE {role}; GRANT {role} TO 'delf'@'%'")
     try:
@@ -84,7 +84,7 @@ async def test_role_that_a_write_of_mariadb_took_on_does_not_stay(mariadb_databa
         mariadb_database.run(f"DROP ROLE {role}")
 
 
-async def test_query_takes_on_a_role_without_rights(postgres_database, open_sql):
+async def test_query_runs_with_an_unprivileged_role(postgres_database, open_sql):
     postgres_database.run(f"{SETUP} CREATE TABLE hidden (id int)")
     role = f"reader_{postgres_database.run('SELECT current_database()')}"
     postgres_database.run(f"CREATE ROLE {role}; GRANT SELECT ON items TO {role}")

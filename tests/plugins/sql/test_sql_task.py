@@ -63,7 +63,7 @@ def renew(rows, *, is_done: bool) -> None:
         (ev.CallFinished, True, 0),
     ],
 )
-async def test_transaction_that_was_cut_short_is_done_once(shop, bench, cut, happened, asked):
+async def test_transaction_interrupted_by_a_kill_is_done_once(shop, bench, cut, happened, asked):
     rows, url = shop
     bench.model.writes(SCRIPT)
     renew(rows, is_done=False)

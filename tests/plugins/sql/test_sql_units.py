@@ -48,7 +48,7 @@ def target(**settings):
         ("sqlite+aiosqlite:///x@y.db", ("sqlite", None, None, None, None, "x@y.db")),
     ],
 )
-def test_urls(url, expected):
+def test_url_is_parsed_into_a_target(url, expected):
     found = target(url=url)
     assert (
         found.dialect,
@@ -83,7 +83,7 @@ def test_config_file_still_needs_a_database_file():
             target(url=FileText(url, Path("/p")))
 
 
-async def test_shop_is_found_from_a_folder_below_its_config_file(tmp_path, monkeypatch):
+async def test_shop_database_is_found_from_a_subfolder(tmp_path, monkeypatch):
     config = '[connections.shop]\ntype = "sql"\nurl = "sqlite:///shop.db"\n'
     (tmp_path / "delf.toml").write_text(config)
     sqlite3.connect(tmp_path / "shop.db").close()
@@ -100,7 +100,7 @@ async def test_shop_is_found_from_a_folder_below_its_config_file(tmp_path, monke
         await shop.query("SELECT 1 AS one")
 
 
-def test_parts_instead_of_a_url():
+def test_separate_settings_replace_a_url():
     found = target(host="h", port=9, database="d", user="u", password="secret", db_type="mariadb")
     assert (found.dialect, found.label, found.host, found.port) == ("mysql", "MariaDB", "h", 9)
     assert found.password == "secret"
@@ -129,14 +129,14 @@ def test_parts_instead_of_a_url():
         ({"url": "sqlite:///x.db", "max_rows": 0}, "max_rows"),
     ],
 )
-def test_settings_that_cannot_be_used(settings, message):
+def test_invalid_settings_are_refused(settings, message):
     with pytest.raises(ConnectionConfigurationError, match=message) as caught:
         SQL(name="db", **settings)
     assert "hunter22" not in caught.value.describe()
     assert "\n" not in caught.value.describe()
 
 
-def test_settings_from_the_environment(monkeypatch):
+def test_settings_are_read_from_the_environment(monkeypatch):
     monkeypatch.setenv("DELF_SQL_URL", "sqlite:///from-env.db")
     monkeypatch.setenv("DELF_SHOP_URL", "postgresql://u:hunter22@h/shop")
     monkeypatch.setenv("DELF_SHOP_MAX_ROWS", "7")
@@ -147,7 +147,7 @@ def test_settings_from_the_environment(monkeypatch):
     assert "hunter22" not in repr(shop) + repr(shop.settings) + str(vars(shop))
 
 
-async def test_actions_show_signature_and_effect():
+async def test_actions_have_signature_and_effect():
     actions = {action.name: action for action in await SQL(url="sqlite:///x.db").actions()}
     assert {name: action.effect for name, action in actions.items()} == {
         "schema": "read", "query": "read", "write": "write",
@@ -184,7 +184,7 @@ async def test_actions_show_signature_and_effect():
         ("SELECT '{}'::jsonb #> '{a}'", "postgresql", "SELECT '{}' :: jsonb #> '{a}'"),
     ],
 )
-def test_normalise_joins_tokens_with_single_blanks(text, dialect, sent):
+def test_normalise_joins_tokens_by_single_blanks(text, dialect, sent):
     assert normalise(text, dialect)[0] == sent
 
 
@@ -250,7 +250,7 @@ def same(value):
     ],
 )
 @pytest.mark.parametrize("style", ["qmark", "pyformat", "numeric"])
-def test_placeholders(text, params, sent, values, style):
+def test_placeholders_are_bound_in_every_style(text, params, sent, values, style):
     text, tokens = normalise(text, "postgresql")
     compiled = (
         bind(text, tokens, params, "postgresql", same)
@@ -271,7 +271,7 @@ def test_placeholders(text, params, sent, values, style):
     assert list(compiled.params.values()) == values
 
 
-def test_functions_are_folded_as_the_database_does():
+def test_function_names_are_case_folded_like_the_database():
     statement = check_query(
         'SELECT Lower("Weird" (1)), x /* */ (2), t.Fn',
         "postgresql",
@@ -298,27 +298,27 @@ def test_functions_are_folded_as_the_database_does():
         ("SELECT ma\u212ae_date(1, 1, 1)", "postgresql"),
     ],
 )
-def test_function_is_refused_that_is_not_listed(statement, dialect):
+def test_unlisted_function_is_refused(statement, dialect):
     with pytest.raises(ToolRefusedError, match="query cannot call"):
         check_query(statement, dialect)
 
 
 @pytest.mark.parametrize("dialect", ["postgresql", "mysql", "sqlite"])
 @pytest.mark.parametrize("name", ["varchar", "decimal"])
-def test_names_of_types_inside_of_each_other_are_not_read_for_ever(name, dialect):
+def test_deeply_nested_type_names_are_refused_quickly(name, dialect):
     with pytest.raises(ToolRefusedError, match="nested too deeply"):
         check_query(f"SELECT {f'{name}(' * 60}1{')' * 60}", dialect)
     check_query(f"SELECT {f'{name}(' * 5}1{')' * 5}", dialect)
 
 
-def test_user_lists_functions_by_name_or_pattern():
+def test_user_can_list_functions_by_name_or_pattern():
     listed = frozenset({"st_*", "total_of"})
     check_query("SELECT ST_Area(shape), total_of(1) FROM t", "postgresql", None, listed)
     with pytest.raises(ToolRefusedError, match=r"cannot call total\("):
         check_query("SELECT total(1)", "postgresql", None, listed)
 
 
-def test_names_of_columns_are_not_calls():
+def test_column_lists_are_not_taken_for_calls():
     for statement in (
         "WITH RECURSIVE r(n) AS (SELECT 1), q(a, b) AS (SELECT 1, 2) SELECT n, a FROM r, q",
         "SELECT c FROM generate_series(1, 2) AS t(c)",
@@ -338,7 +338,7 @@ def test_very_long_statement_is_refused():
     check_query(f"SELECT '{'x' * 100_000}'", "sqlite")
 
 
-def test_deep_nesting_is_not_a_crash():
+def test_deeply_nested_statement_is_refused():
     with pytest.raises(ToolRefusedError):
         check_query("SELECT " + "(" * 5000 + "1" + ")" * 5000, "postgresql")
 
@@ -368,7 +368,7 @@ class Stubborn:
 
 
 @pytest.mark.parametrize("can_stop", [True, False])
-async def test_statement_that_ended_while_it_was_to_be_stopped_has_its_result(can_stop):
+async def test_statement_finished_during_cancellation_returns_its_result(can_stop):
     backend = Stubborn(can_stop)
     database = Database(backend, 1, 0.01)
     try:
@@ -393,7 +393,7 @@ USES = (
 
 
 @pytest.mark.parametrize("dialect", ["duckdb", "sqlite"])
-def test_names_as_shown_can_be_written_in_statements(dialect):
+def test_shown_names_are_valid_in_statements(dialect):
     listed = duckdb.sql("SELECT keyword_name FROM duckdb_keywords()").fetchall()
     database = duckdb.connect() if dialect == "duckdb" else sqlite3.connect(":memory:")
     with contextlib.closing(database):
@@ -405,7 +405,7 @@ def test_names_as_shown_can_be_written_in_statements(dialect):
             assert len(database.execute("SELECT * FROM t").fetchall()) == 1
 
 
-def test_names_that_other_databases_reserve_are_quoted():
+def test_reserved_names_are_quoted():
     names = ("order", "rank", "groups", "name")
     assert [quoted(name, "mysql") for name in names] == ["`order`", "`rank`", "`groups`", "name"]
     assert quoted("lateral", "postgresql") == '"lateral"'
@@ -443,7 +443,7 @@ WHOSE = {
 
 @pytest.mark.parametrize("dialect", ["postgresql", "duckdb"])
 @pytest.mark.parametrize(("statement", "whose"), WHOSE.items())
-def test_rows_are_own_only_if_all_that_is_read_is_own(tmp_path, dialect, statement, whose):
+def test_rows_are_own_only_if_every_source_is_own(tmp_path, dialect, statement, whose):
     url = f"duckdb:///{tmp_path}/d.db" if dialect == "duckdb" else "postgresql://u:p@h/d"
     db = SQL(url=url, trust=TRUST)
     params = {"n": 1} if ":n" in statement else None
@@ -451,29 +451,29 @@ def test_rows_are_own_only_if_all_that_is_read_is_own(tmp_path, dialect, stateme
     assert db.result_trust("query", given) == whose
 
 
-def test_rows_of_a_table_of_other_letters_are_not_own():
+def test_own_tables_are_matched_case_sensitively():
     db = SQL(url="postgresql://u:p@h/d", trust=TRUST)
     assert db.result_trust("query", {"statement": 'SELECT mail FROM "Customers"'}) == "outside"
 
 
-def test_function_that_the_user_allows_may_read_anything():
+def test_user_permitted_function_makes_rows_foreign():
     db = SQL(url="postgresql://u:p@h/d", trust=TRUST, functions=["mine"])
     assert db.result_trust("query", {"statement": "SELECT mine(id) FROM customers"}) == "outside"
 
 
 @pytest.mark.parametrize("key", ["", "*", "a..b", "a.b.c.d"])
-def test_trust_that_names_no_table_is_an_error(key):
+def test_unknown_table_in_trust_is_an_error(key):
     with pytest.raises(ConnectionConfigurationError, match="not a table or column"):
         SQL(url="postgresql://u:p@h/d", trust={key: "own"})
 
 
 @pytest.mark.parametrize("trust", [{"orders": {"id": "own"}}, {"orders": "mine"}, ["orders"], True])
-def test_trust_of_a_wrong_shape_is_an_error(trust):
+def test_invalid_trust_setting_is_an_error(trust):
     with pytest.raises(ConnectionConfigurationError, match="trust"):
         SQL(url="postgresql://u:p@h/d", trust=trust)
 
 
-async def test_comments_on_what_is_not_own_are_left_out(tmp_path):
+async def test_comments_on_foreign_columns_are_omitted(tmp_path):
     path = str(tmp_path / "d.db")
     with duckdb.connect(path) as database:
         database.execute("CREATE TABLE bills (iban TEXT, note TEXT); CREATE TABLE notes (x TEXT)")

@@ -29,7 +29,7 @@ async def one(sql, statement, params=None):
     return row
 
 
-async def test_postgresql_values_become_python(postgres_database, open_sql):
+async def test_postgresql_values_become_python_values(postgres_database, open_sql):
     postgres_database.run(
         "CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE TYPE pair AS (a int, b text);"
     )
@@ -70,7 +70,9 @@ SHOWN_AS_TEXT = {
 }
 
 
-async def test_value_without_a_python_type_is_a_text_and_reported(postgres_database, open_sql):
+async def test_value_without_a_python_type_becomes_text_and_is_reported(
+    postgres_database, open_sql
+):
     sql = open_sql(postgres_database)
     for expression, expected in SHOWN_AS_TEXT.items():
         with notes_of_call() as notes:
@@ -86,7 +88,7 @@ async def test_value_without_a_python_type_is_a_text_and_reported(postgres_datab
     assert not notes
 
 
-async def test_arrays_of_what_users_made_are_lists(postgres_database, open_sql):
+async def test_arrays_of_user_types_become_lists(postgres_database, open_sql):
     sql = open_sql(postgres_database)
     assert await sql.query("SELECT 1 AS n") == [{"n": 1}], "the connection was there before them"
     postgres_database.run(
@@ -100,7 +102,7 @@ async def test_arrays_of_what_users_made_are_lists(postgres_database, open_sql):
     assert written["rows"] == expected
 
 
-async def test_text_of_sqlite_that_is_not_utf8_is_read_and_reported(tmp_path, open_sql):
+async def test_invalid_sqlite_text_is_read_and_reported(tmp_path, open_sql):
     path = tmp_path / "old.db"
     with contextlib.closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE t (id TEXT PRIMARY KEY, name TEXT, n INTEGER) WITHOUT ROWID")
@@ -126,7 +128,7 @@ async def test_text_of_sqlite_that_is_not_utf8_is_read_and_reported(tmp_path, op
     assert [(c["name"], c["type"]) for c in table["columns"]][:1] == [("id", "text")]
 
 
-async def test_mariadb_values_become_python(mariadb_database, open_sql):
+async def test_mariadb_values_become_python_values(mariadb_database, open_sql):
     mariadb_database.run(
         "CREATE TABLE v (d date, t time, ts datetime(6), y year, n numeric(10, 2), f double, b blob, e enum('a', 'b'),"
         " s set('x', 'y'), j json, flag boolean, u bigint unsigned, bits bit(3), nothing int);"
@@ -140,7 +142,7 @@ async def test_mariadb_values_become_python(mariadb_database, open_sql):
     }  # fmt: skip
 
 
-async def test_zero_dates_of_mariadb_are_texts_and_reported(mariadb_database, open_sql):
+async def test_mariadb_zero_dates_become_text_and_are_reported(mariadb_database, open_sql):
     mariadb_database.run(
         "SET sql_mode = ''; CREATE TABLE v (d date, t datetime, s timestamp NULL, x time);"
         "INSERT INTO v VALUES ('0000-00-00', '0000-00-00 00:00:00', '0000-00-00', '838:59:59'),"
@@ -175,7 +177,7 @@ DUCKDB_SAYS = {
 }
 
 
-async def test_values_of_duckdb_without_a_python_type(duckdb_database, open_sql):
+async def test_unusual_duckdb_values_are_converted_and_reported(duckdb_database, open_sql):
     sql = open_sql(duckdb_database)
     for expression, expected in DUCKDB_SAYS.items():
         with notes_of_call() as notes:
@@ -203,7 +205,7 @@ async def test_values_of_duckdb_without_a_python_type(duckdb_database, open_sql)
     }  # fmt: skip
 
 
-async def test_json_of_duckdb_is_a_value(duckdb_database, open_sql):
+async def test_duckdb_json_becomes_python_values(duckdb_database, open_sql):
     sql = open_sql(duckdb_database)
     await sql.write("CREATE TABLE t (id int, j json, m map(varchar, integer), s struct(a int))")
     texts = {1: '{"a": [1, null]}', 2: "[1.5]", 3: '"7"', 4: "7", 5: "null", 6: None}
@@ -224,7 +226,7 @@ async def test_json_of_duckdb_is_a_value(duckdb_database, open_sql):
     assert (await sql.query("SELECT s, j FROM t"))[0] == {"s": {"a": 3}, "j": [{"b": None}]}
 
 
-async def test_sqlite_values_become_python(sqlite_database, open_sql):
+async def test_sqlite_values_become_python_values(sqlite_database, open_sql):
     row = await one(
         open_sql(sqlite_database),
         "SELECT 1 AS i, 1.5 AS f, 'x' AS t, x'00ff' AS b, NULL AS n, date('2024-01-31') AS d",
@@ -252,7 +254,7 @@ IN = {
 }  # fmt: skip
 
 
-async def test_parameters_reach_the_database(any_database, open_sql):
+async def test_parameter_values_round_trip(any_database, open_sql):
     sql = open_sql(any_database)
     for name, (value, expected) in IN.items():
         wanted = (
@@ -266,7 +268,7 @@ async def test_parameters_reach_the_database(any_database, open_sql):
             assert row["v"] == wanted, (name, row)
 
 
-async def test_stored_and_found_again(any_database, open_sql):
+async def test_stored_values_are_found_again(any_database, open_sql):
     kinds = {
         "sqlite": ("blob", "numeric"),
         "duckdb": ("blob", "numeric(10,2)"),
@@ -293,7 +295,7 @@ async def test_stored_and_found_again(any_database, open_sql):
 @pytest.mark.parametrize(
     "mode", ["NO_BACKSLASH_ESCAPES", "ANSI_QUOTES", "ANSI_QUOTES,NO_BACKSLASH_ESCAPES"]
 )
-async def test_sql_modes_of_mariadb(mode, mariadb_database, open_sql, request):
+async def test_mariadb_sql_modes_cannot_break_quoting(mode, mariadb_database, open_sql, request):
     mariadb_database.run("CREATE TABLE items (id int); INSERT INTO items VALUES (1), (2)")
     request.addfinalizer(lambda: mariadb_database.run("SET GLOBAL sql_mode = DEFAULT"))
     mariadb_database.run(f"SET GLOBAL sql_mode = '{mode}'")
@@ -307,7 +309,7 @@ async def test_sql_modes_of_mariadb(mode, mariadb_database, open_sql, request):
     assert await sql.query("SELECT count(*) AS n FROM items") == [{"n": 2}]
 
 
-async def test_numbers_that_do_not_fit(
+async def test_unrepresentable_numbers_are_refused(
     sqlite_database, mariadb_database, postgres_database, open_sql
 ):
     with pytest.raises(ToolRefusedError, match="64 bits"):
@@ -318,7 +320,7 @@ async def test_numbers_that_do_not_fit(
         await open_sql(postgres_database).query("SELECT :v", {"v": "a\x00"})
 
 
-async def test_json_and_ranges_of_postgresql_are_what_it_says(postgres_database, open_sql):
+async def test_postgresql_json_and_ranges_are_converted_with_notes(postgres_database, open_sql):
     sql = open_sql(postgres_database)
     with notes_of_call() as notes:
         (row,) = await sql.query(
@@ -342,12 +344,12 @@ async def test_json_and_ranges_of_postgresql_are_what_it_says(postgres_database,
     assert not notes
 
 
-async def test_bits_are_shifted(any_database, open_sql):
+async def test_bit_shift_operators_are_supported(any_database, open_sql):
     rows = await open_sql(any_database).query("SELECT 1<<3 AS a, 16 >> 2 AS b, 1 < 2 AS c")
     assert rows == [{"a": 8, "b": 4, "c": True}]
 
 
-async def test_moments_inside_of_duckdbs_lists(duckdb_database, open_sql):
+async def test_dates_inside_duckdb_lists_are_converted(duckdb_database, open_sql):
     duckdb_database.run(
         "CREATE TABLE t (d DATE[], s STRUCT(ns TIMESTAMP_NS), i INTERVAL[], m TIME[])"
     )
@@ -383,7 +385,7 @@ async def test_moments_inside_of_duckdbs_lists(duckdb_database, open_sql):
         "UPDATE docs SET id = 2 WHERE data = :d",
     ],
 )
-async def test_json_is_not_compared_as_text(open_sql, sqlite_database, statement):
+async def test_json_columns_are_not_compared_as_text(open_sql, sqlite_database, statement):
     sqlite_database.run("CREATE TABLE docs (id int, data json)")
     sqlite_database.run("""INSERT INTO docs VALUES (1, '{"a":1}')""")
     sql = open_sql(sqlite_database)

@@ -29,7 +29,7 @@ def names(database):
     return database.run("SELECT name FROM items ORDER BY id").split()
 
 
-async def test_insert_update_delete(items, open_sql):
+async def test_insert_update_and_delete_report_their_row_count(items, open_sql):
     sql = open_sql(items)
     done = await sql.write(
         "INSERT INTO items VALUES (:id, :name, :price)",
@@ -52,14 +52,14 @@ async def test_insert_update_delete(items, open_sql):
     assert names(items) == ["three"]
 
 
-async def test_returning_is_committed(items, open_sql):
+async def test_returning_rows_are_committed(items, open_sql):
     sql = open_sql(items)
     done = await sql.write("INSERT INTO items VALUES (3, 'three', 1) RETURNING id, name")
     assert done == {"rowcount": 1, "rows": [{"id": 3, "name": "three"}], "committed": True}
     assert names(items) == ["one", "two", "three"]
 
 
-async def test_write_takes_many_sets_of_parameters(items, open_sql):
+async def test_write_accepts_many_parameter_sets(items, open_sql):
     sql = open_sql(items)
     dicts = [{"id": i, "name": f"n{i}"} for i in range(10, 20)]
     assert (await sql.write("INSERT INTO items (id, name) VALUES (:id, :name)", dicts))[
@@ -76,7 +76,7 @@ async def test_write_takes_many_sets_of_parameters(items, open_sql):
     assert await sql.write("INSERT INTO items (id) VALUES (?)", []) == {"rowcount": 0, **CHANGED}
 
 
-async def test_write_of_many_sets_is_atomic(items, open_sql):
+async def test_write_of_many_parameter_sets_is_atomic(items, open_sql):
     sql = open_sql(items)
     for statement in (
         "INSERT INTO items (id, name) VALUES (?, ?)",
@@ -88,7 +88,7 @@ async def test_write_of_many_sets_is_atomic(items, open_sql):
     assert await sql.query("SELECT count(*) AS n FROM items") == [{"n": 2}]
 
 
-async def test_tables_are_made_and_dropped(items, open_sql):
+async def test_tables_can_be_created_and_dropped(items, open_sql):
     sql = open_sql(items)
     done = await sql.write("CREATE TABLE more (id int PRIMARY KEY, made timestamp NULL)")
     assert done == {"rowcount": 0, **CHANGED}
@@ -105,7 +105,7 @@ async def test_tables_are_made_and_dropped(items, open_sql):
         await sql.query("SELECT * FROM more")
 
 
-async def test_too_many_returned_rows_change_nothing(items, open_sql):
+async def test_too_many_returned_rows_roll_back(items, open_sql):
     sql = open_sql(items, max_rows=1)
     with pytest.raises(ToolExecutionError, match="nothing was changed"):
         await sql.write("DELETE FROM items RETURNING id")
@@ -130,7 +130,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("statement", "message"), REFUSED.items(), ids=range(len(REFUSED)))
-async def test_write_refuses_statements(statement, message, items, open_sql):
+async def test_unsuitable_statement_is_refused_by_write(statement, message, items, open_sql):
     with pytest.raises(ToolRefusedError, match=message):
         await open_sql(items).write(statement)
     assert names(items) == ["one", "two"]
@@ -154,7 +154,7 @@ async def test_slow_write_is_rolled_back(items, open_sql):
     assert (await sql.write("DELETE FROM items"))["rowcount"] == 2
 
 
-async def test_foreign_keys_hold_in_sqlite(sqlite_database, open_sql):
+async def test_sqlite_enforces_foreign_keys(sqlite_database, open_sql):
     sqlite_database.run(
         "CREATE TABLE a (id INTEGER PRIMARY KEY); CREATE TABLE b (a_id int REFERENCES a (id)); INSERT INTO a VALUES (1); INSERT INTO b VALUES (1);"
     )
@@ -175,7 +175,7 @@ async def test_sqlite_stays_within_its_file(sqlite_database, open_sql, tmp_path,
     assert names(sqlite_database) == ["one", "two"]
 
 
-async def test_routines_hold_semicolons(any_database, open_sql):
+async def test_routine_bodies_may_contain_semicolons(any_database, open_sql):
     any_database.run(SETUP)
     sql = open_sql(any_database)
     trigger = {
@@ -190,7 +190,7 @@ async def test_routines_hold_semicolons(any_database, open_sql):
         assert await sql.query("SELECT count(*) AS n FROM items WHERE price = 7") == [{"n": 2}]
 
 
-async def test_missing_sqlite_file_is_not_made_by_mistake(tmp_path, open_sql):
+async def test_missing_sqlite_file_is_not_created(tmp_path, open_sql):
     path = tmp_path / "new.db"
     sql = open_sql(f"sqlite:///{path}")
     for call in (
@@ -207,7 +207,7 @@ async def test_missing_sqlite_file_is_not_made_by_mistake(tmp_path, open_sql):
     assert await made.query("SELECT count(*) AS n FROM t") == [{"n": 0}]
 
 
-async def test_statements_of_a_list_are_one_transaction(items, open_sql):
+async def test_statement_list_is_one_transaction(items, open_sql):
     sql = open_sql(items)
     done = await sql.write(
         ["UPDATE items SET price = :price WHERE id = :id", "DELETE FROM items WHERE id = 2"],
@@ -217,14 +217,14 @@ async def test_statements_of_a_list_are_one_transaction(items, open_sql):
     assert names(items) == ["one"]
 
 
-async def test_second_statement_that_fails_leaves_nothing_of_the_first(items, open_sql):
+async def test_failing_second_statement_rolls_back_the_first(items, open_sql):
     sql = open_sql(items)
     with pytest.raises(ToolExecutionError, match=r"(?i)unique|duplicate"):
         await sql.write(["DELETE FROM items WHERE id = 1", "INSERT INTO items VALUES (2, 'x', 1)"])
     assert names(items) == ["one", "two"]
 
 
-async def test_list_that_cannot_be_rolled_back_is_refused_before_anything_is_done(items, open_sql):
+async def test_statement_list_without_rollback_is_refused(items, open_sql):
     sql = open_sql(items)
     change = ["DELETE FROM items", "CREATE TABLE more (id int)", "INSERT INTO nothing VALUES (1)"]
     error = ToolRefusedError if items.kind == "mariadb" else ToolExecutionError
@@ -234,7 +234,7 @@ async def test_list_that_cannot_be_rolled_back_is_refused_before_anything_is_don
     assert [table["table"] for table in await sql.schema()] == ["items"]
 
 
-async def test_question_lists_statements_of_a_transaction_with_their_rows(items, open_sql):
+async def test_approval_lists_statements_of_a_transaction_with_rows(items, open_sql):
     change = [
         "UPDATE items SET price = :price WHERE id = :id",
         "DELETE FROM items",
@@ -272,7 +272,7 @@ async def test_question_lists_statements_of_a_transaction_with_their_rows(items,
         ("CREATE TABLE more (id int)", None, None),
     ],
 )  # fmt: skip
-async def test_question_about_a_write_tells_its_rows(statement, params, shown, items, open_sql):
+async def test_approval_of_a_write_shows_its_rows(statement, params, shown, items, open_sql):
     call = ProposedCall(action="write", arguments={"statement": statement, "params": params})
     verdict = await open_sql(items).check(call)
     assert isinstance(verdict, Allowed)
@@ -280,7 +280,7 @@ async def test_question_about_a_write_tells_its_rows(statement, params, shown, i
     assert names(items) == ["one", "two"]
 
 
-async def test_statement_of_a_list_that_fails_is_named(items, open_sql):
+async def test_failing_statement_of_a_list_is_named(items, open_sql):
     change = ["DELETE FROM items WHERE id = 1", "UPDATE items SET nothing = 5", "DELETE FROM items"]
     with pytest.raises(ToolExecutionError) as caught:
         await open_sql(items).write(change)
@@ -289,7 +289,7 @@ async def test_statement_of_a_list_that_fails_is_named(items, open_sql):
     assert names(items) == ["one", "two"]
 
 
-async def test_list_over_tables_without_transactions_is_refused(mariadb_database, open_sql):
+async def test_statement_list_over_non_transactional_tables_is_refused(mariadb_database, open_sql):
     mariadb_database.run(f"{SETUP} CREATE TABLE log (id int) ENGINE = MyISAM;")
     sql = open_sql(mariadb_database)
     change = ["DELETE FROM items", "INSERT INTO log VALUES (1)"]

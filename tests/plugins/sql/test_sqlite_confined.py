@@ -39,7 +39,7 @@ pytestmark = pytest.mark.skipif(
         ("subprocess.run(['/bin/true'], check=True)", True, False),
     ],
 )
-def test_sqlite_confined_reaches_its_file_alone(
+def test_sqlite_process_reaches_only_its_file(
     does: str, writes: bool, works: bool, tmp_path: Path
 ) -> None:
     folder = tmp_path / "place"

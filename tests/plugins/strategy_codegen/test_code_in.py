@@ -86,7 +86,7 @@ def test_model_that_takes_no_tools_is_offered_none(make_agent, scripted_model):
         make_agent(strategy=CodegenStrategy(code_in="tool")).run("what is it?")
 
 
-def test_project_says_where(delf_host, scripted_model, tmp_path):
+def test_project_option_sets_code_in(delf_host, scripted_model, tmp_path):
     def project(code_in):
         (tmp_path / "delf.toml").write_text(f"[plugins.strategy-codegen]\ncode_in = '{code_in}'\n")
         return Agent.from_project(tmp_path, llm="scripted", sandbox="local", host=delf_host)

@@ -18,7 +18,7 @@ def test_script_is_found(name):
     assert read(answer).code == expected
 
 
-def test_warns_of_nothing():
+def test_parsing_a_script_emits_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert parse_script("x = '\\d' is 5") is not None
@@ -55,7 +55,7 @@ HUGE = {
 
 @pytest.mark.parametrize("name", HUGE)
 @pytest.mark.slow
-def test_huge_answers_are_quick(name, monkeypatch):
+def test_huge_answers_are_read_quickly(name, monkeypatch):
     parsed = []
     original = codeblock.parsed
 
@@ -70,7 +70,7 @@ def test_huge_answers_are_quick(name, monkeypatch):
     assert time.process_time() - started < 20
 
 
-def test_whole_answer_is_not_needed_for_its_script():
+def test_script_is_found_despite_text_after_it():
     assert read(fenced(SCRIPT) + "\nand so on " * 20_000).code == SCRIPT
 
 
@@ -93,7 +93,7 @@ def test_script_is_the_argument_of_a_call(arguments):
     )
 
 
-def test_script_may_speak_of_tags_and_fences_where_it_is_an_argument():
+def test_script_argument_may_contain_tags_and_fences():
     code = "print('<code>no</code>')\nprint('```')"
     call = ToolCall(id="1", name="run", arguments=json.dumps({"code": code}))
     assert read_reply(ModelReply(text="", model="m", calls=(call,))).code == code

@@ -19,7 +19,7 @@ def test_tool_call_in_a_model_familys_notation_is_read_as_script(name):
 
 
 @pytest.mark.parametrize("name", FENCES)
-def test_fence_however_it_is_written(name):
+def test_fence_is_recognised_in_every_notation(name):
     assert read(FENCES[name]).code == SCRIPT
 
 

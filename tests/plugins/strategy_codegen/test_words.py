@@ -33,7 +33,7 @@ def test_tool_description_takes_at_most_600_tokens(delf_host, scripted_model):
     assert len(scripted_model.prompts[0]) / 4 <= 600
 
 
-def test_beginning_is_the_same_byte_for_byte(delf_host, scripted_model):
+def test_prompt_prefix_is_identical_byte_for_byte(delf_host, scripted_model):
     scripted_model.writes("1 / 0", "print(3)", "print(4)")
     with Agent(tools=[add], llm="scripted", host=delf_host, sandbox="local") as agent:
         agent.run("What is 1 + 2?")
@@ -45,7 +45,7 @@ def test_beginning_is_the_same_byte_for_byte(delf_host, scripted_model):
     assert first[0].role == "system"
 
 
-def test_rules_say_what_a_second_look_sees_and_what_the_answer_keeps():
+def test_rules_explain_rerun_and_answers():
     rules = " ".join(script_rules("").split())
     assert "end with rerun(context, remaining)" in rules
     assert "the next script with that context" in rules
@@ -53,12 +53,12 @@ def test_rules_say_what_a_second_look_sees_and_what_the_answer_keeps():
     assert "({sheet: dicts} for several)" in rules
 
 
-def test_listing_mentions_approvals_if_any_wait():
+def test_rules_mention_approvals_only_if_an_action_asks():
     assert "ApprovalRejected" not in script_rules('async def f():  """Read."""')
     assert "ApprovalRejected" in script_rules('async def f():  """Pay. [asks]"""')
 
 
-def test_prompt_works_without_tools_and_with_libraries():
+def test_rules_mention_missing_tools_and_allowed_libraries():
     assert "There are none" in script_rules("")
     assert "standard modules and pandas can be imported" in script_rules("", ("pandas",))
 
@@ -71,12 +71,12 @@ def test_prompt_works_without_tools_and_with_libraries():
         no_code_messages(""),
     ],
 )
-def test_follow_up_is_what_it_wrote_and_what_became_of_it(follow):
+def test_follow_up_has_the_script_and_its_result(follow):
     assert [message.role for message in follow] == ["assistant", "user"]
     assert follow[0].text
 
 
-def test_failure_is_reported_with_line_variables_and_what_was_printed():
+def test_failure_feedback_has_line_variables_and_output():
     failed = Failed(
         kind="KeyError",
         message="'x'",
@@ -109,7 +109,7 @@ def test_changes_of_a_failed_script_are_reported():
     assert "changed" not in retry_messages("code", failed, "", fresh=False)[1].text
 
 
-def test_script_with_a_fence_is_shown_in_a_longer_one():
+def test_script_containing_a_fence_is_quoted_with_a_longer_fence():
     code = 's = """\n```\nx\n````\n"""\nprint(s)'
     shown = retry_messages(code, Failed(kind="E", message="m"), "", fresh=True)[0].text
     assert shown.startswith("`````python\n")

@@ -13,7 +13,7 @@ TESTS = Path(__file__).parents[2]
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("way", ["replay", "session"])
-def test_killed_at_random_moments(way: str, tmp_path: Path) -> None:
+def test_randomly_killed_stream_repeats_and_loses_nothing(way: str, tmp_path: Path) -> None:
     command = ["-m", "plugins.strategy_stream.stream_worker", way, tmp_path, "5", "1"]
     environ = {**os.environ, "PYTHONPATH": str(TESTS)}
     done = run(command, cwd=TESTS, env=environ, text=True, timeout=200)

@@ -65,7 +65,7 @@ def agent(delf_host, scripted_model):
         (called("worker_call", worker="ada"), "workers.call", "ada did it"),
     ],
 )
-async def test_bare_name_means_the_only_tool_that_has_it(
+async def test_bare_name_resolves_to_the_only_tool_of_that_name(
     agent, scripted_model, call, action_name, result
 ):
     scripted_model.says(call, "Done.")
@@ -79,7 +79,7 @@ async def test_bare_name_means_the_only_tool_that_has_it(
     assert action_name in shown, "the model reads the tool's own name"
 
 
-async def test_name_that_two_tools_have_is_refused(agent, scripted_model):
+async def test_ambiguous_bare_name_is_refused(agent, scripted_model):
     scripted_model.says(called("list_files"), "It is not known.")
     async with agent(Disk(name="disk"), Disk(name="other")) as made:
         response = await made.arun("x")
@@ -88,7 +88,7 @@ async def test_name_that_two_tools_have_is_refused(agent, scripted_model):
     assert "there is no tool 'list_files'" in refused.error
 
 
-async def test_stream_of_tokens_has_typed_pieces(agent, scripted_model):
+async def test_streamed_tokens_have_types(agent, scripted_model):
     scripted_model.says(
         f"<think>I look.</think>Let me see.\n{called('list_files')}", "There is a.txt."
     )

@@ -75,7 +75,7 @@ def test_parser_reads_written_calls(calls, indent, ascii_only: bool, data: st.Da
     ]
 
 
-def test_calls_come_as_soon_as_they_are_complete() -> None:
+def test_calls_are_parsed_as_soon_as_complete() -> None:
     parser = Parser()
     assert parser.feed('<execute>[{"name": "a", "args": {}') == []
     assert parser.feed('}, {"na') == [Called("a", {})]
@@ -124,7 +124,7 @@ def test_parse_reads_what_models_write(text: str, events: list[Event]) -> None:
     assert parse(text) == events
 
 
-def test_text_beside_native_calls_has_no_markers_of_calls() -> None:
+def test_markers_beside_native_calls_are_plain_text() -> None:
     text = "<think>x</think><execute>[]</execute>"
     assert parse(text, calls=False) == [Thought("x"), Prose("<execute>[]</execute>")]
 
@@ -143,7 +143,7 @@ def test_text_beside_native_calls_has_no_markers_of_calls() -> None:
         ('{"name": "a", "args": null}', {}),
     ],
 )
-def test_call_is_repaired_where_there_is_one_way(text: str, arguments: object) -> None:
+def test_malformed_call_is_repaired_if_unambiguous(text: str, arguments: object) -> None:
     assert read_call(text) == Called("a", arguments)
 
 
@@ -170,5 +170,5 @@ def test_call_is_repaired_where_there_is_one_way(text: str, arguments: object) -
         '{&quot;name&quot;: &quot;a&quot;, "args": {&quot;x&quot;: 1}}',
     ],
 )
-def test_ambiguous_call_is_not_guessed(text: str) -> None:
+def test_ambiguous_call_is_refused(text: str) -> None:
     assert isinstance(read_call(text), Misread)

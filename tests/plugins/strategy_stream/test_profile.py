@@ -66,7 +66,7 @@ async def run(strategy: str, learned: Any, *tasks: str, path: Path, **settings: 
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_profile_shows_known_facts_and_holds_learned_ones_for_review(
+async def test_profile_adds_known_facts_and_keeps_new_ones_for_review(
     strategy: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "profile.md"
@@ -86,13 +86,13 @@ async def test_profile_shows_known_facts_and_holds_learned_ones_for_review(
     assert "Drinks tea." in later.prompts[0]
 
 
-async def test_tasks_are_counted_over_programs(tmp_path: Path) -> None:
+async def test_tasks_are_counted_across_programs(tmp_path: Path) -> None:
     path = tmp_path / "profile.md"
     asked = [len((await run("stream", "Tea.", "x", path=path, every=3)).asked) for _ in range(4)]
     assert asked == [0, 0, 1, 0]
 
 
-async def test_profile_without_review_keeps_at_once(tmp_path: Path) -> None:
+async def test_profile_without_review_is_updated_at_once(tmp_path: Path) -> None:
     path = tmp_path / "profile.md"
     await run("stream", "Drinks tea.", "Ich trinke Tee.", path=path, review=False)
     assert path.read_text() == "Drinks tea.\n"
@@ -100,7 +100,9 @@ async def test_profile_without_review_keeps_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_profile_failure_or_delay_keeps_the_answer(strategy: str, tmp_path: Path) -> None:
+async def test_failing_or_slow_profile_does_not_lose_the_answer(
+    strategy: str, tmp_path: Path
+) -> None:
     async def fail() -> str:
         raise ValueError("no model")
 
@@ -113,7 +115,7 @@ async def test_profile_failure_or_delay_keeps_the_answer(strategy: str, tmp_path
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-async def test_file_that_cannot_be_read_is_reported_and_costs_no_answer(
+async def test_unreadable_profile_is_reported_and_does_not_lose_the_answer(
     strategy: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "profile.md"

@@ -102,7 +102,7 @@ def ended(response: Any) -> list[str]:
 
 @both
 @notations
-async def test_task_in_one_session(kind: Any, notation: str) -> None:
+async def test_task_runs_in_one_session(kind: Any, notation: str) -> None:
     world = World()
     async with kind(answers_of(notation)) as server:
         response = await world.run(config_of(server), notation)
@@ -118,9 +118,7 @@ async def test_task_in_one_session(kind: Any, notation: str) -> None:
 
 @both
 @notations
-async def test_replay_with_a_model_of_sessions_opens_one_for_each_turn(
-    kind: Any, notation: str
-) -> None:
+async def test_replay_mode_opens_a_session_per_turn(kind: Any, notation: str) -> None:
     world = World()
     async with kind(answers_of(notation)) as server:
         response = await world.run(config_of(server), notation, mode="replay")
@@ -142,7 +140,7 @@ async def kinds_of(kind: Any, notation: str) -> list[str]:
 
 @both
 @notations
-async def test_session_cut_at_every_kind_of_event(kind: Any, notation: str) -> None:
+async def test_session_cut_at_any_event_finishes_the_task(kind: Any, notation: str) -> None:
     for event in await kinds_of(kind, notation):
         world, nth = World(), 2 if event.startswith("server") else 1
         async with kind(answers_of(notation), cut=cut_once(event, nth)) as server:
@@ -153,7 +151,7 @@ async def test_session_cut_at_every_kind_of_event(kind: Any, notation: str) -> N
 
 
 @notations
-async def test_requests_take_the_place_of_sessions_that_end_again_and_again(notation: str) -> None:
+async def test_repeatedly_cut_session_falls_back_to_requests(notation: str) -> None:
     world, seen = World(), []
     with OpenAIServer(over_http(notation)) as http:
         cut = lambda kind: kind == "server response.output_text.done"  # noqa: E731
@@ -167,7 +165,7 @@ async def test_requests_take_the_place_of_sessions_that_end_again_and_again(nota
         assert http.requests
 
 
-async def test_session_that_cannot_be_had_is_reported_and_done_without() -> None:
+async def test_unavailable_session_is_reported_and_replaced_by_requests() -> None:
     world = World()
     with OpenAIServer(over_http("markers")) as http:
         async with RealtimeServer(in_markers, refuse=403) as server:
@@ -228,7 +226,7 @@ async def stream(model: ScriptedModel, **options: Any) -> tuple[Any, list[str]]:
         return await agent.arun("Keep Ann.", 20), kept
 
 
-async def test_silent_session_gives_way_to_requests_and_no_call_is_made_twice() -> None:
+async def test_silent_session_falls_back_without_repeating_a_call() -> None:
     """Silent at the beginning, after a call was begun, and when it is closed."""
     model = Sessions(Silent(ModelDelta(KEEP)), Silent())
     model.replies.append("Done.")
@@ -240,7 +238,7 @@ async def test_silent_session_gives_way_to_requests_and_no_call_is_made_twice() 
     assert "requests take its place" in second
 
 
-async def test_session_that_does_not_open_in_time_is_done_without() -> None:
+async def test_session_that_does_not_open_falls_back_to_requests() -> None:
     async def never() -> None:
         await asyncio.Event().wait()
 
@@ -251,7 +249,7 @@ async def test_session_that_does_not_open_in_time_is_done_without() -> None:
     assert all("could not be opened" in text for text in ended(response))
 
 
-async def test_sessions_can_be_asked_for_by_force() -> None:
+async def test_resume_mode_requires_sessions() -> None:
     response, _ = await stream(Sessions(Silent(), Silent()), mode="resume")
     assert "silent for 0.01 s" in response.error
     assert "the task fails" in ended(response)[-1]
@@ -261,7 +259,7 @@ async def test_sessions_can_be_asked_for_by_force() -> None:
         StreamStrategy(mode="rezume")
 
 
-async def test_after_a_farewell_the_conversation_goes_on_elsewhere() -> None:
+async def test_session_continues_after_a_go_away_message() -> None:
     world = World()
     async with GeminiServer(in_calls, farewell=1) as server:
         response = await world.run(config_of(server), "tools")
@@ -272,7 +270,7 @@ async def test_after_a_farewell_the_conversation_goes_on_elsewhere() -> None:
         assert ended(response) == []
 
 
-async def test_after_a_farewell_without_a_handle_the_journal_is_reported() -> None:
+async def test_unresumable_session_is_rebuilt_from_the_journal() -> None:
     world = World()
     async with GeminiServer(in_calls, farewell=1, resumable=False) as server:
         response = await world.run(config_of(server), "tools")
@@ -281,7 +279,7 @@ async def test_after_a_farewell_without_a_handle_the_journal_is_reported() -> No
         assert str(server.requests).count("Keep Ann, Bob and Cem.") > 1
 
 
-async def test_results_of_cancelled_calls_are_not_results() -> None:
+async def test_results_of_cancelled_calls_are_not_sent() -> None:
     world = World()
     async with GeminiServer(in_calls, cancels=1) as server:
         response = await world.run(config_of(server), "tools")

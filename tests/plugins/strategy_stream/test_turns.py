@@ -111,7 +111,7 @@ def results_in(prompt: str) -> Any:
     return json.loads(prompt.rpartition("<results>")[2].partition("</results>")[0])
 
 
-async def test_read_starts_while_the_model_still_writes() -> None:
+async def test_call_starts_while_the_model_is_still_writing() -> None:
     bench = Bench()
     answer = ["<execute>[", call("look", name="a"), bench.read, ",", call("look", name="b"), "]"]
     bench.model.replies.extend([[*answer, "</execute>"], "Done."])
@@ -131,7 +131,7 @@ async def test_calls_do_not_overtake_a_waiting_call() -> None:
     assert bench.asked == ["send"]
 
 
-async def test_results_stand_in_the_order_of_the_calls_and_failures_are_results() -> None:
+async def test_results_keep_the_order_of_calls_and_include_failures() -> None:
     calls = [
         call("look", name="a"),
         call("look", name="nowhere"),
@@ -153,7 +153,7 @@ async def test_results_stand_in_the_order_of_the_calls_and_failures_are_results(
     assert "there is no nowhere" in found[1]["error"]
 
 
-async def test_invented_results_are_cut_off_and_reported() -> None:
+async def test_invented_results_are_removed_and_reported() -> None:
     bench = Bench(
         f"<execute>[{call('look', name='a')}]</execute>\n<results>[42]</results>It is 42.", "No."
     )
@@ -171,14 +171,14 @@ async def test_unreadable_call_is_reported_and_others_are_made() -> None:
     assert 'was not made, it has no "name": {"name": 7}' in bench.last_prompt
 
 
-async def test_model_that_never_writes_a_call_right_ends_the_task() -> None:
+async def test_repeatedly_unreadable_calls_fail_the_task() -> None:
     bench = Bench(*["<execute>[look]</execute>"] * 9)
     response = await bench.run()
     assert "3 answers of the model were of no use" in response.error
 
 
 @pytest.mark.parametrize("notation", ["markers", "tools"])
-async def test_broken_answer_runs_only_begun_calls(notation: str) -> None:
+async def test_broken_answer_runs_only_complete_calls(notation: str) -> None:
     bench = Bench(notation=notation)
     names = [("look", "a"), ("keep", "a"), ("look", "b")]
     if notation == "tools":
@@ -204,7 +204,7 @@ def half(text: str, reason: str = "length") -> ModelReply:
     return ModelReply(text=text, model="scripted", finish_reason=reason, cost_usd=0.0)
 
 
-async def test_half_a_sentence_is_not_an_answer_and_is_read_to_its_end() -> None:
+async def test_truncated_sentence_is_continued() -> None:
     bench = Bench()
     bench.model.replies.extend([[half("Three orders are la")], "te."])
     response = await bench.run()
@@ -215,7 +215,7 @@ async def test_half_a_sentence_is_not_an_answer_and_is_read_to_its_end() -> None
 @pytest.mark.parametrize(
     ("reason", "why"), [("content_filter", "content filter"), ("refusal", "refused")]
 )
-async def test_answer_that_was_stopped_fails_with_its_text(reason: str, why: str) -> None:
+async def test_filtered_answer_fails_with_its_text(reason: str, why: str) -> None:
     bench = Bench()
     text = f"I would.<execute>[{call('keep', name='a')}]</execute>"
     bench.model.replies.append([half(text, reason)])
@@ -241,7 +241,7 @@ DRAFTS = {
 
 @pytest.mark.parametrize("cut", [0, 1])
 @pytest.mark.parametrize("family", DRAFTS)
-async def test_draft_in_reasoning_is_not_made(family: str, cut: int) -> None:
+async def test_call_drafted_in_reasoning_is_not_made(family: str, cut: int) -> None:
     bench = Bench()
     draft = f"perhaps\n<execute>[{call('keep', name='draft')}]</execute>\nor so"
     text = DRAFTS[family].format(draft) + f"\n<execute>[{call('keep', name='a')}]</execute>"
@@ -266,7 +266,7 @@ ANSWERS = (
 
 @pytest.mark.parametrize("cut", [0, 1])
 @pytest.mark.parametrize("text", ANSWERS)
-async def test_marks_in_an_answer_are_words(text: str, cut: int) -> None:
+async def test_call_markers_inside_prose_are_text(text: str, cut: int) -> None:
     bench = Bench()
     answer = text.replace("{}", call("keep", name="a"))
     bench.model.replies.append(list(answer) if cut else [answer])
@@ -274,7 +274,7 @@ async def test_marks_in_an_answer_are_words(text: str, cut: int) -> None:
     assert (response.text, bench.made) == (answer, [])
 
 
-async def test_calls_in_nothing_but_a_fence_are_asked_for_again() -> None:
+async def test_calls_inside_a_code_fence_are_asked_for_again() -> None:
     fenced = f"```xml\n<execute>\n[{call('keep', name='a')}]\n</execute>\n```"
     bench = Bench(fenced, "Done.")
     assert (await bench.run()).text == "Done."
@@ -282,12 +282,12 @@ async def test_calls_in_nothing_but_a_fence_are_asked_for_again() -> None:
     assert "not written in a fence" in bench.last_prompt
 
 
-async def test_answers_that_break_off_again_and_again_fail_the_task() -> None:
+async def test_repeatedly_broken_answers_fail_the_task() -> None:
     bench = Bench(*[["I", LLMExecutionError("the connection was lost")] for _ in range(9)])
     assert "the answer broke off" in (await bench.run()).error
 
 
-async def test_providers_own_calls() -> None:
+async def test_native_calls_are_answered_by_id() -> None:
     bench = Bench(notation="tools")
     first = ToolCall(id="c1", name="look", arguments='{"name": "a"}')
     second = ToolCall(id="c2", name="look", arguments='{"name": ')
@@ -303,14 +303,14 @@ async def test_providers_own_calls() -> None:
     assert (other.id, other.text.startswith("not made")) == ("c2", True)
 
 
-async def test_model_without_tools_reads_that_there_are_none() -> None:
+async def test_model_without_tool_support_is_refused() -> None:
     bench = Bench(notation="tools")
     bench.model.takes_tools = False
     with pytest.raises(ModelConfigurationError, match="cannot be given tools"):
         await bench.run()
 
 
-async def test_notifications_stand_between_turns_and_in_the_journal() -> None:
+async def test_notifications_are_inserted_between_turns_and_journalled() -> None:
     waiting = [["Stand back."], ["Mind the gap."], []]
 
     async def source() -> list[str]:
@@ -340,13 +340,13 @@ async def cancelled() -> list[str]:
 @pytest.mark.parametrize(
     ("source", "why"), [(broken, "OSError: the feed is away"), (cancelled, "CancelledError")]
 )
-async def test_source_that_fails_ends_no_task(source: Any, why: str) -> None:
+async def test_failing_notification_source_is_a_warning(source: Any, why: str) -> None:
     response = await Bench("Done.", notifications=source).run()
     assert response.text == "Done."
     assert f"the source of notifications failed: {why}" in response.trace.warnings
 
 
-async def test_turns_open_and_mention_no_sandbox() -> None:
+async def test_stream_opens_no_sandbox() -> None:
     bench = Bench(f"<execute>[{call('look', name='a')}]</execute>", "Done.")
     response = await bench.run(sandbox="auto", min_isolation="process")
     assert response.text == "Done."
@@ -354,7 +354,7 @@ async def test_turns_open_and_mention_no_sandbox() -> None:
     assert not any(isinstance(event, SandboxOpened) for event in bench.events)
 
 
-async def test_task_that_is_cancelled_while_its_source_is_asked_ends() -> None:
+async def test_task_cancelled_while_its_source_is_asked_ends() -> None:
     asked = asyncio.Event()
 
     async def source() -> list[str]:
@@ -370,7 +370,7 @@ async def test_task_that_is_cancelled_while_its_source_is_asked_ends() -> None:
 
 
 @pytest.mark.parametrize("notation", ["markers", "tools"])
-async def test_old_results_and_arguments_are_shortened_where_a_task_is_long(notation: str) -> None:
+async def test_old_results_and_arguments_are_shortened_in_long_tasks(notation: str) -> None:
     bench = Bench(notation=notation)
     asked = [(f"c{n}", {"name": str(n) * 150_000}) for n in range(4)]
     if notation == "tools":
@@ -394,7 +394,7 @@ async def test_old_results_and_arguments_are_shortened_where_a_task_is_long(nota
 
 
 @pytest.mark.parametrize("token", [None, "signed"])
-def test_calls_of_a_provider_are_shortened_unless_it_may_have_signed_them(
+def test_native_call_arguments_are_shortened_unless_signed(
     token: str | None,
 ) -> None:
     arguments = json.dumps({"rows": list(range(500)), "text": "a" * 500})
@@ -411,7 +411,7 @@ def test_calls_of_a_provider_are_shortened_unless_it_may_have_signed_them(
     assert shown["text"] == "a" * 200 + "… (shortened, of 500 characters)"
 
 
-async def test_answer_that_does_not_fit_goes_back_to_the_model() -> None:
+async def test_invalid_answer_is_returned_to_the_model() -> None:
     @tool(effect="read", confirm=False)
     async def count(context: CallContext) -> str:
         """Have something counted."""
@@ -429,7 +429,7 @@ async def test_answer_that_does_not_fit_goes_back_to_the_model() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["look", "lo*"])
-async def test_results_and_errors_of_untrusted_tools_are_set_apart(pattern: str) -> None:
+async def test_foreign_results_and_errors_are_marked(pattern: str) -> None:
     calls = [call("look", name="a"), call("look", name="nowhere"), call("look", nome="a")]
     bench = Bench(f"<execute>[{', '.join(calls)}]</execute>", "Done.", untrusted=[pattern])
     await bench.run()

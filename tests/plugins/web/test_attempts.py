@@ -113,7 +113,7 @@ async def public_server(kind: str, target: str) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("line", ATTEMPTS)
-async def test_attempts_cannot_reach_the_own_network(
+async def test_private_network_attempts_are_refused(
     line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind, _, rest = line.partition(" ")
@@ -152,7 +152,7 @@ async def test_attempts_cannot_reach_the_own_network(
             assert "root:" not in str(results)
 
 
-async def test_inner_server_is_reached_where_that_is_allowed() -> None:
+async def test_permitted_private_server_is_reachable() -> None:
     async with inner_server() as inner:
         web = Web(private=["127.0.0.0/8"], ports=[], rate=0)
         page = await web.scrape(f"http://2130706433:{inner.port}/")
@@ -161,5 +161,5 @@ async def test_inner_server_is_reached_where_that_is_allowed() -> None:
         await web.aclose()
 
 
-def test_attempts_are_more_than_sixty() -> None:
+def test_attack_list_has_more_than_sixty_attempts() -> None:
     assert len(set(ATTEMPTS)) > 60

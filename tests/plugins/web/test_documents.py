@@ -181,7 +181,7 @@ def test_text_encoding_is_detected(kind, content, shown):
         ("", '<span itemprop="datePublished">31 January 2024</span>', "2024-01-31"),
     ],
 )
-def test_date_of_a_page_is_the_one_of_its_publication(head, body, date):
+def test_publication_date_of_a_page_is_found(head, body, date):
     from lxml import html
 
     tree = html.document_fromstring(f"<html><head>{head}</head><body>{LONG}{body}</body></html>")
@@ -197,7 +197,7 @@ def test_date_of_a_page_is_the_one_of_its_publication(head, body, date):
         "<noscript>Use JavaScript</noscript>",
     ],
 )
-def test_page_that_shows_no_text_says_so(body):
+def test_page_without_visible_text_is_reported(body):
     with notes_of_call() as notes:
         found = read_text(
             document(f"<html><head><title>App</title></head><body>{body}</body></html>".encode())

@@ -25,7 +25,7 @@ def feed(items: str, end: str = "</channel></rss>") -> Document:
         ("2026-02-02", "2026-02-02"),
     ],
 )
-def test_date_of_an_entry_has_no_time_or_zone_missing_from_the_feed(written, date):
+def test_entry_date_has_only_the_precision_of_the_feed(written, date):
     (entry,) = read_feed(feed(f"<item><title>a</title><pubDate>{written}</pubDate></item>"))
     assert entry["date"] == date
 

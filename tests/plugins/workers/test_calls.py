@@ -7,7 +7,7 @@ from delf import events as ev
 from delf_filesystem import Filesystem
 
 
-async def test_worker_does_a_task_with_instructions_of_its_own(bench):
+async def test_worker_runs_with_its_own_instructions(bench):
     bench.worker("brief", "description: Says it in a word.", "Be brief.")
     bench.answers("what it is", "print('tea')")
     response = await bench.run("print(await workers.call('brief', 'what it is'))")
@@ -29,7 +29,7 @@ async def test_prompt_lists_the_workers(bench):
     assert "- wrong: its file is wrong, and it cannot be called" in prompt
 
 
-async def test_inputs_fill_the_instructions(bench):
+async def test_inputs_are_inserted_into_the_instructions(bench):
     bench.worker(
         "write",
         "inputs: {topic: {description: What about}, words: {type: integer, default: 9}}",
@@ -77,7 +77,7 @@ async def test_worker_calls_allowed_actions_only(bench):
     ("patterns", "fits"),
     [("[scripted]", True), ("['gpt-*', 'scr*']", True), ("['gpt-*']", False)],
 )
-async def test_worker_is_for_models_of_some_names(bench, patterns, fits):
+async def test_worker_is_limited_to_compatible_models(bench, patterns, fits):
     bench.worker("brief", f"compatible_models: {patterns}")
     bench.answers("hi there", "print('hi')")
     response = await bench.run("print(await workers.call('brief', 'hi there'))")
@@ -86,7 +86,7 @@ async def test_worker_is_for_models_of_some_names(bench, patterns, fits):
         assert "worker 'brief' is for models like gpt-*" in response.error
 
 
-async def test_worker_can_have_a_model_of_its_own(bench):
+async def test_worker_can_have_its_own_model(bench):
     bench.worker("brief", "model: scripted:small\ncompatible_models: ['scripted:*']")
     bench.answers("hi there", "print('hi')")
     response = await bench.run("print(await workers.call('brief', 'hi there'))")
@@ -106,7 +106,7 @@ limits: {retries: 1}
 """
 
 
-async def test_answer_of_a_declared_shape_is_data(bench):
+async def test_answer_with_a_declared_schema_is_data(bench):
     bench.worker("look", SHAPE)
     bench.answers("look at it", 'import json\nprint(json.dumps({"title": "Tea", "pages": 3}))')
     response = await bench.run(
@@ -115,7 +115,7 @@ async def test_answer_of_a_declared_shape_is_data(bench):
     assert response.text == "4"
 
 
-async def test_answer_that_does_not_fit_goes_back_to_be_mended(bench):
+async def test_invalid_answer_is_returned_to_the_worker(bench):
     @tool(confirm=False, effect="write")
     def note(text: str) -> None:
         """Note something."""
@@ -135,7 +135,7 @@ async def test_answer_that_does_not_fit_goes_back_to_be_mended(bench):
     assert "its answer is refused: it is not one JSON value" in message
 
 
-async def test_failure_is_an_error_of_the_call(bench):
+async def test_worker_failure_raises_in_the_call(bench):
     bench.worker("brief")
     bench.answers("do it", "raise ValueError('no tea')")
     response = await bench.run(
@@ -148,7 +148,7 @@ async def test_failure_is_an_error_of_the_call(bench):
 # -- files ------------------------------------------------------------------------------------------
 
 
-async def test_attachments_are_the_workers_input_files(bench):
+async def test_attachments_become_input_files_of_the_worker(bench):
     (bench.folder / "docs").mkdir()
     (bench.folder / "docs/a.md").write_text("A")
     (bench.folder / "b.md").write_text("B")
@@ -166,7 +166,7 @@ async def test_attachments_are_the_workers_input_files(bench):
     assert response.text == "ABC"
 
 
-async def test_worker_takes_what_its_policy_says(bench):
+async def test_worker_accepts_attachments_by_its_policy(bench):
     for name, text in (("a.md", "A" * 60), ("b.md", "B" * 60), ("c.pdf", "C")):
         (bench.folder / name).write_text(text)
     bench.worker("read", "attachments: {max_count: 2, max_total_bytes: 100, suffixes: [md]}")
@@ -187,7 +187,7 @@ async def test_worker_takes_what_its_policy_says(bench):
     assert bench.children == []
 
 
-async def test_person_is_asked_about_files_with_name_size_and_type(bench):
+async def test_approval_lists_attachments_with_name_size_and_type(bench):
     (bench.folder / "docs").mkdir()
     (bench.folder / "docs/a.md").write_text("A" * 60)
     disk = Filesystem(
@@ -209,7 +209,7 @@ async def test_person_is_asked_about_files_with_name_size_and_type(bench):
     assert asked == [("workers.call", "docs asks before each read", preview)]
 
 
-async def test_files_that_may_not_be_read_cannot_be_attached(bench):
+async def test_unreadable_files_cannot_be_attached(bench):
     (bench.folder / "docs").mkdir()
     (bench.folder / "docs/a.md").write_text("A")
     (bench.folder / "docs/.env").write_text("A")
@@ -232,7 +232,7 @@ async def test_files_that_may_not_be_read_cannot_be_attached(bench):
 # -- limits and approvals -----------------------------------------------------------------------------
 
 
-async def test_workers_budget_ends_the_worker_and_not_the_parent(bench):
+async def test_exhausted_worker_budget_fails_only_the_worker(bench):
     bench.worker("dear", "budget_usd: 1\nlimits: {retries: 5}")
     bench.answers("do it", "raise ValueError('no')", cost=0.4)
     response = await bench.run(
@@ -243,7 +243,7 @@ async def test_workers_budget_ends_the_worker_and_not_the_parent(bench):
     assert response.cost_usd == pytest.approx(0.8), "the third answer would not fit"
 
 
-async def test_fan_out_is_limited(bench):
+async def test_number_of_children_is_limited(bench):
     bench.worker("one")
     bench.answers("do it", "print(1)")
     response = await bench.run(
@@ -254,7 +254,7 @@ async def test_fan_out_is_limited(bench):
     assert response.text.startswith("3 workers.call is not made: the task has had 3 child tasks")
 
 
-async def test_question_says_which_worker_asks(bench):
+async def test_request_names_the_asking_worker(bench):
     @tool(effect="write")
     def pay(n: int) -> str:
         """Pay."""
@@ -276,7 +276,7 @@ async def test_question_says_which_worker_asks(bench):
     assert [e.worker for e in bench.of(ev.ApprovalRequested)] == ["payer"]
 
 
-async def test_remembered_approval_of_the_parent_does_not_count_for_a_worker(bench):
+async def test_remembered_approval_of_the_parent_excludes_workers(bench):
     """A worker's connection of the same name may lead elsewhere."""
     for name in ("mine", "its"):
         (bench.folder / name).mkdir()

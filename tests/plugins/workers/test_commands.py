@@ -32,7 +32,7 @@ def project(tmp_path):
     return tmp_path
 
 
-def test_list_and_show(project):
+def test_workers_list_and_show_describe_workers(project):
     (project / "workers/bad.worker").write_text("---\nx: 1\n---\nx\n")
     listed = delf("workers", "list", cwd=project)
     bad, good = listed.stdout.splitlines()
@@ -76,7 +76,7 @@ def test_workers_run_prints_the_answer(project):
         assert message in wrong.stderr
 
 
-def test_worker_reports_at_the_end_what_it_did(project):
+def test_workers_run_ends_with_a_summary(project):
     arguments = ("sum", "Sum it up.", "--attach", "a.md", "--input", "words=5")
     reported = delf("workers", "run", *arguments, cwd=project).stderr
     assert "1 model call · 0 tool calls" in reported
@@ -91,7 +91,7 @@ def test_script_calls_workers_by_the_connections_name(project):
     assert done.stdout == "one two\n", done.stderr
 
 
-def test_init_makes_a_project_that_works(tmp_path):
+def test_workers_init_makes_a_working_project(tmp_path):
     made = delf("init", "papers", "--llm", "recorded:a.jsonl", cwd=tmp_path)
     assert made.returncode == 0
     folder = tmp_path / "papers"
@@ -125,7 +125,7 @@ def test_init_makes_a_project_that_works(tmp_path):
     assert (folder / "tools.py").read_text() == "mine"
 
 
-def test_init_writes_down_only_what_is_installed(tmp_path):
+def test_workers_init_uses_only_installed_plugins(tmp_path):
     variables = {"DELF_DISABLE_PLUGINS": "filesystem,llm", "ANTHROPIC_API_KEY": "sk-none"}
     env = {**environment(), **variables, "OPENAI_API_KEY": ""}
     made = run([DELF, "init", "."], cwd=tmp_path, env=env, text=True)
@@ -139,7 +139,7 @@ def test_init_writes_down_only_what_is_installed(tmp_path):
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_run_worker_from_code(project, monkeypatch):
+def test_run_worker_works_from_code(project, monkeypatch):
     monkeypatch.chdir(project)
     response = run_worker(
         "sum", "Sum it up.", inputs={"words": 5}, attachments=["a.md"], project=project
@@ -150,7 +150,7 @@ def test_run_worker_from_code(project, monkeypatch):
     assert response.cost_usd == 0.5
 
 
-async def test_run_worker_is_not_for_event_loops():
+async def test_run_worker_inside_an_event_loop_is_refused():
     with pytest.raises(AgentStateError) as reported:
         run_worker("nobody")
     assert reported.value.hint == "await arun_worker(…)"
@@ -172,7 +172,7 @@ def nested(project):
     return project
 
 
-async def test_run_worker_gives_what_the_worker_did(nested):
+async def test_arun_worker_returns_response_and_events(nested):
     events, messages = [], []
     response = await arun_worker(
         "lead",
@@ -196,7 +196,7 @@ async def test_run_worker_gives_what_the_worker_did(nested):
     assert all(not isinstance(e, TaskStarted) or e.parent for e in events)
 
 
-async def test_run_worker_tells_why_a_worker_did_not_begin(nested):
+async def test_run_worker_reports_why_a_worker_could_not_start(nested):
     with_a_hole = nested / "workers/lead.worker"
     with_a_hole.write_text("---\ninputs: {x: {type: integer}}\n---\nLead {{x}}.\n")
     response = await arun_worker("lead", project=nested)
@@ -205,7 +205,7 @@ async def test_run_worker_tells_why_a_worker_did_not_begin(nested):
     assert [call.name for call in response.trace.tool_calls] == ["workers.call"]
 
 
-async def test_worker_works_by_the_strategy_of_the_project(project, monkeypatch):
+async def test_worker_uses_the_strategy_of_the_project(project, monkeypatch):
     monkeypatch.chdir(project)
     chosen = '[agent]\nllm = "recorded:a.jsonl"\njournal = "none"\nstrategy = "stream"\n'
     (project / "delf.toml").write_text(chosen)
@@ -216,7 +216,7 @@ async def test_worker_works_by_the_strategy_of_the_project(project, monkeypatch)
 
 
 @pytest.mark.timeout(120)
-def test_worker_that_was_killed_is_resumed(project):
+def test_killed_worker_run_is_resumed(project):
     """``delf resume`` knows that the task is a worker's."""
     (project / "delf.toml").write_text('[agent]\nllm = "recorded:a.jsonl"\n')
     (project / "tools.py").write_text("")

@@ -107,7 +107,7 @@ def test_errors_name_file_line_and_key(case, tmp_path):
     ("content", "message"),
     [(b"---\n\xff\n---\nx", "is not UTF-8 text"), (b"x" * 300_000, "has over 256 KiB")],
 )
-def test_file_that_is_none(content, message, tmp_path):
+def test_invalid_worker_file_is_refused(content, message, tmp_path):
     path = tmp_path / "a.worker"
     path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=message):
@@ -140,7 +140,7 @@ MINI = [
 
 @pytest.mark.parametrize("model", MINI)
 @pytest.mark.parametrize("pattern", ["gpt-*", "openai:*", "openai/gpt-4o*", "OpenAI:GPT-4o-mini"])
-def test_patterns_fit_models_however_both_are_spelled(model, pattern):
+def test_model_patterns_match_every_spelling(model, pattern):
     for_it = WorkerDefinition(name="w", instructions="x", compatible_models=(pattern,))
     for_it.check_model(model, KNOWN.spellings(model))
     for other in ("claude-sonnet-4-5", "anthropic:gpt", "groq/llama-3", "llama3:8b"):
@@ -152,6 +152,6 @@ def test_patterns_fit_models_however_both_are_spelled(model, pattern):
     "model", ["gemini-2.5-pro", "gemini/gemini-2.5-pro", "google-gla:gemini-2.5-pro"]
 )
 @pytest.mark.parametrize("pattern", ["google:*", "gemini/*", "gemini-*", "google/gemini-2*"])
-def test_provider_has_several_names(model, pattern):
+def test_model_patterns_match_provider_aliases(model, pattern):
     worker = WorkerDefinition(name="w", instructions="x", compatible_models=(pattern,))
     assert worker.check_model(model, KNOWN.spellings(model)) is None

@@ -18,7 +18,7 @@ def worker(folder, head, text, **beside):
     return Registry([folder]).find("w")
 
 
-def test_instructions_take_texts_and_conditions(tmp_path):
+def test_instructions_support_files_and_conditions(tmp_path):
     found = worker(
         tmp_path,
         "inputs: {deep: {type: boolean, default: false}, topic: {default: tea}}",
@@ -30,7 +30,7 @@ def test_instructions_take_texts_and_conditions(tmp_path):
     assert "Be thorough." in found.fill({"deep": True})
 
 
-def test_value_is_not_a_template(tmp_path):
+def test_input_value_is_not_evaluated_as_a_template(tmp_path):
     found = worker(tmp_path, "inputs: {topic: {}}", "About {{ topic }}.")
     assert found.fill({"topic": "{{ 7 * 7 }}"}) == "About {{ 7 * 7 }}."
 
@@ -72,7 +72,7 @@ def test_generated_worker_has_values_only(tmp_path, text):
         registry.text_of({"name": "made"}, text)
 
 
-def test_attachment_policy_is_attachments(tmp_path):
+def test_attachment_policy_equals_attachments(tmp_path):
     head = """attachment_policy:
   max_attachments: 1
   max_total_bytes: 1000
@@ -87,7 +87,7 @@ def test_attachment_policy_is_attachments(tmp_path):
         worker(tmp_path, "attachment_policy: {}\nattachments: {}", "x")
 
 
-def test_schema_lies_beside_the_worker(tmp_path):
+def test_output_schema_file_is_read_beside_the_worker(tmp_path):
     schema = '{"type": "object", "required": ["title"]}'
     found = worker(tmp_path, "output_schema_ref: report.json", "x", report_json=schema)
     assert found.result == {"type": "object", "required": ["title"]}
@@ -109,7 +109,7 @@ def hidden() -> str:
 '''
 
 
-async def test_plain_functions_of_tools_py_are_tools(bench):
+async def test_functions_of_tools_py_become_tools(bench):
     path = bench.worker("math", "toolsets: {custom: {factorial: {pre_approved: true}}}")
     path.with_name("tools.py").write_text(PLAIN)
     bench.answers("compute", "print(await factorial(5))")
@@ -117,7 +117,7 @@ async def test_plain_functions_of_tools_py_are_tools(bench):
     assert response.text == "120"
 
 
-async def test_plain_function_asks_unless_it_is_approved(bench):
+async def test_plain_function_asks_unless_pre_approved(bench):
     path = bench.worker("math", "toolsets: {custom: {factorial: {}}}")
     path.with_name("tools.py").write_text(PLAIN)
     bench.answers("compute", "print(await factorial(3))")
@@ -127,7 +127,7 @@ async def test_plain_function_asks_unless_it_is_approved(bench):
     assert "6" not in response.text.split()
 
 
-async def test_worker_asks_its_model_to_search_by_itself(bench):
+async def test_worker_can_use_provider_search(bench):
     bench.worker("scout", "server_side_tools: [{tool_type: web_search, max_uses: 3}]")
     bench.answers("look it up", "print('found')")
     response = await bench.run("print(await workers.call('scout', 'look it up'))", Workers())
@@ -146,19 +146,17 @@ async def test_worker_asks_its_model_to_search_by_itself(bench):
         ("web_search", "line 2: server_side_tools"),
     ],
 )
-def test_tool_that_the_provider_is_not_asked_for_is_reported_with_its_line(
-    tmp_path, tools, message
-):
+def test_unsupported_provider_tool_is_reported_with_its_line(tmp_path, tools, message):
     with pytest.raises(ConfigurationError, match=message):
         worker(tmp_path, f"server_side_tools: {tools}", "x")
 
 
-def test_generated_worker_brings_no_tools_of_its_provider(tmp_path):
+def test_generated_worker_may_not_declare_provider_tools(tmp_path):
     with pytest.raises(ConfigurationError, match="a generated worker has its maker's"):
         Registry([tmp_path]).text_of({"name": "made", "server_side_tools": ["web_search"]}, "x")
 
 
-async def test_sandbox_of_a_worker_is_made(bench):
+async def test_sandbox_path_of_a_worker_is_created(bench):
     paths = "sandbox: {paths: {out: {root: ./out, mode: rw, write_approval: false}}}"
     bench.worker("notes", f"{paths}\ntoolsets: {{filesystem: {{}}}}")
     bench.answers("keep it", "await write_file('out/a.txt', 'kept')\nprint('done')")
@@ -167,7 +165,7 @@ async def test_sandbox_of_a_worker_is_made(bench):
     assert (bench.folder / "out/a.txt").read_text() == "kept"
 
 
-async def test_place_of_a_sandbox_that_is_not_there_is_reported(bench):
+async def test_missing_sandbox_path_is_reported(bench):
     bench.worker("lost", "sandbox: {paths: {in: {root: ./gone}}}\ntoolsets: {filesystem: {}}")
     response = await bench.run("print(await workers.call('lost', 'read it'))", Workers())
     assert "lost.worker, line 3: connections.filesystem: the root 'in'" in response.error
@@ -183,7 +181,7 @@ async def test_place_of_a_sandbox_that_is_not_there_is_reported(bench):
         ("worker_call(worker='helper', input_data='tea')", "tea"),
     ],
 )
-async def test_worker_is_called_as_llm_do_calls_it(bench, call, shown):
+async def test_llm_do_call_notations_are_supported(bench, call, shown):
     bench.worker("helper", instructions="Be of help.")
     bench.answers("Be of help.", "print('helped')")
     response = await bench.run(f"print(await {call})", Workers())
@@ -199,7 +197,7 @@ def program(folder, **texts):
         path.write_text(text)
 
 
-async def test_program_of_llm_do_is_a_project_as_it_is(bench):
+async def test_llm_do_program_runs_unchanged(bench):
     """Its entry lies in the folder, with the functions of all its workers and a text beside it."""
     factorial = "custom: {factorial: {pre_approved: true}}"
     calls = "delegation: {allow_workers: [helper]}"
@@ -231,7 +229,7 @@ Count the code.
 """
 
 
-async def test_shell_rule_matches_commands_that_begin_with_it(bench):
+async def test_llm_do_shell_rule_matches_by_prefix(bench):
     """Without a change of the file; what is more than reading asks, and here nobody can be asked."""
     program(bench.folder, main_ofworker=ANALYSER, a_oftxt="one\ntwo\n")
     commands = [
@@ -255,7 +253,7 @@ async def test_shell_rule_matches_commands_that_begin_with_it(bench):
     assert (bench.folder / "a.txt").exists()
 
 
-def test_rules_of_connections_stay_those_of_delf(tmp_path):
+def test_connection_rules_keep_delf_semantics(tmp_path):
     head = "connections: {shell: {rules: [{pattern: find}]}}"
     assert worker(tmp_path, head, "x").connections["shell"] == {"rules": [{"pattern": "find"}]}
     head = "toolsets: {shell: {rules: [{pattern: find, match: words}]}}"

@@ -37,7 +37,7 @@ def create(**spec):
 # -- files of the user ----------------------------------------------------------------------------
 
 
-async def test_sandbox_paths_are_the_folders_of_the_filesystem(bench):
+async def test_sandbox_paths_become_filesystem_roots(bench):
     disk(bench)
     bench.worker(
         "read",
@@ -54,7 +54,7 @@ async def test_sandbox_paths_are_the_folders_of_the_filesystem(bench):
     assert response.text == "A"
 
 
-async def test_worker_uses_a_connection_class_and_tools_beside_its_file(bench, monkeypatch):
+async def test_worker_uses_a_connection_class_beside_its_file(bench, monkeypatch):
     (bench.folder / "ourtools.py").write_text(
         textwrap.dedent(
             """
@@ -115,14 +115,14 @@ async def test_worker_uses_a_connection_class_and_tools_beside_its_file(bench, m
         ("connections: {disk: {allow: [read_flie]}}", "read_flie"),
     ],
 )
-async def test_excess_right_of_a_worker_is_reported_with_file_and_line(bench, head, message):
+async def test_excessive_right_of_a_worker_is_reported_with_its_line(bench, head, message):
     bench.worker("one", head)
     response = await bench.run("await workers.call('one', 'x')", disk(bench))
     assert not response.status
     assert message in response.error
 
 
-async def test_worker_may_be_allowed_less_of_a_connection(bench):
+async def test_worker_may_be_given_fewer_actions(bench):
     bench.worker("read", "connections: {disk: {allow: [read_file]}}")
     bench.answers("try it", "await disk.write_file('out/a.md', 'x')")
     response = await bench.run("await workers.call('read', 'try it')", disk(bench))
@@ -132,7 +132,7 @@ async def test_worker_may_be_allowed_less_of_a_connection(bench):
 # -- made by tasks -----------------------------------------------------------------------------------
 
 
-async def test_worker_is_made_once_a_person_says_yes(bench):
+async def test_worker_is_created_after_approval(bench):
     person, seen = asks()
     spec = {"name": "reader", "description": "Reads.", "connections": ["disk"]}
     bench.answers("read it", "print(await disk.read_file('in/a.md'))")
@@ -151,7 +151,7 @@ CALLS = "connections: {workers: {allow_workers: ['*']}}"
 
 
 @pytest.mark.parametrize("confirm", [True, ["call"], "call"])
-async def test_nested_worker_calls_are_asked_about_too(bench, confirm):
+async def test_nested_worker_calls_ask_for_approval(bench, confirm):
     bench.worker("outer", CALLS, "Outer.")
     bench.worker("inner", "", "Inner.")
     bench.answers("Inner.", "print('in')")
@@ -163,7 +163,7 @@ async def test_nested_worker_calls_are_asked_about_too(bench, confirm):
     assert [request.arguments["worker"] for request in seen] == ["outer", "inner"]
 
 
-async def test_disallowed_worker_action_stays_disallowed_in_workers(bench):
+async def test_disallowed_action_stays_disallowed_in_workers(bench):
     bench.worker("outer", CALLS, "Outer.")
     bench.answers("Outer.", create(name="x", instructions="y"))
     person, seen = asks()
@@ -173,7 +173,7 @@ async def test_disallowed_worker_action_stays_disallowed_in_workers(bench):
     assert not seen
 
 
-async def test_action_knows_which_worker_calls_it(bench):
+async def test_action_is_given_the_name_of_the_calling_worker(bench):
     @tool(effect="read", confirm=False)
     def who(context: CallContext) -> str:
         """Tell who calls."""
@@ -224,7 +224,7 @@ async def test_create_refuses_invalid_workers(bench, spec, message):
         assert not seen, "nobody is asked about what cannot be"
 
 
-async def test_rights_has_what_its_maker_has_and_not_what_its_caller_has(bench):
+async def test_created_worker_has_the_rights_of_its_maker(bench):
     """A worker with less makes one; the parent, which has more, calls it."""
     whole = disk(bench)
     bench.worker(
@@ -241,7 +241,7 @@ async def test_rights_has_what_its_maker_has_and_not_what_its_caller_has(bench):
     assert not (bench.folder / "out/a.md").exists()
 
 
-async def test_rights_calls_whom_its_maker_may_call(bench):
+async def test_created_worker_can_call_only_what_its_maker_can(bench):
     bench.worker("maker", "connections: {workers: {allow_workers: [new, good]}}")
     bench.worker("good")
     bench.worker("bad")
@@ -257,7 +257,7 @@ async def test_rights_calls_whom_its_maker_may_call(bench):
     assert "worker 'bad' may not be called here" in response.error
 
 
-async def test_rights_makers_budget_is_its_own(bench):
+async def test_created_worker_has_the_budget_of_its_maker(bench):
     bench.worker("maker", "budget_usd: 1\nconnections: {workers: {allow_workers: ['*']}}")
     spec = {"name": "new", "instructions": "Do it.", "budget_usd": 50}
     bench.answers("make it", create(**spec))
@@ -274,7 +274,7 @@ async def test_rights_makers_budget_is_its_own(bench):
     assert "budget of $1" in response.text
 
 
-async def test_made_workers_file_cannot_bring_more(bench):
+async def test_edited_file_of_a_created_worker_gains_no_rights(bench):
     """Whoever writes into the folder of made workers does not get more than the agent has."""
     folder = bench.folder / "workers/generated"
     folder.mkdir(parents=True)
@@ -298,7 +298,7 @@ async def test_made_workers_file_cannot_bring_more(bench):
     assert bench.children == []
 
 
-async def test_functions_are_passed_on_with_their_questions(bench):
+async def test_passed_functions_still_ask_for_approval(bench):
     @tool
     def pay(n: int) -> int:
         """Pay."""

@@ -9,7 +9,7 @@ from delf import events as ev
 
 
 @pytest.mark.timeout(200)
-async def test_fifty_workers_under_one_parent(bench):
+async def test_fifty_workers_share_one_parent(bench):
     """Five leads with nine helpers each; every helper asks once, and all cost is one sum."""
     noted: list[int] = []
 

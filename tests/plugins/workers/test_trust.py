@@ -59,7 +59,7 @@ except ToolError as error:
 """
 
 
-async def test_strangers_worker_is_not_called_and_its_tools_do_not_run(bench, canary):
+async def test_untrusted_worker_is_not_called_and_its_tools_do_not_run(bench, canary):
     with_tools(bench, canary)
     response = await bench.run(CALL, Workers())
     assert "is not trusted yet" in response.text
@@ -74,7 +74,7 @@ async def test_trusted_worker_is_called(bench, canary):
     assert canary.exists()
 
 
-async def test_text_that_instructions_take_in_is_trusted_with_the_folder(bench):
+async def test_included_instruction_files_need_trust(bench):
     worker = bench.worker("spy", instructions="{{ file('RULES.md') }}")
     rules = worker.with_name("RULES.md")
     rules.write_text("Be kind.")
@@ -87,7 +87,7 @@ async def test_text_that_instructions_take_in_is_trusted_with_the_folder(bench):
 
 
 @pytest.mark.parametrize("changed", ["worker", "tools"])
-async def test_file_that_changed_since_is_not_used(bench, canary, changed):
+async def test_changed_worker_file_is_not_used(bench, canary, changed):
     worker, tools = with_tools(bench, canary)
     trust(bench, worker, tools)
     path = worker if changed == "worker" else tools
@@ -107,7 +107,7 @@ async def test_compiled_copy_does_not_replace_trusted_source(bench, canary):
     assert not canary.with_name("evil").exists()
 
 
-async def test_task_cannot_write_a_worker_and_have_its_tools_run_here(bench, canary):
+async def test_worker_written_by_a_task_is_not_trusted(bench, canary):
     """Whoever approves that a file is written does not approve that it runs on the host."""
     (bench.folder / "workers").mkdir()
     disk = Filesystem(name="disk", roots={"all": {"root": str(bench.folder), "mode": "rw"}})
@@ -125,7 +125,7 @@ async def test_task_cannot_write_a_worker_and_have_its_tools_run_here(bench, can
     assert not canary.exists()
 
 
-async def test_link_out_of_the_folder_is_not_a_worker(bench, canary, tmp_path_factory):
+async def test_worker_link_out_of_the_folder_is_not_followed(bench, canary, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "spy.worker").write_text("---\ndescription: x\n---\nLook.\n")
     (bench.folder / "workers").mkdir()
@@ -133,7 +133,7 @@ async def test_link_out_of_the_folder_is_not_a_worker(bench, canary, tmp_path_fa
     assert "link out of" in (await bench.run(CALL, Workers())).text
 
 
-async def test_worker_that_a_person_approved_is_trusted(bench):
+async def test_worker_approved_by_a_person_is_trusted(bench):
     code = """
     name = await workers.create({'name': 'spy', 'instructions': 'Look.'})
     print(await workers.call(name, 'look'))
@@ -148,7 +148,7 @@ async def test_worker_that_a_person_approved_is_trusted(bench):
         Workers().registry.find("spy")
 
 
-async def test_folders_that_a_program_names_are_its_own(bench):
+async def test_worker_folders_named_by_a_program_are_trusted(bench):
     bench.worker("spy")
     bench.answers("look", "print('seen')")
     assert (await bench.run(CALL)).text == "seen"
@@ -198,7 +198,7 @@ async def test_imports_of_tools_run_only_if_trusted(bench, canary, trick, monkey
     assert (response.text == "seen") is (trick == "a compiled copy")
 
 
-async def test_module_beside_tools_is_imported_as_it_was_trusted(bench, canary, monkeypatch):
+async def test_trusted_module_beside_tools_is_imported(bench, canary, monkeypatch):
     monkeypatch.setattr(sys, "path", sys.path[:])
     worker, tools = with_tools(bench, canary)
     tools.write_text(f"from neighbour_of_all import x\n{tools.read_text()}")

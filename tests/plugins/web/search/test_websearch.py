@@ -25,7 +25,7 @@ every_model = pytest.mark.parametrize("engine", MODELS)
 
 
 @every_engine
-async def test_pages_come_with_title_address_and_snippet(engine, open_search) -> None:
+async def test_results_have_title_address_and_snippet(engine, open_search) -> None:
     found = await open_search(engine).search("largest lakes of Europe")
     assert [page["url"] for page in found["results"]] == [
         "https://a.test/ladoga",
@@ -39,7 +39,7 @@ async def test_pages_come_with_title_address_and_snippet(engine, open_search) ->
 
 
 @every_engine
-async def test_search_returns_at_most_the_wanted_pages(engine, open_search) -> None:
+async def test_search_returns_at_most_the_requested_results(engine, open_search) -> None:
     assert len((await open_search(engine, results=1).search("lakes"))["results"]) == 1
 
 
@@ -51,7 +51,7 @@ def sent(server, number: int = -1) -> dict:
 
 
 @pytest.mark.slow
-async def test_openai_is_asked_as_its_sdk_asks(open_search, server) -> None:
+async def test_openai_request_matches_its_sdk(open_search, server) -> None:
     from openai import AsyncOpenAI  # here: one worker of three needs it
 
     await open_search("openai", domains=["a.test"]).search("lakes")
@@ -69,7 +69,7 @@ async def test_openai_is_asked_as_its_sdk_asks(open_search, server) -> None:
 
 
 @pytest.mark.slow
-async def test_anthropic_is_asked_as_its_sdk_asks(open_search, server) -> None:
+async def test_anthropic_request_matches_its_sdk(open_search, server) -> None:
     from anthropic import AsyncAnthropic
 
     await open_search("anthropic", domains=["a.test"]).search("lakes")
@@ -86,7 +86,7 @@ async def test_anthropic_is_asked_as_its_sdk_asks(open_search, server) -> None:
 
 
 @pytest.mark.slow
-async def test_gemini_is_asked_as_its_sdk_asks(open_search, server) -> None:
+async def test_gemini_request_matches_its_sdk(open_search, server) -> None:
     from google import genai
     from google.genai import types as gemini
 
@@ -112,7 +112,7 @@ async def test_gemini_is_asked_as_its_sdk_asks(open_search, server) -> None:
     assert grounds.grounding_supports[0].segment.text == "Ladoga is the largest."
 
 
-async def test_searxng_is_asked_for_json(open_search, server) -> None:
+async def test_searxng_request_asks_for_json(open_search, server) -> None:
     await open_search("searxng", language="de", domains=["a.test"]).search("große Seen")
     assert server.last.target == ("/search?q=gro%C3%9Fe+Seen+site%3Aa.test&format=json&language=de")
 
@@ -120,7 +120,7 @@ async def test_searxng_is_asked_for_json(open_search, server) -> None:
 # -- what may come ------------------------------------------------------------------------------
 
 
-async def test_turn_that_pauses_goes_on(open_search, server) -> None:
+async def test_paused_turn_is_continued(open_search, server) -> None:
     search = open_search("anthropic")
     paused = {**ANTHROPIC, "stop_reason": "pause_turn", "content": ANTHROPIC["content"][:2]}
     replies = [paused, ANTHROPIC]
@@ -130,7 +130,7 @@ async def test_turn_that_pauses_goes_on(open_search, server) -> None:
     assert [m["role"] for m in sent(server)["messages"]] == ["user", "assistant"]
 
 
-async def test_failed_search_of_claudes_is_an_error(open_search, server) -> None:
+async def test_failed_claude_search_raises(open_search, server) -> None:
     search = open_search("anthropic")
     shown = copy.deepcopy(ANTHROPIC)
     shown["content"][1]["content"] = {
@@ -143,21 +143,21 @@ async def test_failed_search_of_claudes_is_an_error(open_search, server) -> None
         await search.search("lakes")
 
 
-async def test_blocked_prompt_of_geminis_is_an_error(open_search, server) -> None:
+async def test_blocked_gemini_prompt_raises(open_search, server) -> None:
     search = open_search("google")
     answering(server, {"promptFeedback": {"blockReason": "SAFETY"}})
     with pytest.raises(ToolExecutionError, match="SAFETY"):
         await search.search("lakes")
 
 
-async def test_failed_answer_of_openais_is_an_error(open_search, server) -> None:
+async def test_failed_openai_answer_raises(open_search, server) -> None:
     search = open_search("openai")
     answering(server, {**OPENAI, "status": "failed", "error": {"code": "x", "message": "sorry"}})
     with pytest.raises(ToolExecutionError, match="sorry"):
         await search.search("lakes")
 
 
-async def test_answer_without_a_search_has_no_pages(open_search, server) -> None:
+async def test_answer_without_a_search_has_no_results(open_search, server) -> None:
     search = open_search("google")
     shown = copy.deepcopy(GOOGLE)
     del shown["candidates"][0]["groundingMetadata"]
@@ -167,7 +167,7 @@ async def test_answer_without_a_search_has_no_pages(open_search, server) -> None
 
 @every_engine
 @pytest.mark.parametrize("shown", [b"<html>", b"[]", b"7", b'{"output": [7], "content": [7]}'])
-async def test_answer_that_is_none_is_an_error(engine, shown, open_search, server) -> None:
+async def test_malformed_answer_raises(engine, shown, open_search, server) -> None:
     search = open_search(engine)
     answering(server, shown)
     if engine == "searxng" and shown.startswith(b"{"):
@@ -179,7 +179,9 @@ async def test_answer_that_is_none_is_an_error(engine, shown, open_search, serve
 
 @every_model
 @pytest.mark.parametrize(("status", "hint"), [(401, "check the key"), (429, "wait"), (404, "name")])
-async def test_refusal_says_what_to_do(engine, status, hint, open_search, server) -> None:
+async def test_rejected_request_error_suggests_a_remedy(
+    engine, status, hint, open_search, server
+) -> None:
     search = open_search(engine)
     answering(server, {"error": {"message": f"no, {KEY}"}}, status)
     with pytest.raises(LLMExecutionError) as caught:
@@ -189,7 +191,7 @@ async def test_refusal_says_what_to_do(engine, status, hint, open_search, server
     assert KEY not in caught.value.describe()
 
 
-async def test_searxng_without_json_says_what_to_do(open_search, server) -> None:
+async def test_searxng_without_json_suggests_a_remedy(open_search, server) -> None:
     search = open_search("searxng")
     answering(server, b"Forbidden", 403)
     with pytest.raises(ConnectionUnavailableError) as caught:
@@ -210,7 +212,7 @@ async def test_unreachable_host_raises(engine, open_search) -> None:
 
 
 @every_model
-async def test_missing_key_names_its_variable(engine) -> None:
+async def test_missing_search_key_error_names_the_variable(engine) -> None:
     with using_environ({}):
         search = WebSearch(llm=MODELS[engine])
         with pytest.raises(EnvironmentKeyError, match="_API_KEY"):
@@ -226,7 +228,7 @@ async def test_missing_key_names_its_variable(engine) -> None:
         {"llm": "gemini-3.5-flash", "domains": ["a.test"]},
     ],
 )
-def test_settings_that_cannot_be_are_known_at_the_start(settings) -> None:
+def test_contradictory_settings_are_refused_at_start(settings) -> None:
     with pytest.raises(ConnectionConfigurationError):
         WebSearch(**settings)
 
@@ -237,13 +239,13 @@ async def test_search_without_usable_words_is_refused(query, open_search) -> Non
         await open_search("searxng").search(query)
 
 
-async def test_pages_of_other_domains_are_left_out(open_search) -> None:
+async def test_results_of_other_domains_are_dropped(open_search) -> None:
     found = await open_search("searxng", domains=["c.test"]).search("lakes")
     assert [page["url"] for page in found["results"]] == ["https://c.test/lakes"]
 
 
 @pytest.mark.parametrize("given", ["providers", "api_key_for"])
-async def test_keys_that_were_given_to_the_agent_reach_it(given, open_search, server) -> None:
+async def test_agent_keys_are_used_for_searches(given, open_search, server) -> None:
     search = open_search("openai", api_key=None)
     keys = {"openai": KEY} if given == "providers" else {f"{server.url}/v1": KEY}
     search.use_context(PluginContext(**{given: keys}))
