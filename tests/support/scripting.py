@@ -14,6 +14,7 @@ from delf.protocols.sandbox import (
     Limits,
     Outcome,
     Returned,
+    ScriptHost,
     ScriptStart,
     SessionSpec,
     ToolNames,
@@ -25,8 +26,8 @@ Tool = Callable[..., Awaitable[Any]]
 
 
 @dataclass
-class NotingHost:
-    """Implements :class:`delf.protocols.sandbox.ScriptHost`.
+class NotingHost(ScriptHost):
+    """Notes what a script does.
 
     Args:
         tools: What answers calls, by ``connection.method`` or the bare name; a tool may give
@@ -39,7 +40,7 @@ class NotingHost:
     order: list[str] = field(default_factory=list[str])
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     turns: list[int] = field(default_factory=list[int])
-    script_start: ScriptStart = field(default_factory=ScriptStart)
+    script_start: ScriptStart | None = field(default_factory=ScriptStart)
     called: asyncio.Event = field(default_factory=asyncio.Event)
     spoke: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -66,15 +67,9 @@ class NotingHost:
         self.order.append(f"print {text}")
         self.spoke.set()
 
-    def clock_read(self, readings: Sequence[int]) -> None:
-        """Of no interest."""
-
     def turns_taken(self, turns: Sequence[int]) -> None:
         """Note when the script got its answers."""
         self.turns += turns
-
-    def abandon(self, call_id: int) -> None:
-        """Of no interest."""
 
     def wrote_file(self, name: str, data: bytes) -> None:
         """Note a file."""

@@ -128,7 +128,7 @@ class MemorySpec(Spec):
     kind: ClassVar[str] = "memory"
     protocol: ClassVar[str | None] = "delf.protocols.memory:MemoryStore"
     optional: ClassVar[Mapping[str, str]] = {
-        "SupportsMemoryWarmUp": "",
+        "delf.protocols.readiness:SupportsEarlyStart": "",
     }
 
 
@@ -148,7 +148,8 @@ class EmbedderSpec(Spec):
     kind: ClassVar[str] = "embedder"
     protocol: ClassVar[str | None] = "delf.protocols.embedder:Embedder"
     optional: ClassVar[Mapping[str, str]] = {
-        "SupportsCheck": "nothing tells whether it works before it is used",
+        "delf.protocols.readiness:SupportsSelfCheck": "nothing tells whether it works before "
+        "it is used",
         "SupportsLoading": "",
     }
 
@@ -255,9 +256,10 @@ class ModelSpec(Spec):
     optional: ClassVar[Mapping[str, str]] = {
         "SupportsTools": "strategies that give a model tools cannot use it",
         "SupportsPrice": "a budget counts only what its replies say they cost",
-        "SupportsModelCheck": "nothing tells whether its key is there before it is asked",
+        "delf.protocols.readiness:SupportsSelfCheck": "nothing tells whether its key is "
+        "there before it is asked",
         "SupportsSessions": "",
-        "SupportsModelWarmUp": "",
+        "delf.protocols.readiness:SupportsEarlyStart": "",
     }
 
     serves: tuple[str, ...] = ()

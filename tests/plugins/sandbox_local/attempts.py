@@ -22,7 +22,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from delf.protocols.sandbox import CallRequest, Crashed, Limits, Returned, SessionSpec, ToolNames
+from delf.protocols.sandbox import (
+    CallRequest,
+    Crashed,
+    Limits,
+    Returned,
+    ScriptHost,
+    SessionSpec,
+    ToolNames,
+)
 from delf_sandbox_local.backend import LocalBackend
 
 ATTEMPTS = Path(__file__).with_name("escapes")
@@ -33,7 +41,7 @@ _LIMITS = (resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE)
 _WATCHED = (signal.SIGUSR1, signal.SIGIO, signal.SIGURG)
 
 
-class _Host:
+class _Host(ScriptHost):
     """Notes what a script says."""
 
     def __init__(self) -> None:

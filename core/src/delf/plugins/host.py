@@ -189,11 +189,14 @@ class PluginHost:
                 protocol.
         """
         made = self.exported(wanted.name, wanted.purpose)
-        missing = [name for name in members(wanted.protocol) if not has(made, name)]
+        protocol = wanted.protocol
+        needed = ["__call__"] if protocol is None else members(protocol)
+        missing = [name for name in needed if not has(made, name)]
         if missing:
+            kind = "function" if protocol is None else protocol.__name__
             raise PluginError(
                 f"the service {wanted.name!r} has no {', '.join(missing)}",
-                hint=f"its author has to give a {wanted.protocol.__name__}",
+                hint=f"its author has to give a {kind}",
             )
         return cast("P", made)
 

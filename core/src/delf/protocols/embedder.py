@@ -79,16 +79,3 @@ class SupportsLoading(Protocol):
             DelfError: If the model cannot be loaded.
         """
         ...
-
-
-@runtime_checkable
-class SupportsCheck(Protocol):
-    """An embedder that can report whether it is usable."""
-
-    async def check(self) -> None:
-        """Check the requirements without loading the model or sending a request.
-
-        Raises:
-            DelfError: If the embedder cannot be used, with a hint.
-        """
-        ...

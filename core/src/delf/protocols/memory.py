@@ -65,19 +65,6 @@ class MemoryStore(Protocol):
 
 
 @runtime_checkable
-class SupportsMemoryWarmUp(Protocol):
-    """A store that loads a model or index before it can search."""
-
-    async def warm_up(self) -> None:
-        """Load the model, returning once the load has succeeded or failed.
-
-        An agent calls this when it starts. A search in the meantime does not wait: it searches
-        without the model, and adds a note.
-        """
-        ...
-
-
-@runtime_checkable
 class SupportsStore(Protocol):
     """A wrapper around a store for programs, such as a synchronous interface."""
 

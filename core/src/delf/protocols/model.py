@@ -118,25 +118,3 @@ class SupportsSessions(Protocol):
             DelfError: If no session is available at the moment.
         """
         ...
-
-
-@runtime_checkable
-class SupportsModelWarmUp(Protocol):
-    """A model with persistent sessions, which need not resend the history in each turn."""
-
-    async def warm_up(self) -> None:
-        """Prepare for the first request; a failure is raised by that request instead."""
-        ...
-
-
-@runtime_checkable
-class SupportsModelCheck(Protocol):
-    """A model that can report whether it is usable."""
-
-    async def check(self) -> None:
-        """Check the requirements, such as a key, without a request.
-
-        Raises:
-            DelfError: If the model cannot be used, with a hint.
-        """
-        ...

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -32,24 +32,11 @@ class TaskQueue(Protocol):
         ...
 
 
-class MakesQueue(Protocol):
-    """The factory of a project's queue, exported by a plugin as ``task_queue``."""
+QueueFactory = Callable[[Mapping[str, Mapping[str, Any]], Mapping[str, str], Path], TaskQueue]
+"""Makes a project's queue from the options by plugin name, the variables in which settings are
+looked up, and the project's folder.
+"""
 
-    def __call__(
-        self,
-        options: Mapping[str, Mapping[str, Any]],
-        environ: Mapping[str, str],
-        folder: Path,
-        /,
-    ) -> TaskQueue:
-        """Make the queue.
-
-        Args:
-            options: Options by plugin name.
-            environ: The variables in which settings are looked up.
-            folder: The project's folder.
-        """
-        ...
-
-
-TASK_QUEUE: Final = Service("task_queue", MakesQueue, "tasks that are left to runners")
+TASK_QUEUE: Final[Service[QueueFactory]] = Service(
+    "task_queue", None, "tasks that are left to runners"
+)

@@ -196,37 +196,6 @@ class ToolMessage:
 CallAnswer = Returned | Raised | ToolMessage
 
 
-class ScriptHost(Protocol):
-    """The functions that a session calls while a script runs, on the host's event loop."""
-
-    async def call(self, request: CallRequest) -> CallAnswer:
-        """Make a call on the script's behalf.
-
-        Cancelled when the sandbox is gone, or after :meth:`SupportsReplay.abandon`.
-        """
-        ...
-
-    def printed(self, text: str) -> None:
-        """Record text that the script printed."""
-        ...
-
-    def wrote_file(self, name: str, data: bytes) -> None:
-        """Record a complete output file of the script.
-
-        Raises:
-            ValueError: If the name or size is refused; the session must then be closed.
-        """
-        ...
-
-    def wrote_rows(self, name: str, data: bytes) -> None:
-        """Record the rows, as tagged JSON, of an output file that the host will write.
-
-        Raises:
-            ValueError: If the name or the rows are refused; the session must then be closed.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptStart:
     """The recorded values that let a script repeat its earlier run.
@@ -235,7 +204,7 @@ class ScriptStart:
         seed: The seed of all random numbers.
         clock: The first clock reads: Unix times in nanoseconds. Later reads see the real time.
         turns: The event loop turns in which answers arrived, as passed to
-            :meth:`SupportsReplay.turns_taken`.
+            :meth:`ScriptHost.turns_taken`.
     """
 
     seed: str = ""
@@ -243,18 +212,43 @@ class ScriptStart:
     turns: tuple[int, ...] = ()
 
 
-@runtime_checkable
-class SupportsReplay(Protocol):
-    """A :class:`ScriptHost` that can replay scripts in sessions that support replay."""
+class ScriptHost:
+    """The functions that a session calls while a script runs, on the host's event loop.
 
-    @property
-    def script_start(self) -> ScriptStart:
-        """The recorded values for the script that is about to run."""
-        ...
+    This host refuses calls and discards all else; subclasses do more.
+    """
+
+    script_start: ScriptStart | None = None
+    """The recorded values for the script that is about to run; None for a script that no process
+    will repeat.
+    """
+
+    async def call(self, request: CallRequest) -> CallAnswer:
+        """Make a call on the script's behalf.
+
+        Cancelled when the sandbox is gone, or after :meth:`abandon`.
+        """
+        return Raised("ToolError", f"{request.method or request.connection} is not called here")
+
+    def printed(self, text: str) -> None:
+        """Record text that the script printed."""
+
+    def wrote_file(self, name: str, data: bytes) -> None:
+        """Record a complete output file of the script.
+
+        Raises:
+            ValueError: If the name or size is refused; the session must then be closed.
+        """
+
+    def wrote_rows(self, name: str, data: bytes) -> None:
+        """Record the rows, as tagged JSON, of an output file that the host will write.
+
+        Raises:
+            ValueError: If the name or the rows are refused; the session must then be closed.
+        """
 
     def clock_read(self, readings: Sequence[int]) -> None:
         """Record clock reads beyond ``script_start.clock``, in order."""
-        ...
 
     def turns_taken(self, turns: Sequence[int]) -> None:
         """Record the turns of the script's event loop in which answers arrived and timers fired.
@@ -263,14 +257,12 @@ class SupportsReplay(Protocol):
             turns: Pairs of a turn and the number of a call (counted from the script's first), or 0
                 for a timer.
         """
-        ...
 
     def abandon(self, call_id: int) -> None:
         """Record that the script stopped waiting for a call, before the call is cancelled.
 
         This is called as well if the answer was sent too late.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

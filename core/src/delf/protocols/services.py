@@ -18,10 +18,10 @@ class Service(Generic[P]):
 
     Args:
         name: The name of the entry point in the group ``delf.exports``.
-        protocol: The protocol of the object.
+        protocol: The protocol of the object; None for a function.
         purpose: The feature that needs the service, for the message if no plugin offers it.
     """
 
     name: str
-    protocol: type[P]
+    protocol: type[P] | None
     purpose: str

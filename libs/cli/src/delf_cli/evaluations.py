@@ -1,8 +1,8 @@
-"""Protocols of evaluations, for servers that show their reports if the plugin is installed."""
+"""Evaluations, for servers that show their reports if the plugin is installed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -25,12 +25,7 @@ class ProjectEvaluations(Protocol):
         ...
 
 
-class MakesEvaluations(Protocol):
-    """The export ``Evaluations`` of a plugin."""
-
-    def __call__(self, root: Path, /) -> ProjectEvaluations:
-        """Return the evaluations of the project in a folder."""
-        ...
-
-
-EVALUATIONS: Final = Service("Evaluations", MakesEvaluations, "evaluations")
+EVALUATIONS: Final[Service[Callable[[Path], ProjectEvaluations]]] = Service(
+    "Evaluations", None, "evaluations"
+)
+"""Returns the evaluations of the project in a folder."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -121,12 +121,7 @@ class Schedules(Protocol):
         ...
 
 
-class OpensSchedules(Protocol):
-    """The export ``open_schedules`` of a plugin."""
-
-    def __call__(self, project: AnyProject, /) -> Schedules:
-        """Return the schedules of a project."""
-        ...
-
-
-SCHEDULES: Final = Service("open_schedules", OpensSchedules, "schedules")
+SCHEDULES: Final[Service[Callable[[AnyProject], Schedules]]] = Service(
+    "open_schedules", None, "schedules"
+)
+"""Opens the schedules of a project."""

@@ -19,7 +19,6 @@ from delf.protocols.sandbox import (
     Raised,
     ScriptHost,
     SessionSpec,
-    SupportsReplay,
     check_script,
 )
 from delf_sandbox.budget import Budget
@@ -214,9 +213,8 @@ class WireSession(asyncio.BufferedProtocol):
         self._host = host
         outcome = self._outcome = self._loop.create_future()
         try:
-            start = host.script_start if isinstance(host, SupportsReplay) else None
             limit = self._spec.limits.frame_bytes
-            self._write(exec_frame(self._scripts, code, limit, start))
+            self._write(exec_frame(self._scripts, code, limit, host.script_start))
             return await outcome
         except FrameTooLargeError as error:
             return LimitReached(limit="frame", message=f"the script is too long: {error}")
@@ -253,7 +251,7 @@ class WireSession(asyncio.BufferedProtocol):
         elif kind == "print":
             self._take_print(frame)
         elif kind == "cancel" and len(frame) == 2 and isinstance(frame[1], int):
-            if isinstance(self._host, SupportsReplay):
+            if self._host is not None:
                 self._host.abandon(frame[1])
             self.calls.abandon(frame[1])
         elif kind in ("file", "rows"):
@@ -297,14 +295,14 @@ class WireSession(asyncio.BufferedProtocol):
 
     def _take_clock(self, readings: list[int]) -> None:
         self._budget.looked_at_clock(readings)
-        if isinstance(self._host, SupportsReplay):
+        if self._host is not None:
             self._host.clock_read(readings)
 
     def _take_turns(self, turns: list[int]) -> None:
         if len(turns) % 2:
             raise WireError("the sandbox sent half a turn")
         self._budget.took_turns(turns)
-        if isinstance(self._host, SupportsReplay):
+        if self._host is not None:
             self._host.turns_taken(turns)
 
     def _take_chunk(self, frame: list[Any]) -> None:

@@ -449,7 +449,7 @@ async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> 
     Without it, searches use words only, and tasks still run.
     """
     from delf.protocols.context import PluginContext
-    from delf.protocols.embedder import SupportsCheck
+    from delf.protocols.readiness import SupportsSelfCheck
     from delf_engine.embedders import Embedders
 
     if config.embedder is None and all(spec.by_name for spec in host.specs(EmbedderSpec)):
@@ -458,7 +458,7 @@ async def _embedder(host: PluginHost, project: Project, config: AgentConfig) -> 
     embedders = Embedders(host, project.plugin_options, context, config.embedder)
     try:
         embedder = embedders.get()
-        if isinstance(embedder, SupportsCheck):
+        if isinstance(embedder, SupportsSelfCheck):
             await embedder.check()
     except DelfError as error:
         text = f"words are searched alone: {error.message}"

@@ -14,7 +14,8 @@ from delf.packages.official import how_to_install, package_of, packages, usual
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
 from delf.protocols.context import PluginContext
-from delf.protocols.embedder import Embedder, EmbeddingKind, SupportsCheck, SupportsLoading, Vectors
+from delf.protocols.embedder import Embedder, EmbeddingKind, SupportsLoading, Vectors
+from delf.protocols.readiness import SupportsSelfCheck
 from delf.specs import EmbedderSpec
 from delf_engine.closing import close_all
 
@@ -149,7 +150,7 @@ class _Batched:
             await self.inner.load()
 
     async def check(self) -> None:
-        if isinstance(self.inner, SupportsCheck):
+        if isinstance(self.inner, SupportsSelfCheck):
             await self.inner.check()
 
     async def embed(self, texts: Sequence[str], kind: EmbeddingKind = "passage") -> Vectors:

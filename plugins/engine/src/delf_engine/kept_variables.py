@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from delf.events import ModelCalled, VariablesRestored
 from delf.protocols.conversation import KeptVariables
-from delf.protocols.sandbox import CallAnswer, CallRequest, Done, Raised, SandboxSession
+from delf.protocols.sandbox import Done, SandboxSession, ScriptHost
 from delf_engine.task_run import TaskRun
 from delf_engine.variables import LONGEST, described, is_plain, is_variable
 
@@ -22,22 +22,6 @@ _MOST: Final = 50
 """The maximum number of variables to keep, newest first."""
 _SECONDS: Final = 5.0
 _IMPORTS: Final = "import datetime\nfrom decimal import Decimal\nfrom uuid import UUID\n"
-
-
-class _Nobody:
-    """A script host that refuses all calls, for delf's own scripts."""
-
-    async def call(self, request: CallRequest) -> CallAnswer:
-        return Raised("ToolError", "no calls are made here")
-
-    def printed(self, text: str) -> None:
-        return
-
-    def wrote_file(self, name: str, data: bytes) -> None:
-        return
-
-    def wrote_rows(self, name: str, data: bytes) -> None:
-        return
 
 
 async def load_variables(run: TaskRun) -> None:
@@ -60,7 +44,7 @@ async def load_variables(run: TaskRun) -> None:
 async def restore_variables(session: SandboxSession, variables: Mapping[str, Any]) -> str | None:
     """Restore variables into a fresh session; return the error, if any."""
     lines = [f"{name} = {value!r}" for name, value in variables.items()]
-    outcome = await session.execute(_IMPORTS + "\n".join(lines), _Nobody())
+    outcome = await session.execute(_IMPORTS + "\n".join(lines), ScriptHost())
     return None if isinstance(outcome, Done) else "variables could not be given to the scripts"
 
 
@@ -76,7 +60,7 @@ async def keep_variables(run: TaskRun, session: SandboxSession, names: Mapping[s
         for name in [*names][::-1][:_MOST]:
             if not is_variable(name):
                 continue
-            outcome = await session.execute(f'{{"kept": {name}}}', _Nobody())
+            outcome = await session.execute(f'{{"kept": {name}}}', ScriptHost())
             found: Any = outcome.value if isinstance(outcome, Done) else None
             if not isinstance(found, dict) or not is_plain(found):
                 continue

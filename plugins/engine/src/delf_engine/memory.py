@@ -15,7 +15,8 @@ from delf.errors import DelfError, MemoryRetrievalError
 from delf.machine.contexts import shared_task, without_context
 from delf.machine.threads import in_own_thread
 from delf.plugins.shapes import need
-from delf.protocols.memory import DoneTask, Fact, MemoryStore, SupportsMemoryWarmUp
+from delf.protocols.memory import DoneTask, Fact, MemoryStore
+from delf.protocols.readiness import SupportsEarlyStart
 from delf_engine.closing import all_ended, close_all
 
 T = TypeVar("T")
@@ -106,7 +107,7 @@ class AgentMemory:
     async def _warm_up(self) -> None:
         try:
             store = await asyncio.shield(self.open())
-            if isinstance(store, SupportsMemoryWarmUp):
+            if isinstance(store, SupportsEarlyStart):
                 await store.warm_up()
         except Exception as error:  # the search says what is wrong, in the trace of its task
             _log.debug("the memory could not be prepared: %s", error)
@@ -123,7 +124,7 @@ class AgentMemory:
         """
         bound = min(seconds, _MOST_SECONDS)
         store = await self._bounded(asyncio.shield(self.open()), bound)
-        if isinstance(store, SupportsMemoryWarmUp):
+        if isinstance(store, SupportsEarlyStart):
             # To load a model is no failure: after this time the store searches without it.
             await asyncio.wait({self.begin()}, timeout=seconds * _SHARE)
 

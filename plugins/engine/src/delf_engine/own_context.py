@@ -16,7 +16,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from delf.machine.contexts import awaited_in, in_context
 
 
-class OfTask(Protocol):
+class HasContext(Protocol):
     """An object that belongs to one task."""
 
     @property
@@ -25,7 +25,7 @@ class OfTask(Protocol):
         ...
 
 
-S = TypeVar("S", bound=OfTask)
+S = TypeVar("S", bound=HasContext)
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -28,6 +28,7 @@ from delf.protocols.sandbox import (
     Raised,
     Rerun,
     SandboxSession,
+    ScriptHost,
     ScriptStart,
     SupportsLanguage,
     check_script,
@@ -57,8 +58,8 @@ class SandboxDied(TaskLeftError):  # noqa: N818 - not the task's fault
     code = TaskLeftError.code
 
 
-class ScriptRunner:
-    """Runs the scripts of one task. Implements :class:`delf.protocols.sandbox.ScriptHost`.
+class ScriptRunner(ScriptHost):
+    """Runs the scripts of one task, as the host of their sessions.
 
     Args:
         run: The task.

@@ -17,6 +17,7 @@ from delf.protocols.sandbox import (
     Raised,
     Rerun,
     Returned,
+    ScriptHost,
     ToolMessage,
     Unavailable,
 )
@@ -66,7 +67,7 @@ class Backend:
         await self.real.aclose()
 
 
-class Host:
+class Host(ScriptHost):
     """A host whose parts can be changed."""
 
     def __init__(self, real):

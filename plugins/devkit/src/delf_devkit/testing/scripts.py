@@ -13,6 +13,7 @@ from delf.protocols.sandbox import (
     CallRequest,
     Raised,
     Returned,
+    ScriptHost,
     SessionSpec,
     ToolMessage,
     ToolNames,
@@ -20,10 +21,8 @@ from delf.protocols.sandbox import (
 
 
 @dataclass
-class RecordingScriptHost:
+class RecordingScriptHost(ScriptHost):
     """Answers a script's calls with functions, and records everything.
-
-    Implements :class:`delf.protocols.sandbox.ScriptHost`.
 
     Args:
         tools: Plain or async functions by the name that scripts use: ``add``, ``desk.find``. The

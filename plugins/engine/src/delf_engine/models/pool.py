@@ -15,12 +15,11 @@ from delf.protocols.model import (
     Model,
     ModelContext,
     ModelSession,
-    SupportsModelCheck,
-    SupportsModelWarmUp,
     SupportsPrice,
     SupportsRecording,
     SupportsSessions,
 )
+from delf.protocols.readiness import SupportsEarlyStart, SupportsSelfCheck
 from delf.providers import Providers
 from delf.specs import ModelSpec
 from delf_engine.closing import close_all
@@ -118,7 +117,7 @@ class ModelPool:
     async def warm_up(self, config: LLMConfig) -> None:
         """Let a model prepare for its first call, if supported."""
         model = self.get(config)
-        if isinstance(model, SupportsModelWarmUp):
+        if isinstance(model, SupportsEarlyStart):
             await model.warm_up()
 
     async def check(self, config: LLMConfig) -> None:
@@ -131,7 +130,7 @@ class ModelPool:
         for one in (config, *config.fallbacks):
             try:
                 model = self.get(one)
-                if isinstance(model, SupportsModelCheck):
+                if isinstance(model, SupportsSelfCheck):
                     await model.check()
             except DelfError as error:
                 failure = failure or error

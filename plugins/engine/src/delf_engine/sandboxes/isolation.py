@@ -21,15 +21,13 @@ from typing import Final
 
 from delf.machine.interpreter import own_python
 from delf.protocols.sandbox import (
-    CallAnswer,
-    CallRequest,
     Crashed,
     Done,
     LimitReached,
     Limits,
-    Raised,
     SandboxBackend,
     SandboxSession,
+    ScriptHost,
     SessionSpec,
 )
 from delf.records import dataclass
@@ -87,23 +85,14 @@ class Measured:
         return "container" if claimed == "vm" and not self.kernel else claimed
 
 
-class _Host:
+class _Host(ScriptHost):
     """A script host that collects the printed output."""
 
     def __init__(self) -> None:
         self.text = ""
 
-    async def call(self, request: CallRequest) -> CallAnswer:
-        return Raised("ToolError", "there are no tools here")
-
     def printed(self, text: str) -> None:
         self.text += text[:100_000]
-
-    def wrote_file(self, name: str, data: bytes) -> None:
-        """No-op."""
-
-    def wrote_rows(self, name: str, data: bytes) -> None:
-        """No-op."""
 
 
 @dataclass(slots=True, kw_only=True)
