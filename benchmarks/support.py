@@ -11,7 +11,7 @@ from delf import Agent, LLMConfig, Response
 from delf.hookspecs import hookimpl
 from delf.messages import ModelDelta, ModelReply, ModelRequest, Usage
 from delf.plugins.host import PluginHost
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 from delf.specs import ModelSpec
 
 SCRIPTS: list[str] = []
@@ -21,7 +21,7 @@ REQUESTS: list[ModelRequest] = []
 class InstantModel:
     """Answers at once with the next script."""
 
-    def __init__(self, config: LLMConfig, context: ModelContext) -> None:
+    def __init__(self, context: PluginContext, config: LLMConfig) -> None:
         self._name = config.model
 
     async def complete(self, request: ModelRequest) -> ModelReply:

@@ -25,10 +25,8 @@ class Ticket:
     state: Literal["open", "closed"]
 
 
-class Desk(Connection):
+class Desk(Connection[DeskSettings]):
     """The support desk's tickets."""
-
-    Settings = DeskSettings
 
     def __init__(self, **options) -> None:
         super().__init__(**options)

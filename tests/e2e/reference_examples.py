@@ -43,7 +43,7 @@ def delf_models():
     yield ModelSpec(name="by-script", summary="By script.", factory="delf_by_script:Model", serves=NAMES)
 
 class Model:
-    def __init__(self, config, context):
+    def __init__(self, context, config):
         self.name, self.settings = config.model, dict(config.settings)
 
     async def price(self):

@@ -1,7 +1,7 @@
 """The stub that tells editors what ``from delf import NAME`` gives from our plugins.
 
 ``python -m support.exported`` writes it anew; a test fails while it is not what plugins bring.
-Constructors are written out: not every editor looks into ``**options: Unpack[…]``.
+Constructors of connections are written out, because settings are keywords that no signature has.
 """
 
 from __future__ import annotations
@@ -10,14 +10,19 @@ import ast
 import builtins
 import collections.abc
 import inspect
-import re
 import sys
+import types
 import typing
 from collections.abc import Iterator
 from typing import Any, Final
 
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+from delf import Connection
 from delf.packages.official import all_packages
 from delf.plugins.host import PluginHost
+from delf.settings import LocalPath, PluginSettings
 from support.workspace import CORE
 
 STUB: Final = CORE / "src/delf/packages/exported.pyi"
@@ -45,11 +50,11 @@ def stub() -> str:
                 parent, _, last = target.rpartition(".")
                 imports.named[f"from {parent} import {last} as {name}"] = None
                 continue
-            options = _options_of(made)
-            if options is None:
+            settings = _settings_of(made)
+            if settings is None:
                 imports.named[f"from {module} import {name} as {name}"] = None
             else:
-                classes.append(_class(made, name, module, options, imports))
+                classes.append(_class(made, name, module, settings, imports))
     public = [f"    {name!r},".replace("'", '"') for name in sorted(names)]
     listed = ["__all__ = [", *public, "]", ""]
     return "\n".join([_HEAD, "", *imports.lines(), "", *listed, *sorted(classes)])
@@ -93,42 +98,92 @@ class _Imports:
                 node.id = self.name(node.id, module)
         return ast.unparse(tree)
 
+    def given(self, hint: Any) -> str:
+        """Write the type of a setting as callers may give it, before its validation."""
+        origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+        if hint == LocalPath:
+            self.modules["pathlib"] = None
+            return "str | pathlib.Path"
+        if origin is typing.Annotated:
+            return self.given(arguments[0])
+        if origin in (typing.Union, types.UnionType):
+            arms = [arm for one in arguments for arm in self.given(one).split(" | ")]
+            return "Any" if "Any" in arms else " | ".join(dict.fromkeys(arms))
+        if origin is typing.Literal:
+            self.named["from typing import Literal"] = None
+            return f"Literal[{', '.join(map(repr, arguments))}]"
+        if origin in (tuple, list, set, frozenset):
+            kind = "Sequence" if origin in (tuple, list) else "Collection"
+            self.named[f"from collections.abc import {kind}"] = None
+            return f"{kind}[{self.given(arguments[0])}]"
+        if origin is dict:
+            self.named["from collections.abc import Mapping"] = None
+            return f"Mapping[str, {self.given(arguments[1])}]"
+        if hint is SecretStr:
+            self.named["from pydantic import SecretStr"] = None
+            return "str | SecretStr"
+        if hint in (None, types.NoneType):
+            return "None"
+        if hint in (str, int, float, bool):
+            return hint.__name__
+        return "Any"  # a table, which validators take in several forms
 
-def _options_of(made: Any) -> Any:
-    """The typed dictionary of what a class is made with beside what it names."""
-    begin = getattr(made, "__init__", None)
-    is_generic = hasattr(made, "__parameters__") and made.__parameters__
-    if not inspect.isclass(made) or is_generic or not inspect.isfunction(begin):
-        return None
-    found = re.fullmatch(r"Unpack\[(\w+)\]", str(begin.__annotations__.get("options", "")))
-    return None if found is None else getattr(sys.modules[begin.__module__], found[1], None)
+
+def _settings_of(made: Any) -> type[PluginSettings] | None:
+    """Return the settings of a connection class, None for anything else."""
+    is_connection = inspect.isclass(made) and issubclass(made, Connection)
+    return made.Settings if is_connection else None
 
 
-def _class(made: Any, name: str, module: str, options: Any, imports: _Imports) -> str:
+def _class(
+    made: Any, name: str, module: str, settings: type[PluginSettings], imports: _Imports
+) -> str:
     imports.modules[module] = None
-    given = [f"        {text},\n" for text in _parameters(made, options, imports)]
+    given = [f"        {text},\n" for text in _parameters(made, settings, imports)]
     base = f"class {name}({module}.{name}):\n"
     return f"{base}    def __init__(\n        self,\n{''.join(given)}    ) -> None: ...\n"
 
 
-def _parameters(made: Any, options: Any, imports: _Imports) -> Iterator[str]:
-    has_star = False
-    for parameter in list(inspect.signature(made.__init__).parameters.values())[1:-1]:
-        typed = imports.annotation(str(parameter.annotation), made.__init__.__module__)
+def _parameters(made: Any, settings: type[PluginSettings], imports: _Imports) -> Iterator[str]:
+    """Yield the parameters of a class, then those of ``Connection``, then its settings."""
+    own = _declared(made)
+    listed = {parameter.name for parameter in own}
+    common = [
+        one
+        for one in _declared(Connection)
+        if one.name not in listed and one.kind is one.KEYWORD_ONLY
+    ]
+    starred = False
+    for parameter in (*own, *common):
+        home = made if parameter.name in listed else Connection
+        typed = imports.annotation(str(parameter.annotation), home.__init__.__module__)
         if parameter.kind is parameter.VAR_POSITIONAL:
-            has_star = True
-            yield f"*{parameter.name}: {typed}"
+            first = next(iter(settings.model_fields.items()))
+            typed = f"{imports.given(_hint(first[1]))} | {settings.__module__}.{settings.__name__}"
+            imports.modules[settings.__module__] = None
+            yield f"{first[0]}: {typed} = ..."
             continue
-        if parameter.kind is parameter.KEYWORD_ONLY and not has_star:
-            has_star = True
+        if parameter.kind is parameter.KEYWORD_ONLY and not starred:
+            starred = True
             yield "*"
         default = "" if parameter.default is parameter.empty else " = ..."
         yield f"{parameter.name}: {typed}{default}"
-    if not has_star:
-        yield "*"
-    for name, message in options.__annotations__.items():
-        home = message.__forward_module__ or options.__module__
-        yield f"{name}: {imports.annotation(message.__forward_arg__, home)} = ..."
+    starting = any(parameter.kind is parameter.VAR_POSITIONAL for parameter in own)
+    for name, field in list(settings.model_fields.items())[starting:]:
+        if name not in listed:
+            yield f"{name}: {imports.given(_hint(field))} = ..."
+
+
+def _hint(field: FieldInfo) -> Any:
+    """Return the whole annotation of a field; pydantic moves some of its metadata."""
+    if field.annotation is str and field.metadata and LocalPath.__metadata__[0] in field.metadata:
+        return LocalPath
+    return field.annotation
+
+
+def _declared(made: Any) -> list[inspect.Parameter]:
+    parameters = list(inspect.signature(made.__init__).parameters.values())[1:]
+    return [one for one in parameters if one.kind is not one.VAR_KEYWORD]
 
 
 if __name__ == "__main__":

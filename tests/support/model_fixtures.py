@@ -13,7 +13,7 @@ import pytest
 
 from delf.llm import LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest, system, user
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 from support.openai_server import OpenAIServer, Script
 
 __all__ = ["ask", "http_model", "litellm_model", "openai_server", "pauses", "read_stream"]
@@ -69,9 +69,9 @@ async def _models(kind: Callable[..., Any], pauses: Pauses) -> AsyncIterator[Mod
         sleep: Any = pauses,
         **config: Any,
     ) -> Any:
-        context = ModelContext(environ=environ or {}, providers=providers or {})
+        context = PluginContext(environ=environ or {}, providers=providers or {})
         retry = retry or RetryPolicy(jitter=lambda: 0.5)
-        made.append(kind(LLMConfig(model, **config), context, retry=retry, sleep=sleep))
+        made.append(kind(context, LLMConfig(model, **config), retry=retry, sleep=sleep))
         return made[-1]
 
     yield make

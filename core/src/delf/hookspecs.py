@@ -211,8 +211,7 @@ def delf_models() -> Iterable[ModelSpec]:  # pyright: ignore[reportReturnType]
                 providers=(Provider(name="inhouse", keys=("INHOUSE_KEY",)),),
             )
 
-    The factory is called as ``factory(config, context)`` and makes a
-    :class:`delf.protocols.model.Model`.
+    The factory makes a :class:`delf.protocols.model.Model`.
     """
 
 

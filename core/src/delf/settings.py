@@ -71,15 +71,15 @@ def folder_of(value: object) -> Path | None:
 
 def _local_path(value: object) -> object:
     folder = folder_of(value)
-    text = str(value)
-    if folder is None or not text or "://" in text or text.startswith("file:"):
-        return value
-    return beside(folder, text)
+    text = str(value) if isinstance(value, Path) else value
+    if folder is None or not isinstance(text, str) or not text:
+        return text
+    return text if "://" in text or text.startswith("file:") else beside(folder, text)
 
 
 LocalPath: TypeAlias = Annotated[str, BeforeValidator(_local_path)]
 """The type of a path setting: relative to ``delf.toml`` if set there, else to the working
-directory. A URL is unchanged.
+directory. A URL is unchanged; a ``Path`` becomes text.
 """
 
 

@@ -26,7 +26,11 @@ class Spec:
     Args:
         name: The name that users type; unique among the specs of its kind.
         summary: One line for lists.
-        factory: ``"module:attribute"``, resolved on first use.
+        factory: ``"module:attribute"``, resolved on first use. It is called as
+            ``factory(context, **options)`` with keywords: ``context``, a
+            :class:`delf.protocols.context.PluginContext`, if it has this parameter, and the options
+            of ``[plugins.NAME]``. A subclass says which further keywords there are. Connections,
+            formats and commands have no options.
         project_files: ``"module:attribute"`` of a function that returns the project files which
             configure this capability. It receives a :class:`delf.trust.folders.UntrustedFolder`;
             these files have no effect until the user trusts the folder.
@@ -52,8 +56,8 @@ class ConnectionSpec(Spec):
 
     Args:
         input_files: True to create a connection for each task with input files, ``always`` for each
-            task. The factory then receives the files (:class:`delf.protocols.formats.InputFile`),
-            and the formats that are installed (:class:`delf.protocols.formats.InstalledFormats`).
+            task. The class then receives ``files`` (:class:`delf.protocols.formats.InputFile`) and
+            ``formats`` (:class:`delf.protocols.formats.InstalledFormats`).
     """
 
     kind: ClassVar[str] = "connection"
@@ -96,7 +100,7 @@ class FormatSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxSpec(Spec):
-    """A sandbox backend; the factory is called with its options as keywords.
+    """A sandbox backend.
 
     Args:
         isolation: The strength of the isolation from the host.
@@ -120,10 +124,7 @@ class SandboxSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class MemorySpec(Spec):
-    """A memory store; the factory is called with its options as keywords.
-
-    A parameter ``context`` receives a :class:`delf.protocols.context.PluginContext`.
-    """
+    """A memory store."""
 
     kind: ClassVar[str] = "memory"
     protocol: ClassVar[str | None] = "delf.protocols.memory:MemoryStore"
@@ -134,10 +135,9 @@ class MemorySpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class EmbedderSpec(Spec):
-    """Embedding models; the factory is called with its options as keywords.
+    """Embedding models.
 
-    A parameter ``model`` receives the requested name, unless that is the spec's own; a parameter
-    ``context`` a :class:`delf.protocols.context.PluginContext`.
+    A parameter ``model`` of the factory receives the requested name, unless that is the spec's own.
 
     Args:
         serves: Patterns of model names (``fnmatch``); the longest match wins. The spec's own name
@@ -159,9 +159,9 @@ class EmbedderSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class PrefilterSpec(Spec):
-    """A prefilter; the factory is called with its options as keywords.
+    """A prefilter.
 
-    A parameter ``context`` receives a :class:`delf.protocols.context.PluginContext`.
+    A parameter ``mode`` of the factory receives the value of ``prefilter_mode``.
 
     Args:
         modes: The values of ``prefilter_mode`` that the prefilter implements.
@@ -177,7 +177,7 @@ class PrefilterSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovalSpec(Spec):
-    """An approval channel; the factory is called with its options as keywords.
+    """An approval channel.
 
     Args:
         needs_presence: Whether the channel is skipped for tasks that nobody waits for.
@@ -242,7 +242,10 @@ class Provider:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSpec(Spec):
-    """Language models; the factory is called as ``factory(config, context)``.
+    """Language models.
+
+    A parameter ``config`` of the factory receives the :class:`delf.llm.LLMConfig` of the model, in
+    place of options.
 
     Args:
         serves: Patterns of model names (``fnmatch``) besides the providers'; the longest match
@@ -269,7 +272,7 @@ class ModelSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class JournalSpec(Spec):
-    """A journal; the factory is called with its options as keywords.
+    """A journal.
 
     Args:
         durable: Persistent. Commands use a durable journal of the installed ones.
@@ -291,9 +294,7 @@ class JournalSpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class StrategySpec(Spec):
-    """A strategy; the factory is called once for each agent with its options as keywords.
-
-    The object works on concurrent tasks.
+    """A strategy; its object is made once for each agent, and works on concurrent tasks.
 
     Args:
         llm: The model name for agents without a model, if the strategy needs none.
@@ -309,7 +310,7 @@ class StrategySpec(Spec):
 
 @dataclass(frozen=True, kw_only=True)
 class ObserverSpec(Spec):
-    """An observer; the factory is called with its options as keywords.
+    """An observer.
 
     Args:
         opt_in: Whether the observer is used only if the setting ``observers`` names it.

@@ -15,7 +15,7 @@ from delf.errors import DelfError
 from delf.llm import LLMConfig
 from delf.messages import ModelRequest, user
 from delf.network.bodies import BodyEncodingError, BodyTooLargeError, Inflater, pieces, read_body
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 from delf_model_http.model import HttpModel
 from delf_openapi import APITool
 from delf_openapi.sources import read
@@ -152,7 +152,7 @@ async def _openapi(url: str) -> None:
 
 async def _model(url: str, *, stream: bool = False) -> None:
     config = LLMConfig("m", base_url=f"{url}/v1", api_key="k", provider="openai")
-    model = HttpModel(config, ModelContext(environ={}))
+    model = HttpModel(PluginContext(environ={}), config)
     request = ModelRequest(messages=(user("hello"),))
     try:
         if stream:

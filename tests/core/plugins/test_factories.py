@@ -10,6 +10,7 @@ import pytest
 from delf import Agent, load_project
 from delf.errors import ConfigurationError, PluginError
 from delf.plugins.factories import check_options, make
+from delf.protocols.context import PluginContext
 from delf.settings import LocalPath
 from delf.specs import PrefilterSpec
 from delf.testing import TestHost
@@ -39,7 +40,7 @@ class Words:
 def made(options, factory=Words):
     host = TestHost.discover(environ={}, no_plugins=True)
     host.provide(SPEC, factory)
-    return make(host, SPEC, {PLUGIN: options}, {"mode": "words", "context": object()})
+    return make(host, SPEC, {PLUGIN: options}, PluginContext(), {"mode": "words"})
 
 
 def test_factory_options_are_converted_to_declared_types():
@@ -71,6 +72,18 @@ def test_invalid_option_error_names_plugin_and_option(options, says):
     assert ("moost" in options) == (
         caught.value.hint == "it takes: mode, most, rules, order, wait, path"
     )
+
+
+def test_factory_gets_its_context_and_options_as_keywords():
+    taken = []
+
+    def shape(context, **options):
+        taken.append((context, options))
+        return Words("words", **options)
+
+    assert made({"most": 3}, shape).given[0] == 3
+    assert isinstance(taken[0][0], PluginContext)
+    assert taken[0][1] == {"most": 3}
 
 
 def test_missing_factory_argument_is_reported():

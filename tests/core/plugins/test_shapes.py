@@ -123,7 +123,7 @@ class Model:
 
     gives: object = "hello"
 
-    def __init__(self, config, context):
+    def __init__(self, context, config):
         pass
 
     async def complete(self, request):

@@ -26,13 +26,11 @@ class DeskSettings(PluginSettings):
     token: SecretStr = Field(description="The key to it.")
 
 
-class Desk(Connection):
+class Desk(Connection[DeskSettings]):
     """The support desk.
 
     More about it.
     """
-
-    Settings = DeskSettings
 
     @action(effect="read")
     async def find(self, status: str) -> list[str]:
@@ -84,6 +82,42 @@ def test_connection_repr_hides_secrets():
     made = desk(token="hunter2")
     assert "hunter2" not in repr(made) + repr(made.settings) + str(made.settings)
     assert repr(made) == "<Desk 'desk'>"
+
+
+def test_settings_class_is_the_argument_of_connection():
+    class Branch(Desk):
+        """A branch inherits the settings."""
+
+    assert (Desk.Settings, Branch.Settings, Plain.Settings) == (DeskSettings, DeskSettings, None)
+
+
+def test_settings_can_be_one_object():
+    given = DeskSettings(url="u", token=SecretStr("t"))
+    assert Desk(given).settings is given
+    for more in ((given, "u"), (given, given)):
+        with pytest.raises(ConnectionConfigurationError, match="takes url alone, and once"):
+            Desk(*more)
+    with pytest.raises(ConnectionConfigurationError, match="takes url alone, and once"):
+        Desk(given, token="t")
+
+
+@pytest.mark.parametrize("given", [int, "DeskSettings", dict[str, str]])
+def test_settings_that_are_no_settings_are_refused(given):
+    with pytest.raises(ToolDefinitionError, match=r"Wrong has the settings .*") as caught:
+
+        class Wrong(Connection[given]):
+            """A wrong one."""
+
+    assert "a subclass of delf.settings.PluginSettings" in caught.value.hint
+
+
+def test_settings_attribute_is_refused_with_the_right_form():
+    with pytest.raises(ToolDefinitionError, match="Old sets the attribute Settings") as caught:
+
+        class Old(Connection):
+            Settings = DeskSettings
+
+    assert caught.value.hint == "name the class of its settings as class Old(Connection[…])"
 
 
 def test_connection_without_settings_takes_none():

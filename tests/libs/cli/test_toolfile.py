@@ -49,7 +49,7 @@ def test_tool_file_offers_no_imported_tools(write):
 def test_tool_file_connections_read_the_given_environment(write):
     path = write(
         HEAD + "from delf.settings import PluginSettings\nclass S(PluginSettings):\n    url: str\n"
-        "class Box(Connection):\n    '''A box.'''\n    Settings = S\n"
+        "class Box(Connection[S]):\n    '''A box.'''\n"
         "    @action(effect='read')\n    def look(self) -> int:\n        '''Look.'''\n        return 1\n"
         "box = Box()\n"
     )
@@ -81,11 +81,11 @@ def test_tool_file_connections_read_the_given_environment(write):
         (
             HEAD
             + "from delf.settings import PluginSettings\nclass S(PluginSettings):\n    url: str\n"
-            "class Box(Connection):\n    '''A box.'''\n    Settings = S\n"
+            "class Box(Connection[S]):\n    '''A box.'''\n"
             "    @action(effect='read')\n    def look(self) -> int:\n        '''Look.'''\n        return 1\n"
             "box = Box()\n",
             ConfigurationError,
-            "my_tools.py:12: ",
+            "my_tools.py:11: ",
         ),
     ],
 )

@@ -5,7 +5,7 @@ import pytest
 from delf.environment import SourcedText
 from delf.errors import EnvironmentKeyError, KeyAddressError, ModelConfigurationError
 from delf.llm import LLMConfig
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 from delf_model_litellm.providers import OTHERS
 from delf_model_providers.endpoint import NO_KEY, resolve
 from delf_model_providers.families import NO_OTHERS, SPOKEN
@@ -20,7 +20,7 @@ KEYS = {
 
 
 def endpoint(model, environ=None, providers=None, api_key_for=None, **config):
-    context = ModelContext(
+    context = PluginContext(
         environ=KEYS if environ is None else environ,
         providers=providers or {},
         api_key_for=api_key_for or {},
@@ -301,7 +301,7 @@ def test_replaced_address_is_checked_against_the_key_source(address, key):
 
 @pytest.mark.parametrize("others", [NO_OTHERS, OTHERS], ids=["standard bundle", "with litellm"])
 def test_suggested_model_prefixes_resolve(others):
-    context = ModelContext(environ=KEYS, providers={}, api_key_for={})
+    context = PluginContext(environ=KEYS, providers={}, api_key_for={})
     with pytest.raises(ModelConfigurationError, match="'llama3'") as caught:
         resolve(LLMConfig("llama3"), context, SPOKEN, others)
     command, _, prefixes = caught.value.hint.partition("; with a provider in front of its name: ")

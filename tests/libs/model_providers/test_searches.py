@@ -3,7 +3,7 @@
 import pytest
 
 from delf.llm import LLMConfig
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 from delf_model_providers.endpoint import resolve
 from delf_model_providers.searches import fees
 
@@ -19,12 +19,12 @@ from delf_model_providers.searches import fees
     ],
 )
 def test_provider_searches_are_priced_per_search(model, searches, price):
-    endpoint = resolve(LLMConfig(model), ModelContext())
+    endpoint = resolve(LLMConfig(model), PluginContext())
     assert fees(endpoint, searches) == (price if price is None else pytest.approx(price))
 
 
 def test_searches_at_another_server_have_unknown_price():
     config = LLMConfig("claude-opus-4-8", base_url="http://localhost:1", provider="anthropic")
-    endpoint = resolve(config, ModelContext())
+    endpoint = resolve(config, PluginContext())
     assert fees(endpoint, 0) == 0
     assert fees(endpoint, 1) is None

@@ -12,7 +12,7 @@ from delf.specs import ModelSpec, Provider
 
 
 class Model:
-    def __init__(self, config, context):
+    def __init__(self, context, config):
         self.config, self.context = config, context
 
     async def complete(self, request):

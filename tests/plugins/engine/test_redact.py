@@ -140,13 +140,14 @@ def test_secrets_of_models_and_options_are_redacted() -> None:
     assert not set(secrets_of_environ({"PWD": "/home/ada/work", "OLDPWD": "/home/ada"}))
 
 
-class Leaky(Connection):
+class LeakySettings(PluginSettings):
+    """The settings of a leaky service."""
+
+    token: SecretStr
+
+
+class Leaky(Connection[LeakySettings]):
     """A service that tells its own secrets."""
-
-    class Settings(PluginSettings):
-        """Its settings."""
-
-        token: SecretStr
 
     @action(effect="read")
     async def show(self, *, twice: bool = False) -> dict[str, str]:

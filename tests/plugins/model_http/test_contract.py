@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from delf.llm import LLMConfig
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 from delf.testing import ModelContract, PluginContract
 from delf_model_http.model import HttpModel
 from delf_model_providers.retry import RetryPolicy
@@ -25,7 +25,7 @@ class InEachDialect(ModelContract):
     def at(self, server: OpenAIServer, key: str = "sk-good-key") -> HttpModel:
         url = server.base_url if self.provider == "openai" else server.root_url
         config = LLMConfig("test-model", base_url=url, api_key=key, provider=self.provider)
-        return HttpModel(config, ModelContext(), retry=RetryPolicy(jitter=lambda: 0.0))
+        return HttpModel(PluginContext(), config, retry=RetryPolicy(jitter=lambda: 0.0))
 
     @pytest.fixture
     def model(self, openai_server):

@@ -340,11 +340,11 @@ async def test_calls_leave_no_task_or_descriptor(openai_server, http_model):
 
 def test_model_works_across_successive_event_loops(openai_server):
     from delf.llm import LLMConfig
-    from delf.protocols.model import ModelContext
+    from delf.protocols.context import PluginContext
     from delf_model_http.model import HttpModel
 
     server = openai_server(lambda _: "ok")
-    model = HttpModel(LLMConfig("m", base_url=server.base_url), ModelContext())
+    model = HttpModel(PluginContext(), LLMConfig("m", base_url=server.base_url))
 
     async def use():
         reply = await model.complete(ask())

@@ -7,7 +7,7 @@ import pytest
 from delf.errors import LLMExecutionError
 from delf.llm import LLMConfig
 from delf.messages import ModelRequest, system, user
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 from delf_model_litellm.model import LiteLLMModel
 from support.model_calls import ModelCalls, at
 from support.model_fixtures import ask, read_stream
@@ -68,7 +68,7 @@ class TestCalls(ModelCalls):
 
     def test_model_works_in_several_event_loops(self, openai_server, make_model):
         server = openai_server(lambda _: "ok")
-        model = LiteLLMModel(LLMConfig("m", base_url=server.base_url), ModelContext())
+        model = LiteLLMModel(PluginContext(), LLMConfig("m", base_url=server.base_url))
 
         async def use():
             reply = await model.complete(ask())

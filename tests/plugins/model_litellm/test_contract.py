@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from delf.llm import LLMConfig
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 from delf.testing import ModelContract, PluginContract
 from delf_model_litellm.model import LiteLLMModel
 from delf_model_providers.retry import RetryPolicy
@@ -16,7 +16,7 @@ from support.openai_server import OpenAIServer, Reply
 
 def at(server: OpenAIServer, key: str) -> LiteLLMModel:
     config = LLMConfig("test-model", base_url=server.base_url, api_key=key)
-    return LiteLLMModel(config, ModelContext(), retry=RetryPolicy(jitter=lambda: 0.0))
+    return LiteLLMModel(PluginContext(), config, retry=RetryPolicy(jitter=lambda: 0.0))
 
 
 class TestLiteLLM(ModelContract):

@@ -28,7 +28,7 @@ def connect(self, address):
 socket.socket.connect = connect
 from delf.llm import LLMConfig
 from delf.messages import ModelRequest, user
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 import delf_model_litellm, delf_model_litellm.plugin
 from delf_model_litellm.model import LiteLLMModel
 request = ModelRequest(messages=(user("hi"),))
@@ -52,7 +52,7 @@ def python(tmp_path, code, *arguments):
 def test_plugin_and_factory_do_not_import_litellm(tmp_path):
     code = """
     specs = list(delf_model_litellm.plugin.delf_models())
-    model = LiteLLMModel(LLMConfig("m", base_url="http://127.0.0.1:9/v1"), ModelContext())
+    model = LiteLLMModel(PluginContext(), LLMConfig("m", base_url="http://127.0.0.1:9/v1"))
     vendors = {"litellm", "openai", "httpx", "aiohttp"} & set(sys.modules)
     print(vendors, looked_up, specs[0].name)
     """
@@ -70,7 +70,7 @@ def test_missing_key_is_reported_without_import_or_request(tmp_path):
     from delf.errors import EnvironmentKeyError
     async def main():
         for name in ("gpt-5.5", "gemini-3.5-flash", "claude-opus-5", "groq/x"):
-            model = LiteLLMModel(LLMConfig(name), ModelContext())
+            model = LiteLLMModel(PluginContext(), LLMConfig(name))
             await model.warm_up()
             try:
                 await model.complete(request)
@@ -102,7 +102,7 @@ def test_first_calls_are_silent_and_change_no_environment(tmp_path):
             ("google", "/v1beta", "gemini-2.5-flash"),
         ):
             config = LLMConfig(name, base_url=root + path, api_key="key", provider=provider)
-            model = LiteLLMModel(config, ModelContext())
+            model = LiteLLMModel(PluginContext(), config)
             await model.warm_up()
             assert (await model.complete(request)).text == "ok"
             assert [piece async for piece in model.stream(request)][-1].text == "ok"
@@ -114,7 +114,7 @@ def test_first_calls_are_silent_and_change_no_environment(tmp_path):
             await model.aclose()
         return failures
     async def many():
-        model = LiteLLMModel(LLMConfig("m", base_url=root + "/v1"), ModelContext())
+        model = LiteLLMModel(PluginContext(), LLMConfig("m", base_url=root + "/v1"))
         for _ in range(5):
             await asyncio.gather(*(model.complete(request) for _ in range(5)))
         await model.aclose()

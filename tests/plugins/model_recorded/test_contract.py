@@ -11,6 +11,7 @@ import pytest
 from delf.errors import LLMExecutionError
 from delf.llm import LLMConfig
 from delf.messages import ModelReply, ToolCall, Usage
+from delf.protocols.context import PluginContext
 from delf.testing import ModelContract, PluginContract, ScriptedModel
 from delf_model_recorded import RecordingModel
 from delf_model_recorded.model import RecordedModel
@@ -22,7 +23,7 @@ ANY = {"request": {"contains": []}, "reply": {"text": "Hello, grüß Gott 🦊!"
 
 def recorded(path: Path, count: int) -> RecordedModel:
     path.write_text("\n".join(json.dumps(ANY) for _ in range(count)) + "\n")
-    return RecordedModel(LLMConfig(f"recorded:{path}"))
+    return RecordedModel(PluginContext(), LLMConfig(f"recorded:{path}"))
 
 
 class TestRecorded(ModelContract):
@@ -33,7 +34,7 @@ class TestRecorded(ModelContract):
         path = tmp_path / "calls.jsonl"
         line = json.dumps({**ANY, "reply": {**ANY["reply"], "calls": [CALL]}})
         path.write_text(f"{line}\n{line}\n")
-        return RecordedModel(LLMConfig(f"recorded:{path}"))
+        return RecordedModel(PluginContext(), LLMConfig(f"recorded:{path}"))
 
     @pytest.fixture
     def model(self, tmp_path):
@@ -44,7 +45,7 @@ class TestRecorded(ModelContract):
         path = tmp_path / "b.jsonl"
         other = {**ANY, "request": {"contains": ["never asked"]}}
         path.write_text(json.dumps(other) + "\n")
-        return RecordedModel(LLMConfig(f"recorded:{path}"))
+        return RecordedModel(PluginContext(), LLMConfig(f"recorded:{path}"))
 
 
 class TestRecording(ModelContract):

@@ -23,7 +23,7 @@ from delf.messages import (
     results,
     user,
 )
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 from delf.testing import ScriptedModel
 from delf_model_recorded import RecordedModel, RecordingMismatch, RecordingModel
 from support.model_fixtures import ask, read_stream
@@ -68,7 +68,7 @@ async def test_recording_replays_without_the_server(openai_server, litellm_model
     assert pieces == ["b", " c"]
     server.stop()
 
-    model = RecordedModel(LLMConfig(f"recorded:{path}"), ModelContext())
+    model = RecordedModel(PluginContext(), LLMConfig(f"recorded:{path}"))
     no_id = {"reply_id": None}  # no provider gave one to an answer that is replayed
     assert (await read_stream(model, image))[1] == replace(second, **no_id)
     again = ask(settings={"temperature": 0.1, "stop": ["a", "b"]})
@@ -151,7 +151,7 @@ async def test_calls_and_results_are_recorded_and_replayed(tmp_path):
     assert await recorder.complete(request) == reply
     assert not RecordingModel(Echo(), path).takes_tools
 
-    model = RecordedModel(LLMConfig(f"recorded:{path}"), ModelContext())
+    model = RecordedModel(PluginContext(), LLMConfig(f"recorded:{path}"))
     with pytest.raises(RecordingMismatch, match="-tools: "):
         await model.complete(ModelRequest(messages=request.messages))
     assert await model.complete(request) == reply

@@ -8,7 +8,7 @@ import pytest
 from delf.errors import ModelConfigurationError
 from delf.llm import LLMConfig
 from delf.messages import FilePart, ImagePart, ModelRequest, Usage, system, user
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 from delf_model_recorded import RecordedModel, RecordingMismatch, recording
 from support.model_fixtures import ask, read_stream
 from support.program import delf, write_recording
@@ -18,7 +18,7 @@ def replay(tmp_path, *lines):
     path = tmp_path / "some.jsonl"
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     path.write_text("\n".join(texts) + "\n", encoding="utf-8")
-    return RecordedModel(LLMConfig(f"recorded:{path}"), ModelContext())
+    return RecordedModel(PluginContext(), LLMConfig(f"recorded:{path}"))
 
 
 def whole(request, text="ok"):
@@ -175,11 +175,11 @@ def test_malformed_recording_error_names_the_line(line, problem, tmp_path):
 
 def test_missing_recording_is_reported(tmp_path):
     with pytest.raises(ModelConfigurationError, match=r"no recording at .*none\.jsonl"):
-        RecordedModel(LLMConfig(f"recorded:{tmp_path}/none.jsonl"), ModelContext())
+        RecordedModel(PluginContext(), LLMConfig(f"recorded:{tmp_path}/none.jsonl"))
     with pytest.raises(ModelConfigurationError, match="cannot be read"):
-        RecordedModel(LLMConfig(f"recorded:{tmp_path}"), ModelContext())
+        RecordedModel(PluginContext(), LLMConfig(f"recorded:{tmp_path}"))
     with pytest.raises(ModelConfigurationError, match="needs the path"):
-        RecordedModel(LLMConfig("recorded:"), ModelContext())
+        RecordedModel(PluginContext(), LLMConfig("recorded:"))
 
 
 async def test_blank_lines_and_unicode_line_separators_are_accepted(tmp_path):

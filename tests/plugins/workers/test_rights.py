@@ -65,9 +65,8 @@ async def test_worker_uses_a_connection_class_beside_its_file(bench, monkeypatch
             class DeskSettings(PluginSettings):
                 room: str = Field(description="Where.")
 
-            class Desk(Connection):
+            class Desk(Connection[DeskSettings]):
                 "A desk."
-                Settings = DeskSettings
 
                 @action(effect="read")
                 def where(self) -> str:

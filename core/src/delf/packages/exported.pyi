@@ -12,13 +12,10 @@ import delf_filesystem.connection
 import delf_gmail.connection
 import delf_google.settings
 import delf_mcp.connection
-import delf_mcp.settings
 import delf_memory_semantic.recall
 import delf_openapi.connection
-import delf_openapi.settings
 import delf_sheets.connection
 import delf_shell.connection
-import delf_shell.settings
 import delf_skills.connection
 import delf_sql.connection
 import delf_sql.settings
@@ -27,6 +24,8 @@ import delf_web.connection
 import delf_web.search.connection
 import delf_web.search.settings
 import delf_workers.connection
+import pathlib
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 from delf_chat.command import Chat as Chat
@@ -54,6 +53,7 @@ from delf_serve.command import http_server as http_server
 from delf_sql.connection import SQLSchemaError as SQLSchemaError
 from delf_strategy_codegen.strategy import CodegenStrategy as CodegenStrategy
 from delf_strategy_stream.strategy import StreamStrategy as StreamStrategy
+from pydantic import SecretStr
 from typing import Any
 from typing import Literal
 
@@ -113,24 +113,26 @@ class APITool(delf_openapi.connection.APITool):
         trust: delf_openapi.connection.Trust | Mapping[str, delf_openapi.connection.Trust] | None = ...,
         contents: Mapping[str, Sequence[str]] | None = ...,
         llm: str | delf_openapi.connection.LLMConfig | None = ...,
+        validate: Literal['off', 'warn', 'raise'] = ...,
+        check_arguments: Literal['warn', 'raise'] = ...,
         base_url: str | None = ...,
         servers: Sequence[str] = ...,
-        headers: Mapping[str, str | delf_openapi.settings.SecretStr] = ...,
-        params: Mapping[str, str | delf_openapi.settings.SecretStr] = ...,
-        path_params: Mapping[str, str | delf_openapi.settings.SecretStr] = ...,
-        api_key: str | delf_openapi.settings.SecretStr | None = ...,
-        token: str | delf_openapi.settings.SecretStr | None = ...,
+        headers: Mapping[str, str | SecretStr] = ...,
+        params: Mapping[str, str | SecretStr] = ...,
+        path_params: Mapping[str, str | SecretStr] = ...,
+        api_key: str | SecretStr | None = ...,
+        token: str | SecretStr | None = ...,
         username: str | None = ...,
-        password: str | delf_openapi.settings.SecretStr | None = ...,
+        password: str | SecretStr | None = ...,
         client_id: str | None = ...,
-        client_secret: str | delf_openapi.settings.SecretStr | None = ...,
+        client_secret: str | SecretStr | None = ...,
         token_url: str | None = ...,
         scopes: Sequence[str] = ...,
-        credentials: Mapping[str, str | delf_openapi.settings.SecretStr] = ...,
-        effects: Mapping[str, delf_openapi.settings.Effect] = ...,
-        refs: Sequence[str | delf_openapi.settings.Path] = ...,
+        credentials: Mapping[str, str | SecretStr] = ...,
+        effects: Mapping[str, Literal['read', 'write', 'irreversible']] = ...,
+        refs: Sequence[str | pathlib.Path] = ...,
         cache: bool = ...,
-        cache_dir: str | delf_openapi.settings.Path | None = ...,
+        cache_dir: str | pathlib.Path | None = ...,
         enrich: bool = ...,
         sample: bool = ...,
         operations: int = ...,
@@ -139,24 +141,22 @@ class APITool(delf_openapi.connection.APITool):
         max_wait: float = ...,
         max_response_bytes: int = ...,
         max_spec_bytes: int = ...,
-        validate: delf_openapi.settings.Validation = ...,
-        check_arguments: Literal['warn', 'raise'] = ...,
     ) -> None: ...
 
 class Calendar(delf_calendar.connection.Calendar):
     def __init__(
         self,
-        *first: Any,
+        oauth_credentials: str | pathlib.Path | None | delf_google.settings.GoogleSettings = ...,
+        *,
         name: str | None = ...,
         allow: delf.tools.connection.Permission = ...,
         confirm: delf.tools.connection.Permission = ...,
         metadata: Mapping[str, Any] | None = ...,
         trust: delf.tools.connection.Trust | Mapping[str, delf.tools.connection.Trust] | None = ...,
         contents: Mapping[str, Sequence[str]] | None = ...,
-        oauth_credentials: str | delf_google.settings.Path | None = ...,
-        service_account: str | delf_google.settings.Path | None = ...,
+        service_account: str | pathlib.Path | None = ...,
         delegated_user: str | None = ...,
-        token: str | delf_google.settings.SecretStr | None = ...,
+        token: str | SecretStr | None = ...,
         account: str = ...,
         base_url: str | None = ...,
         timeout: float = ...,
@@ -166,17 +166,17 @@ class Calendar(delf_calendar.connection.Calendar):
 class Docs(delf_docs.connection.Docs):
     def __init__(
         self,
-        *first: Any,
+        oauth_credentials: str | pathlib.Path | None | delf_google.settings.GoogleSettings = ...,
+        *,
         name: str | None = ...,
         allow: delf.tools.connection.Permission = ...,
         confirm: delf.tools.connection.Permission = ...,
         metadata: Mapping[str, Any] | None = ...,
         trust: delf.tools.connection.Trust | Mapping[str, delf.tools.connection.Trust] | None = ...,
         contents: Mapping[str, Sequence[str]] | None = ...,
-        oauth_credentials: str | delf_google.settings.Path | None = ...,
-        service_account: str | delf_google.settings.Path | None = ...,
+        service_account: str | pathlib.Path | None = ...,
         delegated_user: str | None = ...,
-        token: str | delf_google.settings.SecretStr | None = ...,
+        token: str | SecretStr | None = ...,
         account: str = ...,
         base_url: str | None = ...,
         timeout: float = ...,
@@ -186,17 +186,17 @@ class Docs(delf_docs.connection.Docs):
 class Drive(delf_drive.connection.Drive):
     def __init__(
         self,
-        *first: Any,
+        oauth_credentials: str | pathlib.Path | None | delf_google.settings.GoogleSettings = ...,
+        *,
         name: str | None = ...,
         allow: delf.tools.connection.Permission = ...,
         confirm: delf.tools.connection.Permission = ...,
         metadata: Mapping[str, Any] | None = ...,
         trust: delf.tools.connection.Trust | Mapping[str, delf.tools.connection.Trust] | None = ...,
         contents: Mapping[str, Sequence[str]] | None = ...,
-        oauth_credentials: str | delf_google.settings.Path | None = ...,
-        service_account: str | delf_google.settings.Path | None = ...,
+        service_account: str | pathlib.Path | None = ...,
         delegated_user: str | None = ...,
-        token: str | delf_google.settings.SecretStr | None = ...,
+        token: str | SecretStr | None = ...,
         account: str = ...,
         base_url: str | None = ...,
         timeout: float = ...,
@@ -219,17 +219,17 @@ class Filesystem(delf_filesystem.connection.Filesystem):
 class Gmail(delf_gmail.connection.Gmail):
     def __init__(
         self,
-        *first: Any,
+        oauth_credentials: str | pathlib.Path | None | delf_google.settings.GoogleSettings = ...,
+        *,
         name: str | None = ...,
         allow: delf.tools.connection.Permission = ...,
         confirm: delf.tools.connection.Permission = ...,
         metadata: Mapping[str, Any] | None = ...,
         trust: delf.tools.connection.Trust | Mapping[str, delf.tools.connection.Trust] | None = ...,
         contents: Mapping[str, Sequence[str]] | None = ...,
-        oauth_credentials: str | delf_google.settings.Path | None = ...,
-        service_account: str | delf_google.settings.Path | None = ...,
+        service_account: str | pathlib.Path | None = ...,
         delegated_user: str | None = ...,
-        token: str | delf_google.settings.SecretStr | None = ...,
+        token: str | SecretStr | None = ...,
         account: str = ...,
         base_url: str | None = ...,
         timeout: float = ...,
@@ -249,43 +249,43 @@ class MCP(delf_mcp.connection.MCP):
         contents: Mapping[str, Sequence[str]] | None = ...,
         command: str | None = ...,
         args: Sequence[str] = ...,
-        env: Mapping[str, Any] = ...,
-        cwd: str | delf_mcp.settings.Path | None = ...,
+        env: Mapping[str, str | SecretStr] = ...,
+        cwd: str | pathlib.Path | None = ...,
         url: str | None = ...,
-        headers: Mapping[str, Any] = ...,
-        config: str | delf_mcp.settings.Path | None = ...,
+        headers: Mapping[str, str | SecretStr] = ...,
+        config: str | pathlib.Path | None = ...,
         server: str | None = ...,
-        effects: Mapping[str, Any] = ...,
+        effects: Mapping[str, Literal['read', 'write', 'irreversible']] = ...,
         max_tools: int = ...,
         sample: bool = ...,
         sampling: Literal['ask', 'allow', 'refuse'] = ...,
-        roots: Sequence[str] = ...,
+        roots: Sequence[str | pathlib.Path] = ...,
         timeout: float = ...,
         start_timeout: float = ...,
         protocol: Literal['auto', 'legacy'] = ...,
         oauth: Literal['off', 'browser', 'client_credentials'] = ...,
         client_id: str | None = ...,
-        client_secret: str | delf_mcp.settings.SecretStr | None = ...,
-        private_key: str | delf_mcp.settings.SecretStr | None = ...,
+        client_secret: str | SecretStr | None = ...,
+        private_key: str | SecretStr | None = ...,
         signing_algorithm: str = ...,
         issuer: str | None = ...,
         scopes: Sequence[str] = ...,
         client_metadata_url: str | None = ...,
         oauth_port: int = ...,
-        tokens: str | delf_mcp.settings.Path | None = ...,
+        tokens: str | pathlib.Path | None = ...,
     ) -> None: ...
 
 class Profile(delf_strategy_stream.profile.Profile):
     def __init__(
         self,
-        *first: Any,
+        path: str | pathlib.Path | delf_strategy_stream.profile.ProfileSettings = ...,
+        *,
         name: str | None = ...,
         allow: delf.tools.connection.Permission = ...,
         confirm: delf.tools.connection.Permission = ...,
         metadata: Mapping[str, Any] | None = ...,
         trust: delf.tools.connection.Trust | Mapping[str, delf.tools.connection.Trust] | None = ...,
         contents: Mapping[str, Sequence[str]] | None = ...,
-        path: str | delf_strategy_stream.profile.Path = ...,
         every: int = ...,
         review: bool = ...,
     ) -> None: ...
@@ -293,15 +293,15 @@ class Profile(delf_strategy_stream.profile.Profile):
 class Recall(delf_memory_semantic.recall.Recall):
     def __init__(
         self,
-        *first: Any,
+        namespace: str | delf_memory_semantic.recall.RecallSettings = ...,
+        *,
         name: str | None = ...,
         allow: delf.tools.connection.Permission = ...,
         confirm: delf.tools.connection.Permission = ...,
         metadata: Mapping[str, Any] | None = ...,
         trust: delf.tools.connection.Trust | Mapping[str, delf.tools.connection.Trust] | None = ...,
         contents: Mapping[str, Sequence[str]] | None = ...,
-        namespace: str = ...,
-        url: str | delf_memory_semantic.recall.SecretStr | None = ...,
+        url: str | SecretStr | None = ...,
         embedding_model: str | None = ...,
         max_messages: int = ...,
     ) -> None: ...
@@ -309,20 +309,20 @@ class Recall(delf_memory_semantic.recall.Recall):
 class SQL(delf_sql.connection.SQL):
     def __init__(
         self,
-        *first: Any,
+        url: str | SecretStr | None | delf_sql.settings.SQLSettings = ...,
+        *,
         name: str | None = ...,
         allow: delf.tools.connection.Permission = ...,
         confirm: delf.tools.connection.Permission = ...,
         metadata: Mapping[str, Any] | None = ...,
         trust: delf.tools.connection.Trust | Mapping[str, delf.tools.connection.Trust] | None = ...,
         contents: Mapping[str, Sequence[str]] | None = ...,
-        url: str | delf_sql.settings.SecretStr | None = ...,
         db_type: str | None = ...,
         host: str | None = ...,
         port: int | None = ...,
         database: str | None = ...,
         user: str | None = ...,
-        password: str | delf_sql.settings.SecretStr | None = ...,
+        password: str | SecretStr | None = ...,
         statement_timeout: float = ...,
         connect_timeout: float = ...,
         max_rows: int = ...,
@@ -331,26 +331,26 @@ class SQL(delf_sql.connection.SQL):
         schema_chars: int = ...,
         schema_tables: int = ...,
         sample: bool = ...,
-        functions: Sequence[str] = ...,
+        functions: Collection[str] = ...,
         role: str | None = ...,
         create: bool = ...,
-        attach: Mapping[str, Any] = ...,
+        attach: Mapping[str, str | pathlib.Path] = ...,
     ) -> None: ...
 
 class Sheets(delf_sheets.connection.Sheets):
     def __init__(
         self,
-        *first: Any,
+        oauth_credentials: str | pathlib.Path | None | delf_google.settings.GoogleSettings = ...,
+        *,
         name: str | None = ...,
         allow: delf.tools.connection.Permission = ...,
         confirm: delf.tools.connection.Permission = ...,
         metadata: Mapping[str, Any] | None = ...,
         trust: delf.tools.connection.Trust | Mapping[str, delf.tools.connection.Trust] | None = ...,
         contents: Mapping[str, Sequence[str]] | None = ...,
-        oauth_credentials: str | delf_google.settings.Path | None = ...,
-        service_account: str | delf_google.settings.Path | None = ...,
+        service_account: str | pathlib.Path | None = ...,
         delegated_user: str | None = ...,
-        token: str | delf_google.settings.SecretStr | None = ...,
+        token: str | SecretStr | None = ...,
         account: str = ...,
         base_url: str | None = ...,
         timeout: float = ...,
@@ -369,7 +369,7 @@ class Shell(delf_shell.connection.Shell):
         contents: Mapping[str, Sequence[str]] | None = ...,
         rules: Sequence[Any] = ...,
         default: Any = ...,
-        folder: str | delf_shell.settings.Path = ...,
+        folder: str | pathlib.Path = ...,
         timeout: float = ...,
         max_output_bytes: int = ...,
         environment: Sequence[str] = ...,
@@ -385,7 +385,7 @@ class Skills(delf_skills.connection.Skills):
         metadata: Mapping[str, Any] | None = ...,
         trust: delf.tools.connection.Trust | Mapping[str, delf.tools.connection.Trust] | None = ...,
         contents: Mapping[str, Sequence[str]] | None = ...,
-        folders: Sequence[str] = ...,
+        folders: Sequence[str | pathlib.Path] = ...,
         agents_md: bool = ...,
     ) -> None: ...
 
@@ -414,15 +414,15 @@ class Web(delf_web.connection.Web):
 class WebSearch(delf_web.search.connection.WebSearch):
     def __init__(
         self,
-        *first: Any,
+        llm: str | None | delf_web.search.settings.WebSearchSettings = ...,
+        *,
         name: str | None = ...,
         allow: delf.tools.connection.Permission = ...,
         confirm: delf.tools.connection.Permission = ...,
         metadata: Mapping[str, Any] | None = ...,
         trust: delf.tools.connection.Trust | Mapping[str, delf.tools.connection.Trust] | None = ...,
         contents: Mapping[str, Sequence[str]] | None = ...,
-        llm: str | None = ...,
-        api_key: str | delf_web.search.settings.SecretStr | None = ...,
+        api_key: str | SecretStr | None = ...,
         base_url: str | None = ...,
         provider: Literal['auto', 'google', 'openai', 'anthropic'] = ...,
         searxng: str | None = ...,
@@ -442,6 +442,6 @@ class Workers(delf_workers.connection.Workers):
         metadata: Mapping[str, Any] | None = ...,
         trust: delf.tools.connection.Trust | Mapping[str, delf.tools.connection.Trust] | None = ...,
         contents: Mapping[str, Sequence[str]] | None = ...,
-        folders: Sequence[str] = ...,
+        folders: Sequence[str | pathlib.Path] = ...,
         allow_workers: Sequence[str] = ...,
     ) -> None: ...

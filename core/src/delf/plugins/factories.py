@@ -13,6 +13,7 @@ from delf.environment import apart
 from delf.errors import ConfigurationError, did_you_mean
 from delf.plugins.host import PluginHost
 from delf.plugins.shapes import faults, protocol_of
+from delf.protocols.context import PluginContext
 from delf.settings import PluginSettings
 from delf.specs import Spec
 
@@ -21,17 +22,19 @@ def make(
     host: PluginHost,
     spec: Spec,
     options: Mapping[str, Mapping[str, Any]],
+    context: PluginContext,
     offered: Mapping[str, Any] | None = None,
     /,
     **more: Any,
 ) -> Any:
-    """Make the object of a spec.
+    """Make the object of a spec, calling its factory as ``factory(context, **options)``.
 
     Args:
         host: The host of the spec.
         spec: The spec.
         options: Options by plugin name, from ``[plugins.NAME]``.
-        offered: Values passed only if the factory has parameters of these names.
+        context: Passed as a keyword if the factory has a parameter ``context``.
+        offered: Further values that are passed only to parameters of these names.
         more: Options that override ``options``.
 
     Raises:
@@ -42,12 +45,17 @@ def make(
     factory = host.resolve(spec)
     given = fitting_options(host, spec, options.get(host.plugin_of(spec) or spec.name, {}))
     signature = inspect.signature(factory)
-    taken = {k: v for k, v in (offered or {}).items() if k in signature.parameters}
+    known = {**(offered or {}), "context": context}
+    taken = {k: v for k, v in known.items() if k in signature.parameters}
     arguments = {**given, **taken, **more}
     try:
         signature.bind(**arguments)
     except TypeError as error:
-        raise ConfigurationError(f"{_place(host, spec)}: {error}") from None
+        raise ConfigurationError(
+            f"{_place(host, spec)}: {error}",
+            hint=f"its factory {spec.factory} is called with "
+            f"{', '.join(sorted(known | more))} and its options, as keywords",
+        ) from None
     made = apart(factory, **arguments)
     check_made(spec.kind, made, f"the {spec.kind} {spec.name!r}")
     return made
@@ -82,7 +90,7 @@ def fitting_options(host: PluginHost, spec: Spec, given: Mapping[str, Any]) -> M
 
 
 _OWN_ARGUMENTS: Final = frozenset({"command", "connection", "format", "model"})
-"""Kinds whose factories take other arguments than the options of their plugin."""
+"""Kinds whose factories take no options of their plugin."""
 
 
 def check_options(host: PluginHost, plugin: str, given: Mapping[str, Any]) -> None:

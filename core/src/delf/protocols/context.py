@@ -39,7 +39,7 @@ def _no_conversations(url: str | None) -> SharedJournal:
 
 @dataclass(frozen=True, kw_only=True)
 class PluginContext:
-    """The context for a factory of a memory store, prefilter or embedder, and for a connection.
+    """The context of every factory, and of connections.
 
     A factory asks for the context by a parameter named ``context``, a connection by a method
     :meth:`~delf.protocols.connection.SupportsPluginContext.use_context`.
@@ -50,7 +50,7 @@ class PluginContext:
         namespace: The namespace of memories to use.
         environ: The variables for keys: the process's environment over ``.env``.
         providers: Keys given in code, by provider.
-        api_key_for: Keys by the address to which they may be sent.
+        api_key_for: Keys by the address to which they may be sent, as ``gateway.example:8080``.
         spellings: Returns all spellings of a model's name, in lower case.
         embedder: Returns the shared embedder of a name, or the agent's own for None; raises
             ``PluginError`` if no plugin provides it.

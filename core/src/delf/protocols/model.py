@@ -2,27 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import field
+from collections.abc import AsyncGenerator, Callable
 from typing import Protocol, runtime_checkable
 
 from delf.messages import ModelDelta, ModelReply, ModelRequest, Price
-from delf.records import dataclass
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelContext:
-    """The context for the factory of a model, in addition to its configuration.
-
-    Args:
-        environ: The variables for keys: the process environment over ``.env``.
-        providers: Keys given in code, by provider, as its plugin declares it.
-        api_key_for: Keys by the address that they are for, such as ``gateway.example:8080``.
-    """
-
-    environ: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    providers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    api_key_for: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
 
 class Model(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, cast, get_args, get_origin
 from weakref import WeakSet
 
 from delf.errors import ConnectionConfigurationError, ToolDefinitionError
@@ -19,8 +19,16 @@ from delf.tools.signature import check_name
 from delf.types import Permission, Trust
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
     from delf.protocols.connection import SecretsKeeper
     from delf.settings import PluginSettings
+
+    S = TypeVar("S", bound=PluginSettings, default=Any)
+else:  # only type checkers use bound and default
+    from typing import TypeVar
+
+    S = TypeVar("S")
 
 _MAX_SECRETS: Final = 32
 _OWN_METHODS: Final = frozenset(
@@ -85,24 +93,13 @@ class _KeptSecrets:
         return _KeptSecrets, (self._secrets,)
 
 
-class ConnectionOptions(TypedDict, total=False):
-    """Keyword arguments that every connection accepts in addition to its own settings."""
-
-    name: str | None
-    allow: Permission
-    confirm: Permission
-    metadata: Mapping[str, Any] | None
-    trust: Trust | Mapping[str, Trust] | None
-    contents: Mapping[str, Sequence[str]] | None
-
-
-class Connection:
+class Connection(Generic[S]):
     """A service with actions that a script can call.
 
-    Subclass it, set ``Settings``, and mark methods with :func:`delf.tools.action.action`.
-    Credentials stay in the instance, on the host; the script gets results only. A subclass
-    may add ``async def context(self, task)`` for live facts in the prompt and
-    ``async def aclose(self)`` to free what it holds.
+    Subclass ``Connection[DeskSettings]``, or ``Connection`` if there are no settings, and mark
+    methods with :func:`delf.tools.action.action`. Credentials stay in the instance, on the host;
+    the script gets results only. A subclass may add ``async def context(self, task)`` for live
+    facts in the prompt and ``async def aclose(self)`` to free what it holds.
 
     Args:
         name: The variable's name in scripts; the type's name when omitted.
@@ -115,8 +112,9 @@ class Connection:
             actions declare. With ``result_trust``, that method interprets the names.
         contents: Parameters that are for people to read, by the name of their action; for services
             whose actions declare none.
-        first: The first field of ``Settings``, which may stand without its name: ``Tickets(url)``.
-        settings: The fields of ``Settings``; those left out come from ``DELF_<NAME>_<FIELD>``.
+        first: The settings as one object, ``Desk(DeskSettings(url=…))``; or the first setting
+            without its name, ``Desk(url)``.
+        settings: The settings by name; those left out come from ``DELF_<NAME>_<FIELD>``.
 
     Raises:
         ConnectionConfigurationError: If a setting is missing, unknown or invalid.
@@ -124,6 +122,8 @@ class Connection:
     """
 
     Settings: ClassVar[type[PluginSettings] | None] = None
+    """The class of the settings, taken from ``Connection[…]``."""
+    settings: S
     summary: str = ""
     is_function: bool = False
     inspect: ClassVar[_Inspect] = _Inspect()
@@ -152,10 +152,20 @@ class Connection:
         self.trust = _checked_trust(trust, self.name)
         self.contents = _checked_contents(contents, self.name)
         self.summary = type(self).summary or _first_line(type(self))
-        self.settings: Any = self._make_settings({**settings, **self._named(first, settings)})
+        self.settings = self._make_settings(first, settings)
         # Two underscores: a subclass may have any name of its own.
         self.__kept = _KeptSecrets()
         self._check_actions()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "Settings" in vars(cls):
+            raise ToolDefinitionError(
+                f"{cls.__name__} sets the attribute Settings",
+                hint=f"name the class of its settings as class {cls.__name__}(Connection[…])",
+            )
+        if (declared := _declared_settings(cls)) is not None:
+            cls.Settings = declared
 
     def keep_secret(self, secret: str) -> None:
         """Redact a secret in all that leaves the agents that use this connection.
@@ -182,28 +192,26 @@ class Connection:
         """Return all actions. Connections with dynamic actions override this method."""
         return actions_of(type(self), self, self.name)
 
-    def _named(self, first: Sequence[Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Merge a positional argument into the keyword settings."""
+    def _make_settings(self, first: Sequence[Any], settings: Mapping[str, Any]) -> Any:
+        if self.Settings is None:
+            if first or settings:
+                unknown = repr(min(settings)) if settings else "without a name"
+                raise ConnectionConfigurationError(
+                    f"connection {self.name!r} has no setting {unknown}",
+                    hint="this type of connection takes name, allow and confirm only",
+                )
+            return None
         if not first:
-            return {}
-        names = [] if self.Settings is None else list(self.Settings.model_fields)
-        if len(first) > 1 or not names or names[0] in settings:
-            taken = f"{names[0]} alone, and once" if names else "nothing"
+            return self.Settings.for_instance(self.name, settings)
+        if isinstance(first[0], self.Settings) and not (first[1:] or settings):
+            return first[0]
+        name = next(iter(self.Settings.model_fields))
+        if len(first) > 1 or name in settings or isinstance(first[0], self.Settings):
             raise ConnectionConfigurationError(
-                f"connection {self.name!r} takes {taken} without a name",
+                f"connection {self.name!r} takes {name} alone, and once, without a name",
                 hint="give the others by name",
             )
-        return {names[0]: first[0]}
-
-    def _make_settings(self, settings: Mapping[str, Any]) -> Any:
-        if self.Settings is not None:
-            return self.Settings.for_instance(self.name, settings)
-        if settings:
-            raise ConnectionConfigurationError(
-                f"connection {self.name!r} has no setting {min(settings)!r}",
-                hint="this type of connection takes name, allow and confirm only",
-            )
-        return None
+        return self.Settings.for_instance(self.name, {**settings, name: first[0]})
 
     def _check_actions(self) -> None:
         if type(self).actions is not Connection.actions:
@@ -227,6 +235,27 @@ class Connection:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+
+def _declared_settings(cls: type[Connection[Any]]) -> type[PluginSettings] | None:
+    """Return the argument of ``Connection[…]`` among the bases of a class."""
+    generic = [base for base in vars(cls).get("__orig_bases__", ()) if _is_connection(base)]
+    given = [argument for base in generic for argument in get_args(base)]
+    if not given or isinstance(given[0], TypeVar):
+        return None
+    from delf.settings import PluginSettings
+
+    if isinstance(given[0], type) and issubclass(given[0], PluginSettings):
+        return given[0]
+    raise ToolDefinitionError(
+        f"{cls.__name__} has the settings {given[0]!r}",
+        hint="give a subclass of delf.settings.PluginSettings that is defined above the class",
+    )
+
+
+def _is_connection(base: Any) -> bool:
+    origin = get_origin(base)
+    return isinstance(origin, type) and issubclass(origin, Connection)
 
 
 def _checked_trust(trust: Any, name: str) -> Trust | Mapping[str, Trust] | None:

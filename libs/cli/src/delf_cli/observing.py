@@ -10,6 +10,7 @@ import click
 
 from delf.environment import using_environ
 from delf.plugins.factories import make
+from delf.protocols.context import PluginContext
 from delf.protocols.people import PersonChange
 from delf.specs import ObserverSpec
 from delf_cli.state import state_of
@@ -23,10 +24,11 @@ async def tell_observers(ctx: click.Context) -> AsyncGenerator[Callable[[PersonC
     state = state_of(ctx)
     project = state.load_project()
     host = state.discover(project.environ)
+    context = PluginContext(environ=project.environ)
 
     def make_one(kind: type[ObserverSpec], name: str) -> Any:
         with using_environ(project.environ):
-            return make(host, host.spec(kind, name), project.plugin_options)
+            return make(host, host.spec(kind, name), project.plugin_options, context)
 
     found = open_observers(host, project.observers, make_one, Redactor(project.secrets()))
     async with aclosing(found):

@@ -6,23 +6,22 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar
 
 from delf.errors import ConnectionFileNotFoundError
 from delf.protocols.connection import Allowed, ProposedCall, Verdict
-from delf.settings import PluginSettings
 from delf.tools.action import actions_of
 from delf.tools.connection import Connection
 from delf.tools.permissions import is_allowed, needs_confirmation
 from delf_google.credentials import Tokens
 from delf_google.errors import GET_CREDENTIALS, LOGIN
-from delf_google.settings import GoogleOptions, GoogleSettings
+from delf_google.settings import GoogleSettings
 from delf_google.transport import Transport
 
 SCOPES = "https://www.googleapis.com/auth/"
 
 
-class GoogleConnection(Connection):
+class GoogleConnection(Connection[GoogleSettings]):
     """Base class of a Google service, with its address and its scopes.
 
     Args:
@@ -37,7 +36,6 @@ class GoogleConnection(Connection):
         ConnectionFileNotFoundError: If a file of credentials does not exist.
     """
 
-    Settings: ClassVar[type[PluginSettings] | None] = GoogleSettings
     root: ClassVar[str]
     """The service's address."""
     scopes: ClassVar[Mapping[str, str]]
@@ -45,7 +43,7 @@ class GoogleConnection(Connection):
     broad: ClassVar[Mapping[str, frozenset[str]]] = {}
     """Scopes that include other scopes, with the included ones."""
 
-    def __init__(self, *first: Any, **options: Unpack[GoogleOptions]) -> None:
+    def __init__(self, *first: Any, **options: Any) -> None:
         super().__init__(*first, **options)
         own: GoogleSettings = self.settings
         for path in (own.oauth_credentials, own.service_account):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Self
 
 from pydantic import Field, field_validator, model_validator
 
 from delf.settings import LocalPath, PluginSettings, SecretStr
-from delf.tools.connection import ConnectionOptions
 
 
 class GoogleSettings(PluginSettings):
@@ -64,16 +62,3 @@ class GoogleSettings(PluginSettings):
         if self.delegated_user is not None and self.service_account is None:
             raise ValueError("delegated_user needs service_account")
         return self
-
-
-class GoogleOptions(ConnectionOptions, total=False):
-    """The keywords of the connection, for editors."""
-
-    oauth_credentials: str | Path | None
-    service_account: str | Path | None
-    delegated_user: str | None
-    token: str | SecretStr | None
-    account: str
-    base_url: str | None
-    timeout: float
-    max_bytes: int

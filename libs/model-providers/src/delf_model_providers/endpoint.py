@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from delf.environment import Source, SourcedText, source_of
 from delf.errors import EnvironmentKeyError, KeyAddressError, ModelConfigurationError, key_hint
 from delf.llm import AUTO, LLMConfig
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 from delf.providers import Providers
 from delf.records import dataclass
 from delf.specs import Provider
@@ -103,7 +103,7 @@ class Endpoint:
 
 def resolve(
     config: LLMConfig,
-    context: ModelContext,
+    context: PluginContext,
     spoken: Providers = SPOKEN,
     others: Providers = NO_OTHERS,
 ) -> Endpoint:
@@ -171,7 +171,7 @@ class _Place:
 
     written: str
     config: LLMConfig
-    context: ModelContext
+    context: PluginContext
 
     def family(self, provider: Provider, name: str, base_url: str | None) -> Endpoint:
         """Return the endpoint of a provider with a dialect."""
@@ -232,12 +232,12 @@ class _Place:
         )
 
 
-def _first_of(context: ModelContext, names: tuple[str, ...]) -> str | None:
+def _first_of(context: PluginContext, names: tuple[str, ...]) -> str | None:
     """Return the first of some variables that is set, with its source."""
     return next(filter(None, (_variable(context, name) for name in names)), None)
 
 
-def _variable(context: ModelContext, name: str) -> str | None:
+def _variable(context: PluginContext, name: str) -> str | None:
     """Return a variable that is set, with its source."""
     found = context.environ.get(name)
     return SourcedText(found, source_of(found, "environment")) if found else None
@@ -264,7 +264,7 @@ def _fits(key: Source, address: Source | None) -> bool:
 
 def _key(
     config: LLMConfig,
-    context: ModelContext,
+    context: PluginContext,
     aliases: tuple[str, ...],
     variables: tuple[str, ...],
     address: str | None,
@@ -314,7 +314,7 @@ def _refused(model: str, place: str, key: Source, address: Source) -> KeyAddress
     )
 
 
-def _key_for(context: ModelContext, address: str | None) -> str | None:
+def _key_for(context: PluginContext, address: str | None) -> str | None:
     """Find the key for an address: by host and port, or by URL."""
     if address is None or not context.api_key_for:
         return None

@@ -10,7 +10,7 @@ from typing import Final
 
 from delf.llm import DEFAULT_TIMEOUT, LOOKS_OUTSIDE, LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 from delf_model_providers import searches
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.failures import Failure, UnreadableError
@@ -24,8 +24,8 @@ class EndpointModel(ABC):
     """A model at one endpoint, with retries.
 
     Args:
-        config: The model, its address and settings.
         context: Keys and the environment.
+        config: The model, its address and settings.
         retry: The retry policy.
         sleep: Waits between attempts.
 
@@ -35,13 +35,13 @@ class EndpointModel(ABC):
 
     def __init__(
         self,
+        context: PluginContext,
         config: LLMConfig,
-        context: ModelContext,
         *,
         retry: RetryPolicy | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        self._endpoint = self._resolve(config, context)
+        self._endpoint = self._resolve(context, config)
         self._settings = dict(config.settings)
         self._search = searches.tool_of(config.settings, self._endpoint)
         self._retry = retry or RetryPolicy()
@@ -180,7 +180,7 @@ class EndpointModel(ABC):
         )
 
     @abstractmethod
-    def _resolve(self, config: LLMConfig, context: ModelContext) -> Endpoint:
+    def _resolve(self, context: PluginContext, config: LLMConfig) -> Endpoint:
         """Find the endpoint of a model."""
 
     @abstractmethod

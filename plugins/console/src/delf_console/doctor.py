@@ -205,10 +205,10 @@ def _parts(host: PluginHost, project: Project, config: AgentConfig) -> Iterator[
 
 async def _models(host: PluginHost, project: Project, config: AgentConfig) -> list[Finding]:
     """Check each model's requirements, such as its key, without a request."""
-    from delf.protocols.model import ModelContext
+    from delf.protocols.context import PluginContext
     from delf_engine.models.pool import ModelPool
 
-    context = ModelContext(
+    context = PluginContext(
         environ=project.environ, providers=config.providers, api_key_for=config.api_key_for
     )
     found: list[Finding] = []
@@ -332,6 +332,7 @@ async def _sandbox(
     host: PluginHost, spec: SandboxSpec, project: Project, config: AgentConfig
 ) -> list[Finding]:
     """Check a sandbox: state, reason, remedy, and confinement."""
+    from delf.protocols.context import PluginContext
     from delf.protocols.sandbox import SandboxBackend, SupportsMeasures, Unavailable
     from delf_engine.sandboxes.backends import Probed, make_sandbox
 
@@ -342,7 +343,7 @@ async def _sandbox(
     given, options = config.sandbox_config, project.plugin_options
     backend: SandboxBackend | None = None
     try:
-        backend = make_sandbox(host, spec, given, options)
+        backend = make_sandbox(host, spec, given, options, PluginContext(environ=project.environ))
         state = await backend.available()
         if isinstance(state, Unavailable):
             return broken(state.reason, state.hint or None)

@@ -248,11 +248,11 @@ async def _call(state: State, found: _Found) -> None:
     """
     from delf.llm import LLMConfig
     from delf.messages import ModelRequest, user
-    from delf.protocols.model import ModelContext
+    from delf.protocols.context import PluginContext
     from delf_engine.models.pool import ModelPool
 
     config = LLMConfig(model=found.model, base_url=found.base_url)
-    pool = ModelPool(state.discover(), ModelContext(environ=own_variables()))
+    pool = ModelPool(state.discover(), PluginContext(environ=own_variables()))
     try:
         await pool.check(config)
         request = ModelRequest(messages=(user("Answer with the word ok."),), settings={})

@@ -136,16 +136,18 @@ def _holds_nothing(made: type) -> bool:
     """Return True if a connection holds only its settings, so that nothing needs closing."""
     from delf.tools.connection import Connection
 
-    return issubclass(made, Connection) and made.__init__ is Connection.__init__
+    begin: object = getattr(made, "__init__", None)
+    return issubclass(made, Connection) and begin is Connection.__init__
 
 
 def effects(host: PluginHost, spec: Spec) -> list[tuple[str, str]]:
     """Return the actions of a connection that declares them, each with its effect."""
     from delf.tools.connection import Connection
 
-    made = host.resolve(spec)
-    if not (isinstance(made, type) and issubclass(made, Connection)):
+    found = host.resolve(spec)
+    if not (isinstance(found, type) and issubclass(found, Connection)):
         return []
+    made: type[Connection] = found
     if made.actions is not Connection.actions:
         return []
     described = made.inspect(verbose=True)

@@ -17,7 +17,6 @@ from delf.packages.official import usual
 from delf.plugins.host import PluginHost
 from delf.protocols.context import PluginContext
 from delf.protocols.conversation import TaskConversation
-from delf.protocols.model import ModelContext
 from delf.protocols.services import Service
 from delf.protocols.shared_journal import SharedJournal
 from delf.records import dataclass
@@ -141,7 +140,7 @@ class AgentContext:
         agents = secrets_of_agent(config, (), self.environ, self.host.providers.keys)
         known = [*secrets_of_model(model), *agents, *self.secrets]
         redactor = Redactor(known)
-        context = ModelContext(environ=self.environ)
+        context = PluginContext(environ=self.environ)
         if config is not None:
             keys = {"providers": config.providers, "api_key_for": config.api_key_for}
             context = replace(context, **keys)
@@ -237,4 +236,4 @@ def plugin_context(
     )
     default = None if project is None else project.agent.embedder
     embedders = Embedders(around.host, around.plugin_options, context, default)
-    return replace(context, embedder=embedders.get)
+    return embedders.context

@@ -41,7 +41,8 @@ class Embedders:
     ) -> None:
         self._host = host
         self._options = options
-        self._context = replace(context, embedder=self.get)
+        self.context = replace(context, embedder=self.get)
+        """The context for factories, whose ``embedder`` is :meth:`get`."""
         self._default = default
         # A factory may ask for another embedder, so the lock is reentrant.
         self._lock = threading.RLock()
@@ -61,11 +62,9 @@ class Embedders:
         spec = self.spec(wanted)
         with self._lock:
             if (spec.name, wanted) not in self._made:
-                offered: dict[str, Any] = {"context": self._context}
-                if wanted != spec.name:
-                    offered["model"] = wanted
-                with using_environ(self._context.environ):
-                    made = make(self._host, spec, self._options, offered)
+                offered = {} if wanted == spec.name else {"model": wanted}
+                with using_environ(self.context.environ):
+                    made = make(self._host, spec, self._options, self.context, offered)
                 self._made[spec.name, wanted] = _Batched(made)
             return self._made[spec.name, wanted]
 

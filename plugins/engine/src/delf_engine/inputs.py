@@ -124,4 +124,4 @@ def readers_of(
     """
     specs = host.specs(ConnectionSpec)
     wanted = (s for s in specs if s.input_files == "always" or (s.input_files and files))
-    return [host.resolve(spec)(files, formats) for spec in wanted]
+    return [host.resolve(spec)(files=files, formats=formats) for spec in wanted]

@@ -60,9 +60,10 @@ class Prefilters:
     def _prefilter(self, spec: PrefilterSpec, mode: str) -> Prefilter:
         key = spec.name, mode
         if key not in self._made:
-            offered = {"context": self._context, "mode": mode}
             with using_environ(self._context.environ):
-                self._made[key] = make(self._host, spec, self._options, offered)
+                self._made[key] = make(
+                    self._host, spec, self._options, self._context, {"mode": mode}
+                )
         return self._made[key]
 
     def _forced(self, mode: str) -> PrefilterSpec:

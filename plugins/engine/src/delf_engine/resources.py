@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import field, replace
 from functools import cached_property
 from typing import Any, Self
@@ -22,7 +22,6 @@ from delf.protocols.context import PluginContext
 from delf.protocols.formats import InputFile
 from delf.protocols.journal import Journal, SupportsJournal
 from delf.protocols.memory import MemoryStore
-from delf.protocols.model import ModelContext
 from delf.protocols.queues import TASK_QUEUE, TaskQueue
 from delf.protocols.sandbox import Limits, SessionSpec, SupportsWarmUp
 from delf.protocols.strategy import Strategy, runs_scripts
@@ -136,16 +135,40 @@ class AgentParts:
             strategy = self._strategies[name] = self.make(StrategySpec, name)
         return strategy
 
-    def make(self, kind: type[Spec], name: str, offered: Mapping[str, Any] | None = None) -> Any:
+    @cached_property
+    def embedders(self) -> Embedders:
+        """The embedding models, which memory and prefilters share."""
+        around, config = self.context, self.config
+        context = PluginContext(
+            namespace=config.memory_config.namespace,
+            environ=around.environ,
+            providers=config.providers,
+            api_key_for=config.api_key_for,
+            spellings=around.host.providers.spellings,
+            conversations=around.open_conversations,
+        )
+        return Embedders(around.host, around.plugin_options, context, config.embedder)
+
+    @property
+    def plugin_context(self) -> PluginContext:
+        """The context of all factories."""
+        return self.embedders.context
+
+    def make(self, kind: type[Spec], name: str, context: PluginContext | None = None) -> Any:
         """Create a plugin's object with the user's options.
+
+        Args:
+            kind: The kind.
+            name: The name.
+            context: Another context than the agent's own.
 
         Raises:
             DelfError: If the plugin is missing or refuses its options.
         """
-        context = self.context
-        spec = context.host.spec(kind, name)
-        with using_environ(context.environ):
-            return make(context.host, spec, context.plugin_options, offered or {})
+        around = self.context
+        spec = around.host.spec(kind, name)
+        with using_environ(around.environ):
+            return make(around.host, spec, around.plugin_options, context or self.plugin_context)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,7 +240,9 @@ class Resources:
         limits = make_limits(config.sandbox_config)
         check_output_folder(config.output_dir)
         found = find_inputs(config.files)
-        sandbox = await choose_sandbox(around.host, config, around.plugin_options)
+        sandbox = await choose_sandbox(
+            around.host, config, around.plugin_options, agent.plugin_context
+        )
         closing.parts[f"the sandbox {sandbox.spec.name!r}"] = sandbox.backend
         inputs = input_files(found, sandbox.backend.visible_path, config.own_files)
         files = TaskFiles(inputs, Formats(around.host))
@@ -236,8 +261,15 @@ class Resources:
                 each.use_journal(journal)
         named = approvals.channels
         closing.parts.update((f"the approval channel {x.name!r}", x.channel) for x in named)
-        context, embedders = _plugin_context(agent)
-        closing.pools.append(embedders.aclose)
+        check_made("strategy", agent.strategy, "strategy")
+        check_made("memory", agent.memory, "memory")
+        context = agent.plugin_context
+        closing.pools.append(agent.embedders.aclose)
+        if config.embedder is not None:
+            agent.embedders.spec(config.embedder)  # a wrong name is an error of the start
+        for connection in agent.connections:
+            if isinstance(connection, SupportsPluginContext):
+                connection.use_context(context)
         prefilters = Prefilters(around.host, around.plugin_options, context, config.prefilter_mode)
         closing.pools.append(prefilters.aclose)
         memories = _memories_of(agent, context)
@@ -371,12 +403,9 @@ def _session_spec(
 
 
 def _models_of(agent: AgentParts, redactor: Redactor) -> ModelPool:
-    around, config = agent.context, agent.config
-    context = ModelContext(
-        environ=around.environ, providers=config.providers, api_key_for=config.api_key_for
-    )
+    around = agent.context
     pricing = load_pricing(around.pricing_files, around.host.providers)
-    return ModelPool(around.host, context, config.record, redactor, pricing)
+    return ModelPool(around.host, agent.plugin_context, agent.config.record, redactor, pricing)
 
 
 async def _tools_of(
@@ -418,28 +447,6 @@ def _channels_of(agent: AgentParts) -> list[NamedChannel]:
     return channels
 
 
-def _plugin_context(agent: AgentParts) -> tuple[PluginContext, Embedders]:
-    """Make the context of factories, and the embedders that memory and prefilters share."""
-    around, config = agent.context, agent.config
-    check_made("strategy", agent.strategy, "strategy")
-    check_made("memory", agent.memory, "memory")
-    context = PluginContext(
-        namespace=config.memory_config.namespace,
-        environ=around.environ,
-        providers=config.providers,
-        api_key_for=config.api_key_for,
-        spellings=around.host.providers.spellings,
-    )
-    embedders = Embedders(around.host, around.plugin_options, context, config.embedder)
-    if config.embedder is not None:
-        embedders.spec(config.embedder)  # a wrong name is an error of the start, not of a search
-    context = replace(context, embedder=embedders.get, conversations=around.open_conversations)
-    for connection in agent.connections:
-        if isinstance(connection, SupportsPluginContext):
-            connection.use_context(context)
-    return context, embedders
-
-
 def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
     """Create the memories, and start opening the local user's store."""
     options, given, name = agent.config.memory_config, agent.memory, agent.config.memory
@@ -455,7 +462,7 @@ def _memories_of(agent: AgentParts, context: PluginContext) -> Memories | None:
             if given is not None or name is None:
                 return given  # pyright: ignore[reportReturnType] - one of the two is there
             own = replace(context, namespace=namespace)
-            return agent.make(MemorySpec, name, {"context": own})
+            return agent.make(MemorySpec, name, own)
 
         return AgentMemory(make_store, top_k=options.top_k, threshold=options.threshold)
 

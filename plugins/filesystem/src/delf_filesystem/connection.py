@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Unpack
+from typing import Any, BinaryIO, Final
 
 from delf import CallContext, Connection, action
 from delf.errors import ConnectionFileNotFoundError, ToolExecutionError, ToolRefusedError
@@ -27,7 +27,7 @@ from delf_confined.readers import Readers
 from delf_filesystem.changes import Change, basis_of, preview_of
 from delf_filesystem.roots import Place, Roots, reading
 from delf_filesystem.search import FileInfo, Glob, Match, info, lines_with, walk
-from delf_filesystem.settings import FilesystemOptions, FilesystemSettings
+from delf_filesystem.settings import FilesystemSettings
 
 _PIECE: Final = 1_000_000
 _LOOKED_AT: Final = 8192
@@ -53,7 +53,7 @@ class ReadableFile:
     asks: str | None = None
 
 
-class Filesystem(Connection):
+class Filesystem(Connection[FilesystemSettings]):
     """Files under named folders: ``root/folder/file``. No other file can be reached.
 
     Args:
@@ -63,11 +63,9 @@ class Filesystem(Connection):
         ConnectionFileNotFoundError: If a folder does not exist.
     """
 
-    Settings = FilesystemSettings
-    settings: FilesystemSettings
     context_trust = "own"
 
-    def __init__(self, **options: Unpack[FilesystemOptions]) -> None:
+    def __init__(self, **options: Any) -> None:
         # The roots say when a person is asked; `confirm` can only add to them.
         if options.get("confirm") is None:
             options["confirm"] = False

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from delf.settings import LocalPath, PluginSettings
-from delf.tools.connection import ConnectionOptions
 
 
 class RootSettings(BaseModel):
@@ -33,11 +31,6 @@ class RootSettings(BaseModel):
     hidden: bool = Field(
         default=False, description="Whether names that begin with a dot exist for scripts."
     )
-
-    @field_validator("root", mode="before")
-    @classmethod
-    def _as_text(cls, value: object) -> object:
-        return str(value) if isinstance(value, Path) else value
 
     @field_validator("suffixes")
     @classmethod
@@ -73,9 +66,3 @@ class FilesystemSettings(PluginSettings):
             if not name or "/" in name or name.startswith("."):
                 raise ValueError(f"{name!r} is not a name of a root: a word without '/'")
         return roots
-
-
-class FilesystemOptions(ConnectionOptions, total=False):
-    """The keywords of the connection, for editors."""
-
-    roots: Mapping[str, Any]

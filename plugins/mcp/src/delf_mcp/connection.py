@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict
 from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
@@ -33,7 +33,7 @@ from delf.tools.json_schema import clean
 from delf.types import Effect, Trust
 from delf_mcp.config import server_settings, servers_in
 from delf_mcp.learning import Results
-from delf_mcp.settings import MCPOptions, MCPSettings
+from delf_mcp.settings import MCPSettings
 from delf_schemas.actions import action_from_schema
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class _Inspect:
         return inspect
 
 
-class MCP(Connection):
+class MCP(Connection[MCPSettings]):
     """The tools of an MCP server.
 
     Args:
@@ -100,13 +100,11 @@ class MCP(Connection):
         open_url: Shows a login URL to the user; opens the browser when omitted.
     """
 
-    Settings = MCPSettings
-    settings: MCPSettings
     inspect: ClassVar[Any] = _Inspect()
 
     description_trust: ClassVar[Trust] = "outside"
 
-    def __init__(self, *, open_url: OpenURL | None = None, **options: Unpack[MCPOptions]) -> None:
+    def __init__(self, *, open_url: OpenURL | None = None, **options: Any) -> None:
         super().__init__(**options)
         self._open_url = open_url
         self.settings = self._resolved()

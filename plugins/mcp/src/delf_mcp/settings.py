@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from delf.settings import LocalPath, NamedValues, PluginSettings, SecretStr, SentValues
-from delf.tools.connection import ConnectionOptions
 from delf.types import Effect
 
 
@@ -79,34 +76,3 @@ class MCPSettings(PluginSettings):
     tokens: LocalPath | None = Field(
         default=None, description="The file of the tokens; one in the user's data folder."
     )
-
-
-class MCPOptions(ConnectionOptions, total=False):
-    """Keyword arguments of the connection, for editors and type checkers."""
-
-    command: str | None
-    args: Sequence[str]
-    env: Mapping[str, Any]
-    cwd: str | Path | None
-    url: str | None
-    headers: Mapping[str, Any]
-    config: str | Path | None
-    server: str | None
-    effects: Mapping[str, Any]
-    max_tools: int
-    sample: bool
-    sampling: Literal["ask", "allow", "refuse"]
-    roots: Sequence[str]
-    timeout: float
-    start_timeout: float
-    protocol: Literal["auto", "legacy"]
-    oauth: Literal["off", "browser", "client_credentials"]
-    client_id: str | None
-    client_secret: str | SecretStr | None
-    private_key: str | SecretStr | None
-    signing_algorithm: str
-    issuer: str | None
-    scopes: Sequence[str]
-    client_metadata_url: str | None
-    oauth_port: int
-    tokens: str | Path | None

@@ -6,7 +6,7 @@ import asyncio
 import datetime as dt
 import logging
 import re
-from typing import Annotated, Any, Final, TypedDict, Unpack
+from typing import Annotated, Any, Final, TypedDict
 
 import numpy as np
 from pydantic import Field
@@ -18,7 +18,6 @@ from delf.protocols.context import PluginContext
 from delf.protocols.conversation import ChatMessage, ConversationStore
 from delf.protocols.shared_journal import SharedJournal
 from delf.settings import PluginSettings, SecretStr, SentTo
-from delf.tools.connection import ConnectionOptions
 from delf.tools.ranking import words_of
 from delf_memory_semantic.messages import FoundMessage, MessageIndex
 from delf_memory_semantic.store import embedder_of
@@ -51,15 +50,6 @@ class RecallSettings(PluginSettings):
     )
 
 
-class RecallOptions(ConnectionOptions, total=False):
-    """The keywords of the connection, for editors."""
-
-    namespace: str
-    url: str | SecretStr | None
-    embedding_model: str | None
-    max_messages: int
-
-
 class Remembered(TypedDict):
     """A message of a past conversation, truncated around the match."""
 
@@ -69,14 +59,12 @@ class Remembered(TypedDict):
     text: str
 
 
-class Recall(Connection):
+class Recall(Connection[RecallSettings]):
     """The recall of past conversations."""
 
-    Settings = RecallSettings
-    settings: RecallSettings
     is_function = True
 
-    def __init__(self, *first: Any, **options: Unpack[RecallOptions]) -> None:
+    def __init__(self, *first: Any, **options: Any) -> None:
         super().__init__(*first, **options)
         self._context: PluginContext | None = None
         self._journal: SharedJournal | None = None

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 from delf.llm import LLMConfig
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import EmbeddingKind, Vectors
-from delf.protocols.model import ModelContext
 from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import UnreadableError
 from delf_model_providers.http import explain, parsed, read
@@ -60,12 +59,7 @@ class HttpEmbedder:
             api_key=embedding_api_key,
             provider="google" if google else "openai",
         )
-        keys = ModelContext(
-            environ=context.environ,
-            providers=context.providers,
-            api_key_for=context.api_key_for,
-        )
-        self._endpoint: Endpoint = resolve(config, keys)
+        self._endpoint: Endpoint = resolve(config, context)
         self._google = google
         self._dimensions = embedding_dimensions
         self._dimension: int | None = None

@@ -15,7 +15,7 @@ from delf.errors import ModelConfigurationError
 from delf.llm import EXTRA, SERVER_SIDE_TOOLS, LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest, Price
 from delf.network.bodies import BodyError, pieces
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 from delf_model_http import catalog
 from delf_model_http.answer import Answer, ReportedError
 from delf_model_http.anthropic import Messages
@@ -77,7 +77,7 @@ _LAST_BYTES: Final = 0.1
 class HttpModel(EndpointModel):
     """A model at an endpoint, over HTTP."""
 
-    def _resolve(self, config: LLMConfig, context: ModelContext) -> Endpoint:
+    def _resolve(self, context: PluginContext, config: LLMConfig) -> Endpoint:
         endpoint = resolve(config, context, SPOKEN)
         if endpoint.dialect is None:
             raise ModelConfigurationError(

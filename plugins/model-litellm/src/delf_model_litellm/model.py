@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from delf.llm import LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest, Price, ToolCall, Usage
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 from delf_model_litellm import convert, library
 from delf_model_litellm.clients import Clients, cancellable
 from delf_model_litellm.failures import explain
@@ -79,7 +79,7 @@ class _Collected:
 class LiteLLMModel(EndpointModel):
     """A model at an endpoint, through litellm."""
 
-    def _resolve(self, config: LLMConfig, context: ModelContext) -> Endpoint:
+    def _resolve(self, context: PluginContext, config: LLMConfig) -> Endpoint:
         inner = replace(config, model=config.model.removeprefix(_BY_HAND))
         return replace(resolve(inner, context, SPOKEN, OTHERS), model=config.model)
 

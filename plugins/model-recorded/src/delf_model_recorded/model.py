@@ -10,7 +10,8 @@ from typing import Final
 from delf.errors import DelfError, ModelConfigurationError
 from delf.llm import LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest
-from delf.protocols.model import Model, ModelContext
+from delf.protocols.context import PluginContext
+from delf.protocols.model import Model
 from delf.settings import beside, folder_of
 from delf_model_recorded import difference, recording
 from delf_model_recorded.project_files import PREFIX
@@ -40,7 +41,7 @@ class RecordedModel:
         ModelConfigurationError: If the file is missing or malformed, naming the line.
     """
 
-    def __init__(self, config: LLMConfig, context: ModelContext | None = None) -> None:
+    def __init__(self, context: PluginContext, config: LLMConfig) -> None:
         name = config.model.removeprefix(PREFIX)
         if not name:
             raise ModelConfigurationError(

@@ -9,12 +9,12 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Unpack, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 from urllib.parse import urlsplit
 
 from delf.llm import LLMConfig
 from delf.protocols.connection import SetupAsk
-from delf.settings import PluginSettings, SecretStr
+from delf.settings import SecretStr
 from delf.tools.action import Action
 from delf.tools.connection import Connection, describe_actions
 from delf.tools.json_schema import clean
@@ -27,7 +27,7 @@ from delf_openapi.compiler import Argument, Entry, apply_samples, compile_full
 from delf_openapi.requests import FULL
 from delf_openapi.security import asks_for_key, has_credentials, secured_names
 from delf_openapi.selection import effects_by_name, resolved_confirm
-from delf_openapi.settings import OpenAPIOptions, OpenAPISettings
+from delf_openapi.settings import OpenAPISettings
 from delf_schemas.names import leads, snake
 from delf_schemas.samples import Found, Samples
 
@@ -60,7 +60,7 @@ class _Inspect:
         return inspect
 
 
-class APITool(Connection):
+class APITool(Connection[OpenAPISettings]):
     """A REST API: one action for each operation of its OpenAPI or Swagger specification.
 
     All settings are described in :class:`delf_openapi.settings.OpenAPISettings`.
@@ -83,7 +83,6 @@ class APITool(Connection):
         ConnectionConfigurationError: If a setting is invalid.
     """
 
-    Settings: ClassVar[type[PluginSettings] | None] = OpenAPISettings
     summary = "A REST API, from its OpenAPI specification."
     inspect: ClassVar[Any] = _Inspect()
 
@@ -100,7 +99,7 @@ class APITool(Connection):
         trust: Trust | Mapping[str, Trust] | None = None,
         contents: Mapping[str, Sequence[str]] | None = None,
         llm: str | LLMConfig | None = None,
-        **options: Unpack[OpenAPIOptions],
+        **options: Any,
     ) -> None:
         settings: dict[str, Any] = {**options}
         self._llm = llm

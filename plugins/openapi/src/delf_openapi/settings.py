@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal
 
 from pydantic import Field
 
@@ -110,36 +108,3 @@ class OpenAPISettings(_Checks):
     max_spec_bytes: int = Field(
         default=64_000_000, ge=1000, description="A larger specification is refused."
     )
-
-
-class OpenAPIOptions(TypedDict, total=False):
-    """The keywords of :class:`delf_openapi.APITool`, for editors."""
-
-    base_url: str | None
-    servers: Sequence[str]
-    headers: Mapping[str, str | SecretStr]
-    params: Mapping[str, str | SecretStr]
-    path_params: Mapping[str, str | SecretStr]
-    api_key: str | SecretStr | None
-    token: str | SecretStr | None
-    username: str | None
-    password: str | SecretStr | None
-    client_id: str | None
-    client_secret: str | SecretStr | None
-    token_url: str | None
-    scopes: Sequence[str]
-    credentials: Mapping[str, str | SecretStr]
-    effects: Mapping[str, Effect]
-    refs: Sequence[str | Path]
-    cache: bool
-    cache_dir: str | Path | None
-    enrich: bool
-    sample: bool
-    operations: int
-    timeout: float
-    retries: int
-    max_wait: float
-    max_response_bytes: int
-    max_spec_bytes: int
-    validate: Validation
-    check_arguments: Literal["warn", "raise"]

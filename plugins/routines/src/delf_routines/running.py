@@ -17,7 +17,7 @@ from delf.errors import (
 )
 from delf.llm import LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 from delf.protocols.sandbox import Done, Failed, LimitReached, Rerun
 from delf.protocols.strategy import ScriptResult, StrategyHost
 from delf.settings import current_folder, current_trust
@@ -166,7 +166,7 @@ async def _tell(host: StrategyHost, routine: Routine, guard: RoutineGuard, answe
 class NoModel:
     """A placeholder for a missing model. Implements :class:`delf.protocols.model.Model`."""
 
-    def __init__(self, config: LLMConfig, context: ModelContext | None = None) -> None:
+    def __init__(self, context: PluginContext, config: LLMConfig) -> None:
         self._name = config.model
 
     async def complete(self, request: ModelRequest) -> ModelReply:

@@ -57,13 +57,13 @@ def serve_project(
 
 def _warn_of_model(state: State, options: Options) -> None:
     """Warn at the start if no model can be used, for example without a key."""
-    from delf.protocols.model import ModelContext
+    from delf.protocols.context import PluginContext
     from delf_cli.session import Setup
     from delf_engine.models.pool import ModelPool
 
     setup = Setup.of(state, options)
     config = setup.project.agent
-    context = ModelContext(
+    context = PluginContext(
         environ=setup.project.environ,
         providers=config.providers,
         api_key_for=config.api_key_for,

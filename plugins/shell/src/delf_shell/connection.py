@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from pathlib import Path
-from typing import Final, Unpack
+from typing import Any, Final
 
 from delf import CallContext, Connection, action
 from delf.errors import ToolRefusedError
@@ -13,13 +13,13 @@ from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refu
 from delf_shell.parse import Pipeline, parse, shown
 from delf_shell.rules import read_rules
 from delf_shell.run import Runner, ShellResult
-from delf_shell.settings import ShellOptions, ShellSettings
+from delf_shell.settings import ShellSettings
 
 # Programs that ask or page would wait for a terminal that is not there.
 _QUIET: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
 
 
-class Shell(Connection):
+class Shell(Connection[ShellSettings]):
     """Commands by rules, each part of a command judged by its words, run without a shell.
 
     Args:
@@ -29,11 +29,9 @@ class Shell(Connection):
         folder: The working directory.
     """
 
-    Settings = ShellSettings
-    settings: ShellSettings
     context_trust = "own"
 
-    def __init__(self, **options: Unpack[ShellOptions]) -> None:
+    def __init__(self, **options: Any) -> None:
         # Rules say which commands a person is asked about; `confirm` can only add to them.
         if options.get("confirm") is None:
             options["confirm"] = False

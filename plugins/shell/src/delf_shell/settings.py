@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from delf.settings import LocalPath, PluginSettings
-from delf.tools.connection import ConnectionOptions
 
 
 class RuleSettings(BaseModel):
@@ -63,19 +60,3 @@ class ShellSettings(PluginSettings):
             return value
         given = cast("list[Any]", value)
         return [{"pattern": rule} if isinstance(rule, str) else rule for rule in given]
-
-    @field_validator("folder", mode="before")
-    @classmethod
-    def _as_text(cls, value: object) -> object:
-        return str(value) if isinstance(value, Path) else value
-
-
-class ShellOptions(ConnectionOptions, total=False):
-    """The keywords of the connection, for editors."""
-
-    rules: Sequence[Any]
-    default: Any
-    folder: str | Path
-    timeout: float
-    max_output_bytes: int
-    environment: Sequence[str]

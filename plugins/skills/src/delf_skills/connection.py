@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final, Unpack
+from typing import Any, Final
 
 from delf import Connection, action
 from delf.errors import DelfError, ToolRefusedError
 from delf.settings import current_folder, current_trust
 from delf_skills.library import Library
 from delf_skills.project_files import FOLDERS, SKILL
-from delf_skills.settings import SkillsOptions, SkillsSettings
+from delf_skills.settings import SkillsSettings
 
 _MOST_SHOWN: Final = 60
 """Skills that a prompt lists."""
@@ -19,7 +19,7 @@ _LONGEST_AGENTS: Final = 20_000
 """Characters of AGENTS.md in a prompt."""
 
 
-class Skills(Connection):
+class Skills(Connection[SkillsSettings]):
     """Instructions for kinds of tasks, in folders of the open Agent Skills format.
 
     Args:
@@ -28,11 +28,9 @@ class Skills(Connection):
         agents_md: Whether the project's ``AGENTS.md`` is part of each prompt.
     """
 
-    Settings = SkillsSettings
-    settings: SkillsSettings
     context_trust = "own"
 
-    def __init__(self, **options: Unpack[SkillsOptions]) -> None:
+    def __init__(self, **options: Any) -> None:
         if options.get("confirm") is None:
             options["confirm"] = False
         super().__init__(**options)

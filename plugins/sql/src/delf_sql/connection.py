@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypedDict, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, cast
 
 from delf.errors import (
     DelfError,
@@ -15,7 +15,7 @@ from delf.errors import (
     did_you_mean,
 )
 from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refused, Verdict
-from delf.settings import PluginSettings, Source, check_variables
+from delf.settings import Source, check_variables
 from delf.tools.action import action
 from delf.tools.connection import Connection
 from delf.tools.permissions import is_allowed, needs_confirmation
@@ -38,7 +38,7 @@ from delf_sql.relevance import ColumnNeed, TableIndex, rank_relations
 from delf_sql.render import PartialSchema, whole_schema, with_holdings
 from delf_sql.rows import Fetched, as_dicts
 from delf_sql.samples import ROWS, statement_of, with_samples
-from delf_sql.settings import SQLOptions, SQLSettings
+from delf_sql.settings import SQLSettings
 from delf_sql.target import check_dialect, make_target
 from delf_sql.value_notes import values_note
 
@@ -70,7 +70,7 @@ class Changes(TypedDict):
     committed: bool
 
 
-class SQL(Connection):
+class SQL(Connection[SQLSettings]):
     """A SQL database: tables, queries that cannot change anything, and writes.
 
     Takes ``url``, or ``host``, ``port``, ``database``, ``user``, ``password`` and ``db_type``;
@@ -87,11 +87,9 @@ class SQL(Connection):
         ConnectionConfigurationError: If no database is named, or a setting is invalid.
     """
 
-    Settings: ClassVar[type[PluginSettings] | None] = SQLSettings
-    settings: SQLSettings
     summary = "A SQL database."
 
-    def __init__(self, *first: Any, **options: Unpack[SQLOptions]) -> None:
+    def __init__(self, *first: Any, **options: Any) -> None:
         super().__init__(*first, **options)
         self.target = make_target(self.name, self.settings)
         check_dialect(self.name, self.settings, self.target)

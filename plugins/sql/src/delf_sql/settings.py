@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from delf.settings import LocalPath, PluginSettings, SecretStr, beside, folder_of
-from delf.tools.connection import ConnectionOptions
 
 _FILES: Final = ("sqlite", "duckdb")
 
@@ -102,27 +100,3 @@ class SQLSettings(PluginSettings):
         if folder is None or info.data.get("db_type") not in _FILES or value in ("", ":memory:"):
             return value
         return beside(folder, value)
-
-
-class SQLOptions(ConnectionOptions, total=False):
-    """Keyword arguments of the connection, for editors and type checkers."""
-
-    url: str | SecretStr | None
-    db_type: str | None
-    host: str | None
-    port: int | None
-    database: str | None
-    user: str | None
-    password: str | SecretStr | None
-    statement_timeout: float
-    connect_timeout: float
-    max_rows: int
-    max_bytes: int
-    pool_size: int
-    schema_chars: int
-    schema_tables: int
-    sample: bool
-    functions: Sequence[str]
-    role: str | None
-    create: bool
-    attach: Mapping[str, Any]

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Unpack
+from typing import Any, Final
 
 from pydantic import Field
 
@@ -15,7 +15,6 @@ from delf import Connection, action
 from delf.machine.own_files import write_private
 from delf.protocols.connection import FinishedTask
 from delf.settings import LocalPath, PluginSettings
-from delf.tools.connection import ConnectionOptions
 
 _LONGEST: Final = 2000
 _LONGEST_TASK: Final = 2000
@@ -42,22 +41,12 @@ class ProfileSettings(PluginSettings):
     )
 
 
-class ProfileOptions(ConnectionOptions, total=False):
-    """The keywords of the connection, for editors."""
-
-    path: str | Path
-    every: int
-    review: bool
-
-
-class Profile(Connection):
+class Profile(Connection[ProfileSettings]):
     """A short description of the user."""
 
-    Settings = ProfileSettings
-    settings: ProfileSettings
     context_trust = "own"
 
-    def __init__(self, *first: Any, **options: Unpack[ProfileOptions]) -> None:
+    def __init__(self, *first: Any, **options: Any) -> None:
         super().__init__(*first, **options)
         self._path = Path(self.settings.path)
         self.learning = asyncio.Lock()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 from weakref import WeakKeyDictionary
 
 from delf import CallContext, Connection, action
@@ -12,7 +12,7 @@ from delf.protocols.connection import Allowed, NeedsApproval, ProposedCall, Refu
 from delf_web.addresses import Guard, Resolve, system_resolve
 from delf_web.feeds import Entry
 from delf_web.pages import Link, Table, Text
-from delf_web.settings import WebOptions, WebSettings
+from delf_web.settings import WebSettings
 
 if TYPE_CHECKING:
     from delf_web.fetch import Fetcher
@@ -30,7 +30,7 @@ class Page(TypedDict):
     text: str
 
 
-class Web(Connection):
+class Web(Connection[WebSettings]):
     """Pages of the web as readable text, with their links, tables and feeds.
 
     Args:
@@ -40,11 +40,9 @@ class Web(Connection):
         resolve: Resolves a host name; the system's resolver when omitted.
     """
 
-    Settings = WebSettings
-    settings: WebSettings
     context_trust = "own"
 
-    def __init__(self, *, resolve: Resolve = system_resolve, **options: Unpack[WebOptions]) -> None:
+    def __init__(self, *, resolve: Resolve = system_resolve, **options: Any) -> None:
         super().__init__(**options)
         Guard(self.settings.private)  # a network that is none is known at once
         self._resolve = resolve

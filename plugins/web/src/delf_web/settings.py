@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
 
 from delf.settings import PluginSettings
-from delf.tools.connection import ConnectionOptions
 
 
 class WebSettings(PluginSettings):
@@ -46,17 +44,3 @@ class WebSettings(PluginSettings):
     def other_hosts(self) -> Literal["allow", "ask", "refuse"]:
         """The treatment of hosts that no pattern names."""
         return self.others or ("refuse" if self.hosts else "allow")
-
-
-class WebOptions(ConnectionOptions, total=False):
-    """The keywords of the connection, for editors."""
-
-    hosts: Sequence[str]
-    others: Literal["allow", "ask", "refuse"] | None
-    private: Sequence[str]
-    ports: Sequence[int]
-    user_agent: str
-    rate: float
-    timeout: float
-    read_timeout: float
-    max_bytes: int

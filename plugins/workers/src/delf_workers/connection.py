@@ -11,7 +11,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 from delf import Agent, CallContext, Connection, action
 from delf.errors import ConfigurationError, ToolRefusedError
@@ -26,7 +26,7 @@ from delf_workers.project_files import FOLDER
 from delf_workers.registry import Registry
 from delf_workers.rights import Workshop, lineage
 from delf_workers.running import DEFAULT_TASK
-from delf_workers.settings import WorkersOptions, WorkersSettings
+from delf_workers.settings import WorkersSettings
 
 if TYPE_CHECKING:
     from delf.trust.decisions import Trust
@@ -55,7 +55,7 @@ class WorkerSpec(_Named, total=False):
     budget_usd: float
 
 
-class Workers(Connection):
+class Workers(Connection[WorkersSettings]):
     """Agents declared in files. Each runs its task with tools of its own.
 
     Args:
@@ -63,11 +63,9 @@ class Workers(Connection):
         allow_workers: The names or patterns of callable workers.
     """
 
-    Settings = WorkersSettings
-    settings: WorkersSettings
     context_trust = "own"
 
-    def __init__(self, **options: Unpack[WorkersOptions]) -> None:
+    def __init__(self, **options: Any) -> None:
         # A worker's own calls ask where they must; `create` asks always.
         if options.get("confirm") is None:
             options["confirm"] = False

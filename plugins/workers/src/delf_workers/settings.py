@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field, field_validator
 
 from delf.settings import LocalPath, PluginSettings
-from delf.tools.connection import ConnectionOptions
 
 
 class WorkersSettings(PluginSettings):
@@ -25,10 +23,3 @@ class WorkersSettings(PluginSettings):
     @classmethod
     def _one_is_a_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
-
-
-class WorkersOptions(ConnectionOptions, total=False):
-    """The keywords of the connection, for editors."""
-
-    folders: Sequence[str]
-    allow_workers: Sequence[str]

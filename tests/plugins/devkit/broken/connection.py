@@ -28,10 +28,9 @@ class DeskSettings(PluginSettings):
     url: SecretStr = Field(default=SecretStr(""), description="A URL with a password.")
 
 
-class Desk(Connection):
+class Desk(Connection[DeskSettings]):
     """A desk with tickets."""
 
-    Settings = DeskSettings
     open = True
 
     def __init_subclass__(cls):

@@ -121,7 +121,7 @@ def test_broken_stream_is_asked_again(make_agent, scripted_model, delf_host, ref
 
     model = Breaking()
     spec = ModelSpec(name="breaking", summary="x", factory="x:y", serves=("breaking",))
-    delf_host.provide(spec, lambda config, context: model)
+    delf_host.provide(spec, lambda context, config: model)
     response = make_agent(refund, llm="breaking", stream=True).run("x")
     assert (response.text, refund.done, model.asked) == ("done", [7], 2)
 

@@ -86,10 +86,8 @@ class Settings(PluginSettings):
     limit: int = 1
 
 
-class Shelf(Connection):
+class Shelf(Connection[Settings]):
     """A shelf."""
-
-    Settings = Settings
 
     @action(effect="read")
     def look(self) -> str:

@@ -27,10 +27,8 @@ class MailSettings(PluginSettings):
     login: SecretStr = SecretStr("smtp://ann:secret-word@mail.us.example/out")
 
 
-class Mail(Connection):
+class Mail(Connection[MailSettings]):
     """Mail."""
-
-    Settings = MailSettings
 
     @action(effect="write")
     async def send(self, to: list[str], body: str = "hello") -> str:

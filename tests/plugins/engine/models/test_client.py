@@ -20,7 +20,7 @@ from delf.messages import (
     system,
     user,
 )
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 from delf.specs import ModelSpec
 from delf.testing import ScriptedModel
 from delf_devkit.testing.hosts import TestHost
@@ -39,7 +39,7 @@ def host():
 
 
 class Model:
-    def __init__(self, config, context):
+    def __init__(self, context, config):
         self.config, self.closed, self.asked = config, 0, []
         self.error = None
         self.fees = 0.0
@@ -68,7 +68,7 @@ class Model:
 @pytest.fixture
 def pool(host):
     host.provide(ModelSpec(name="fake", summary="s", factory="x:y", serves=("*",)), Model)
-    return ModelPool(host, ModelContext())
+    return ModelPool(host, PluginContext())
 
 
 def asker(pool, ledger=None, **options):
@@ -132,7 +132,7 @@ async def test_recorded_reply_calls_contain_no_secret(host):
     call = ToolCall(id="1", name="run", arguments='{"code": "hunter2hunter2"}')
     model = ScriptedModel().says(ModelReply(text="so", model="m", calls=(call,)))
     host.provide(ModelSpec(name="m", summary="s", factory="x:y", serves=("*",)), model.factory)
-    pool = ModelPool(host, ModelContext())
+    pool = ModelPool(host, PluginContext())
     pieces = []
     it = asker(pool, stream=True, on_delta=pieces.append, redactor=redactor)
     brought = results([ToolResult(id="0", name="run", text="it is hunter2hunter2")])

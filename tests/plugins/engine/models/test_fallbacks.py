@@ -17,7 +17,7 @@ class Scripted:
         self.asked = []
         self.does = {"first": "print(1)", "second": "print(2)"}
         spec = ModelSpec(name="pair", factory="x:y", summary="x", serves=("first", "second"))
-        host.provide(spec, lambda config, _: Model(self, config.model))
+        host.provide(spec, lambda config: Model(self, config.model))
 
 
 class Keyed(Scripted):
@@ -26,7 +26,7 @@ class Keyed(Scripted):
     def __init__(self, host, **refused):
         self.asked, self.refused = [], refused
         spec = ModelSpec(name="keyed", factory="x:y", summary="x", serves=("big",))
-        host.provide(spec, lambda config, _: Model(self, config.api_key))
+        host.provide(spec, lambda config: Model(self, config.api_key))
         self.does = {key: refused.get(key, "print('done')") for key in ("k1", "k2", "k3")}
 
 

@@ -10,7 +10,7 @@ import pytest
 from delf import Agent
 from delf.llm import LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest, ToolCall
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 from delf.specs import ModelSpec
 from delf.testing import TestHost
 
@@ -34,7 +34,7 @@ class Endless:
         self._whole = whole
         self.closed = False
 
-    def factory(self, config: LLMConfig, context: ModelContext) -> Endless:
+    def factory(self, context: PluginContext, config: LLMConfig) -> Endless:
         return self
 
     async def complete(self, request: ModelRequest) -> ModelReply:

@@ -24,10 +24,8 @@ class TicketSettings(PluginSettings):
     tags: list[str] = Field(default=[], description="Which.")
 
 
-class Tickets(Connection):
+class Tickets(Connection[TicketSettings]):
     """The support desk."""
-
-    Settings = TicketSettings
 
     @action(effect="read")
     async def find(self, status: str) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 from delf.errors import LLMExecutionError
 from delf.llm import LLMConfig
 from delf.messages import ModelDelta, ModelReply, ModelRequest, Usage
-from delf.protocols.model import ModelContext
+from delf.protocols.context import PluginContext
 from delf.specs import ModelSpec
 
 Reply = str | ModelReply | BaseException
@@ -69,7 +69,7 @@ class ScriptedModel:
             serves=("scripted", "scripted:*"),
         )
 
-    def factory(self, config: LLMConfig, context: ModelContext) -> ScriptedModel:
+    def factory(self, context: PluginContext, config: LLMConfig) -> ScriptedModel:
         """Return the model itself for any configuration."""
         self.configs.append(config)
         return self
@@ -140,7 +140,7 @@ class FileModel(ScriptedModel):
         context: Ignored.
     """
 
-    def __init__(self, config: LLMConfig, context: ModelContext) -> None:
+    def __init__(self, context: PluginContext, config: LLMConfig) -> None:
         path = Path(config.model.removeprefix(FILE_PREFIX))
         super().__init__(replies=deque(_texts(json.loads(path.read_text(encoding="utf-8")))))
         self._asked = path.with_suffix(".asked")

@@ -9,6 +9,7 @@ from delf.environment import using_environ
 from delf.errors import OptionalDependencyError
 from delf.packages.official import packages, usual
 from delf.plugins.factories import make
+from delf.protocols.context import PluginContext
 from delf.specs import JournalSpec
 from delf.types import IN_PROCESS
 from delf_engine.journal.guarded import guarded
@@ -52,8 +53,9 @@ def make_journal(
     """
     if name == IN_PROCESS:
         return InProcessJournal()
+    context = PluginContext(environ=environ)
     with using_environ(environ):
-        return guarded(make(host, host.spec(JournalSpec, name), options, **more), name)
+        return guarded(make(host, host.spec(JournalSpec, name), options, context, **more), name)
 
 
 def need_durable_journal(host: PluginHost, purpose: str) -> str:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from delf.environment import apart
 from delf.errors import DelfError, PluginError
 from delf.llm import LLMConfig
 from delf.messages import Price
-from delf.plugins.factories import check_made
+from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
+from delf.protocols.context import PluginContext
 from delf.protocols.model import (
     Model,
-    ModelContext,
     ModelSession,
     SupportsPrice,
     SupportsRecording,
@@ -44,7 +43,7 @@ class ModelPool:
     def __init__(
         self,
         host: PluginHost,
-        context: ModelContext,
+        context: PluginContext,
         record: str | None = None,
         redactor: Redactor | None = None,
         pricing: FindPrice | None = None,
@@ -74,7 +73,6 @@ class ModelPool:
         if model is None:
             spec = self._host.model_spec(config)
             made: Model = self._made(spec, config)
-            check_made("model", made, f"the model {spec.name!r}")
             if isinstance(made, SupportsPrice):
                 self._priced[key] = made
             model = self._open[key] = self._recorded(made)
@@ -87,16 +85,14 @@ class ModelPool:
 
     def _made(self, spec: ModelSpec, config: LLMConfig) -> Model:
         """Create a client; every failure of its factory names the plugin."""
-        factory = self._host.resolve(spec)
         try:
-            return apart(factory, config, self._context)
+            return make(self._host, spec, {}, self._context, {"config": config})
         except DelfError:
             raise
         except Exception as error:
             raise PluginError(
                 f"{self.name_of(config)} cannot be made: {type(error).__name__}: {error}",
-                hint=f"its factory {spec.factory} is called with (config, context), and gives a "
-                "model",
+                hint=f"its factory is {spec.factory}",
             ) from error
 
     def priced(self, config: LLMConfig) -> SupportsPrice | None:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from delf.environment import using_environ
 from delf.errors import (
@@ -82,7 +82,7 @@ class Connector:
         return _of_type(self.host, entry)
 
 
-def _class_at(path: str, where: str) -> Any:
+def _class_at(path: str, where: str) -> type[Connection]:
     """Return the class at a dotted path."""
     module, _, name = path.rpartition(".")
     try:
@@ -93,7 +93,7 @@ def _class_at(path: str, where: str) -> Any:
         ) from None
     if not (isinstance(found, type) and issubclass(found, Connection)):
         raise ConfigurationError(f"{where}: {path} is not a class of connections")
-    return found
+    return cast("type[Connection]", found)
 
 
 def _named(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from delf.plugins.factories import make
 from delf.plugins.host import PluginHost
+from delf.protocols.context import PluginContext
 from delf.protocols.sandbox import Limits, SandboxBackend
 from delf.specs import SandboxSpec
 from delf.types import ISOLATION_ORDER, Isolation, isolation_rank
@@ -29,6 +30,7 @@ def make_sandbox(
     spec: SandboxSpec,
     sandbox_config: Mapping[str, Any],
     options: Mapping[str, Mapping[str, Any]],
+    context: PluginContext,
 ) -> SandboxBackend:
     """Create the backend of a spec.
 
@@ -37,6 +39,7 @@ def make_sandbox(
         spec: The spec of its plugin.
         sandbox_config: Limits and backend options; limits are not passed to the backend.
         options: Options by plugin name.
+        context: The context of its factory.
 
     Raises:
         ConfigurationError: For an option that the backend does not support.
@@ -48,7 +51,7 @@ def make_sandbox(
     for name in _OF_SOME:
         if name not in taken:
             extra.pop(name, None)
-    return make(host, spec, options, **extra)
+    return make(host, spec, options, context, **extra)
 
 
 class Probed:

@@ -12,6 +12,7 @@ from typing import Any
 from delf.errors import ConfigurationError, SandboxUnavailableError
 from delf.packages.official import how_to_install, packages, usual
 from delf.plugins.host import PluginHost
+from delf.protocols.context import PluginContext
 from delf.protocols.sandbox import (
     Availability,
     Available,
@@ -59,17 +60,21 @@ class _Search:
         host: The plugins.
         config: ``sandbox``, ``min_isolation`` and ``sandbox_config``.
         options: Options by plugin name.
+        context: The context of factories.
     """
 
     host: PluginHost
     config: AgentConfig
     options: Mapping[str, Mapping[str, Any]]
+    context: PluginContext
 
     async def take(self, spec: SandboxSpec) -> ChosenSandbox | Unavailable:
         """Return the backend if it works and is strong enough, else the reason against it."""
         if self._is_weak(spec.isolation):
             return self._too_weak(f"{spec.name} isolates by {spec.isolation} only")
-        backend = make_sandbox(self.host, spec, self.config.sandbox_config, self.options)
+        backend = make_sandbox(
+            self.host, spec, self.config.sandbox_config, self.options, self.context
+        )
         try:
             state = await self._ready(backend)
             if isinstance(state, Available):
@@ -121,7 +126,10 @@ class _Search:
 
 
 async def choose_sandbox(
-    host: PluginHost, config: AgentConfig, options: Mapping[str, Mapping[str, Any]]
+    host: PluginHost,
+    config: AgentConfig,
+    options: Mapping[str, Mapping[str, Any]],
+    context: PluginContext | None = None,
 ) -> ChosenSandbox:
     """Choose the sandbox by the configuration.
 
@@ -129,12 +137,13 @@ async def choose_sandbox(
         host: The plugins.
         config: ``sandbox``, ``min_isolation`` and ``sandbox_config``.
         options: Options by plugin name.
+        context: The context of factories; one without an agent when omitted.
 
     Raises:
         SandboxUnavailableError: If no backend works or none is strong enough.
         PluginError: If the named backend is not installed.
     """
-    search = _Search(host=host, config=config, options=options)
+    search = _Search(host=host, config=config, options=options, context=context or PluginContext())
     if config.sandbox == "auto":
         return await _choose_strongest(search)
     found = await search.take(host.spec(SandboxSpec, config.sandbox))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, Final, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from delf import Connection, action
 from delf.errors import (
@@ -18,7 +18,6 @@ from delf.network.bodies import ACCEPTED, BodyError, read_body
 from delf.network.proxies import async_transport
 from delf.network.tls import trusted
 from delf.protocols.context import PluginContext
-from delf.protocols.model import ModelContext
 from delf.settings import SourcedText, current_environ
 from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import (
@@ -32,7 +31,7 @@ from delf_model_providers.failures import (
 )
 from delf_web.search.engines import Anthropic, Engine, Google, OpenAI, Query, SearXNG
 from delf_web.search.found import Findings, Found, is_below
-from delf_web.search.settings import WebSearchOptions, WebSearchSettings
+from delf_web.search.settings import WebSearchSettings
 
 if TYPE_CHECKING:
     import httpx
@@ -50,7 +49,7 @@ _MAX_ROUNDS: Final = 4
 _CUT: Final = "\n(The answer broke off here.)"
 
 
-class WebSearch(Connection):
+class WebSearch(Connection[WebSearchSettings]):
     """Searches of the web.
 
     Args:
@@ -58,11 +57,9 @@ class WebSearch(Connection):
         searxng: The address of a SearXNG server, instead.
     """
 
-    Settings = WebSearchSettings
-    settings: WebSearchSettings
     context_trust = "own"
 
-    def __init__(self, *first: Any, **options: Unpack[WebSearchOptions]) -> None:
+    def __init__(self, *first: Any, **options: Any) -> None:
         super().__init__(*first, **options)
         settings = self.settings
         if (settings.llm is None) == (settings.searxng is None):
@@ -83,14 +80,7 @@ class WebSearch(Connection):
         Implements :class:`delf.protocols.connection.SupportsPluginContext`.
         """
         if self.settings.llm is not None:
-            self._endpoint = self._resolved(
-                self.settings.llm,
-                ModelContext(
-                    environ=context.environ,
-                    providers=context.providers,
-                    api_key_for=context.api_key_for,
-                ),
-            )
+            self._endpoint = self._resolved(self.settings.llm, context)
 
     async def context(self, task: str) -> str | None:
         """Return the authors of results, for the prompt."""
@@ -129,9 +119,9 @@ class WebSearch(Connection):
             results=results[: settings.results],
         )
 
-    def _resolved(self, model: str, context: ModelContext | None = None) -> Endpoint:
+    def _resolved(self, model: str, context: PluginContext | None = None) -> Endpoint:
         settings = self.settings
-        context = context or ModelContext(environ=current_environ())
+        context = context or PluginContext(environ=current_environ())
         key, base_url = settings.api_key, settings.base_url
         if key is not None:
             key = SourcedText(key.get_secret_value(), settings.source("api_key"))

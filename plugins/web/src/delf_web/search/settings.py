@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
 
 from delf.settings import PluginSettings, SecretStr
-from delf.tools.connection import ConnectionOptions
 
 
 class WebSearchSettings(PluginSettings):
@@ -34,17 +32,3 @@ class WebSearchSettings(PluginSettings):
     )
     results: int = Field(default=10, ge=1, le=50, description="How many results at most.")
     timeout: float = Field(default=60.0, gt=0, description="Seconds for one search.")
-
-
-class WebSearchOptions(ConnectionOptions, total=False):
-    """The keywords of the connection, for editors."""
-
-    llm: str | None
-    api_key: str | SecretStr | None
-    base_url: str | None
-    provider: Literal["auto", "google", "openai", "anthropic"]
-    searxng: str | None
-    language: str | None
-    domains: Sequence[str]
-    results: int
-    timeout: float
