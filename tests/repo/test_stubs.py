@@ -1,9 +1,7 @@
 """What the model reads of a connection speaks of no action that is not allowed."""
 
-import inspect
 import json
 import re
-import sys
 
 import pytest
 
@@ -41,19 +39,3 @@ def test_reading_actions_mention_no_changing_action(spec: ConnectionSpec) -> Non
             message = json.dumps({key: value for key, value in method.items() if key != "name"})
             named = [name for name in changing if re.search(rf"\b{name}\b", message)]
             assert not named, f"{method['name']}: {named}"
-
-
-TYPED = [s for s in SPECS if HOST.resolve(s).Settings is not None]
-
-
-@pytest.mark.parametrize("spec", TYPED, ids=lambda spec: spec.name)
-def test_connection_keywords_are_typed_for_editors(spec: ConnectionSpec) -> None:
-    cls = HOST.resolve(spec)
-    *named, last = inspect.signature(cls.__init__).parameters.values()
-    name = re.fullmatch(r"Unpack\[(\w+)\]", str(last.annotation).strip("'"))
-    assert name is not None, last
-    options = getattr(sys.modules[cls.Settings.__module__], name[1])
-    every = {"name", "allow", "confirm", "metadata", "trust", "contents"}
-    wanted = {*cls.Settings.model_fields, *every}
-    assert {*options.__annotations__, *(parameter.name for parameter in named)} >= wanted
-    assert set(options.__annotations__) <= wanted
