@@ -147,7 +147,7 @@ def effects(host: PluginHost, spec: Spec) -> list[tuple[str, str]]:
     found = host.resolve(spec)
     if not (isinstance(found, type) and issubclass(found, Connection)):
         return []
-    made: type[Connection] = found
+    made = cast("type[Connection]", found)
     if made.actions is not Connection.actions:
         return []
     described = made.inspect(verbose=True)
