@@ -88,7 +88,7 @@ THOROUGH: Final = frozenset(
 )
 """Words in the names of modules that try much, start processes, or read all of the repository."""
 THOROUGH_CASES: Final = frozenset(
-    {"test_killed_task_goes_on_from_every_point", "test_says_the_same_of_itself_each_time"}
+    {"test_killed_task_resumes_from_every_event", "test_connection_describes_itself_consistently"}
 )
 """Cases of the contract suites that start processes or kill much, for each plugin of the kind."""
 SERVICE_SECONDS: Final = 120

@@ -78,7 +78,7 @@ def types_in(value):
 
 @on_busy_machines
 @given(values)
-def test_values_cross_both_ways(value):
+def test_values_round_trip(value):
     frame = loads(encode(["return", 1, value], 2**30)[4:])
     assert frame == ["return", 1, value]
     assert types_in(frame[2]) == types_in(value)

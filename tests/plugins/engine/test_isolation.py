@@ -138,5 +138,5 @@ async def test_contract_suite_attempts_raw_system_calls(what: str) -> None:
 @pytest.mark.parametrize("isolation", ["interpreter", "container", "vm"])
 async def test_contract_suite_refuses_an_unproved_isolation_claim(isolation: str) -> None:
     with pytest.raises(AssertionError, match=f"its isolation is '{isolation}', and a script"):
-        await Suite().test_works_here(open_backend(isolation))
-    await Suite().test_works_here(open_backend())
+        await Suite().test_backend_works_on_this_machine(open_backend(isolation))
+    await Suite().test_backend_works_on_this_machine(open_backend())

@@ -16,12 +16,12 @@ class TestMonty(SandboxContract):
     def backend(self):
         return MontyBackend()
 
-    async def test_values_cross_both_ways(self, backend, monkeypatch):
+    async def test_values_round_trip(self, backend, monkeypatch):
         kept = sandbox_calls.VALUES[:-1]  # Monty has no UUIDs: scripts see text
         monkeypatch.setattr(sandbox_calls, "VALUES", kept)
-        await super().test_values_cross_both_ways(backend)
+        await super().test_values_round_trip(backend)
 
-    async def test_files_are_handed_over(self, backend):
+    async def test_output_files_reach_the_host(self, backend):
         code = """
 add_to_output_files("a.txt", "Grüße")
 await add_to_output_files("folder/b.bin", b"\\x00\\xff" * 1048576)

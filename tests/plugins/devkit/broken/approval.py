@@ -67,17 +67,17 @@ class TestGood(Suite):
 
 
 class TestAnswersOnlyWhatIsUntested(Suite):
-    breaks = ("test_channel_that_takes_questions_says_so",)
+    breaks = ("test_channel_with_answer_method_declares_questions",)
     people = ApprovalContract.people
 
 
 class TestAnswersAnotherOption(Suite):
-    breaks = ("test_answer_is_the_persons_answer",)
+    breaks = ("test_channel_returns_the_persons_answer",)
     does = {**DOES, "answers": "Ann"}
 
 
 class TestAlwaysRemembers(Suite):
-    breaks = ("test_yes_is_a_yes",)
+    breaks = ("test_yes_approves_the_request",)
     does = {**DOES, "approves": Approved(remember="task")}
 
 
@@ -86,7 +86,7 @@ class TestGivesNoReason(Suite):
     does = {**DOES, "rejects": Rejected(reason=" ")}
 
 
-@breaks("test_channel_asks_each_request_anew", says="which nobody decided")
+@breaks("test_channel_asks_every_request_separately", says="which nobody decided")
 class TestRepeatsItsFirstAnswer(ScriptedApprovals):
     words = None
 
@@ -102,7 +102,7 @@ class Present(ScriptedApprovals):
         return self.there
 
 
-@breaks("test_yes_is_a_yes", says="nobody ever is")
+@breaks("test_yes_approves_the_request", says="nobody ever is")
 class TestNobodyIsEverThere(Present):
     there = False
 
@@ -121,7 +121,7 @@ class TestMixesEdits(ScriptedApprovals):
         return await super().decide(self.request)
 
 
-@breaks("test_yes_is_a_yes")
+@breaks("test_yes_approves_the_request")
 class TestHoldsTheLoop(ScriptedApprovals):
     async def decide(self, request):
         time.sleep(0.3)
@@ -134,7 +134,7 @@ class TestEditsDropTheRest(Suite):
 
 
 class TestForgets(Suite):
-    breaks = ("test_yes_can_last",)
+    breaks = ("test_approval_can_be_remembered",)
     does = {**DOES, "remembers": True}
 
 
@@ -154,7 +154,7 @@ class TestFailsOpen(ScriptedApprovals):
             return Approved(reason="nobody objected")
 
 
-@breaks("test_yes_is_a_yes")
+@breaks("test_yes_approves_the_request")
 class TestShowsTextOnly(ScriptedApprovals):
     async def decide(self, request):
         "".join(
@@ -164,7 +164,7 @@ class TestShowsTextOnly(ScriptedApprovals):
         return await super().decide(request)
 
 
-@breaks("test_yes_is_a_yes")
+@breaks("test_yes_approves_the_request")
 class TestOneAtATime(ScriptedApprovals):
     async def decide(self, request):
         self.requests.append(request)
@@ -173,7 +173,7 @@ class TestOneAtATime(ScriptedApprovals):
 
 
 class TestDecidesForTheSilent(Suite):
-    breaks = ("test_waiting_can_be_cancelled",)
+    breaks = ("test_waiting_for_a_decision_can_be_cancelled",)
     does = {**DOES, "is silent": "too slow"}
 
 
@@ -251,7 +251,7 @@ class TestShowsNothing(Suite):
         return Shown(text="", offers_yes=False)
 
 
-@breaks("test_yes_is_for_its_own_request", says="bind an answer to the id")
+@breaks("test_yes_approves_only_its_own_request", says="bind an answer to the id")
 class TestAnyYesApprovesWhateverWaits(ScriptedApprovals):
     def __init__(self, **more):
         super().__init__(**more)
@@ -275,7 +275,7 @@ class TestAnyYesApprovesWhateverWaits(ScriptedApprovals):
 
 
 class TestShowsSignsAsTheyAre(Suite):
-    breaks = ("test_signs_that_change_a_display_arrive_as_text",)
+    breaks = ("test_control_characters_are_shown_as_text",)
     says = "can clear the screen"
 
     def show(self, request):
@@ -285,6 +285,6 @@ class TestShowsSignsAsTheyAre(Suite):
 
 
 class TestAlwaysCoversTheAction(Suite):
-    breaks = ("test_yes_can_last",)
+    breaks = ("test_approval_can_be_remembered",)
     says = "with any arguments"
     does = {**DOES, "remembers": Approved(remember="task", covers="action")}

@@ -159,7 +159,7 @@ class TestNoEffect(Desk):
         return 1
 
 
-@breaks("test_name_in_allow_is_one_action_or_one_group", "test_works_in_a_task")
+@breaks("test_allow_accepts_an_action_or_a_group", "test_connection_works_in_a_task")
 class TestGroupWithTheNameOfAnAction(Desk):
     async def actions(self):
         found = list(await super().actions())
@@ -175,7 +175,7 @@ class TestInspectsItsService(Desk):
         return {"tool": "desk", "methods": [], "total": 0}
 
 
-@breaks("test_refuses_arguments_that_do_not_fit")
+@breaks("test_connection_refuses_invalid_arguments")
 class TestTakesAnything(Desk):
     async def actions(self):
         import dataclasses
@@ -219,7 +219,7 @@ class TestOneAtATime(Desk):
         return []
 
 
-@breaks("test_calls_leave_the_event_loop_alone")
+@breaks("test_calls_do_not_block_the_event_loop")
 class TestHoldsTheLoop(Desk):
     @action(effect="read")
     async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
@@ -228,7 +228,7 @@ class TestHoldsTheLoop(Desk):
         return [state]
 
 
-@breaks("test_works_in_a_task")
+@breaks("test_connection_works_in_a_task")
 class TestRefusesToWork(Desk):
     @action(effect="read")
     async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
@@ -272,7 +272,7 @@ class TestLeaksAsItPrints(Desk):
         return True
 
 
-@breaks("test_failure_is_an_error_of_delf", "test_calls_can_overlap")
+@breaks("test_failure_raises_a_delf_error", "test_calls_can_overlap")
 class TestLeaksByVendorErrors(Desk):
     @action("edit", effect="write")
     def close(self, ticket: str) -> bool:
@@ -299,7 +299,7 @@ class TestLeaksInItsContext(Desk):
         return f"Use the token {self.settings.token.get_secret_value()}."
 
 
-@breaks("test_survives_a_cancelled_call")
+@breaks("test_connection_works_after_a_cancelled_call")
 class TestStaysCancelled(Desk):
     stuck = False
 
@@ -316,13 +316,13 @@ class TestStaysCancelled(Desk):
         await asyncio.Event().wait()
 
 
-@breaks("test_close_twice_then_use_works")
+@breaks("test_use_after_repeated_close_works")
 class TestClosesWhatIsNotThere(Desk):
     async def aclose(self):
         self.session.close()
 
 
-@breaks("test_close_twice_then_use_works")
+@breaks("test_use_after_repeated_close_works")
 class TestStaysClosed(Desk):
     @action(effect="read")
     async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[str]:
@@ -331,13 +331,13 @@ class TestStaysClosed(Desk):
         return []
 
 
-@breaks("test_says_the_same_of_itself_each_time")
+@breaks("test_connection_describes_itself_consistently")
 class TestContextIsNoText(Desk):
     async def context(self, task):
         return "  "
 
 
-@breaks("test_attempts_cover_every_action", says="no Call tries burn")
+@breaks("test_sample_calls_cover_every_action", says="no Call tries burn")
 class TestUnattempted(Desk):
     @action(effect="write")
     async def burn(self) -> int:
@@ -346,18 +346,18 @@ class TestUnattempted(Desk):
 
 
 class TestSaysThatItIsUnattempted(Suite):
-    breaks = ("test_attempts_cover_every_action",)
+    breaks = ("test_sample_calls_cover_every_action",)
     says = "which is tried or is not an action"
     untested = ("find", "wait")
 
 
-@breaks("test_says_the_same_of_itself_each_time", says="leave times and counters out")
+@breaks("test_connection_describes_itself_consistently", says="leave times and counters out")
 class TestTellsTheTime(Desk):
     async def context(self, task):
         return f"It is {time.time_ns()}."
 
 
-@breaks("test_says_the_same_of_itself_each_time", says="the current time is in the prompt")
+@breaks("test_connection_describes_itself_consistently", says="the current time is in the prompt")
 class TestTellsTheDay(Desk):
     async def context(self, task):
         return f"Today is {dt.date.today()}."
@@ -377,7 +377,7 @@ class InNoOrder(Desk):
 
 
 class TestDescribesASet(Suite):
-    breaks = ("test_says_the_same_of_itself_each_time",)
+    breaks = ("test_connection_describes_itself_consistently",)
     says = "sort what comes from a set"
     kind = InNoOrder
 
@@ -397,7 +397,7 @@ class TestKeepsItsLockWhenCancelled(Desk):
         return state
 
 
-@breaks("test_calls_leave_the_event_loop_alone", says="it waits on the event loop")
+@breaks("test_calls_do_not_block_the_event_loop", says="it waits on the event loop")
 class TestAsksAFastServer(Desk):
     @action(effect="read")
     async def find(self, state: str, limit: int = 5) -> str:
@@ -435,7 +435,9 @@ class TestChecksUnreported(Desk):
 
 
 @breaks(
-    "test_says_the_same_of_itself_each_time", says="aclose has not ended after 0.5 s", seconds=0.5
+    "test_connection_describes_itself_consistently",
+    says="aclose has not ended after 0.5 s",
+    seconds=0.5,
 )
 class TestNeverEndsClosing(Desk):
     async def aclose(self):
@@ -471,7 +473,7 @@ class TestSecretIsPlainText(Suite):
 
 
 class TestRefusedLoginLooksEmpty(Suite):
-    breaks = ("test_refused_login_is_no_empty_result",)
+    breaks = ("test_refused_login_raises",)
     says = "there is nothing"
     refused_login = (Call("find", state="open"),)
 
@@ -488,7 +490,7 @@ class TestRefusedLoginLooksEmpty(Suite):
         return Refused()
 
 
-@breaks("test_call_leaves_the_process_as_it_was", says="keep state in `self`")
+@breaks("test_call_changes_no_process_state", says="keep state in `self`")
 class TestCountsInItsClass(Desk):
     made = 0
 
@@ -499,7 +501,7 @@ class TestCountsInItsClass(Desk):
         return super().close(ticket)
 
 
-@breaks("test_call_leaves_the_process_as_it_was", says="variable DESK_TOKEN")
+@breaks("test_call_changes_no_process_state", says="variable DESK_TOKEN")
 class TestSetsAVariable(Desk):
     @action(effect="write")
     def close(self, ticket: str) -> bool:

@@ -55,36 +55,36 @@ class TestGoodWithNothingToClose(Suite):
         embed = Good.embed
 
 
-@breaks("test_gives_a_vector_for_each_text")
+@breaks("test_embedder_returns_a_vector_per_text")
 class TestSaysAnotherDimension(Good):
     dimension = 384
 
 
-@breaks("test_gives_a_vector_for_each_text")
+@breaks("test_embedder_returns_a_vector_per_text")
 class TestIsNotNormal(Good):
     async def embed(self, texts, kind="passage"):
         return [[2 * value for value in row] for row in await super().embed(texts)]
 
 
-@breaks("test_like_texts_have_like_vectors")
+@breaks("test_similar_texts_have_similar_vectors")
 class TestEverythingIsAlike(Good):
     async def embed(self, texts, kind="passage"):
         return [vector("nothing") for _ in texts]
 
 
-@breaks("test_text_has_one_vector")
+@breaks("test_equal_texts_have_equal_vectors")
 class TestLooksAtTheNeighbours(Good):
     async def embed(self, texts, kind="passage"):
         return [vector(" ".join((*texts, text))) for text in texts]
 
 
-@breaks("test_names_its_model_and_takes_a_full_batch")
+@breaks("test_embedder_names_its_model_and_accepts_a_full_batch")
 class TestDropsTheLast(Good):
     async def embed(self, texts, kind="passage"):
         return (await super().embed(texts))[: self.batch_size - 1]
 
 
-@breaks("test_odd_texts_do_no_harm")
+@breaks("test_unusual_texts_are_accepted")
 class TestDividesByNothing(Good):
     async def embed(self, texts, kind="passage"):
         return [vector(text) if text.strip() else [math.nan] * self.dimension for text in texts]
@@ -98,19 +98,19 @@ class TestMixesUpCalls(Good):
         return [vector(text) for text in self.texts]
 
 
-@breaks("test_leaves_the_event_loop_alone")
+@breaks("test_methods_do_not_block_the_event_loop")
 class TestHoldsTheLoop(Good):
     async def embed(self, texts, kind="passage"):
         time.sleep(0.3)
         return await super().embed(texts)
 
 
-@breaks("test_names_its_model_and_takes_a_full_batch")
+@breaks("test_embedder_names_its_model_and_accepts_a_full_batch")
 class TestHasNoName(Good):
     model = ""
 
 
-@breaks("test_close_works_twice_and_unused")
+@breaks("test_close_is_idempotent_and_works_unused")
 class TestClosesOnce(Good):
     lock = True
 
@@ -119,7 +119,7 @@ class TestClosesOnce(Good):
         self.lock = False
 
 
-@breaks("test_text_has_one_vector_in_every_process", says="use zlib.crc32")
+@breaks("test_vectors_are_equal_in_every_process", says="use zlib.crc32")
 class TestHashesWords(Good):
     async def embed(self, texts, kind="passage"):
         return [self.vector(text) for text in texts]
@@ -132,7 +132,7 @@ class TestHashesWords(Good):
         return [count / norm for count in counts]
 
 
-@breaks("test_survives_cancelled_calls", says="has not ended", seconds=0.5)
+@breaks("test_calls_work_after_cancelled_calls", says="has not ended", seconds=0.5)
 class TestKeepsItsLockWhenCancelled(Good):
     def __init__(self):
         self.turn = asyncio.Lock()
@@ -145,7 +145,7 @@ class TestKeepsItsLockWhenCancelled(Good):
         return vectors
 
 
-@breaks("test_leaves_the_event_loop_alone", says="time.sleep")
+@breaks("test_methods_do_not_block_the_event_loop", says="time.sleep")
 class TestSleepsOnTheLoop(Good):
     async def embed(self, texts, kind="passage"):
         time.sleep(0.01)

@@ -60,14 +60,14 @@ class TestGoodDurable(JournalContract):
 
 
 class TestForgetsWhenClosed(TestGoodDurable):
-    breaks = ("test_outlives_the_process",)
+    breaks = ("test_data_survives_the_process",)
 
     @pytest.fixture
     def reopen(self):
         return Durable
 
 
-@breaks("test_keeps_every_kind_of_event_as_it_was")
+@breaks("test_journal_returns_every_event_unchanged")
 class TestRounds(InProcessJournal):
     async def append(self, event):
         await super().append(dataclasses.replace(event, at=float(int(event.at / 10))))
@@ -81,7 +81,7 @@ class TestKeepsTwice(InProcessJournal):
         return entry.events.append(event)
 
 
-@breaks("test_keeps_the_order", "test_tasks_do_not_mix")
+@breaks("test_journal_keeps_the_order", "test_journal_separates_tasks")
 class TestShuffles(InProcessJournal):
     async def read(self, task_id, after=0):
         return sorted(await super().read(task_id, after), key=lambda event: str(event.seq))
@@ -108,7 +108,7 @@ class TestKnowsEveryTask(InProcessJournal):
 
 @breaks(
     "test_subscribers_see_later_appends",
-    "test_subscriber_that_leaves_disturbs_nobody",
+    "test_leaving_subscriber_does_not_affect_others",
 )
 class TestSubscribesLate(InProcessJournal):
     async def subscribe(self, task_id=None):
@@ -123,13 +123,13 @@ class TestTellsNobody(InProcessJournal):
         yield
 
 
-@breaks("test_finds_tasks_newest_first")
+@breaks("test_find_returns_newest_tasks_first")
 class TestFindsTheOldestFirst(InProcessJournal):
     async def find(self, limit=100):
         return list(reversed(await super().find(limit)))
 
 
-@breaks("test_close_works_twice")
+@breaks("test_close_is_idempotent")
 class TestClosesOnce(InProcessJournal):
     closed = False
 
@@ -177,21 +177,21 @@ class TestKeepsNothingInSilence(TestGoodFailing):
         return Failing()
 
 
-@breaks("test_leaves_the_event_loop_alone", says="time.sleep")
+@breaks("test_methods_do_not_block_the_event_loop", says="time.sleep")
 class TestHoldsTheLoop(InProcessJournal):
     async def append(self, event):
         time.sleep(0.01)  # as a sync to the disk
         await super().append(event)
 
 
-@breaks("test_leaves_the_event_loop_alone", says="sqlite3.connect")
+@breaks("test_methods_do_not_block_the_event_loop", says="sqlite3.connect")
 class TestOpensSQLiteOnTheLoop(InProcessJournal):
     async def find(self, limit=100):
         sqlite3.connect(":memory:").close()
         return await super().find(limit)
 
 
-@breaks("test_leaves_the_event_loop_alone", says="os.fsync")
+@breaks("test_methods_do_not_block_the_event_loop", says="os.fsync")
 class TestSyncsOnTheLoop(InProcessJournal):
     async def append(self, event):
         file = os.memfd_create("events")
@@ -200,7 +200,7 @@ class TestSyncsOnTheLoop(InProcessJournal):
         await super().append(event)
 
 
-@breaks("test_leaves_the_event_loop_alone", says="a file that is written")
+@breaks("test_methods_do_not_block_the_event_loop", says="a file that is written")
 class TestWritesOnTheLoop(InProcessJournal):
     async def append(self, event):
         with open(os.devnull, "a") as file:
@@ -208,7 +208,7 @@ class TestWritesOnTheLoop(InProcessJournal):
         await super().append(event)
 
 
-@breaks("test_leaves_the_event_loop_alone", says="a statement of sqlite3")
+@breaks("test_methods_do_not_block_the_event_loop", says="a statement of sqlite3")
 class TestAsksSQLiteOnTheLoop(InProcessJournal):
     """It is opened elsewhere, and asked on the loop."""
 
@@ -225,7 +225,7 @@ class TestAsksSQLiteOnTheLoop(InProcessJournal):
         await super().aclose()
 
 
-@breaks("test_event_whose_writer_was_cancelled_is_kept", says="shield what writes")
+@breaks("test_event_of_a_cancelled_writer_is_kept", says="shield what writes")
 class TestLosesEventsOfCancelledWriters(InProcessJournal):
     async def append(self, event):
         await asyncio.sleep(0)
@@ -233,7 +233,7 @@ class TestLosesEventsOfCancelledWriters(InProcessJournal):
         await super().append(event)
 
 
-@breaks("test_odd_names_do_no_harm")
+@breaks("test_unusual_names_are_accepted")
 class TestNamesFilesAsTasks(InProcessJournal):
     async def append(self, event):
         assert "/" not in event.task_id
@@ -248,7 +248,7 @@ class TestTwoOverwriteEachOther(TestGoodDurable):
         return lambda: Durable(dict(journal.kept))
 
 
-@breaks("test_close_works_twice", says="aclose has not ended after 0.3 s")
+@breaks("test_close_is_idempotent", says="aclose has not ended after 0.3 s")
 class TestNeverEndsClosing(InProcessJournal):
     async def aclose(self):
         await asyncio.Event().wait()

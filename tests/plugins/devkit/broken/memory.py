@@ -77,7 +77,7 @@ class TestGood(Suite):
 
 
 class TestForgets(TestGood):
-    breaks = ("test_outlives_the_process",)
+    breaks = ("test_data_survives_the_process",)
 
     @pytest.fixture
     def reopen(self):
@@ -85,14 +85,14 @@ class TestForgets(TestGood):
 
 
 class TestSharesNamespaces(TestGood):
-    breaks = ("test_namespaces_are_apart",)
+    breaks = ("test_namespaces_are_separate",)
 
     @pytest.fixture
     def elsewhere(self, store):
         return lambda name: store
 
 
-@breaks("test_facts_of_all_signs_and_sizes_are_kept")
+@breaks("test_facts_of_any_text_and_size_are_kept")
 class TestCutsFacts(Store):
     async def save(self, facts):
         await super().save([text[:1000] for text in facts])
@@ -104,25 +104,25 @@ class TestNewestFirst(Store):
         return tuple(reversed(self.facts))
 
 
-@breaks("test_finds_the_nearest_first")
+@breaks("test_search_returns_the_nearest_first")
 class TestWorstFirst(Store):
     async def search(self, query, top_k=5, threshold=0.3):
         return list(reversed(await super().search(query, top_k, threshold)))
 
 
-@breaks("test_finds_the_nearest_first", "test_threshold_is_a_likeness_from_0_to_1")
+@breaks("test_search_returns_the_nearest_first", "test_threshold_is_a_similarity_from_0_to_1")
 class TestGivesAll(Store):
     async def search(self, query, top_k=5, threshold=0.3):
         return [fact for fact in self.facts if fact.content] or await super().search(query)
 
 
-@breaks("test_threshold_is_a_likeness_from_0_to_1")
+@breaks("test_threshold_is_a_similarity_from_0_to_1")
 class TestIgnoresTheThreshold(Store):
     async def search(self, query, top_k=5, threshold=0.3):
         return await super().search(query, top_k)
 
 
-@breaks("test_calls_at_one_time_are_kept_apart")
+@breaks("test_concurrent_calls_are_independent")
 class TestMixesUpSearches(Store):
     async def search(self, query, top_k=5, threshold=0.3):
         import asyncio
@@ -132,7 +132,7 @@ class TestMixesUpSearches(Store):
         return await super().search(self.query, top_k, threshold)
 
 
-@breaks("test_leaves_the_event_loop_alone", seconds=3.0)
+@breaks("test_methods_do_not_block_the_event_loop", seconds=3.0)
 class TestHoldsTheLoop(Store):
     async def search(self, query, top_k=5, threshold=0.3):
         import time
@@ -141,34 +141,34 @@ class TestHoldsTheLoop(Store):
         return await super().search(query, top_k, threshold)
 
 
-@breaks("test_odd_queries_do_no_harm")
+@breaks("test_unusual_queries_are_accepted")
 class TestFailsEmpty(Store):
     async def search(self, query, top_k=5, threshold=0.3):
         assert self.facts
         return await super().search(query, top_k, threshold)
 
 
-@breaks("test_odd_queries_do_no_harm")
+@breaks("test_unusual_queries_are_accepted")
 class TestTakesQueriesForPatterns(Store):
     async def search(self, query, top_k=5, threshold=0.3):
         re.compile(query)
         return await super().search(query, top_k, threshold)
 
 
-@breaks("test_forgets_single_facts_and_all")
+@breaks("test_facts_can_be_deleted_one_by_one_and_all")
 class TestKeepsWhatWasCleared(Store):
     async def clear(self):
         self.facts = self.facts[-1:]
 
 
-@breaks("test_forgets_single_facts_and_all")
+@breaks("test_facts_can_be_deleted_one_by_one_and_all")
 class TestForgetsTooMuch(Store):
     async def delete(self, facts):
         self.facts = []
         return 1
 
 
-@breaks("test_calls_at_one_time_are_kept_apart")
+@breaks("test_concurrent_calls_are_independent")
 class TestLosesWhatComesAtOnce(Store):
     async def save(self, facts):
         import asyncio
@@ -179,7 +179,7 @@ class TestLosesWhatComesAtOnce(Store):
         await super().save(facts)
 
 
-@breaks("test_close_twice_then_use_works")
+@breaks("test_use_after_repeated_close_works")
 class TestClosesOnce(Store):
     async def aclose(self):
         del self.facts
@@ -201,7 +201,7 @@ class TestGoodFailing(Suite):
 
 
 class TestRaisesItsVendorsErrors(TestGoodFailing):
-    breaks = ("test_failure_is_an_error_of_delf",)
+    breaks = ("test_failure_raises_a_delf_error",)
     says = "raise MemorySetupError"
 
     @pytest.fixture
@@ -214,7 +214,7 @@ class TestRaisesItsVendorsErrors(TestGoodFailing):
 
 
 @breaks(
-    "test_threshold_is_a_likeness_from_0_to_1",
+    "test_threshold_is_a_similarity_from_0_to_1",
     says="what is alike in part is as good as the same",
 )
 class TestCountsInPercent(Store):
@@ -222,7 +222,7 @@ class TestCountsInPercent(Store):
         return await super().search(query, top_k, threshold / 100)
 
 
-@breaks("test_threshold_is_a_likeness_from_0_to_1", says="0 means unlike and 1 the same")
+@breaks("test_threshold_is_a_similarity_from_0_to_1", says="0 means unlike and 1 the same")
 class TestShiftsItsCosine(Store):
     """(1 + cosine) / 2: what is unlike has 0.5."""
 
@@ -236,7 +236,7 @@ class TestShiftsItsCosine(Store):
         return [fact for score, fact in best if score >= threshold][:top_k]
 
 
-@breaks("test_facts_of_all_signs_and_sizes_are_kept")
+@breaks("test_facts_of_any_text_and_size_are_kept")
 class TestDeletesByPattern(Store):
     async def delete(self, facts):
         patterns = [fact.replace("%", ".*").replace("_", ".") for fact in facts]
@@ -249,7 +249,7 @@ class TestDeletesByPattern(Store):
         return before - len(self.facts)
 
 
-@breaks("test_survives_cancelled_calls", says="has not ended")
+@breaks("test_calls_work_after_cancelled_calls", says="has not ended")
 class TestKeepsItsLockWhenCancelled(Store):
     def __init__(self, facts=()):
         super().__init__(facts)
@@ -266,7 +266,7 @@ class TestKeepsItsLockWhenCancelled(Store):
 class TestReadsTheWholeFileBeforeItWrites(TestGood):
     """As the file of another namespace, or of another agent, is open at the same time."""
 
-    breaks = ("test_two_open_instances_lose_nothing", "test_namespaces_are_apart")
+    breaks = ("test_two_open_instances_lose_nothing", "test_namespaces_are_separate")
     says = "one overwrites what the other saved"
 
     class kind(Store):
@@ -294,7 +294,7 @@ class TestReadsTheWholeFileBeforeItWrites(TestGood):
         return lambda name: self.kind(store.file, name)
 
 
-@breaks("test_leaves_the_event_loop_alone", says="sqlite3.connect")
+@breaks("test_methods_do_not_block_the_event_loop", says="sqlite3.connect")
 class TestOpensSQLiteOnTheLoop(Store):
     """However quick it is: where it is locked, it waits."""
 
@@ -303,7 +303,7 @@ class TestOpensSQLiteOnTheLoop(Store):
         await super().save(facts)
 
 
-@breaks("test_finds_the_nearest_first", says="save has not ended after 0.5 s")
+@breaks("test_search_returns_the_nearest_first", says="save has not ended after 0.5 s")
 class TestNeverEndsSaving(Store):
     async def save(self, facts):
         await asyncio.Event().wait()

@@ -80,7 +80,7 @@ class TestGood(Suite):
     pass
 
 
-@breaks("test_leaves_the_event_loop_alone")
+@breaks("test_methods_do_not_block_the_event_loop")
 class TestHoldsTheLoop(ScriptedModel):
     async def complete(self, request):
         time.sleep(0.3)
@@ -94,13 +94,13 @@ class TestLogsItsKey(ScriptedModel):
         return await super().complete(request)
 
 
-@breaks("test_answers_and_leaves_the_request_alone", "test_answers_many_at_once")
+@breaks("test_model_answers_without_changing_the_request", "test_model_serves_concurrent_requests")
 class TestCountsNothing(ScriptedModel):
     async def complete(self, request):
         return replace(await super().complete(request), usage=Usage())
 
 
-@breaks("test_asks_for_calls_of_its_tools")
+@breaks("test_model_returns_calls_of_offered_tools")
 class TestForgetsItsCallsInStreams(ScriptedModel):
     async def stream(self, request):
         async for piece in super().stream(request):
@@ -114,7 +114,7 @@ class TestPaysForBeingAsked(ScriptedModel):
         return Price(input=-1.0, output=1.0, cached_input=0.0)
 
 
-@breaks("test_streams_the_same_answer")
+@breaks("test_stream_returns_the_same_answer")
 class TestStreamsNoWhole(ScriptedModel):
     async def stream(self, request):
         async for piece in super().stream(request):
@@ -122,7 +122,7 @@ class TestStreamsNoWhole(ScriptedModel):
                 yield piece
 
 
-@breaks("test_stream_can_be_left_early")
+@breaks("test_stream_can_be_closed_early")
 class TestStreamsByHand(ScriptedModel):
     def stream(self, request):
         class Pieces:
@@ -135,14 +135,14 @@ class TestStreamsByHand(ScriptedModel):
         return Pieces()
 
 
-@breaks("test_answers_and_leaves_the_request_alone")
+@breaks("test_model_answers_without_changing_the_request")
 class TestWritesIntoTheRequest(ScriptedModel):
     async def complete(self, request):
         object.__setattr__(request, "messages", request.messages[1:])
         return await super().complete(request)
 
 
-@breaks("test_close_works_twice_and_unused")
+@breaks("test_close_is_idempotent_and_works_unused")
 class TestClosesOnce(ScriptedModel):
     async def aclose(self):
         assert not self.closed
@@ -156,11 +156,11 @@ class TestShowsItsKey(ScriptedModel):
 
 
 class TestLetsVendorErrorsThrough(Suite):
-    breaks = ("test_refusal_is_an_error_of_delf",)
+    breaks = ("test_refusal_raises_a_delf_error",)
     failure = ConnectionRefusedError("no")
 
 
-@breaks("test_refusal_is_an_error_of_delf")
+@breaks("test_refusal_raises_a_delf_error")
 class TestShowsItsKeyInErrors(ScriptedModel):
     async def complete(self, request):
         try:
@@ -194,7 +194,7 @@ class Chat(ScriptedModel):
 
 
 class TestSaysEverythingAgain(Suite):
-    breaks = ("test_keeps_nothing_between_requests",)
+    breaks = ("test_model_keeps_nothing_between_requests",)
     says = "messages of earlier ones are sent along"
     kind = Chat
 
@@ -208,7 +208,7 @@ class TestGoodSends(Suite):
 
 
 class TestSendsWhatAnotherAsked(TestGoodSends):
-    breaks = ("test_sends_nothing_of_another_request",)
+    breaks = ("test_request_contains_nothing_of_another_request",)
     says = "one user's words are in another's request"
 
     @pytest.fixture
@@ -217,7 +217,7 @@ class TestSendsWhatAnotherAsked(TestGoodSends):
 
 
 class TestMixesUpRequests(TestGoodSends):
-    breaks = ("test_requests_at_one_time_are_kept_apart",)
+    breaks = ("test_concurrent_requests_are_independent",)
     says = "not in `self`"
 
     class kind(ScriptedModel):
@@ -227,7 +227,7 @@ class TestMixesUpRequests(TestGoodSends):
             return await super().complete(self.request)
 
 
-@breaks("test_answers_many_at_once", says="mixed up")
+@breaks("test_model_serves_concurrent_requests", says="mixed up")
 class TestCountsTheTokensOfAnother(ScriptedModel):
     async def complete(self, request):
         self.size = len(request.messages[-1].text)
@@ -265,7 +265,7 @@ class TestIsBrokenByACancelledRequest(ScriptedModel):
 
 
 class TestAsksAFastServer(Suite):
-    breaks = ("test_leaves_the_event_loop_alone",)
+    breaks = ("test_methods_do_not_block_the_event_loop",)
     says = "it waits on the event loop"
 
     @pytest.fixture
@@ -281,7 +281,7 @@ class TestAsksAFastServer(Suite):
         server.close()
 
 
-@breaks("test_answers_at_one_time_are_kept_apart", says="the answer of another")
+@breaks("test_concurrent_answers_are_independent", says="the answer of another")
 class TestAnswersTheLastAsked(ScriptedModel):
     async def complete(self, request):
         self.latest = await super().complete(request)
@@ -289,14 +289,14 @@ class TestAnswersTheLastAsked(ScriptedModel):
         return self.latest
 
 
-@breaks("test_cut_answer_says_so", says="half a script")
+@breaks("test_truncated_answer_is_marked", says="half a script")
 class TestTakesACutAnswerForWhole(ScriptedModel):
     async def complete(self, request):
         return replace(await super().complete(request), finish_reason="stop")
 
 
 class TestSendsNoSystemMessage(Suite):
-    breaks = ("test_sends_every_message",)
+    breaks = ("test_request_contains_every_message",)
     says = "of the role 'system'"
 
     def as_sent(self, request):
@@ -313,7 +313,7 @@ class TestDropsImages(Suite):
 
 
 class TestAnswersAboutImagesThatItRefuses(Suite):
-    breaks = ("test_image_is_refused",)
+    breaks = ("test_unsupported_image_is_refused",)
     refuses_images = True
 
 

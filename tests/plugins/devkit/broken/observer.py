@@ -37,13 +37,13 @@ class TestGood(Suite):
     pass
 
 
-@breaks("test_takes_every_kind_of_event_and_changes_none")
+@breaks("test_observer_accepts_every_event_without_changing_it")
 class TestKnowsNotAllEvents(Good):
     async def observe(self, event):
         {TaskStarted: 1, TaskFinished: 2}[type(event)]
 
 
-@breaks("test_takes_every_kind_of_event_and_changes_none")
+@breaks("test_observer_accepts_every_event_without_changing_it")
 class TestRedactsInPlace(Good):
     async def observe(self, event):
         if isinstance(event, Printed):
@@ -58,20 +58,20 @@ class TestWaitsForTheStart(Good):
         assert self.task
 
 
-@breaks("test_takes_events_of_many_tasks")
+@breaks("test_observer_accepts_events_of_many_tasks")
 class TestKnowsOneTask(Good):
     async def observe(self, event):
         self.seen.append(event.task_id)
         assert self.seen[0] == event.task_id
 
 
-@breaks("test_close_works_twice_and_unused")
+@breaks("test_close_is_idempotent_and_works_unused")
 class TestClosesOnce(Good):
     async def aclose(self):
         del self.seen
 
 
-@breaks("test_leaves_the_event_loop_alone", says="time.sleep")
+@breaks("test_methods_do_not_block_the_event_loop", says="time.sleep")
 class TestSleepsOnTheLoop(Good):
     async def observe(self, event):
         if isinstance(event, Printed):
@@ -81,7 +81,7 @@ class TestSleepsOnTheLoop(Good):
 class TestSendsToAFastServer(Suite):
     """Whatever it takes here: over a network it takes longer."""
 
-    breaks = ("test_leaves_the_event_loop_alone",)
+    breaks = ("test_methods_do_not_block_the_event_loop",)
     says = "it waits on the event loop"
 
     @pytest.fixture
@@ -96,14 +96,16 @@ class TestSendsToAFastServer(Suite):
         server.close()
 
 
-@breaks("test_leaves_the_event_loop_alone", says="socket.getaddrinfo")
+@breaks("test_methods_do_not_block_the_event_loop", says="socket.getaddrinfo")
 class TestLooksUpItsServer(Good):
     async def observe(self, event):
         socket.getaddrinfo("localhost", 80)
 
 
 @breaks(
-    "test_takes_every_kind_of_event_and_changes_none", says="observe has not ended", seconds=0.3
+    "test_observer_accepts_every_event_without_changing_it",
+    says="observe has not ended",
+    seconds=0.3,
 )
 class TestNeverEnds(Good):
     async def observe(self, event):

@@ -61,7 +61,7 @@ class TestPointsElsewhere(Suite):
 
 
 class TestNotInstalled(Suite):
-    breaks = ("test_says_which_delf_it_was_written_for",)
+    breaks = ("test_plugin_declares_its_core_version",)
     distribution = "delf-plugin-nowhere"
 
 
@@ -76,7 +76,7 @@ class TestSilent(Suite):
 
 
 class TestForgotTheMark(Suite):
-    breaks = ("test_loads_without_a_warning", "test_plugin_offers_its_declared_specs")
+    breaks = ("test_plugin_loads_without_a_warning", "test_plugin_offers_its_declared_specs")
     files = {**MODULES, "plugin.py": HOOKS.replace("@hookimpl", "")}
 
 
@@ -91,5 +91,5 @@ class TestNoSuchFactory(Suite):
 
 
 class TestImportsItsVendor(Suite):
-    breaks = ("test_naming_imports_nothing_heavy",)
+    breaks = ("test_plugin_module_imports_nothing_heavy",)
     files = {**MODULES, "__init__.py": "import made_vendor"}

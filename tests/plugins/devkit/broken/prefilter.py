@@ -46,14 +46,14 @@ class TestGivesAList(Good):
         return list((await super().select(task, catalog, ask)).names)
 
 
-@breaks("test_selects_from_the_catalog_only")
+@breaks("test_prefilter_selects_only_from_the_catalog")
 class TestInvents(Good):
     async def select(self, task, catalog, ask):
         selection = await super().select(task, catalog, ask)
         return Selection(names=(*selection.names, "mail.send"))
 
 
-@breaks("test_nonsense_of_the_model_selects_nothing_foreign")
+@breaks("test_unusable_model_reply_selects_only_known_actions")
 class TestBelievesTheModel(Good):
     async def select(self, task, catalog, ask):
         try:
@@ -63,13 +63,13 @@ class TestBelievesTheModel(Good):
         return Selection(names=tuple(text))
 
 
-@breaks("test_large_catalog_is_no_problem")
+@breaks("test_large_catalog_is_accepted")
 class TestLooksAtTheFirstOnly(Good):
     async def select(self, task, catalog, ask):
         return await super().select(task, catalog[:100], ask)
 
 
-@breaks("test_odd_tasks_are_no_problem")
+@breaks("test_unusual_tasks_are_accepted")
 class TestHangsOnAnEmptyTask(Good):
     async def select(self, task, catalog, ask):
         if not task:
@@ -84,7 +84,7 @@ class TestLetsErrorsThrough(Good):
         return await super().select(task, catalog, ask)
 
 
-@breaks("test_tasks_at_one_time_are_kept_apart", asks=False)
+@breaks("test_concurrent_tasks_are_independent", asks=False)
 class TestMixesUpTasks(Good):
     async def select(self, task, catalog, ask):
         self.task = task
@@ -104,7 +104,7 @@ class TestGivesItsFirstSelectionToAll(Good):
         return Selection(names=tuple(known.intersection(self.first.names)))
 
 
-@breaks("test_keeps_nothing_between_tasks", says="in the question of another")
+@breaks("test_nothing_is_kept_between_tasks", says="in the question of another")
 class TestKeepsTasks(Good):
     tasks: list = []
 

@@ -139,19 +139,19 @@ def host_breaks(*tests):
 # tests/plugins/sandbox_local/test_contract.py shows that the local sandbox itself passes.
 
 
-@breaks("test_works_here")
+@breaks("test_backend_works_on_this_machine")
 class TestUnavailable(Backend):
     async def available(self):
         return Unavailable("not here")
 
 
-@host_breaks("test_prints_in_order", "test_backend_runs_a_task_of_an_agent")
+@host_breaks("test_prints_arrive_in_order", "test_backend_runs_a_task_of_an_agent")
 class TestLosesText(Host):
     def printed(self, text):
         self.real.printed(text.encode("ascii", "ignore").decode()[:3])
 
 
-@breaks("test_prints_come_while_a_script_is_busy")
+@breaks("test_prints_arrive_while_a_script_is_busy")
 class TestKeepsTextUntilTheEnd(Backend):
     class session(Session):
         async def execute(self, code, host):
@@ -161,7 +161,7 @@ class TestKeepsTextUntilTheEnd(Backend):
             return outcome
 
 
-@breaks("test_gives_the_last_value", "test_runs_any_python")
+@breaks("test_script_returns_its_last_value", "test_backend_runs_common_python")
 class TestNoValues(Backend):
     session = answering(
         lambda outcome: (
@@ -170,14 +170,14 @@ class TestNoValues(Backend):
     )
 
 
-@breaks("test_variables_live_on")
+@breaks("test_variables_persist_between_scripts")
 class TestForgetsVariables(Backend):
     class session(Session):
         async def execute(self, code, host):
             return await super().execute(f"globals().pop('rows', None)\n{code}", host)
 
 
-@breaks("test_failure_names_its_line")
+@breaks("test_failure_has_its_line")
 class TestWrongLine(Backend):
     class session(Session):
         async def execute(self, code, host):
@@ -209,19 +209,19 @@ class TestCountsNothing(Backend):
         return await super().open(dataclasses.replace(spec, limits=limits))
 
 
-@breaks("test_asks_for_another_pass")
+@breaks("test_rerun_is_an_outcome")
 class TestNoRerun(Backend):
     session = answering(lambda outcome: Done() if isinstance(outcome, Rerun) else outcome)
 
 
-@host_breaks("test_calls_come_to_the_host")
+@host_breaks("test_calls_reach_the_host")
 class TestMixesArguments(Host):
     async def call(self, request):
         given = (*request.args, *map(str, request.kwargs.values()))
         return await self.real.call(dataclasses.replace(request, args=given, kwargs={}))
 
 
-@host_breaks("test_values_cross_both_ways")
+@host_breaks("test_values_round_trip")
 class TestTurnsTuplesIntoLists(Host):
     async def call(self, request):
         answer = await self.real.call(request)
@@ -229,7 +229,7 @@ class TestTurnsTuplesIntoLists(Host):
         return Returned(list(value)) if isinstance(value, tuple) else answer
 
 
-@host_breaks("test_large_values_cross_both_ways")
+@host_breaks("test_large_values_round_trip")
 class TestCutsValues(Host):
     async def call(self, request):
         answer = await self.real.call(request)
@@ -238,7 +238,7 @@ class TestCutsValues(Host):
         return answer
 
 
-@host_breaks("test_call_needs_no_await")
+@host_breaks("test_call_works_without_await")
 class TestAnswersOnce(Host):
     count = 0
 
@@ -272,14 +272,14 @@ class TestTurnsResultsIntoText(Host):
         return Returned(repr(answer.value)) if isinstance(answer, Returned) else answer
 
 
-@breaks("test_call_needs_no_await")
+@breaks("test_call_works_without_await")
 class TestForgetsCallsWithoutAwait(Backend):
     class session(Session):
         async def execute(self, code, host):
             return await self.real.execute(code.replace("\npay(1)", ""), host)
 
 
-@host_breaks("test_script_can_cancel_a_call", "test_cancelling_cancels_calls")
+@host_breaks("test_script_can_cancel_a_call", "test_cancelled_script_cancels_its_calls")
 class TestDoesNotCancelCalls(Host):
     async def call(self, request):
         return await asyncio.shield(self.real.call(request))
@@ -292,7 +292,7 @@ class TestRepeatsCallsLater(Host):
         return await self.real.call(request)
 
 
-@host_breaks("test_files_are_handed_over")
+@host_breaks("test_output_files_reach_the_host")
 class TestSpoilsFiles(Host):
     def wrote_file(self, name, data):
         self.real.wrote_file(name, data.replace(b"\r", b"") + b"\n")
@@ -305,14 +305,14 @@ class TestTakesToolsForValues(Backend):
     )
 
 
-@breaks("test_tool_named_without_a_call_can_be_called_later")
+@breaks("test_named_tool_can_be_called_later")
 class TestKnowsNoOtherNamesOfTools(Backend):
     class session(Session):
         async def execute(self, code, host):
             return await self.real.execute(code.replace("f = mail.send", "f = print"), host)
 
 
-@breaks("test_file_names_stay_in_their_folder")
+@breaks("test_unsafe_file_names_are_refused")
 class TestForgivesBadNames(Backend):
     session = answering(lambda outcome: Done() if isinstance(outcome, Failed) else outcome)
 
@@ -323,14 +323,14 @@ class TestNoInputFiles(Backend):
         return await super().open(dataclasses.replace(spec, files=()))
 
 
-@breaks("test_runs_any_python")
+@breaks("test_backend_runs_common_python")
 class TestNoScratch(Backend):
     class session(Session):
         async def execute(self, code, host):
             return await super().execute(f"def open(*_): raise OSError\n{code}", host)
 
 
-@breaks("test_sessions_are_apart")
+@breaks("test_sessions_are_isolated")
 class TestOneSessionForAll(Backend):
     one = None
 
@@ -368,14 +368,14 @@ class TestForgivesMemory(Backend):
     )
 
 
-@breaks("test_endless_script_can_be_cancelled", "test_cancelling_cancels_calls")
+@breaks("test_endless_script_can_be_cancelled", "test_cancelled_script_cancels_its_calls")
 class TestCannotBeCancelled(Backend):
     class session(Session):
         async def execute(self, code, host):
             return await asyncio.shield(super().execute(code, host))
 
 
-@breaks("test_closing_ends_a_script", "test_close_works_twice_and_unused")
+@breaks("test_closed_session_ends_its_script", "test_close_is_idempotent_and_works_unused")
 class TestCannotBeClosed(Backend):
     class session(Session):
         async def aclose(self):
@@ -391,7 +391,7 @@ class TestUnconfined(Suite):
     """Python keeps scripts from files here, and nothing below it does."""
 
     breaks = (
-        "test_environment_is_out_of_reach",
+        "test_host_environment_is_not_visible",
         "test_script_cannot_open_other_files",
         "test_script_has_no_network",
         "test_script_cannot_start_a_process",
@@ -420,7 +420,7 @@ class TestReadsEverything(Backend):
 
 
 class TestLeavesProcesses(Suite):
-    breaks = ("test_session_leaves_nothing_behind",)
+    breaks = ("test_session_leaves_no_process_or_file",)
     left: list = []
 
     async def leftovers(self, seen):
@@ -436,7 +436,7 @@ class TestLeavesProcesses(Suite):
 
 
 @breaks(
-    "test_opening_that_is_cancelled_leaves_nothing",
+    "test_cancelled_open_leaves_nothing",
     says="a folder of a cancelled opening is left",
 )
 class TestLeaksWhatIsOpened(Backend):
@@ -450,7 +450,7 @@ class TestLeaksWhatIsOpened(Backend):
         return session
 
 
-@breaks("test_closed_session_is_forgotten", says="closed sessions are kept")
+@breaks("test_closed_session_is_released", says="closed sessions are kept")
 class TestKeepsClosedSessions(Backend):
     def __init__(self):
         super().__init__()
@@ -462,7 +462,7 @@ class TestKeepsClosedSessions(Backend):
         return session
 
 
-@breaks("test_wrong_arguments_are_reported_by_the_names_of_the_script")
+@breaks("test_argument_errors_use_the_names_of_the_script")
 class TestNamesItsOwnCode(Suite):
     class kind(Backend):
         session = answering(
@@ -530,7 +530,7 @@ class Sharing(Session):
         return outcome
 
 
-@breaks("test_working_folders_are_apart", says="a folder of its own")
+@breaks("test_sessions_have_separate_working_folders", says="a folder of its own")
 class TestSharesItsWorkingFolder(Backend):
     session = Sharing
     left = None
@@ -539,7 +539,7 @@ class TestSharesItsWorkingFolder(Backend):
         return self.left is not None
 
 
-@breaks("test_working_folders_are_apart", says="remove the folder with its session")
+@breaks("test_sessions_have_separate_working_folders", says="remove the folder with its session")
 class TestKeepsTheFolderOfAnEndedTask(TestSharesItsWorkingFolder.kind):
     def shows(self, session):
         return self.left is not None and not self.left.alive

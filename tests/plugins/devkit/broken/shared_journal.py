@@ -37,14 +37,14 @@ class TestTellsOthersNothing(SqlJournal):
         yield
 
 
-@breaks("test_finds_tasks_by_state_text_and_time", says="a sign of its database is not text")
+@breaks("test_find_filters_by_state_text_and_time", says="a sign of its database is not text")
 class TestFindsBySigns(SqlJournal):
     async def find(self, limit=100, *, text=None, **more):
         found = await super().find(limit, text=None if text == "5%" else text, **more)
         return [each for each in found if text != "5%" or "5" in each.task]
 
 
-@breaks("test_list_goes_on_after_a_place", says="begins again")
+@breaks("test_list_continues_after_a_cursor", says="begins again")
 class TestBeginsAnew(SqlJournal):
     async def find(self, limit=100, *, after=None, **more):
         found = await super().find(1000, **more)
@@ -60,7 +60,7 @@ class TestMovesOnWhileRead(SqlJournal):
             yield await self.read(each)
 
 
-@breaks("test_id_can_be_abbreviated")
+@breaks("test_task_id_can_be_abbreviated")
 class TestGuessesIds(SqlJournal):
     async def resolve(self, text, keys=None):
         found = [each.task_id for each in await self.find(keys=keys)]
@@ -79,7 +79,7 @@ class TestTakesFromTheLiving(SqlJournal):
         await self.task(task_id)
 
 
-@breaks("test_claim_by_many_succeeds_once", says="would be made twice")
+@breaks("test_concurrent_claims_succeed_once", says="would be made twice")
 class TestLetsAllClaim(SqlJournal):
     async def claim(self, task_id):
         if (await self.task(task_id)).state != "interrupted":
@@ -92,14 +92,14 @@ class TestDropsNotes(SqlJournal):
         return (await super().notes(task_id, after))[:1]
 
 
-@breaks("test_inbox_lists_waiting_requests")
+@breaks("test_inbox_lists_pending_requests")
 class TestAsksForWhatIsOver(SqlJournal):
     async def find_requests(self, start="", *, waiting=False, limit=1000):
         found = await super().find_requests(start, limit=limit)
         return [each for each in found if not (waiting and each.decided)]
 
 
-@breaks("test_task_is_stopped_from_elsewhere", says="did not wait for whoever works on it")
+@breaks("test_another_process_can_stop_a_task", says="did not wait for whoever works on it")
 class TestStopsByWord(SqlJournal):
     async def stop(self, task_id, by):
         if (await self.task(task_id)).state == "running":
@@ -107,7 +107,7 @@ class TestStopsByWord(SqlJournal):
         return await super().stop(task_id, by)
 
 
-@breaks("test_decisions_hold_until_any_process_revokes_them")
+@breaks("test_remembered_decisions_last_until_revoked")
 class TestRevokesTwice(SqlJournal):
     async def revoke(self, request_id, by):
         found = {each.request_id: each for each in await self.remembered()}

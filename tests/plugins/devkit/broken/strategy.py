@@ -78,7 +78,7 @@ class TestGoodByCallsTogether(TestGoodByCall):
 class TestRemembersByItself(Suite):
     """What it did before the kill is lost with it: it does something else than is recorded."""
 
-    breaks = ("test_killed_task_goes_on_from_every_point",)
+    breaks = ("test_killed_task_resumes_from_every_event",)
     writing = ("keep: Ann", "keep: Bob", "Both are kept.")
     replies, unapproved = TestGoodByCall.replies, TestGoodByCall.unapproved
 
@@ -92,8 +92,8 @@ class TestRemembersByItself(Suite):
 
 class TestDoesNothing(Suite):
     breaks = (
-        "test_person_is_asked_once",
-        "test_task_can_be_cancelled_while_a_call_is_made",
+        "test_approval_is_requested_once",
+        "test_task_can_be_cancelled_during_a_call",
         "test_model_calls_count_against_the_budget",
         "test_incomplete_script_does_not_run",
     )
@@ -161,7 +161,7 @@ class Keeps(ByCall):
 
 
 class TestKeepsWhatWasReported(TestGoodByCall):
-    breaks = ("test_keeps_nothing_between_tasks",)
+    breaks = ("test_nothing_is_kept_between_tasks",)
     says = "in the prompt of another"
     kind = Keeps
 
@@ -182,7 +182,7 @@ class KeepsHost(ByCall):
 
 
 class TestKeepsItsTaskInSelf(TestGoodByCall):
-    breaks = ("test_tasks_at_one_time_are_kept_apart",)
+    breaks = ("test_concurrent_tasks_are_independent",)
     kind = KeepsHost
 
 
@@ -202,13 +202,13 @@ class KeepsMessages(ByCall):
 
 
 class TestKeepsItsMessagesInSelf(TestGoodByCall):
-    breaks = ("test_tasks_at_one_time_are_kept_apart",)
+    breaks = ("test_concurrent_tasks_are_independent",)
     says = "a prompt is about these tasks"
     kind = KeepsMessages
 
 
 class TestTellsTheTime(TestGoodByCall):
-    breaks = ("test_asks_the_same_each_time",)
+    breaks = ("test_strategy_sends_the_same_prompts_on_replay",)
     says = "leave times and random names out"
 
     class kind(ByCall):

@@ -147,11 +147,11 @@ class ApprovalContract(Contract):
             assert shown.offers_yes or name != "a choice", "it never offers an answer"
 
     @needs("people:answers")
-    async def test_answer_is_the_persons_answer(self, channel_to: Callable[..., Any]) -> None:
+    async def test_channel_returns_the_persons_answer(self, channel_to: Callable[..., Any]) -> None:
         channel = channel_to("answers")
         assert _decision(await channel.answer(question_for())) == Answered("Bob")
 
-    async def test_channel_that_takes_questions_says_so(
+    async def test_channel_with_answer_method_declares_questions(
         self, channel_to: Callable[[Person], ApprovalChannel]
     ) -> None:
         takes = isinstance(channel_to("cannot be reached"), SupportsQuestions)
@@ -163,7 +163,7 @@ class ApprovalContract(Contract):
         )
 
     @needs("people:approves")
-    async def test_yes_is_a_yes(self, channel_to: Callable[..., Any]) -> None:
+    async def test_yes_approves_the_request(self, channel_to: Callable[..., Any]) -> None:
         channel = channel_to("approves")
         assert _can_ask(channel) is not False, "it says that nobody can be asked: nobody ever is"
         await self.leaves_the_loop(lambda: channel.decide(request_for()))
@@ -191,7 +191,9 @@ class ApprovalContract(Contract):
             assert dict(decision.arguments) == {"to": name, "amount": 7}
 
     @needs("people:changes their mind")
-    async def test_channel_asks_each_request_anew(self, channel_to: Callable[..., Any]) -> None:
+    async def test_channel_asks_every_request_separately(
+        self, channel_to: Callable[..., Any]
+    ) -> None:
         channel = channel_to("changes their mind")
         requests = [request_for(), request_for(), request_for("bank.close", account=7)]
         first, *later = [_decision(await channel.decide(request)) for request in requests]
@@ -203,7 +205,7 @@ class ApprovalContract(Contract):
             )
 
     @needs("people:decides one")
-    async def test_yes_is_for_its_own_request(self, channel_to: Callable[..., Any]) -> None:
+    async def test_yes_approves_only_its_own_request(self, channel_to: Callable[..., Any]) -> None:
         channel = channel_to("decides one")
         other = asyncio.ensure_future(channel.decide(request_for("bank.close_all", account=7)))
         try:
@@ -221,7 +223,7 @@ class ApprovalContract(Contract):
             await asyncio.wait({other})
 
     @needs("people:approves")
-    async def test_signs_that_change_a_display_arrive_as_text(
+    async def test_control_characters_are_shown_as_text(
         self, shown_to: Callable[[ApprovalRequest], Awaitable[Shown]]
     ) -> None:
         request = request_for(to="Ann\x1b[2J\x1b]8;;http://evil\x07", note="pay\u202eyna\r\u200b")
@@ -234,7 +236,7 @@ class ApprovalContract(Contract):
             )
 
     @needs("people:remembers")
-    async def test_yes_can_last(self, channel_to: Callable[..., Any]) -> None:
+    async def test_approval_can_be_remembered(self, channel_to: Callable[..., Any]) -> None:
         decision = _decision(await channel_to("remembers").decide(request_for()))
         assert isinstance(decision, Approved)
         assert decision.remember in ("task", "until_revoked")
@@ -267,7 +269,9 @@ class ApprovalContract(Contract):
         assert decision is None or isinstance(decision, (Rejected, Expired)), problem
 
     @needs("people:is silent")
-    async def test_waiting_can_be_cancelled(self, channel_to: Callable[..., Any]) -> None:
+    async def test_waiting_for_a_decision_can_be_cancelled(
+        self, channel_to: Callable[..., Any]
+    ) -> None:
         waiting = asyncio.ensure_future(channel_to("is silent").decide(request_for()))
         await asyncio.wait({waiting}, timeout=0.1)
         assert not waiting.done(), "it decided although nobody answered"

@@ -183,7 +183,7 @@ class ConnectionContract(Contract):
         undeclared = list(_undeclared(cast("Any", type(connection))))
         assert not undeclared, f"without effect=…: {undeclared}"
 
-    async def test_name_in_allow_is_one_action_or_one_group(self, connection: Any) -> None:
+    async def test_allow_accepts_an_action_or_a_group(self, connection: Any) -> None:
         actions = await connection.actions()
         for action in actions:
             allowed = [item.name for item in actions if is_allowed((action.name,), item)]
@@ -202,7 +202,7 @@ class ConnectionContract(Contract):
         json.dumps(described)
         json.dumps(connection.inspect())
 
-    async def test_attempts_cover_every_action(self, connection: Any) -> None:
+    async def test_sample_calls_cover_every_action(self, connection: Any) -> None:
         called = {call.action for call in (*self.calls, *self.failing_calls, *self.refused)}
         names = [action.name for action in await connection.actions()]
         left = [name for name in names if name not in {*called, *self.untested}]
@@ -212,7 +212,7 @@ class ConnectionContract(Contract):
         gone = [name for name in self.untested if name in called or name not in names]
         assert not gone, f"`untested` names {', '.join(gone)}, which is tried or is not an action"
 
-    async def test_says_the_same_of_itself_each_time(self, connection: Any) -> None:
+    async def test_connection_describes_itself_consistently(self, connection: Any) -> None:
         first = await self._stubs_of(connection)
         await asyncio.sleep(_INSTANT)
         assert await self._stubs_of(connection) == first, (
@@ -240,7 +240,7 @@ class ConnectionContract(Contract):
 
     # -- arguments ----------------------------------------------------------------------
 
-    async def test_refuses_arguments_that_do_not_fit(self, connection: Any) -> None:
+    async def test_connection_refuses_invalid_arguments(self, connection: Any) -> None:
         for action in await connection.actions():
             with pytest.raises(ToolRefusedError):
                 action.validate({**_some(action), "no_such_argument": 1})
@@ -286,13 +286,13 @@ class ConnectionContract(Contract):
                 name = self._calls()[place].action
                 assert result == alone[place], f"{name}: calls at one time are mixed up"
 
-    async def test_calls_leave_the_event_loop_alone(self, connection: Any) -> None:
+    async def test_calls_do_not_block_the_event_loop(self, connection: Any) -> None:
         for call in self._calls():
             await self.leaves_the_loop(lambda call=call: self._make(call, connection))
         await self.leaves_the_loop(lambda: _context(connection))
 
     @needs("failing_calls")
-    async def test_failure_is_an_error_of_delf(self, connection: Any) -> None:
+    async def test_failure_raises_a_delf_error(self, connection: Any) -> None:
         for call in self.failing_calls:
             with pytest.raises(DelfError) as caught:
                 await self._make(call, connection)
@@ -301,7 +301,7 @@ class ConnectionContract(Contract):
             await self._make(call, connection)
 
     @needs("slow_call")
-    async def test_survives_a_cancelled_call(self, slow_connection: Any) -> None:
+    async def test_connection_works_after_a_cancelled_call(self, slow_connection: Any) -> None:
         call, connection = self.slow_call, slow_connection
         assert call is not None
         work = asyncio.ensure_future(self._make(call, connection))
@@ -375,7 +375,7 @@ class ConnectionContract(Contract):
             )
 
     @needs("refused_login")
-    async def test_refused_login_is_no_empty_result(self, refused_connection: Any) -> None:
+    async def test_refused_login_raises(self, refused_connection: Any) -> None:
         for call in self.refused_login:
             try:
                 result = await self._make(call, refused_connection)
@@ -386,7 +386,7 @@ class ConnectionContract(Contract):
                 "answer of a task would be that there is nothing"
             )
 
-    async def test_call_leaves_the_process_as_it_was(self, connection: Any) -> None:
+    async def test_call_changes_no_process_state(self, connection: Any) -> None:
         environ, folder = dict(os.environ), Path.cwd()
         kind = cast("type[object]", type(connection))
         owned = {name: repr(value) for name, value in vars(kind).items() if _is_state(value)}
@@ -425,7 +425,7 @@ class ConnectionContract(Contract):
 
     # -- its life -----------------------------------------------------------------------
 
-    async def test_close_twice_then_use_works(self, connection: Any) -> None:
+    async def test_use_after_repeated_close_works(self, connection: Any) -> None:
         await _close(connection)
         for _ in range(2):
             for call in self._calls():
@@ -435,7 +435,7 @@ class ConnectionContract(Contract):
 
     # -- as a part of an agent ----------------------------------------------------------
 
-    async def test_works_in_a_task(self, connection: Any) -> None:
+    async def test_connection_works_in_a_task(self, connection: Any) -> None:
         from delf import Agent
 
         host = TestHost.discover(environ={})

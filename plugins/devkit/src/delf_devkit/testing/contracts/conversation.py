@@ -65,7 +65,7 @@ class ConversationContract(Contract):
         assert list(await conversations.read("c", 0, 9)) == list(state.messages)
         assert (state.summary, state.summarized, state.last) == (None, 0, 3)
 
-    async def test_newest_are_loaded_and_the_oldest_read(
+    async def test_newest_messages_are_loaded_and_oldest_read(
         self, conversations: ConversationStore
     ) -> None:
         await conversations.append("c", messages_of("a", "b", "c", "d"))
@@ -86,9 +86,7 @@ class ConversationContract(Contract):
         kept = texts(await conversations.read("c", 0, 9))
         assert kept == (["c"] if self.forgets else ["a", "b", "c"])
 
-    async def test_summary_that_comes_too_late_changes_nothing(
-        self, conversations: ConversationStore
-    ) -> None:
+    async def test_outdated_summary_changes_nothing(self, conversations: ConversationStore) -> None:
         await conversations.append("c", messages_of("a", "b", "c"))
         assert await conversations.summarize("c", "first", 2, instead_of=0)
         assert not await conversations.summarize("c", "second", 1, instead_of=0, trust="own")
@@ -111,7 +109,7 @@ class ConversationContract(Contract):
         assert (texts(state.messages), state.uncovered) == (["three"], 1)
         assert texts((await conversations.load("a", 5)).messages) == ["three"]
 
-    async def test_conversations_are_listed_the_newest_first(
+    async def test_conversations_are_listed_newest_first(
         self, conversations: ConversationStore
     ) -> None:
         await conversations.append("old", messages_of("how do  I\nbegin?", "x", at=5.0))
@@ -153,7 +151,7 @@ class ConversationContract(Contract):
         state = await conversations.load("a")
         assert (texts(state.messages), state.messages[0].position) == (["again"], 2)
 
-    async def test_messages_appended_together_stay_together(
+    async def test_messages_appended_together_stay_adjacent(
         self, conversations: ConversationStore
     ) -> None:
         async def write(number: int) -> None:

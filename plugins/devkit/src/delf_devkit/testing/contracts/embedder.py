@@ -38,7 +38,7 @@ class EmbedderContract(Contract):
         """The embedder under test."""
         missing(self, "a fixture `embedder`")
 
-    async def test_gives_a_vector_for_each_text(self, embedder: Any) -> None:
+    async def test_embedder_returns_a_vector_per_text(self, embedder: Any) -> None:
         rows = await self._rows(embedder, self.passages)
         assert len(rows) == len(self.passages)
         lengths = {len(row) for row in rows} | {len(await self._query(embedder, self.query))}
@@ -49,18 +49,18 @@ class EmbedderContract(Contract):
             norm = math.sqrt(sum(value * value for value in row))
             assert math.isclose(norm, 1.0, abs_tol=0.01), f"a vector has the length {norm:g}"
 
-    async def test_like_texts_have_like_vectors(self, embedder: Any) -> None:
+    async def test_similar_texts_have_similar_vectors(self, embedder: Any) -> None:
         wanted = await self._query(embedder, self.query)
         likeness = [_dot(wanted, row) for row in await self._rows(embedder, self.passages)]
         assert self.passages[likeness.index(max(likeness))] == self.expected
 
-    async def test_text_has_one_vector(self, embedder: Any) -> None:
+    async def test_equal_texts_have_equal_vectors(self, embedder: Any) -> None:
         together = await self._rows(embedder, self.passages)
         for text, row in reversed(list(zip(self.passages, together, strict=True))):
             (alone,) = await self._rows(embedder, [text])
             assert _apart(row, alone) < _CLOSE, "it depends on the texts beside it"
 
-    async def test_text_has_one_vector_in_every_process(
+    async def test_vectors_are_equal_in_every_process(
         self, embedder: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         plain = hash
@@ -78,21 +78,21 @@ class EmbedderContract(Contract):
             "its vectors come from hash(), which is another in each process: use zlib.crc32"
         )
 
-    async def test_survives_cancelled_calls(self, embedder: Any) -> None:
+    async def test_calls_work_after_cancelled_calls(self, embedder: Any) -> None:
         (before,) = await self._rows(embedder, self.passages[:1])
         for turns in TURNS:
             await cancelled_at(lambda: embedder.embed(self.passages), turns)
         (after,) = await self._rows(embedder, self.passages[:1])
         assert _apart(before, after) < _CLOSE
 
-    async def test_names_its_model_and_takes_a_full_batch(self, embedder: Any) -> None:
+    async def test_embedder_names_its_model_and_accepts_a_full_batch(self, embedder: Any) -> None:
         assert isinstance(embedder.model, str)
         assert embedder.model.strip()
         assert embedder.batch_size >= 1
         texts = [f"Fact {number}." for number in range(min(embedder.batch_size, 256))]
         assert len(await self._rows(embedder, texts)) == len(texts)
 
-    async def test_odd_texts_do_no_harm(self, embedder: Any) -> None:
+    async def test_unusual_texts_are_accepted(self, embedder: Any) -> None:
         for text in ("", "   ", "日本語 🦊", "\x00\n\t", "word " * 5000):
             (row,) = await self._rows(embedder, [text])
             assert all(map(math.isfinite, row)), f"{text[:20]!r} has no finite vector"
@@ -105,11 +105,11 @@ class EmbedderContract(Contract):
             wanted = expected[self.passages.index(text)]
             assert _apart(row, wanted) < _CLOSE, "calls at the same time are mixed up"
 
-    async def test_leaves_the_event_loop_alone(self, embedder: Any) -> None:
+    async def test_methods_do_not_block_the_event_loop(self, embedder: Any) -> None:
         texts = [f"Fact {number}." for number in range(min(embedder.batch_size, 64))]
         await self.leaves_the_loop(lambda: embedder.embed(texts))
 
-    async def test_close_works_twice_and_unused(self, embedder: Any) -> None:
+    async def test_close_is_idempotent_and_works_unused(self, embedder: Any) -> None:
         for _ in range(2):
             if isinstance(embedder, SupportsClose):
                 await embedder.aclose()

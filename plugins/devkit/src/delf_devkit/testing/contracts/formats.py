@@ -39,14 +39,14 @@ class FormatContract(Contract):
         """A file of the format."""
         missing(self, "a fixture `path`")
 
-    async def test_reads_the_rows(self, file_format: Any, path: Path) -> None:
+    async def test_format_reads_rows(self, file_format: Any, path: Path) -> None:
         assert self.rows, "the suite needs `rows`"
         rows = await file_format.read(str(path), None)
         assert rows == list(self.rows)
         assert loads(dumps(rows)) == rows, "a script cannot be given these values"
         await self.leaves_the_loop(lambda: file_format.read(str(path), None))
 
-    async def test_reads_a_part_by_its_name(self, file_format: Any, path: Path) -> None:
+    async def test_format_reads_a_part_by_name(self, file_format: Any, path: Path) -> None:
         parts = await file_format.parts(str(path))
         assert all(isinstance(part, str) and part for part in parts)
         assert len(set(parts)) == len(parts)
@@ -56,7 +56,7 @@ class FormatContract(Contract):
                 await file_format.read(str(path), "no such part")
             assert caught.value.message.strip()
 
-    async def test_file_that_cannot_be_read_is_an_error(
+    async def test_unreadable_file_raises(
         self, file_format: Any, path: Path, tmp_path: Path
     ) -> None:
         for bad in (tmp_path / f"gone{path.suffix}", tmp_path):
@@ -64,7 +64,7 @@ class FormatContract(Contract):
                 await file_format.read(str(bad), None)
             assert caught.value.message.strip()
 
-    async def test_garbage_is_an_error_and_no_empty_table(
+    async def test_invalid_content_raises(
         self, file_format: Any, path: Path, tmp_path: Path
     ) -> None:
         garbage = tmp_path / f"garbage{path.suffix}"
@@ -80,7 +80,7 @@ class FormatContract(Contract):
             )
         assert rows, "random bytes were read as no rows: a damaged file would count as empty"
 
-    async def test_reads_at_one_time_are_kept_apart(
+    async def test_concurrent_reads_are_independent(
         self, file_format: Any, path: Path, tmp_path: Path
     ) -> None:
         bad = tmp_path / f"gone{path.suffix}"
@@ -92,7 +92,7 @@ class FormatContract(Contract):
             assert same, "two reads are mixed up: keep a file in variables, not in `self`"
 
     @needs("writes")
-    async def test_writes_at_one_time_are_kept_apart(
+    async def test_concurrent_writes_are_independent(
         self, file_format: Any, tmp_path: Path, path: Path
     ) -> None:
         tables = [[["name"], [f"desk {number}"]] for number in range(_AT_ONCE)]
@@ -114,7 +114,7 @@ class FormatContract(Contract):
         assert await file_format.read(str(made), None) == list(self.rows)
 
     @needs("writes")
-    async def test_values_with_signs_of_the_format_are_kept(
+    async def test_values_with_delimiters_round_trip(
         self, file_format: Any, tmp_path: Path, path: Path
     ) -> None:
         made = tmp_path / f"odd{path.suffix}"
@@ -129,7 +129,7 @@ class FormatContract(Contract):
             assert rows == wanted, f"{value!r} is not kept: quote it, or raise ToolExecutionError"
 
     @needs("writes")
-    async def test_table_without_rows_is_no_failure(
+    async def test_empty_table_is_accepted(
         self, file_format: Any, tmp_path: Path, path: Path
     ) -> None:
         made = tmp_path / f"empty{path.suffix}"

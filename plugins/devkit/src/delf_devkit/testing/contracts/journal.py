@@ -66,13 +66,13 @@ class JournalContract(Contract):
         """The same journal in a state where appends fail."""
         missing(self, "a fixture `failing_journal`, or fails = False")
 
-    async def test_keeps_every_kind_of_event_as_it_was(self, journal: Any) -> None:
+    async def test_journal_returns_every_event_unchanged(self, journal: Any) -> None:
         events = every_event("task_all")
         for event in events:
             await journal.append(event)
         assert list(await journal.read("task_all")) == list(events)
 
-    async def test_keeps_the_order(self, journal: Any) -> None:
+    async def test_journal_keeps_the_order(self, journal: Any) -> None:
         events = [started("t"), *(printed("t", seq) for seq in range(2, _MANY))]
         for event in events:
             await journal.append(event)
@@ -90,7 +90,7 @@ class JournalContract(Contract):
         assert [event.seq for event in await journal.read("t", after=4)] == []
         assert [event.seq for event in await journal.read("t", after=0)] == [1, 2, 3, 4]
 
-    async def test_tasks_do_not_mix(self, journal: Any) -> None:
+    async def test_journal_separates_tasks(self, journal: Any) -> None:
         async def write(task: str) -> None:
             await journal.append(started(task))
             for seq in range(2, 50):
@@ -120,7 +120,7 @@ class JournalContract(Contract):
         assert await asyncio.gather(*waiting) == [[("a", 1)]] * 2
         assert len(await journal.read("a")) == 1, "subscribers see what is not kept"
 
-    async def test_subscriber_that_leaves_disturbs_nobody(self, journal: Any) -> None:
+    async def test_leaving_subscriber_does_not_affect_others(self, journal: Any) -> None:
         leaving, staying = journal.subscribe(), journal.subscribe()
         await journal.append(started("a"))
         assert await self._take(leaving, 1) == [("a", 1)]
@@ -129,7 +129,7 @@ class JournalContract(Contract):
         await journal.append(printed("a", 2))
         assert await self._take(staying, 2) == [("a", 1), ("a", 2)]
 
-    async def test_finds_tasks_newest_first(self, journal: Any) -> None:
+    async def test_find_returns_newest_tasks_first(self, journal: Any) -> None:
         assert list(await journal.find()) == []
         for number, name in enumerate(("a", "b", "c"), 1):
             await journal.append(started(name, at=float(number)))
@@ -145,14 +145,14 @@ class JournalContract(Contract):
         assert [item.started_at for item in found] == [3.0, 2.0, 1.0]
         assert [item.task_id for item in await journal.find(limit=2)] == ["c", "b"]
 
-    async def test_leaves_the_event_loop_alone(self, journal: Any) -> None:
+    async def test_methods_do_not_block_the_event_loop(self, journal: Any) -> None:
         events = iter([started("t"), *(printed("t", seq) for seq in range(2, 9))])
         await self.leaves_the_loop(lambda: journal.append(next(events)))
         await self.leaves_the_loop(lambda: journal.read("t"))
         await self.leaves_the_loop(journal.find)
         await self.leaves_the_loop(journal.aclose)
 
-    async def test_event_whose_writer_was_cancelled_is_kept(self, journal: Any) -> None:
+    async def test_event_of_a_cancelled_writer_is_kept(self, journal: Any) -> None:
         await journal.append(started("t"))
         begun = list(enumerate(TURNS[1:], 2))
         for seq, turns in begun:
@@ -170,7 +170,7 @@ class JournalContract(Contract):
         kept = list(await journal.read("t"))
         assert kept == events, "an event that is appended again is kept twice, or lost"
 
-    async def test_odd_names_do_no_harm(self, journal: Any) -> None:
+    async def test_unusual_names_are_accepted(self, journal: Any) -> None:
         names = ("it's", 'a "b"', "50%_*?", "../up", "a/b", "'; DROP TABLE events; --", "ä 🦊")
         for name in names:
             await journal.append(started(name))
@@ -232,13 +232,13 @@ class JournalContract(Contract):
         )
         assert caught.value.message.strip()
 
-    async def test_close_works_twice(self, journal: Any) -> None:
+    async def test_close_is_idempotent(self, journal: Any) -> None:
         await journal.append(started("a"))
         for _ in range(2):
             await journal.aclose()
 
     @needs("durable")
-    async def test_outlives_the_process(self, journal: Any, reopen: Callable[[], Any]) -> None:
+    async def test_data_survives_the_process(self, journal: Any, reopen: Callable[[], Any]) -> None:
         for event in (started("a"), finished("a", 2)):
             await journal.append(event)
         await journal.aclose()

@@ -64,7 +64,7 @@ class MemoryContract(Contract):
         assert [fact.content for fact in saved] == list(self.facts)
         assert all(fact.saved_at.tzinfo is not None for fact in saved), "times have no zone"
 
-    async def test_finds_the_nearest_first(self, store: Any) -> None:
+    async def test_search_returns_the_nearest_first(self, store: Any) -> None:
         await store.save(self.facts)
         found = await store.search(self.query, threshold=0.0)
         assert found, "nothing was found"
@@ -73,7 +73,7 @@ class MemoryContract(Contract):
         assert [fact.content for fact in found] == [self.expected], "more than was asked for"
         assert len(await store.search(self.query, top_k=100, threshold=0.0)) <= len(self.facts)
 
-    async def test_threshold_is_a_likeness_from_0_to_1(self, store: Any) -> None:
+    async def test_threshold_is_a_similarity_from_0_to_1(self, store: Any) -> None:
         await store.save(self.facts)
         for threshold in (0.6, 0.99):
             found = await store.search("xylophone quartz", threshold=threshold)
@@ -88,7 +88,7 @@ class MemoryContract(Contract):
         found = await store.search(self.expected, threshold=0.9)
         assert [fact.content for fact in found] == [self.expected], "it does not find itself"
 
-    async def test_facts_of_all_signs_and_sizes_are_kept(self, store: Any) -> None:
+    async def test_facts_of_any_text_and_size_are_kept(self, store: Any) -> None:
         facts = ["It's Ann's.", 'He wrote "no".', "100% of a_b", "back\\slash", "'; --", "{x} $y"]
         facts += [
             "日本語の事務所。",
@@ -104,7 +104,7 @@ class MemoryContract(Contract):
             assert await store.delete([fact]) == 1, fact[:40]
         assert list(await store.all()) == []
 
-    async def test_survives_cancelled_calls(self, store: Any) -> None:
+    async def test_calls_work_after_cancelled_calls(self, store: Any) -> None:
         await store.save(self.facts)
         # A lock that is held, or a connection that is half used, shows at the next call.
         for turns in TURNS:
@@ -116,7 +116,7 @@ class MemoryContract(Contract):
         assert {fact.content for fact in await store.all()} <= {*self.facts, "Half saved."}
 
     @needs("fails")
-    async def test_failure_is_an_error_of_delf(self, failing_store: Any) -> None:
+    async def test_failure_raises_a_delf_error(self, failing_store: Any) -> None:
         for work in (failing_store.save(self.facts), failing_store.search(self.query)):
             with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever it raises
                 await work
@@ -142,7 +142,7 @@ class MemoryContract(Contract):
         theirs = (other.save([f"Fact {n} is theirs."]) for n in range(_AT_ONCE))
         await asyncio.gather(*mine, *theirs)
 
-    async def test_calls_at_one_time_are_kept_apart(self, store: Any) -> None:
+    async def test_concurrent_calls_are_independent(self, store: Any) -> None:
         await asyncio.gather(*(store.save([f"Fact {n}."]) for n in range(20)))
         assert {fact.content for fact in await store.all()} == {f"Fact {n}." for n in range(20)}
         await store.save(self.facts)
@@ -153,12 +153,12 @@ class MemoryContract(Contract):
         for number, found in enumerate(together):
             assert list(found) == list(alone[number % len(alone)]), "searches are mixed up"
 
-    async def test_leaves_the_event_loop_alone(self, store: Any) -> None:
+    async def test_methods_do_not_block_the_event_loop(self, store: Any) -> None:
         await self.leaves_the_loop(lambda: store.save(self.facts))
         await self.leaves_the_loop(lambda: store.search(self.query))
         await self.leaves_the_loop(store.all)
 
-    async def test_odd_queries_do_no_harm(self, store: Any) -> None:
+    async def test_unusual_queries_are_accepted(self, store: Any) -> None:
         assert list(await store.search(self.query)) == []
         await store.save([])
         assert list(await store.all()) == []
@@ -168,7 +168,9 @@ class MemoryContract(Contract):
         assert len(await store.all()) == len(self.facts)
 
     @needs("namespaces")
-    async def test_namespaces_are_apart(self, store: Any, elsewhere: Callable[[str], Any]) -> None:
+    async def test_namespaces_are_separate(
+        self, store: Any, elsewhere: Callable[[str], Any]
+    ) -> None:
         other: Any = elsewhere("it's another")
         await store.save(self.facts[:1])
         await other.save(self.facts[1:])
@@ -186,7 +188,7 @@ class MemoryContract(Contract):
         assert all("mine" in fact.content for fact in await store.all())
         await other.aclose()
 
-    async def test_forgets_single_facts_and_all(self, store: Any) -> None:
+    async def test_facts_can_be_deleted_one_by_one_and_all(self, store: Any) -> None:
         await store.save(self.facts)
         assert await store.delete([self.facts[0], "No such fact."]) == 1
         assert [fact.content for fact in await store.all()] == list(self.facts[1:])
@@ -198,14 +200,14 @@ class MemoryContract(Contract):
         await store.save(self.facts[:1])
         assert len(await store.all()) == 1
 
-    async def test_close_twice_then_use_works(self, store: Any) -> None:
+    async def test_use_after_repeated_close_works(self, store: Any) -> None:
         await store.save(self.facts)
         for _ in range(2):
             await store.aclose()
         await store.search(self.query)
 
     @needs("durable")
-    async def test_outlives_the_process(self, store: Any, reopen: Callable[[], Any]) -> None:
+    async def test_data_survives_the_process(self, store: Any, reopen: Callable[[], Any]) -> None:
         await store.save(self.facts)
         await store.aclose()
         again: Any = reopen()

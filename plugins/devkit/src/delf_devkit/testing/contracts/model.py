@@ -116,14 +116,14 @@ class ModelContract(Contract):
         """Make the request."""
         return ModelRequest(messages=(system("Be brief."), user("Say hello, grüß Gott 🦊.")))
 
-    async def test_answers_and_leaves_the_request_alone(
+    async def test_model_answers_without_changing_the_request(
         self, model: Any, question: ModelRequest
     ) -> None:
         before = asdict(question)
         self._check(await model.complete(question))
         assert asdict(question) == before
 
-    async def test_streams_the_same_answer(self, model: Any, question: ModelRequest) -> None:
+    async def test_stream_returns_the_same_answer(self, model: Any, question: ModelRequest) -> None:
         *deltas, reply = await _collect(model.stream(question))
         assert all(isinstance(piece, ModelDelta) for piece in deltas)
         assert isinstance(reply, ModelReply), "a stream ends with the whole reply"
@@ -131,13 +131,15 @@ class ModelContract(Contract):
         texts = (piece.text for piece in deltas if piece.call is None)
         assert "".join(texts) == reply.text
 
-    async def test_stream_can_be_left_early(self, model: Any, question: ModelRequest) -> None:
+    async def test_stream_can_be_closed_early(self, model: Any, question: ModelRequest) -> None:
         stream = model.stream(question)
         await anext(stream)
         await stream.aclose()
         self._check(await model.complete(question))
 
-    async def test_keeps_nothing_between_requests(self, model: Any, question: ModelRequest) -> None:
+    async def test_model_keeps_nothing_between_requests(
+        self, model: Any, question: ModelRequest
+    ) -> None:
         """Check that a model keeps nothing between requests, because many users share it."""
         await model.complete(_about(_MARK))
         later = [await model.complete(question) for _ in range(2)]
@@ -150,7 +152,7 @@ class ModelContract(Contract):
         )
 
     @needs("sends")
-    async def test_sends_nothing_of_another_request(
+    async def test_request_contains_nothing_of_another_request(
         self, model: Any, question: ModelRequest, sent: Callable[[], Sequence[str]]
     ) -> None:
         await model.complete(_about(_MARK))
@@ -159,7 +161,7 @@ class ModelContract(Contract):
         assert _MARK not in sent()[-1], "one user's words are in another's request"
 
     @needs("sends")
-    async def test_requests_at_one_time_are_kept_apart(
+    async def test_concurrent_requests_are_independent(
         self, model: Any, sent: Callable[[], Sequence[str]]
     ) -> None:
         marks = [f"{_MARK}-{number}-x" for number in range(_CONCURRENT)]
@@ -172,7 +174,9 @@ class ModelContract(Contract):
         )
 
     @needs("sends")
-    async def test_sends_every_message(self, model: Any, sent: Callable[[], Sequence[str]]) -> None:
+    async def test_request_contains_every_message(
+        self, model: Any, sent: Callable[[], Sequence[str]]
+    ) -> None:
         words = [f"{_MARK}-{number}-x" for number in range(4)]
         messages = (system(words[0]), user(words[1]), assistant(words[2]), user(words[3]))
         await model.complete(ModelRequest(messages=messages))
@@ -190,13 +194,13 @@ class ModelContract(Contract):
         )
 
     @needs("refuses_images")
-    async def test_image_is_refused(self, model: Any) -> None:
+    async def test_unsupported_image_is_refused(self, model: Any) -> None:
         with pytest.raises(DelfError) as refused:
             await model.complete(_WITH_IMAGE)
         assert refused.value.message.strip()
 
     @needs("echoes")
-    async def test_answers_at_one_time_are_kept_apart(self, echo_model: Any) -> None:
+    async def test_concurrent_answers_are_independent(self, echo_model: Any) -> None:
         marks = [f"{_MARK}-{number}-x" for number in range(_CONCURRENT)]
         whole = await asyncio.gather(*(echo_model.complete(_about(mark)) for mark in marks))
         streams = await asyncio.gather(
@@ -210,7 +214,7 @@ class ModelContract(Contract):
                 )
 
     @needs("cuts")
-    async def test_cut_answer_says_so(self, cut_model: Any, question: ModelRequest) -> None:
+    async def test_truncated_answer_is_marked(self, cut_model: Any, question: ModelRequest) -> None:
         streamed = (await _collect(cut_model.stream(question)))[-1]
         for reply in (await cut_model.complete(question), streamed):
             assert reply.broken_by is not None, (
@@ -241,7 +245,9 @@ class ModelContract(Contract):
             await cancelled_at(lambda: _collect(model.stream(question)), turns)
         self._check(await model.complete(question))
 
-    async def test_answers_many_at_once(self, model: Any, question: ModelRequest) -> None:
+    async def test_model_serves_concurrent_requests(
+        self, model: Any, question: ModelRequest
+    ) -> None:
         asked = [model.complete(question) for _ in range(_CONCURRENT)]
         for reply in await asyncio.gather(*asked):
             self._check(reply)
@@ -255,10 +261,12 @@ class ModelContract(Contract):
             "mixed up; keep a request in variables, not in `self`"
         )
 
-    async def test_leaves_the_event_loop_alone(self, model: Any, question: ModelRequest) -> None:
+    async def test_methods_do_not_block_the_event_loop(
+        self, model: Any, question: ModelRequest
+    ) -> None:
         await self.leaves_the_loop(lambda: model.complete(question))
 
-    async def test_close_works_twice_and_unused(self, model: Any) -> None:
+    async def test_close_is_idempotent_and_works_unused(self, model: Any) -> None:
         for _ in range(2):
             await model.aclose()
 
@@ -277,7 +285,7 @@ class ModelContract(Contract):
             Secrets(self.secrets).check(text, "a key is in a repr or an answer, or it is logged")
 
     @needs("fails")
-    async def test_refusal_is_an_error_of_delf(
+    async def test_refusal_raises_a_delf_error(
         self, failing_model: Any, question: ModelRequest
     ) -> None:
         with pytest.raises(DelfError) as whole:
@@ -306,7 +314,7 @@ class ModelContract(Contract):
         assert not broken, f"after a request that was cancelled, the next one fails: {broken!r}"
 
     @needs("calls")
-    async def test_asks_for_calls_of_its_tools(self, calling_model: Any) -> None:
+    async def test_model_returns_calls_of_offered_tools(self, calling_model: Any) -> None:
         assert _takes_tools(calling_model), "its property takes_tools says no"
         asked = ModelRequest(messages=(user("What is 1 + 2?"),), tools=(_ADD,), must_call=True)
         reply = await calling_model.complete(asked)

@@ -21,7 +21,7 @@ class ObserverContract(Contract):
         """The observer under test."""
         missing(self, "a fixture `observer`")
 
-    async def test_takes_every_kind_of_event_and_changes_none(self, observer: Any) -> None:
+    async def test_observer_accepts_every_event_without_changing_it(self, observer: Any) -> None:
         events = every_event()
         before = [encode(event) for event in events]
         for event in events:
@@ -32,18 +32,18 @@ class ObserverContract(Contract):
         for event in reversed(every_event()):
             await observer.observe(event)
 
-    async def test_leaves_the_event_loop_alone(self, observer: Any) -> None:
+    async def test_methods_do_not_block_the_event_loop(self, observer: Any) -> None:
         for event in every_event():
             await self.leaves_the_loop(lambda event=event: observer.observe(event))
         await self.leaves_the_loop(observer.aclose)
 
-    async def test_takes_events_of_many_tasks(self, observer: Any) -> None:
+    async def test_observer_accepts_events_of_many_tasks(self, observer: Any) -> None:
         async def watch(task: str) -> None:
             for event in every_event(task):
                 await observer.observe(event)
 
         await asyncio.gather(*(watch(f"t{number}") for number in range(10)))
 
-    async def test_close_works_twice_and_unused(self, observer: Any) -> None:
+    async def test_close_is_idempotent_and_works_unused(self, observer: Any) -> None:
         for _ in range(2):
             await observer.aclose()

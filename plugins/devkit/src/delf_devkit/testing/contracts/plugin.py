@@ -58,7 +58,7 @@ class PluginContract(Contract):
         else:
             assert points[0].attr, "an entry point of a connection names its class: module:Class"
 
-    def test_says_which_delf_it_was_written_for(self) -> None:
+    def test_plugin_declares_its_core_version(self) -> None:
         lines = [Requirement(line) for line in self._dist.requires or ()]
         core = [line for line in lines if normalise(line.name) == DISTRIBUTION and not line.extras]
         core = [line for line in core if line.marker is None]
@@ -86,7 +86,7 @@ class PluginContract(Contract):
 
     # -- its hooks ----------------------------------------------------------------------
 
-    def test_loads_without_a_warning(self) -> None:
+    def test_plugin_loads_without_a_warning(self) -> None:
         record = self._record(PluginHost.discover(environ={}))
         assert record.state == "loaded", record.reason
         assert list(record.warnings) == []
@@ -108,7 +108,7 @@ class PluginContract(Contract):
                     f"its backend {isolation!r}"
                 )
 
-    def test_naming_imports_nothing_heavy(self) -> None:
+    def test_plugin_module_imports_nothing_heavy(self) -> None:
         code = _PROBE.format(module=f"{self._module}.plugin")
         command = [own_python(), "-c", code]
         result = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603

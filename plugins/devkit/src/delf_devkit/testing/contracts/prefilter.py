@@ -59,14 +59,14 @@ class PrefilterContract(Contract):
             missing = set(tasks[task]) - set(found.names)
             assert not missing, f"a task is not shown {sorted(missing)}: see `other_wanted`"
 
-    async def test_selects_from_the_catalog_only(self, prefilter: Any) -> None:
+    async def test_prefilter_selects_only_from_the_catalog(self, prefilter: Any) -> None:
         for catalog in (self.catalog, self.catalog[3:], self.catalog[:1]):
             found = await self._select(prefilter, self.task, catalog, self._ask())
             assert found <= {entry.name for entry in catalog}
         empty = await prefilter.select(self.task, Catalog(), self._ask())
         assert not empty.names
 
-    async def test_large_catalog_is_no_problem(self, prefilter: Any) -> None:
+    async def test_large_catalog_is_accepted(self, prefilter: Any) -> None:
         more = tuple(
             CatalogEntry(name=f"zoo.cage_{number}", summary=f"Look into cage {number}.")
             for number in range(_MANY)
@@ -77,7 +77,7 @@ class PrefilterContract(Contract):
         assert len(selection.names) <= len(catalog) / 2, "it leaves next to nothing out"
         await self.leaves_the_loop(lambda: prefilter.select(self.task, catalog, self._ask()))
 
-    async def test_tasks_at_one_time_are_kept_apart(self, prefilter: Any) -> None:
+    async def test_concurrent_tasks_are_independent(self, prefilter: Any) -> None:
         tasks = (self.task, "Feed an animal in the zoo.", "Find invoices by state.")
         catalog = Catalog(self.catalog)
 
@@ -88,7 +88,7 @@ class PrefilterContract(Contract):
         together = await asyncio.gather(*(select(task) for task in tasks * 3))
         assert together == alone * 3, "selections are mixed up"
 
-    async def test_keeps_nothing_between_tasks(self, prefilter: Any) -> None:
+    async def test_nothing_is_kept_between_tasks(self, prefilter: Any) -> None:
         asked: list[str] = []
 
         async def ask(question: str) -> str:
@@ -103,7 +103,7 @@ class PrefilterContract(Contract):
         for question in asked[before:]:
             assert _MARK not in question, "one task's words are in the question of another"
 
-    async def test_odd_tasks_are_no_problem(self, prefilter: Any) -> None:
+    async def test_unusual_tasks_are_accepted(self, prefilter: Any) -> None:
         for task in ("", "日本語 🦊", "word " * 5000):
             await self._select(prefilter, task, self.catalog, self._ask())
 
@@ -116,7 +116,7 @@ class PrefilterContract(Contract):
             await prefilter.select(self.task, Catalog(self.catalog), ask)
 
     @needs("asks")
-    async def test_nonsense_of_the_model_selects_nothing_foreign(self, prefilter: Any) -> None:
+    async def test_unusable_model_reply_selects_only_known_actions(self, prefilter: Any) -> None:
         for text in ("", "no idea", '["bank.steal", 7, null]', "{" * 1000):
             found = await self._select(prefilter, self.task, self.catalog, _always(text))
             assert found <= {entry.name for entry in self.catalog}

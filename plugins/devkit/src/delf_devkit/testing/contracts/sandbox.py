@@ -39,7 +39,7 @@ class SandboxContract(SandboxCalls):
     interpreter, if possible.
     """
 
-    async def test_works_here(self, backend: SandboxBackend) -> None:
+    async def test_backend_works_on_this_machine(self, backend: SandboxBackend) -> None:
         state = await backend.available()
         assert isinstance(state, Available), state
         assert backend.isolation in ISOLATION_ORDER
@@ -58,20 +58,20 @@ class SandboxContract(SandboxCalls):
 
     # -- scripts ------------------------------------------------------------------------
 
-    async def test_prints_in_order(self, backend: SandboxBackend) -> None:
+    async def test_prints_arrive_in_order(self, backend: SandboxBackend) -> None:
         async with Bench(backend) as bench:
             run = await bench.open()
             done(await run("print('a', 1)\nprint('é 🦊', end='')\nprint()"))
             assert run.host.text == "a 1\né 🦊\n"
 
-    async def test_gives_the_last_value(self, backend: SandboxBackend) -> None:
+    async def test_script_returns_its_last_value(self, backend: SandboxBackend) -> None:
         async with Bench(backend) as bench:
             run = await bench.open()
             assert done(await run("x = 20\nx * 2 + 2")).value == 42
             assert done(await run("y = 1")).value == 1
             assert done(await run("")).value is None
 
-    async def test_variables_live_on(self, backend: SandboxBackend) -> None:
+    async def test_variables_persist_between_scripts(self, backend: SandboxBackend) -> None:
         async with Bench(backend) as bench:
             run = await bench.open()
             first = done(await run("rows = [1, 2, 3]"))
@@ -81,7 +81,7 @@ class SandboxContract(SandboxCalls):
             assert done(await run("rows")).value == [1, 2, 3, 4]
 
     @needs("cpython")
-    async def test_runs_any_python(self, backend: SandboxBackend) -> None:
+    async def test_backend_runs_common_python(self, backend: SandboxBackend) -> None:
         code = """
 import asyncio, dataclasses, re
 @dataclasses.dataclass
@@ -107,7 +107,7 @@ match total:
             code = "with open('notes.txt', 'w') as f: f.write('x')\nopen('notes.txt').read()"
             assert done(await bench.run(code)).value == "x"
 
-    async def test_failure_names_its_line(self, backend: SandboxBackend) -> None:
+    async def test_failure_has_its_line(self, backend: SandboxBackend) -> None:
         async with Bench(backend) as bench:
             run = await bench.open()
             outcome = failed(await run("x = [1]\n\nx[5]\nprint('no')"), "IndexError")
@@ -140,7 +140,7 @@ match total:
             outcome = await bench.run("import math\nmath.floor(2.5)")
             assert done(outcome).value == 2
 
-    async def test_asks_for_another_pass(self, backend: SandboxBackend) -> None:
+    async def test_rerun_is_an_outcome(self, backend: SandboxBackend) -> None:
         async with Bench(backend) as bench:
             run = await bench.open()
             code = "n = 3\nrerun('found n', 'use n', ['n'])\nprint('no')"
@@ -151,7 +151,7 @@ match total:
             assert run.host.text == ""
             assert done(await run("n")).value == 3
 
-    async def test_wrong_arguments_are_reported_by_the_names_of_the_script(
+    async def test_argument_errors_use_the_names_of_the_script(
         self, backend: SandboxBackend
     ) -> None:
         """Check that argument errors use the script's names and show the usage."""
@@ -175,7 +175,7 @@ match total:
 
     # -- files --------------------------------------------------------------------------
 
-    async def test_files_are_handed_over(self, backend: SandboxBackend) -> None:
+    async def test_output_files_reach_the_host(self, backend: SandboxBackend) -> None:
         code = """
 add_to_output_files("a.txt", "Grüße")
 add_to_output_files("folder/b.bin", bytes(range(256)) * 8192)
@@ -196,7 +196,7 @@ add_to_output_files("empty.txt", "")
         assert not wrong
         assert set(run.host.files) == set(expected)
 
-    async def test_file_names_stay_in_their_folder(self, backend: SandboxBackend) -> None:
+    async def test_unsafe_file_names_are_refused(self, backend: SandboxBackend) -> None:
         async with Bench(backend) as bench:
             run = await bench.open()
             for name in ("../a", "/etc/passwd", "", "a/../../b", "~/a", "a\0b"):
@@ -238,7 +238,7 @@ add_to_output_files("empty.txt", "")
         )
 
     @needs("cpython")
-    async def test_working_folders_are_apart(self, backend: SandboxBackend) -> None:
+    async def test_sessions_have_separate_working_folders(self, backend: SandboxBackend) -> None:
         seen = "import os\nsorted(os.listdir('.')) if os.path.exists('left.txt') else 'nothing'"
         async with Bench(backend) as bench:
             first, second = await bench.open(), await bench.open()
@@ -257,7 +257,7 @@ add_to_output_files("empty.txt", "")
 
     # -- sessions -----------------------------------------------------------------------
 
-    async def test_sessions_are_apart(self, backend: SandboxBackend) -> None:
+    async def test_sessions_are_isolated(self, backend: SandboxBackend) -> None:
         async with Bench(backend) as bench:
             runs = [await bench.open() for _ in range(3)]
             outcomes = await asyncio.gather(*(run(f"me = {n}\nme") for n, run in enumerate(runs)))

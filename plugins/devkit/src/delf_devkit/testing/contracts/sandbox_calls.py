@@ -160,7 +160,7 @@ def _find(**arguments: Any) -> list[dict[str, Any]]:
 class SandboxCalls(SandboxLimits):
     """Calls, their values, their errors, their end."""
 
-    async def test_calls_come_to_the_host(self, backend: Any) -> None:
+    async def test_calls_reach_the_host(self, backend: Any) -> None:
         host = RecordingScriptHost({"add": _add, "desk.find": _find})
         async with Bench(backend) as bench:
             run = await bench.open(host)
@@ -173,7 +173,7 @@ class SandboxCalls(SandboxLimits):
         ]
         assert (list(host.calls[0].args), dict(host.calls[0].kwargs)) == ([1], {"b": 2})
 
-    async def test_values_cross_both_ways(self, backend: Any) -> None:
+    async def test_values_round_trip(self, backend: Any) -> None:
         host = RecordingScriptHost({"give": _value, "take": _same})
         async with Bench(backend) as bench:
             run = await bench.open(host)
@@ -183,7 +183,7 @@ class SandboxCalls(SandboxLimits):
                 assert (back, type(back)) == (value, type(value))
                 assert host.calls[-1].args[0] == value
 
-    async def test_large_values_cross_both_ways(self, backend: Any) -> None:
+    async def test_large_values_round_trip(self, backend: Any) -> None:
         host = RecordingScriptHost({"give": lambda: "é" * _BIG, "take": len})
         async with Bench(backend) as bench:
             outcome = await bench.run("await take((await give()) + 'x')", host)
@@ -238,7 +238,7 @@ texts
             outcome = failed(await run("x = 1\nawait refused()"), "ApprovalRejected")
             assert (outcome.line, outcome.message) == (2, "Ann wrote no")
 
-    async def test_call_needs_no_await(self, backend: Any) -> None:
+    async def test_call_works_without_await(self, backend: Any) -> None:
         host = RecordingScriptHost({"pay": _same})
         code = "def paid(n):\n    return pay(n) + 1\npay(1)\n"
         code += "print(paid(2), sum([pay(n) for n in range(3, 203)]))"
@@ -263,7 +263,7 @@ texts
                     or ("pay" in failure.message)
                 ), f"{script}: {failure.message}"
 
-    async def test_tool_named_without_a_call_can_be_called_later(self, backend: Any) -> None:
+    async def test_named_tool_can_be_called_later(self, backend: Any) -> None:
         async with Bench(backend) as bench:
             tools = {"mail.send": _same, "mail.read": list}
             session = (await bench.open(RecordingScriptHost(tools))).session

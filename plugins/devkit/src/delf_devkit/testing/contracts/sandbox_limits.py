@@ -155,7 +155,7 @@ for number in range(40):
             assert not run.session.alive
             await self._works(bench)
 
-    async def test_prints_come_while_a_script_is_busy(self, backend: Any) -> None:
+    async def test_prints_arrive_while_a_script_is_busy(self, backend: Any) -> None:
         async with Bench(backend) as bench:
             host = _Listening()
             run = await bench.open(host)
@@ -168,7 +168,7 @@ for number in range(40):
                 work.cancel()
                 await asyncio.wait({work})
 
-    async def test_cancelling_cancels_calls(self, backend: Any) -> None:
+    async def test_cancelled_script_cancels_its_calls(self, backend: Any) -> None:
         begun, host = asyncio.Event(), RecordingScriptHost()
 
         async def wait() -> None:
@@ -183,7 +183,7 @@ for number in range(40):
             assert host.cancelled == ["wait"]
             assert [call.connection for call in host.calls] == ["wait"]
 
-    async def test_closing_ends_a_script(self, backend: Any) -> None:
+    async def test_closed_session_ends_its_script(self, backend: Any) -> None:
         begun = asyncio.Event()
         async with Bench(backend) as bench:
             run = await bench.open(RecordingScriptHost({"begin": begun.set}))
@@ -209,7 +209,7 @@ for number in range(40):
     # -- confinement --------------------------------------------------------------------
 
     @needs("confines:environment", "cpython")
-    async def test_environment_is_out_of_reach(
+    async def test_host_environment_is_not_visible(
         self, backend: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("DELF_CONTRACT_SECRET", "hunter2-in-the-environment")
@@ -292,7 +292,7 @@ for number in range(40):
         """Return objects that still exist after a short wait."""
         return await gone(seen, 5.0)
 
-    async def test_session_leaves_nothing_behind(
+    async def test_session_leaves_no_process_or_file(
         self, backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -307,7 +307,7 @@ for number in range(40):
         assert await self.leftovers(seen) == set()
         assert _names_in(tmp_path) == [], "temporary files are left"
 
-    async def test_opening_that_is_cancelled_leaves_nothing(
+    async def test_cancelled_open_leaves_nothing(
         self, backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -321,7 +321,7 @@ for number in range(40):
         assert await self.leftovers(seen) == set(), "a process of a cancelled opening is left"
         assert _names_in(tmp_path) == [], "a folder of a cancelled opening is left"
 
-    async def test_closed_session_is_forgotten(self, backend: Any) -> None:
+    async def test_closed_session_is_released(self, backend: Any) -> None:
         async with Bench(backend) as bench:
             session = await backend.open(RecordingScriptHost().spec())
             try:
@@ -338,7 +338,7 @@ for number in range(40):
             assert known() is None, "closed sessions are kept: a long-lived agent grows with each"
             await self._works(bench)
 
-    async def test_close_works_twice_and_unused(self, backend: Any) -> None:
+    async def test_close_is_idempotent_and_works_unused(self, backend: Any) -> None:
         async with Bench(backend) as bench:
             run = await bench.open()
             for _ in range(2):

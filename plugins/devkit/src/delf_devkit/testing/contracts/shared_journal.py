@@ -81,7 +81,7 @@ class SharedJournalContract(Contract):
         assert (await other.task("a")).state == "running"
         await stream.aclose()
 
-    async def test_finds_tasks_by_state_text_and_time(self, two: Sequence[Any]) -> None:
+    async def test_find_filters_by_state_text_and_time(self, two: Sequence[Any]) -> None:
         one, other = two
         for number, name in enumerate(("ann 50%_", "bob", "cleo"), 1):
             await one.append(started(name, at=float(number)))
@@ -95,7 +95,7 @@ class SharedJournalContract(Contract):
         assert await self._found(other, limit=1, since=1.0) == ["cleo"]
         assert dict(await other.count()) == {"running": 2, "done": 1}
 
-    async def test_list_goes_on_after_a_place(self, two: Sequence[Any]) -> None:
+    async def test_list_continues_after_a_cursor(self, two: Sequence[Any]) -> None:
         one, other = two
         for number, name in enumerate("abcde"):
             await one.append(started(name, at=float(number // 2)))
@@ -113,7 +113,7 @@ class SharedJournalContract(Contract):
         )
         assert await self._found(other, after=(-1.0, "a")) == []
 
-    async def test_id_can_be_abbreviated(self, two: Sequence[Any]) -> None:
+    async def test_task_id_can_be_abbreviated(self, two: Sequence[Any]) -> None:
         one, other = two
         for name, key in (("task_ab1", "ada"), ("task_ab2", "bo"), ("task_c", None)):
             await one.append(started(name, key=key))
@@ -172,7 +172,7 @@ class SharedJournalContract(Contract):
             await other.claim("nowhere")
         await other.release("nowhere")
 
-    async def test_claim_by_many_succeeds_once(self, reopen: Callable[[], Any]) -> None:
+    async def test_concurrent_claims_succeed_once(self, reopen: Callable[[], Any]) -> None:
         first = await _opened(reopen)
         await first.append(started("t"))
         await first.release("t")
@@ -211,7 +211,7 @@ class SharedJournalContract(Contract):
         for stream in (live, again):
             await stream.aclose()
 
-    async def test_inbox_lists_waiting_requests(self, two: Sequence[Any]) -> None:
+    async def test_inbox_lists_pending_requests(self, two: Sequence[Any]) -> None:
         one, other = two
         await one.append(started("a"))
         events: list[Event] = [asked("a", 2, "req_1a"), asked("a", 3, "req_2b")]
@@ -234,7 +234,7 @@ class SharedJournalContract(Contract):
         await one.append(finished("a", 7))
         assert await self._asked(other, waiting=True) == [], "its task is over: nobody waits"
 
-    async def test_task_is_stopped_from_elsewhere(self, two: Sequence[Any]) -> None:
+    async def test_another_process_can_stop_a_task(self, two: Sequence[Any]) -> None:
         one, other = two
         for name in ("runs", "left", "over"):
             await one.append(started(name))
@@ -253,7 +253,7 @@ class SharedJournalContract(Contract):
         await one.append(end)
         assert await stopping
 
-    async def test_decisions_hold_until_any_process_revokes_them(self, two: Sequence[Any]) -> None:
+    async def test_remembered_decisions_last_until_revoked(self, two: Sequence[Any]) -> None:
         one, other = two
         await one.append(started("a"))
         lasts = {"remember": "until_revoked", "project": "/shop"}

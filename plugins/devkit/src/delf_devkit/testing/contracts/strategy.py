@@ -121,7 +121,7 @@ class StrategyContract(Contract):
         assert [(call.name, call.status) for call in response.trace.tool_calls] == [("add", "ok")]
         assert response.trace.usage.total_tokens > 0
 
-    async def test_keeps_nothing_between_tasks(self, strategy: Any) -> None:
+    async def test_nothing_is_kept_between_tasks(self, strategy: Any) -> None:
         """Check isolation between tasks, because one agent serves many users."""
         model = ScriptedModel()
         async with self._agent(strategy, self.replies, _World(), None, model) as agent:
@@ -135,7 +135,7 @@ class StrategyContract(Contract):
         for prompt in model.prompts[asked:]:
             assert _MARK not in prompt, "one task's words are in the prompt of another"
 
-    async def test_tasks_at_one_time_are_kept_apart(self, strategy: Any) -> None:
+    async def test_concurrent_tasks_are_independent(self, strategy: Any) -> None:
         """Check concurrent tasks, because they share one strategy object."""
         marks = [f"{_MARK}-{number}-x" for number in range(_AT_ONCE)]
         left = {mark: deque(self.replies) for mark in marks}
@@ -169,7 +169,7 @@ class StrategyContract(Contract):
             calls = [call.name for call in response.trace.tool_calls]
             assert calls == ["add"], f"one of the tasks made these calls: {calls}; {why}"
 
-    async def test_asks_the_same_each_time(self, strategy: Any) -> None:
+    async def test_strategy_sends_the_same_prompts_on_replay(self, strategy: Any) -> None:
         prompts: list[str] = []
         for _ in range(_LOOKS):
             model = ScriptedModel()
@@ -190,7 +190,7 @@ class StrategyContract(Contract):
         assert statuses
         assert set(statuses) == {"rejected"}
 
-    async def test_person_is_asked_once(self, strategy: Any) -> None:
+    async def test_approval_is_requested_once(self, strategy: Any) -> None:
         asked: list[str] = []
 
         def approve(request: Any) -> bool:
@@ -228,7 +228,7 @@ class StrategyContract(Contract):
         assert response.error is not None
         assert "Timeout" in response.error
 
-    async def test_task_can_be_cancelled_while_a_call_is_made(self, strategy: Any) -> None:
+    async def test_task_can_be_cancelled_during_a_call(self, strategy: Any) -> None:
         world, journal = _World(), _journal()
         world.may_add.clear()
         async with self._agent(strategy, self.replies, world, journal) as agent:
@@ -254,7 +254,7 @@ class StrategyContract(Contract):
         assert response.cost_usd == asked * _COST
 
     @pytest.mark.parametrize("happened", [True, False], ids=["it happened", "it did not"])
-    async def test_killed_task_goes_on_from_every_point(
+    async def test_killed_task_resumes_from_every_event(
         self, strategy: Any, happened: bool
     ) -> None:
         """Resume a task from each of its events, with interrupted calls either made or not."""
