@@ -112,12 +112,14 @@ class HttpClient:
         import httpx
 
         loop = asyncio.get_running_loop()
+        # Connections belong to the event loop that opened them.
         if self._client is None or self._client.is_closed or self._loop is not loop:
             self._client = httpx.AsyncClient(
                 transport=async_transport(httpx, verify=trusted()),
                 timeout=self._timeout,
                 headers={"User-Agent": self._agent, "Accept-Encoding": ACCEPTED},
             )
+            # No cookies: a session that one task began must not be used by another.
             self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
             _httpx_log.addFilter(_not_ours)  # adding it twice changes nothing
             self._loop = loop
@@ -227,6 +229,8 @@ class Attempts(Generic[A]):
             try:
                 answer = await send()
             except httpx.TransportError as error:
+                # Without a connection nothing was sent; after any other failure the request may
+                # have arrived.
                 is_unsent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
                 course.in_doubt |= not is_unsent
                 if is_last or not (is_unsent or self._is_repeatable):

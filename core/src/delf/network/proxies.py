@@ -129,6 +129,7 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         found = ipaddress.ip_address(text.strip("[]").partition("%")[0])
     except ValueError:
         return None
+    # ::ffff:10.0.0.1 reaches the same host as 10.0.0.1.
     return found if found.version == 4 else found.ipv4_mapped or found
 
 
@@ -136,6 +137,7 @@ def _means(entry: str, host: str, address: Any, port: int) -> bool:
     """Return True if an entry of ``NO_PROXY`` matches a host and port."""
     if entry == "*":
         return True
+    # More than one colon without brackets is an IPv6 address, whose last part is no port.
     if "/" in entry or (entry.count(":") > 1 and not entry.startswith("[")):
         return _is_within(entry, address)
     name, sign, own = entry.rpartition(":")

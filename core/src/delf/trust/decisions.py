@@ -217,6 +217,7 @@ def remember(root: Path, items: Items) -> None:
         ConfigurationError: If the record cannot be written.
     """
     root, folder = root.resolve(), store()
+    # A folder that holds its own record could change both.
     if not folder.is_absolute() or folder.resolve().is_relative_to(root):
         raise ConfigurationError(
             f"trust in {root} cannot be kept, as {folder} lies in it",
@@ -267,6 +268,7 @@ def _file(folder: Path, root: Path) -> Path:
 
 
 def _digest(salt: str, file: str, key: str, value: str) -> str:
+    # Without the salt, a secret that somebody guesses could be found in the record.
     text = json.dumps([salt, file, key, value])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -287,4 +289,5 @@ def _read(path: Path) -> Trusted | None:
         record = Trusted(root=root, at=float(stored["at"]), salt=stored["salt"], digests=digests)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
+    # A record that was copied to the name of another folder trusts nothing.
     return record if _file(path.parent, root) == path else None

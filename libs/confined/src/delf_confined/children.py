@@ -112,6 +112,7 @@ class Template:
         }
         ours, theirs = socket.socketpair()
         try:
+            # One request at a time: answers of the template carry no number.
             with self._lock:
                 answer = self._ask(request, theirs)
         except BaseException:
@@ -130,6 +131,7 @@ class Template:
             if self._control is None:  # it went with its template
                 return -signal.SIGKILL
             try:
+                # A child of the template, for which nobody else can wait.
                 return int(self._exchange({"reap": pid}, None)["status"])
             except (EOFError, OSError):
                 self._free()

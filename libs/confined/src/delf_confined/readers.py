@@ -74,6 +74,7 @@ class Readers:
         while True:
             async with turns.taken(turn):
                 answer = await self._once(turn, function, payload, about, readable, limits, preload)
+            # A child that gave way to another caller starts again: it can have changed nothing.
             if answer is not None:
                 break
         many = len(answer) > LARGE
@@ -96,6 +97,7 @@ class Readers:
         try:
             child = await asyncio.shield(asyncio.wrap_future(forking))
         except asyncio.CancelledError:
+            # The thread goes on to fork: its child is ended once it is there.
             forking.add_done_callback(_end_later)
             raise
         loop = asyncio.get_running_loop()
@@ -111,6 +113,7 @@ class Readers:
             )
         finally:
             asking.cancel()
+            # Nobody may read from the socket any more when another thread closes it.
             await asyncio.gather(asking, return_exceptions=True)
             child.kill()
             ended = self._thread.submit(child.end)

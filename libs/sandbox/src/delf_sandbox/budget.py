@@ -110,6 +110,7 @@ class Budget:
             length: The frame's size in bytes.
             size: The size in memory, in bytes.
         """
+        # A call has limits of its own, so its frame is taken out of the bytes of the script.
         self._bytes -= length
         self._calls += 1
         self._call_bytes += size

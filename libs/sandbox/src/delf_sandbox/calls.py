@@ -60,6 +60,7 @@ class OpenCalls:
     ) -> None:
         self._loop = loop
         self._answer = answer
+        # A semaphore serves waiters in order, so calls begin in the order of the script.
         self._places = asyncio.Semaphore(MOST_SERVED)
         self._script = 0
         self.open: dict[int, OpenCall] = {}
@@ -117,6 +118,8 @@ class OpenCalls:
             if call.abandoned:
                 raise
             answer = Raised("ToolError", "the call was cancelled before it had a result")
+            # A tool may raise CancelledError itself, which is a failure like any other; only a
+            # cancellation from outside is passed on.
             own = asyncio.current_task()
             if own is not None and own.cancelling():
                 raise
@@ -130,6 +133,7 @@ class OpenCalls:
     def _end(self, call: OpenCall) -> bool:
         """Remove an ended call; return False if it was removed before."""
         number = call.request.call_id
+        # clear() may have removed the call, and a later script may use its number again.
         if self.open.get(number) is not call:
             return False
         del self.open[number]

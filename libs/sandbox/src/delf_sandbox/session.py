@@ -115,7 +115,9 @@ class WireSession(asyncio.BufferedProtocol):
         try:
             while self._unread and self.alive:
                 payload = self._unread.popleft()
+                # Counted before it is parsed: parsing is what makes a flood of frames expensive.
                 self._budget.frame(len(payload))
+                # Frames keep their order: the ones behind a large frame wait until it is parsed.
                 if len(payload) > _LARGE:
                     self._parsing = self._loop.run_in_executor(None, _parse_whole, payload)
                     self._parsing.add_done_callback(self._handle_parsed)
@@ -143,11 +145,14 @@ class WireSession(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Record that the guest is gone."""
         self._lost = True
+        # Wakes ready(), which then asks how the process ended.
         if not self._booted.done():
             self._booted.set_result(None)
         self.calls.clear()
         if self._outcome is not None and not self._outcome.done():
             outcome = self._outcome
+            # The stream ends before the process is reaped, and only its exit status tells a reached
+            # limit from a crash.
             task = self._loop.create_task(self._process.how_it_ended())
             task.add_done_callback(lambda done: _hand_over(done, outcome))
 
@@ -324,6 +329,8 @@ class WireSession(asyncio.BufferedProtocol):
             self._break(outcome)
             return
         self.calls.begin(self._host, request, size)
+        # Back pressure: the guest blocks on its pipe until calls have ended, so that no script
+        # fills the host's memory with calls.
         if self.calls.held > self._budget.unread_bytes:
             self.calls.when_less = self._read_on
             self._hold_reading()
@@ -376,6 +383,7 @@ class WireSession(asyncio.BufferedProtocol):
         if not data or transport is None or transport.is_closing():
             return
         transport.write(data)
+        # A guest that makes calls and reads no answers would fill the memory of the host.
         if transport.get_write_buffer_size() > self._budget.unread_bytes:
             message = "the script left more answers unread than its memory could hold"
             self._break(LimitReached(limit="memory", message=message))

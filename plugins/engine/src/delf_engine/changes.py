@@ -110,6 +110,7 @@ def changes_of(events: Iterable[ev.Event], script: int | None = None) -> list[Ch
                 running = 0
             case ev.CallStarted() if event.effect != "read":
                 begun[event.call_id] = running, event
+                # A call that was made again counts by its last attempt.
                 ends.pop(event.call_id, None)
             case ev.CallFinished():
                 ends[event.call_id] = event

@@ -208,6 +208,7 @@ class TaskHost:
     @awaited_in_own_context
     async def connect(self, *, needed: bool = False) -> ModelSession | None:
         """Open a session of the main model; None without sessions and during replay."""
+        # Recorded replies come without a request, and a session opened now would not know them.
         if self._run.replay.has_reply("generate"):
             return None
         config = self._run.config.main_llm
@@ -232,6 +233,8 @@ class TaskHost:
         self._open_calls += 1
         work = asyncio.ensure_future(self._call(request))
         try:
+            # A cancelled strategy does not tear a call from its record: the gate notes that nobody
+            # waits, then the call is cancelled and awaited.
             return await asyncio.shield(work)
         except asyncio.CancelledError:
             if not self._closed:
@@ -259,6 +262,7 @@ class TaskHost:
         connection, _, method = name.partition(".")
         bound = next((bound for bound in self._run.tools if bound.name == name), None)
         own = () if bound is None else (item.name for item in bound.action.parameters)
+        # A tool may have a parameter of this name; the argument is the tool's then.
         extra = {} if description is None or "desc" in own else {"desc": description}
         return CallRequest(
             call_id=next(self._numbers),
@@ -303,6 +307,7 @@ class TaskHost:
         if isinstance(outcome, Done):
             await self._warn_of_uncalled(code, attempt)
         wanted = changes_requested(log.events, attempt)
+        # What a failed script printed is no part of the answer: the next script starts over.
         self._last_counts = isinstance(outcome, (Done, Rerun)) and not wanted
         if isinstance(outcome, Rerun) and not wanted:
             await self._record_rerun(outcome, attempt)

@@ -234,7 +234,10 @@ class Resources:
         config, around = agent.config, agent.context
         for connection in agent.connections:
             if isinstance(connection, SupportsSecrets):
+                # Before anything can fail or log: errors of the start are redacted, too.
                 connection.tell_secrets(redactor)
+        # From here on each part is noted for closing as soon as it exists, so that a failure of the
+        # next one leaves nothing open.
         models = _models_of(agent, redactor)
         closing.pools.append(models.aclose)
         limits = make_limits(config.sandbox_config)

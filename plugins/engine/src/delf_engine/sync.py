@@ -214,6 +214,7 @@ class RuntimeHome:
             self._abandon_runtime()
         elif not loop.is_running():
             loop.run_until_complete(self._stop_runtime())
+        # Called on the loop itself, which cannot wait for its own work.
         elif running_loop() is loop:
             loop.create_task(self._stop_runtime())
         else:
@@ -279,6 +280,7 @@ class RuntimeHome:
     async def _started(self) -> Runtime:
         if self._runtime is None:
             ending = self._ending = _at_end_of_loop(lambda: self._loop_ends(ending))
+            # Once entered, the generator is closed by its loop before the loop itself ends.
             await anext(ending)
             # What it holds serves all tasks, whoever's is the first.
             self._runtime = shared_task(self._make())
@@ -321,6 +323,7 @@ class RuntimeHome:
         runtime, self._runtime = self.runtime, None
         if runtime is None:
             return
+        # The loop that the parts belong to is closed: a loop of our own frees what is left.
         thread = LoopThread(self._name)
         try:
             call(runtime.abandon(), thread.loop)

@@ -87,6 +87,7 @@ class Link:
             return self._client
         async with self._turn:
             if self._client is None:
+                # The owner of a dead server leaves its contexts before another server is started.
                 await self._end()
                 await self._pause()
                 self._client = await self._start()
@@ -99,10 +100,13 @@ class Link:
 
     def _gone(self, ending: Ending) -> None:
         """Forget a dead server: the next call starts another one."""
+        # _start() counts a server that fails while it starts, and the end of an older server says
+        # nothing about this one.
         if self._client is None or ending is not self._ending:
             return
         self._client = None
         self._stop.set()
+        # A server that ran for long is started again soon; one that dies at once, later each time.
         steady = time.monotonic() - self._started > _STEADY_SECONDS
         self._failed(1 if steady else self._failures + 1)
 

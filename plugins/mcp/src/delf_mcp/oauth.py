@@ -76,8 +76,8 @@ class TokenFile:
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Keep tokens."""
         self._learn(tokens)
-        self._write("issuer", self._asked)
-        self._write("tokens", tokens.model_dump(mode="json", exclude_none=True))
+        # In one write: an issuer with the tokens of another server would get their refresh token.
+        self._write(issuer=self._asked, tokens=tokens.model_dump(mode="json", exclude_none=True))
 
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """Return the server's record of this client."""
@@ -87,7 +87,7 @@ class TokenFile:
         """Store the server's registration of this client."""
         if client_info.client_secret:
             self._learned(client_info.client_secret)
-        self._write("client", client_info.model_dump(mode="json", exclude_none=True))
+        self._write(client=client_info.model_dump(mode="json", exclude_none=True))
 
     def _learn(self, tokens: OAuthToken) -> None:
         self._learned(tokens.access_token)
@@ -107,9 +107,8 @@ class TokenFile:
         except ValidationError:
             return None
 
-    def _write(self, name: str, value: Any) -> None:
-        content = {**self._content(), name: value}
-        write_private(self.path, json.dumps(content).encode())
+    def _write(self, **values: Any) -> None:
+        write_private(self.path, json.dumps({**self._content(), **values}).encode())
 
 
 class Returning:
@@ -159,6 +158,7 @@ class Returning:
                 self._server.close()
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Any program of this machine may connect: what is no answer of a login is ignored.
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             query = parse_qs(urlsplit(head.split(" ")[1]).query)
@@ -285,6 +285,7 @@ def keeps_keys(name: str, settings: MCPSettings, tokens: TokenFile) -> Check:
                 "not accepted",
                 hint=f'if that is right, set issuer = "{origin}"',
             )
+        # The answer to this request holds the tokens that set_tokens() keeps.
         if "grant_type" in fields:
             tokens.asks(origin)
 

@@ -99,6 +99,7 @@ async def _read(process: asyncio.subprocess.Process, to_session: Any, ending: En
     stdout = process.stdout
     assert stdout is not None  # noqa: S101 - it was asked for
     rubbish = 0
+    # Leaving the block closes the stream, by which the session learns that the server is gone.
     async with to_session:
         while True:
             try:
@@ -134,6 +135,8 @@ async def _message(line: bytes) -> SessionMessage | None:
 
 def _parsed(line: bytes) -> SessionMessage | None:
     text = line.decode("utf-8", "replace")
+    # A repair reads the message once more, so it is tried only where it is known to be needed, or
+    # once the library has refused the message.
     for repairs in (True,) if needs_repair(text) else (False, True):
         with suppress(ValueError, RecursionError):
             read = repaired(text) if repairs else text

@@ -84,6 +84,7 @@ class Transport:
         host, named_by = urlsplit(url).hostname or "", request.spec_host or ""
         if host == named_by or host in self._homes:
             return
+        # A specification from elsewhere must not send requests into the network of this machine.
         if await asyncio.to_thread(is_private, host) and not await asyncio.to_thread(
             is_private, named_by
         ):
@@ -136,6 +137,7 @@ class Transport:
         headers = {**request.headers, **request.secret}
         query = request.query
         for hop in range(_MAX_REDIRECTS + 1):
+            # A redirect within the API may drop the query, which can hold the key.
             again = query and (hop == 0 or query not in url)
             target = f"{url}{'&' if '?' in url else '?'}{query}" if again else url
             answer = await self._once(method, target, headers, content, request.label)

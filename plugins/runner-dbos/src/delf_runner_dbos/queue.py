@@ -121,6 +121,7 @@ class DbosQueue:
     async def restore(self, task: TaskQueued) -> None:
         """Enqueue a task that has no live workflow, even if its first workflow failed."""
         await self.enqueue(task)
+        # DBOS ignores a second workflow with a known id, also if the first one has failed.
         if await self.left_out([task.task_id]):
             await self.again(Ticket.of(task), _delay(task))
 
@@ -170,6 +171,8 @@ class DbosQueue:
         def register(client: DBOSClient) -> None:
             client.register_queue(queue, **common)
             client.register_queue(
+                # DBOS partitions a whole queue or none of it, so tasks with a key have a queue of
+                # their own.
                 keyed(queue),
                 **common,
                 partition_concurrency=by_key if at_once is None else min(by_key, at_once),
@@ -208,6 +211,7 @@ class DbosQueue:
             first = await self._active(workflow_ids=some)
             rest = [task_id for task_id in some if task_id not in first]
             if rest:
+                # A task that was put back has a workflow of another id, see again().
                 copies = [f"{task_id}:" for task_id in rest]
                 again = await self._active(workflow_id_prefix=copies)
                 left += [task_id for task_id in rest if task_id not in again]
@@ -245,6 +249,7 @@ class DbosQueue:
             ids = [row.workflow_id for row in rows if row.workflow_id not in kept]
             if ids:
                 await self.call(lambda client, ids=ids: client.delete_workflows(ids))
+            # A page that holds kept workflows only would be read forever.
             if len(rows) < _AT_ONCE or not ids:
                 return
 

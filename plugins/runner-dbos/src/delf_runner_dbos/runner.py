@@ -191,6 +191,8 @@ class Runner:
             async with self._permit() as free:
                 if free:
                     return await self._do(ticket)
+            # DBOS limits each queue, and the permits limit all queues together: a workflow without
+            # a place goes back for any runner.
             return await self._until_done(
                 lambda: self._queue.hand_on({workflow_id: ticket.workflows})
             )
@@ -247,6 +249,7 @@ class Runner:
         task_id = record.task_id
         queued = _queued(await self._journal.read(task_id))
         queue = self._options.queues[queued.queue or ""]
+        # A task that ends its process each time would otherwise end one runner after the other.
         if record.state is TaskState.INTERRUPTED and record.losses >= queue.losses:
             await self._fail(task_id, _lost(task_id, record.losses + 1))
         else:
@@ -329,6 +332,8 @@ class Runner:
         except DelfError as error:
             _log.warning("the schedule %s: %s", context["name"], error.message)
             return {**made, "tasks": [], "failure": error.message}
+        # The ids of the tasks follow from schedule and item, so that a workflow repeated after a
+        # crash submits the same tasks and not new ones.
         source = f"{context['name']}:{context['made']}"
         tasks = [
             await self._hand_in(f"{source}:{digest}", context, {ITEM: item})
@@ -398,6 +403,8 @@ class Runner:
                 return name
 
     async def _submit(self, queued: TaskQueued) -> None:
+        # The journal first: restore() finds a task that no workflow has, and abandon() would remove
+        # a workflow without a task.
         try:
             await self._journal.task(queued.task_id)
         except UnknownTaskError:

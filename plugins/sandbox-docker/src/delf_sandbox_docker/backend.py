@@ -159,6 +159,7 @@ class DockerBackend:
         """Release the containers of a closed loop, which ends them."""
         for session in sessions:
             session.container.abandon()
+        # A lock belongs to the event loop that has waited for it.
         self._preparing = asyncio.Lock()
         self._prepared.clear()
 
@@ -237,6 +238,7 @@ class DockerBackend:
         for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
             named = _OWNED.fullmatch(folder.name)
             with suppress(OSError):
+                # Everybody can make a folder of this name among the temporary files.
                 own = not folder.is_symlink() and folder.stat().st_uid == os.getuid()
                 if named and own and not is_owner_alive(named[1]):
                     remove_folder(str(folder))

@@ -82,6 +82,7 @@ class Confinement:
             cap_drop=["ALL"],
             security_opt=["no-new-privileges:true"],
             mem_limit=limits.memory_bytes,
+            # The same number as for the memory: none of it may be swapped out.
             memswap_limit=limits.memory_bytes,
             nano_cpus=int(self.cpu_limit * 1e9),
             pids_limit=self.pids_limit,
@@ -90,7 +91,9 @@ class Confinement:
                 SCRATCH: _TMPFS.format(size=limits.scratch_bytes),
             },
             ulimits=ulimits,
+            # The engine removes the container, also when this process is killed.
             auto_remove=True,
+            # The engine would keep all output of scripts on its disk.
             log_config=LogConfig(type="none"),
             runtime=self.runtime,
             binds=_binds(folder),

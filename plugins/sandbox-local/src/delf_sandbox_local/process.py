@@ -103,6 +103,7 @@ class LocalProcess:
     def _explain(self, status: int) -> Outcome:
         seconds = self._limits.cpu_seconds
         is_exhausted = self.cpu_seconds >= seconds
+        # At the hard limit the kernel kills a script that has ignored SIGXCPU.
         if -status in (signal.SIGXCPU, signal.SIGPROF) or (
             status == -signal.SIGKILL and is_exhausted
         ):

@@ -314,6 +314,8 @@ class Lowering(ast.NodeTransformer):
             function = attribute(name(node, manager), "__aexit__")
             return awaited(call_of(function, list(given)))
 
+        # As PEP 492 expands the statement: the exit gets an exception and may suppress it; the flag
+        # keeps it from being called a second time.
         nothing = [ast.Constant(value=None, **at(node)) for _ in range(3)]
         entered = awaited(call(SETTLE, call_of(attribute(name(node, manager), "__aenter__"), [])))
         begin: ast.stmt = ast.Expr(value=entered, **at(node))
@@ -440,6 +442,7 @@ class Lowering(ast.NodeTransformer):
                 if not (isinstance(inner, ast.Name) and inner.id in self._modules):
                     node.func = attribute(_as_text(inner), word)
             case ast.Name(id="print"):
+                # Monty prints to one place, at once.
                 kept = [item for item in node.keywords if item.arg not in ("file", "flush")]
                 if len(kept) < len(node.keywords) and self._prints(node):
                     node.keywords = kept
@@ -497,6 +500,7 @@ class Lowering(ast.NodeTransformer):
             return node
         if root in ("str", "int", "float", "list", "dict", "set"):
             return _unbound(node)
+        # A key with the name of a method of dict can only be read by its index.
         if node.attr in _OF_DICTS:
             return node
         text = ast.Constant(value=node.attr, **at(node))

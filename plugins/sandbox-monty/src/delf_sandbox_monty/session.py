@@ -158,6 +158,8 @@ class MontySession:
         try:
             outcome = await self._run_to_the_end(prepared)
         except asyncio.CancelledError:
+            # A cancelled script leaves variables and calls half done, which no later script may
+            # find.
             await self.aclose()
             raise
         finally:
@@ -165,6 +167,7 @@ class MontySession:
             self._cancel_calls()
         if isinstance(outcome, (Done, Failed, Rerun)):
             return await self._with_variables(outcome)
+        # The memory limit is enforced inside Monty, whose interpreter stays usable.
         if not isinstance(outcome, LimitReached) or outcome.limit != "memory":
             await self.aclose()
         return outcome
@@ -184,6 +187,8 @@ class MontySession:
         if isinstance(outcome, Rerun) and note:
             return replace(outcome, context=outcome.context + note)
         if isinstance(outcome, Done) and prepared.may_leave_calls_unawaited:
+            # Tasks that the script left behind go on after its last line, as in an event loop, with
+            # a bound for those that never end.
             self._left_calls = _MOST_AFTER_END
             try:
                 ended = await self._run("await __delf_end__()")
@@ -222,6 +227,7 @@ class MontySession:
         finally:
             running, self._running = self._running, None
             await asyncio.wait({watching})
+        # Before the error: a limit ends the script by a cancellation, which says nothing.
         if self._limit is not None:
             return self._limit
         error = asyncio.CancelledError() if running.cancelled() else running.exception()
@@ -445,6 +451,7 @@ class MontySession:
         host = self._host
         if host is not None and self._limit is None:
             take = host.wrote_rows if kind == "rows" else host.wrote_file
+            # The script waits in its thread until the host has taken the file or refused it.
             asyncio.run_coroutine_threadsafe(_written(take, name, data), self._loop).result()
 
     def _ask_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:

@@ -321,6 +321,7 @@ class Guard:
         """Count a request against the key's limit per second."""
         name, rate, now = key.counted if key else "", self._settings.rate, time.monotonic()
         left, at = self._buckets.get(name, (rate, now))
+        # A bucket that holds the requests of one second, at least one, and is filled evenly.
         left = min(max(rate, 1.0), left + (now - at) * rate)
         if left < 1:
             wait = max(1, round((1 - left) / rate))

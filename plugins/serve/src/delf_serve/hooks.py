@@ -74,6 +74,7 @@ class Hooks:
         hook = self._hooks.get(name)
         if hook is None:
             raise ProblemError(404, "no such hook is known", "[plugins.serve.hooks.NAME]")
+        # The signature first: nothing of an unsigned message is read.
         delivery = verify(hook.secret.get_secret_value(), headers, body)
         message = self._read(name, body)
         key = self._person(name, hook)

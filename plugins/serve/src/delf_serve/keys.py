@@ -218,6 +218,7 @@ class Keys:
         try:
             self._take(await journal.people())
         except DelfError as error:
+            # A server that has never read its people must not answer as if there were none.
             if is_first:
                 self._people_at = float("-inf")
                 raise

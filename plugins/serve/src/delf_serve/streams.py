@@ -122,6 +122,8 @@ class Streams:
                     is_over = is_over or end_event(events) is not None
                     continue
                 coming = coming or asyncio.ensure_future(anext(live, None))
+                # Not a timeout around anext(): its cancellation could lose an event that was taken
+                # already.
                 await asyncio.wait({coming}, timeout=BEAT_SECONDS)
                 if not coming.done():
                     yield BEAT
@@ -130,6 +132,8 @@ class Streams:
                 event, coming = coming.result(), None
                 if event is None:
                     return  # the journal was closed
+                # The subscription repeats what was just read from the journal, and may have missed
+                # events; only the next number is passed on, and a gap is read from the journal.
                 if event.seq == last + 1:
                     yield frame(event)
                     last, is_over = event.seq, isinstance(event, TaskFinished)

@@ -151,6 +151,8 @@ class Runner:
                 try:
                     process = await self._start(words, given, taken)
                 finally:
+                    # The program has copies of these ends; with ours open, a reader would wait
+                    # forever.
                     for end in (given, taken):
                         if end >= 0:
                             os.close(end)
@@ -167,6 +169,7 @@ class Runner:
 
     async def _start(self, words: Words, given: int, taken: int) -> asyncio.subprocess.Process:
         program = shutil.which(words[0], path=_search_path(self.environment))
+        # Rules name programs; a path could be that of a file which a script has written.
         if program is None or "/" in words[0]:
             raise ToolExecutionError(
                 f"there is no program {words[0]!r}"

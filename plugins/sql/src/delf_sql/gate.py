@@ -237,8 +237,11 @@ def _check_calls(
         if token.start in exempt or is_listed(name, allowed):
             continue
         qualified = before is not None and before.text == "." and before.kind == "operator"
+        # IN (…), OVER (…) and VALUES (…) are grammar; in quotes or after a dot the same word is a
+        # function's name.
         if token.kind == "word" and name in grammar and not qualified:
             continue
+        # In MySQL db.name() is a stored function, even if a built-in one has the same name.
         if name in known and not (qualified and dialect == "mysql"):
             continue
         raise ToolRefusedError(
@@ -250,6 +253,7 @@ def _check_calls(
 
 def _check_words(tokens: Sequence[Token]) -> None:
     """Raise for keywords that no query contains outside of quotes."""
+    # By words, not in the tree: each grammar of sqlglot puts these into other nodes, or drops them.
     terms = [token.word for token in tokens]
     resets = next((t.text for t in tokens if _RESETS.fullmatch(t.text)), None)
     if resets is not None:
@@ -303,6 +307,7 @@ def _check_tree(query: str, dialect: Dialect) -> frozenset[int]:
         known = kind in _PARTS or kind.startswith("JSONPath") or isinstance(node, families)
         if not known:
             raise ToolRefusedError(f"query cannot hold {kind.upper()}: it only reads")
+        # In FROM f() AS t(a, b) the tokens t(a, b) look like a call, and name columns.
         if isinstance(node, exp.TableAlias) and node.this is not None and node.args.get("columns"):
             exempt.add(node.this.meta.get("start", -1))
     return frozenset(exempt)

@@ -68,6 +68,7 @@ class Bound:
         from sqlalchemy import bindparam, text
         from sqlalchemy.types import NullType
 
+        # SQLAlchemy would take any other colon for a parameter, in strings, too.
         plain = [piece.replace(":", "\\:") for piece in self.pieces]
         marked = [f"{piece} :p{number} " for number, piece in enumerate(plain[:-1])]
         names = [
@@ -189,6 +190,7 @@ def without_holes(text: str, tokens: Sequence[Token], params: Params, dialect: D
     parts: list[str] = []
     place = 0
     for hole in holes:
+        # Of the same length: positions in the tree are compared with those of the tokens.
         parts += [text[place : hole.start], "1".ljust(hole.end - hole.start)]
         place = hole.end
     return "".join([*parts, text[place:]])

@@ -164,6 +164,7 @@ class _Session:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, _LONGEST_PATTERN)
         for name, uri in own.attached:
             connection.execute(f'ATTACH ? AS "{name}"', (uri,))
+        # Once the user's own files are attached, no statement may attach another one.
         connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
         connection.setlimit(sqlite3.SQLITE_LIMIT_WORKER_THREADS, 0)
         if own.reader:
@@ -187,6 +188,8 @@ class _Session:
     def run(self, work: Work) -> tuple[Any, ...]:
         """Run statements within the timeout."""
         self._deadline = time.monotonic() + self._opening.timeout
+        # The progress handler is not called within one long function; then the alarm ends the
+        # process.
         signal.setitimer(signal.ITIMER_REAL, self._opening.timeout + _GRACE_SECONDS)
         try:
             return self._read(work) if self._opening.reader else self._write(work)
@@ -401,6 +404,7 @@ def main() -> None:
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     opening = Opening(*receive(requests))
     _bound(opening)
+    # Before the file is opened: its content may attack the code that reads it.
     confine(opening)
     sessions: list[_Session] = []
 

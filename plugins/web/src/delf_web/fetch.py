@@ -100,6 +100,7 @@ class Fetcher:
             target = url.join(place).copy_with(fragment=None)
         except (httpx.InvalidURL, ValueError):
             raise ToolExecutionError(f"{url} redirects to no valid address") from None
+        # A redirect is an address chosen by a stranger, under the same rules as the first.
         checked = checked_url(str(target), self._settings)
         self._check_host(checked, f"{url} redirects to", first)
         return checked

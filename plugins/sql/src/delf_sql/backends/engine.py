@@ -223,6 +223,7 @@ class EngineBackend:
         """Check a query with the database itself before it runs."""
 
     def _fetch(self, session: sa.Connection, bound: Bound, limit: int, *, streams: bool) -> Fetched:
+        # Row by row: drivers that fetch everything first would pass the limits of rows and bytes.
         clause = bound.clause().execution_options(stream_results=streams, max_row_buffer=1)
         with contextlib.closing(session.execute(clause)) as result:
             if not result.returns_rows:
@@ -390,6 +391,7 @@ def _driver(session: sa.Connection) -> Any:
 
 def cut_socket(descriptor: int) -> None:
     """Shut down a socket, to unblock a driver that waits for a dead server."""
+    # A copy of the descriptor: the driver closes its own one.
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:
         same.shutdown(socket.SHUT_RDWR)
 

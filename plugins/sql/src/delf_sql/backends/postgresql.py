@@ -156,6 +156,7 @@ class PostgresBackend(EngineBackend):
     def _reset(self, connection: sa.Connection, *, reader: bool) -> None:
         """Reset settings, locks, temporary tables and cursors of the session."""
         driver = _raw(connection)
+        # The server refuses DISCARD ALL within a transaction.
         driver.autocommit = True
         driver.execute("DISCARD ALL")
         driver.autocommit = False
@@ -189,6 +190,7 @@ class PostgresBackend(EngineBackend):
         if not stores and not any(isinstance(value, (list, dict)) for value in bound.values):
             return unknown
         driver = _raw(session)
+        # An error while the server looks at the statement would end the whole transaction.
         driver.execute("SAVEPOINT delf_types")
         kinds = described(driver, bound)
         driver.execute(f"{'ROLLBACK TO' if kinds is None else 'RELEASE'} SAVEPOINT delf_types")
