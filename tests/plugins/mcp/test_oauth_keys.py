@@ -1,10 +1,13 @@
 """The key of a client goes where its user said, not where a server says."""
 
+from contextlib import suppress
+
 import httpx2
 import pytest
 from mcp.shared.auth import OAuthToken
 
 from delf.errors import ConnectionConfigurationError
+from delf_mcp import oauth
 from delf_mcp.oauth import TokenFile, keeps_keys
 from delf_mcp.settings import MCPSettings
 
@@ -77,3 +80,24 @@ async def test_refresh_token_of_an_unknown_server_is_sent_nowhere(tokens):
     check = keeps_keys("tools", settings(oauth="browser"), tokens)
     with pytest.raises(ConnectionConfigurationError, match="an unknown server"):
         await check(token_request(HOME, grant_type="refresh_token", refresh_token="r"))
+
+
+async def test_crash_while_tokens_are_kept_names_no_other_issuer(tokens, monkeypatch):
+    tokens.asks("https://login.example")
+    await tokens.set_tokens(OAuthToken(access_token="a", refresh_token="r"))
+    write, written = oauth.write_private, []
+
+    def last_write(path, content):
+        if written:
+            raise KeyboardInterrupt
+        written.append(write(path, content))
+
+    monkeypatch.setattr(oauth, "write_private", last_write)
+    tokens.asks("https://login.invalid")
+    with suppress(KeyboardInterrupt):
+        await tokens.set_tokens(OAuthToken(access_token="b", refresh_token="s"))
+    kept = await tokens.get_tokens()
+    assert (tokens.issuer, kept.refresh_token) in (
+        ("https://login.example", "r"),
+        ("https://login.invalid", "s"),
+    )

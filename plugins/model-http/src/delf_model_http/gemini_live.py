@@ -9,8 +9,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from delf.messages import Message, ModelDelta, ModelRequest, TextPart, ToolResult
-from delf_model_http.answer import Answer, ReportedError, Tokens, count, fields, items, required
-from delf_model_http.google import configured, declared, parts_of
+from delf_model_http.answer import Answer, ReportedError, fields, items, required
+from delf_model_http.google import configured, declared, parts_of, tokens_of
 from delf_model_providers.endpoint import Endpoint
 
 _URL: Final = "https://generativelanguage.googleapis.com"
@@ -104,7 +104,7 @@ class GeminiLive:
     def event(self, event: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
         """Process a stream event; return its deltas."""
         self.between(event)
-        answer.tokens = _tokens(event.get("usageMetadata")) or answer.tokens
+        answer.tokens = tokens_of(event.get("usageMetadata"), "responseTokenCount") or answer.tokens
         pieces: list[ModelDelta] = []
         content = fields(event.get("serverContent"))
         for part in items(fields(content.get("modelTurn")).get("parts")):
@@ -135,15 +135,3 @@ def _without_cancelled(message: Message, cancelled: set[str]) -> Message:
 
 def _response(result: ToolResult) -> dict[str, Any]:
     return {"id": result.id, "name": result.name, "response": {"result": result.text}}
-
-
-def _tokens(used: Any) -> Tokens | None:
-    if not fields(used):
-        return None
-    thought = count(used, "thoughtsTokenCount")
-    return Tokens(
-        input=count(used, "promptTokenCount") + count(used, "toolUsePromptTokenCount"),
-        cached=count(used, "cachedContentTokenCount"),
-        output=count(used, "responseTokenCount") + thought,
-        reasoning=thought,
-    )

@@ -117,7 +117,7 @@ class GenerateContent:
             raise ReportedError(status if 400 <= status < 600 else 500, given)
         if blocked := fields(piece.get("promptFeedback")).get("blockReason"):
             raise ReportedError(400, {"message": f"the prompt was blocked ({blocked})"})
-        answer.tokens = _tokens(piece.get("usageMetadata")) or answer.tokens
+        answer.tokens = tokens_of(piece.get("usageMetadata")) or answer.tokens
         answer.set_reply_id(piece.get("responseId"))
         pieces: list[ModelDelta] = []
         for candidate in items(piece.get("candidates"))[:1]:
@@ -204,13 +204,19 @@ def _take(part: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
     return [] if part.get("thought") else answer.say(part.get("text"))
 
 
-def _tokens(used: Any) -> Tokens | None:
+def tokens_of(used: Any, output: str = "candidatesTokenCount") -> Tokens | None:
+    """Return the tokens of an answer; None if the provider sent none.
+
+    Args:
+        used: The counts, as Gemini sends them.
+        output: The name of the count of written tokens.
+    """
     if not fields(used):
         return None
     thought = count(used, "thoughtsTokenCount")
     return Tokens(
         input=count(used, "promptTokenCount") + count(used, "toolUsePromptTokenCount"),
         cached=count(used, "cachedContentTokenCount"),
-        output=count(used, "candidatesTokenCount") + thought,
+        output=count(used, output) + thought,
         reasoning=thought,
     )

@@ -146,6 +146,8 @@ class LiveSession:
                 await self._say(request)
             deadline = asyncio.get_running_loop().time() + self._timeout
             while not answer.ended:
+                # The time is that of the whole answer, yet limits only the wait here: around the
+                # yield it would cancel whoever consumes the pieces.
                 async with asyncio.timeout_at(deadline):
                     event = await self._received()
                 for piece in self._dialect.event(event, answer):
@@ -189,6 +191,8 @@ class LiveSession:
 
         while True:
             try:
+                # Without waiting: what has arrived between two turns may say that the server closes
+                # soon.
                 async with asyncio.timeout(0):
                     event = await self._received()
             except TimeoutError:

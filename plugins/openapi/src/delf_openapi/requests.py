@@ -180,6 +180,7 @@ class RequestBuilder:
             self._try_to_write(param, value)
             return []
         item, body = self._fields.get(arg), self.operation.body
+        # None leaves a field out, unless its schema has null as a value.
         if item is not None and value is None and self._checker.faults(item.schema, None):
             if body is not None and body.is_patch:
                 given[arg] = None  # in a merge patch this takes the property away
@@ -292,6 +293,7 @@ class RequestBuilder:
             self._servers.check(url, self._where)
         if credentials.oauth and settings.token_url is None:
             self._servers.check(credentials.oauth, f"{self._where}: its OAuth2 token")
+        # A script does not set a header that the user's settings or credentials set.
         own = {name.lower() for name in secret}
         return Request(
             label=f"{operation.spot.method} {operation.spot.path}",
@@ -322,6 +324,7 @@ class RequestBuilder:
                 text = path_text(param, given[param.arg])
             # Every placeholder is replaced by what holds no brace, so none is replaced twice.
             path = path.replace(f"{{{param.name}}}", text)
+        # Servers and proxies resolve dots, and would take the call for another operation.
         if any(part in (".", "..") for part in path.partition("?")[0].split("/")):
             raise Misfit("path", "it would lead to another address")
         return path

@@ -160,6 +160,7 @@ class Approvals:
     async def _check(self, record: RequestRecord, changed: Mapping[str, Any]) -> None:
         """Validate edited arguments like the gate, if this process has the action."""
         action = await self._action(record)
+        # The gate of the task's own process validates the arguments in any case.
         if action is None:
             return
         try:
@@ -186,6 +187,7 @@ class Approvals:
             record = await find_request(self._tasks.journal, text, key.sees)
         except UnknownRequestError as error:
             raise ProblemError(404, error.message, code=error.code) from None
+        # A prefix that names one request now may name another one by the time of the decision.
         if whole and record.requested.request_id != text:
             raise ProblemError(
                 404, f"no request {text[:60]!r} is known", "a decision names the whole request_id"

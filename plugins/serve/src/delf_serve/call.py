@@ -150,6 +150,7 @@ class Call:
         """Yield the body in chunks; raise if it is too slow or too large."""
         most, began, size, more = self.http.scope["delf.most"], time.monotonic(), 0, True
         while more:
+            # A slow but steady sender gets more time, one that sends a byte now and then does not.
             end = began + self.service.settings.body_seconds + size / _SLOWEST
             try:
                 async with asyncio.timeout(end - time.monotonic()):

@@ -71,6 +71,7 @@ def _without_installs(code: str) -> str:
     lines = code.split("\n")
     for number, line in enumerate(lines):
         if _INSTALLS.fullmatch(line.strip()):
+            # Not an empty line: the command may be all that a block holds.
             lines[number] = f"{line[: len(line) - len(line.lstrip())]}pass"
     return "\n".join(lines)
 
@@ -82,6 +83,8 @@ def _without_prompts(code: str) -> str:
     found: list[str] = []
     for line in code.split("\n"):
         prompt = _PROMPT.match(line)
+        # Lines ahead of the first prompt are code; later lines without a prompt are printed
+        # results.
         is_ahead = not any(found) and prompt is None
         found.append(line[prompt.end() :] if prompt else line if is_ahead else "")
     return "\n".join(found)
@@ -89,6 +92,7 @@ def _without_prompts(code: str) -> str:
 
 def _with_plain_signs(code: str) -> str:
     """Return the script with straight quotes, plain signs, and f-strings for every Python."""
+    # A curly quote is closed by a curly one or by a straight one: both readings are tried.
     for closing in (True, False):
         try:
             changed = "".join(_written(_Reader(code, by_kind=closing).code("")))

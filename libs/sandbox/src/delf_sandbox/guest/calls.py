@@ -261,6 +261,7 @@ class Caller:
         self._check_end()
         alone = not self._waiting
         only = alone and self._loop.only_waits()
+        # A lone call is sent at once; several calls of one turn leave together at its end.
         self._send([*frame, only, line], alone)
         self._waiting[number] = future
         try:
@@ -270,6 +271,8 @@ class Caller:
                     self._receive()
             return await future
         except BaseException:
+            # The script waits no more, by a timeout, a cancellation or its end; an answered call
+            # needs no message.
             if not future.done() or future.cancelled():
                 self._send(["cancel", number], False)
             raise
@@ -292,8 +295,10 @@ class Caller:
     def answer(self, frame: list[Any]) -> None:
         """Process an answer from the host, now or in its recorded turn."""
         number = frame[1]
+        # The whole guest waits for this answer, so that no turn of the loop has to be recorded.
         if number == self._blocked:
             self._hand_over(frame)
+        # Kept until the turn in which the answer came at the first run.
         elif self._loop.repeats:
             self._arrived[number] = frame
         elif number in self._waiting:
@@ -308,6 +313,8 @@ class Caller:
         """
         for number in numbers:
             wanted = number + self._before
+            # By this turn the answer was there at the first run, so the host sends it, however
+            # late.
             while (
                 wanted in self._waiting and wanted not in self._arrived and self._is_pending(wanted)
             ):

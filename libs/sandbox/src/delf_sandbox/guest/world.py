@@ -53,6 +53,8 @@ class World:
         self._left = _MAX_READINGS - len(clock)
         random.seed(seed)
         node = hashlib.sha256(b"node/" + self._seed).digest()[:6]
+        # uuid1() shows the address of the machine and goes on from its last time. RFC 9562 marks a
+        # made-up address by this bit.
         _uuid._node, _uuid._last_timestamp = int.from_bytes(node) | 1 << 40, None
 
     def flush(self) -> None:
@@ -157,6 +159,7 @@ def _set_clock(name: str, read: Callable[..., int]) -> None:
 
 def _seeding(real: Callable[..., None], draw: Callable[[int], bytes]) -> Callable[..., None]:
     def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
+        # Without a seed Python takes one from the system, which a replay could not repeat.
         real(self, draw(32) if a is None else a, version)
 
     return seed

@@ -103,6 +103,7 @@ class Asking:
             elif (answer := channels.result()) is not None:
                 return answer
         finally:
+            # The first answer counts, so that prompts of other channels disappear.
             channels.cancel()
         await self._ballot.counted()  # votes of channels may decide together
         if others.done() or self._may_wait:

@@ -40,6 +40,7 @@ class ModeJudge:
 
     async def judge(self, case: Case, so_far: Ruling) -> Ruling:
         """Approve or deny a call by the mode; settle an unknown outcome by the option."""
+        # First of all: this mode denies what any later reason would approve.
         if case.call is not None and self.denies(case.call.bound):
             return _kept(Answer.given(_READ_ONLY, "policy", "mode read_only"))
         if case.outcome_unknown:

@@ -71,6 +71,7 @@ class PeopleJudge:
             answer = Answer.given(_STRICT, "policy", "mode strict")
         if answer is not None:
             return replace(so_far, answer=await self._journalled(case, request, answer))
+        # A person's time is not the task's, and others use the task's place meanwhile.
         with self._clock.stopped():
             async with self._watched_inbox(), self._permit.released():
                 return replace(so_far, answer=await self._journalled(case, request, None))
@@ -101,6 +102,7 @@ class PeopleJudge:
                 asking = Asking(self._shared, self._task, self._log, request)
                 answer = await asking.answer(shown, again=case.asked is not None)
         except asyncio.CancelledError:
+            # Cancelled while a person thinks: the request must not stay open for other readers.
             abandoned = case.call is not None and case.call.abandoned
             await self._take(case, request, unanswered(abandoned=abandoned))
             raise

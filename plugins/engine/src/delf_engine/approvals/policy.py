@@ -124,6 +124,7 @@ class TaskApprovals:
             effect=strictest(bound.action.effect for bound in actions),
             arguments={},
             digest=call_digest(SCRIPT, {"code": code}),
+            # With their digests: an action that was changed since is not what the person approved.
             action_digest=call_digest(SCRIPT, {bound.name: bound.digest for bound in actions}),
             code=self._log.redactor.text(code),
             actions=tuple(bound.name for bound in actions),
@@ -190,6 +191,7 @@ class TaskApprovals:
         if (earlier := self._earlier(case)) is not None:
             return earlier
         ruling = Ruling()
+        # No rule answers a question of a script: only the last judge, a person.
         for judge in self.judges[-1:] if case.is_question else self.judges:
             ruling = await judge(case, ruling)
         if ruling.remembered is not None:
@@ -210,6 +212,7 @@ class TaskApprovals:
             if before is not None:
                 return Answer.given(recorded(before), "policy", before.by)
         refused = self._decisions.refused.get(case.key)
+        # Whether to repeat an interrupted call is another question than the refused one.
         if refused is None or case.outcome_unknown:
             return None
         why = f"{refused} (refused before in this task, and not asked again)"
@@ -239,6 +242,7 @@ class TaskApprovals:
             await self._void(asked, reason)
             case.changed = True
             return None, None
+        # A no holds for a call that is shown differently now; a yes was given to something else.
         is_yes = decided.decision in ("approved", "edited")
         case.changed = case.changed or is_yes
         return (None, None) if is_yes else (asked, decided)

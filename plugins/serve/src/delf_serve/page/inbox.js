@@ -3,7 +3,7 @@
 import { get, post } from "./api.js";
 import { Card } from "./card.js";
 import { arrange, breathe, el, fill, say, setText } from "./dom.js";
-import { ago, count, exact, isFinal, short } from "./words.js";
+import { ago, count, effectOf, exact, isFinal, short } from "./words.js";
 
 const KEYS = [["j", "next request"], ["k", "previous request"], ["x", "choose the request"], ["a", "go to the Approve button"],
   ["r", "reject, with a reason"], ["c", "ask for changes"], ["e", "edit it"], ["m", "comment"], ["s", "assign it to somebody"], ["o", "open its task"], ["?", "show or hide these keys"]];
@@ -112,12 +112,12 @@ export class InboxView {
     this.many.hidden = !chosen.length;
     if (!chosen.length) return;
     const names = [...new Set(chosen.map((row) => row.one.action))].map((name) => short(name, 60)).join(", ");
-    const final = chosen.filter((row) => isFinal(row.one.effect)).length;
+    const final = chosen.filter((row) => isFinal(row.one.effect));
     const plain = chosen.filter((row) => row.card.isPlain && row.card.may); // the others want a look of their own
     const alone = chosen.length - plain.length;
     fill(this.many, plain.length ? el("button", { type: "button", class: "primary", onclick: () => this.decide(plain, { decision: "approve" }) }, `Approve ${plain.length}`) : null,
       el("button", { type: "button", class: "danger", onclick: () => this.decide(chosen, { decision: "reject", reason: null }) }, `Reject ${chosen.length}`),
-      el("span", { class: final || alone ? "bad" : "quiet" }, names, final ? `; ${final} cannot be undone` : "", alone ? `; ${count(alone, "request has", "requests have")} to be approved one by one` : ""));
+      el("span", { class: final.length || alone ? "bad" : "quiet" }, names, final.length ? `; ${final.length} ${effectOf(final[0].one.effect)[1]}` : "", alone ? `; ${count(alone, "request has", "requests have")} to be approved one by one` : ""));
   }
 
   /** Decide some, one after another; what is refused says why, and stays. */
