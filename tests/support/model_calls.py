@@ -12,8 +12,10 @@ from delf.messages import (
     ImagePart,
     ModelRequest,
     ModelTool,
+    ToolResult,
     Usage,
     assistant,
+    results,
     system,
     user,
 )
@@ -26,6 +28,7 @@ PNG = base64.b64decode(
 CODE = {"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]}
 PROVIDERS = {
     "openai": ("gpt-4o-mini", "/v1"),
+    "openai-responses": ("gpt-4o-mini", "/v1"),
     "anthropic": ("claude-sonnet-4-5", ""),
     "google": ("gemini-2.5-flash", "/v1beta"),
 }
@@ -63,11 +66,166 @@ def _camel_case(part):
     return {names.get(name, name): _camel_case(item) for name, item in part.items()}
 
 
+ADD = ModelTool(name="add", description="Add.", parameters={"type": "object", "properties": {}})
+THOUGHT = {"type": "thinking", "thinking": "Let me add.", "signature": "c2lnbmVk"}
+USE = {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {}}
+COUNTED = {"prompt_tokens": 9, "completion_tokens": 8, "total_tokens": 17}
+COUNTED["completion_tokens_details"] = {"reasoning_tokens": 5}
+CLAUDE = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-sonnet-4-5",
+    "content": [THOUGHT, {"type": "text", "text": "I add."}, USE],
+    "stop_reason": "tool_use",
+    "usage": {
+        "input_tokens": 9,
+        "output_tokens": 8,
+        "output_tokens_details": {"thinking_tokens": 5},
+    },
+}
+CLAUDE_FRAMES = [
+    {"type": "message_start", "message": {**CLAUDE, "content": [], "stop_reason": None}},
+    {"type": "content_block_start", "index": 0, "content_block": THOUGHT | {"signature": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta"}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "I add."}},
+    {"type": "content_block_stop", "index": 1},
+    {"type": "content_block_start", "index": 2, "content_block": USE},
+    {"type": "content_block_stop", "index": 2},
+    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": CLAUDE["usage"]},
+    {"type": "message_stop"},
+]
+CLAUDE_FRAMES[1]["content_block"] = {"type": "thinking", "thinking": "", "signature": ""}
+CLAUDE_FRAMES[2]["delta"] = {"type": "thinking_delta", "thinking": THOUGHT["thinking"]}
+CLAUDE_FRAMES[3]["delta"] = {"type": "signature_delta", "signature": THOUGHT["signature"]}
+GEMINI_CALL = {"functionCall": {"name": "add", "args": {}}, "thoughtSignature": "c2lnbmVk"}
+GEMINI = {
+    "candidates": [
+        {"content": {"role": "model", "parts": [GEMINI_CALL]}, "finishReason": "STOP", "index": 0}
+    ],
+    "usageMetadata": {
+        "promptTokenCount": 9,
+        "candidatesTokenCount": 3,
+        "thoughtsTokenCount": 5,
+        "totalTokenCount": 17,
+    },
+}
+FUNCTION = {"name": "add", "arguments": "{}"}
+DEEPSEEK_CALL = {"id": "c1", "type": "function", "index": 0, "function": FUNCTION}
+WANTED_BACK = {
+    "anthropic": (CLAUDE, CLAUDE_FRAMES),
+    "google": (GEMINI, [GEMINI]),
+    "openai": (
+        {
+            "id": "r1",
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {
+                        "role": "assistant",
+                        "content": "",
+                        "reasoning_content": "Let me add.",
+                        "tool_calls": [DEEPSEEK_CALL],
+                    },
+                    "finish_reason": "tool_calls",
+                }
+            ],
+            "usage": COUNTED,
+        },
+        [
+            {"choices": [{"index": 0, "delta": {"reasoning_content": "Let me "}}]},
+            {"choices": [{"index": 0, "delta": {"reasoning_content": "add."}}]},
+            {"choices": [{"index": 0, "delta": {"tool_calls": [DEEPSEEK_CALL]}}]},
+            {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]},
+            {"choices": [], "usage": COUNTED},
+        ],
+    ),
+}
+"""Answers with reasoning before a call, whole and in pieces."""
+REASONED = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "c2VjcmV0"}
+ASKED = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "add", "arguments": "{}"}
+RESPONSE = {
+    "id": "resp_1",
+    "object": "response",
+    "created_at": 1_700_000_000,
+    "model": "gpt-5.6",
+    "status": "completed",
+    "output": [REASONED, ASKED],
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    "tools": [],
+    "usage": {
+        "input_tokens": 9,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens": 8,
+        "output_tokens_details": {"reasoning_tokens": 5},
+        "total_tokens": 17,
+    },
+}
+RESPONSE_FRAMES = [
+    {"type": "response.output_item.done", "output_index": 0, "item": REASONED},
+    {"type": "response.output_item.added", "output_index": 1, "item": ASKED | {"arguments": ""}},
+    {"type": "response.function_call_arguments.delta", "output_index": 1, "delta": "{}"},
+    {"type": "response.output_item.done", "output_index": 1, "item": ASKED},
+    {"type": "response.completed", "response": RESPONSE},
+]
+WANTED_BACK["openai-responses"] = (RESPONSE, RESPONSE_FRAMES)
+SENT_BACK = {
+    "anthropic": THOUGHT,
+    "google": "c2lnbmVk",
+    "openai": "Let me add.",
+    "openai-responses": REASONED,
+}
+THINKING_MODELS = {
+    "anthropic": "claude-sonnet-4-5",
+    "google": "gemini-3-pro-preview",
+    "openai": "deepseek-v4-pro",
+    "openai-responses": "gpt-5.6",
+}
+
+
+_RESULT = ["function_call_output"]
+
+
+def sent_back(provider, body):
+    """What a request sends back of the reasoning before its call."""
+    if provider == "openai":
+        return body["messages"][1].get("reasoning_content")
+    if provider == "openai-responses":
+        assert [item["type"] for item in body["input"][-2:]] == ["function_call", *_RESULT]
+        return body["input"][-3]
+    if provider == "anthropic":
+        content = body["messages"][1]["content"]
+        assert content[-1]["type"] == "tool_use"
+        return content[0]
+    [part] = [
+        p for p in body["contents"][1]["parts"] if "functionCall" in p or "function_call" in p
+    ]
+    return part.get("thoughtSignature")
+
+
+def answered(reply):
+    """The request after the call of a reply was made."""
+    [call] = reply.calls
+    result = ToolResult(id=call.id, name=call.name, text="2")
+    messages = (user("Add."), assistant(reply.text, reply.calls), results([result]))
+    return ModelRequest(messages=messages, tools=(ADD,))
+
+
 class ModelCalls:
-    """Give a fixture ``make_model``."""
+    """Give a fixture ``make_model``.
+
+    Attributes:
+        gives_back: The providers that get the reasoning before a call back with the call.
+    """
+
+    gives_back = tuple(WANTED_BACK)
 
     async def test_images_and_files_are_sent_in_provider_form(self, openai_server, make_model):
-        server = openai_server(["a", "b", "c"])
+        server = openai_server(lambda _: "a")
         parts = (
             ImagePart(PNG, "image/png"),
             FilePart("notes.csv", b"a,b\n1,2\n", "text/csv"),
@@ -76,7 +234,7 @@ class ModelCalls:
         request = ModelRequest(messages=(user("look", parts),))
         for provider in PROVIDERS:
             await make_model(**at(server, provider)).complete(request)
-        openai, claude, gemini = server.json
+        openai, responses, claude, gemini = server.json
         data = base64.b64encode(PNG).decode()
         text, image, table, file = openai["messages"][0]["content"]
         assert text["text"] == "look"
@@ -85,6 +243,10 @@ class ModelCalls:
         assert "1,2" in table["text"]
         assert file["file"]["filename"] == "paper.pdf"
         assert file["file"]["file_data"].startswith("data:application/pdf;base64,")
+        parts = {part["type"]: part for part in responses["input"][0]["content"]}
+        assert parts["input_image"]["image_url"] == f"data:image/png;base64,{data}"
+        assert parts["input_file"]["filename"] == "paper.pdf"
+        assert parts["input_file"]["file_data"].startswith("data:application/pdf;base64,")
         kinds = {part["type"]: part for part in claude["messages"][0]["content"]}
         assert kinds["image"]["source"]["data"] == data
         assert kinds["document"]["source"]["media_type"] == "application/pdf"
@@ -117,6 +279,34 @@ class ModelCalls:
         [call] = reply.calls
         assert (call.name, json.loads(call.arguments)) == ("run", {"code": "print(1)"})
         assert "run" in str(server.json[0]["tools"])
+
+    @pytest.mark.parametrize("streamed", [False, True])
+    @pytest.mark.parametrize("provider", PROVIDERS)
+    async def test_reasoning_goes_back_with_its_call(
+        self, provider, streamed, openai_server, make_model
+    ):
+        if provider not in self.gives_back:
+            pytest.skip("the library leaves the reasoning out")
+        whole, frames = WANTED_BACK[provider]
+        pieces = "".join(f"data: {json.dumps(frame)}\n\n" for frame in frames)
+        kind = {"Content-Type": "text/event-stream" if streamed else "application/json"}
+        body = (pieces if streamed else json.dumps(whole)).encode()
+        server = openai_server(lambda _: Reply(body=body, headers=kind))
+        config = at(server, provider, settings={"reasoning_effort": "low"})
+        model = make_model(**config | {"model": THINKING_MODELS[provider]})
+        request = ModelRequest(messages=(user("Add."),), tools=(ADD,))
+        reply = (
+            (await read_stream(model, request))[1] if streamed else await model.complete(request)
+        )
+        assert reply.usage == Usage(input_tokens=9, output_tokens=8, reasoning_tokens=5)
+        expected = SENT_BACK[provider]
+        again = answered(reply)
+        await (read_stream(model, again) if streamed else model.complete(again))
+        assert sent_back(provider, server.json[-1]) == expected
+        other = make_model(**config | {"model": f"{THINKING_MODELS[provider]}-2"})
+        # As a fallback it would refuse what another model signed.
+        await (read_stream(other, again) if streamed else other.complete(again))
+        assert sent_back(provider, server.json[-1]) != expected
 
     @pytest.mark.parametrize("provider", PROVIDERS)
     async def test_stream_yields_pieces_and_the_whole_reply(
@@ -179,7 +369,7 @@ class ModelCalls:
 
     async def test_key_is_sent_only_to_its_provider(self, openai_server, make_model):
         server = openai_server(lambda _: "ok")
-        keys = {provider: f"key-{provider}" for provider in PROVIDERS}
+        keys = {provider: f"key-{number}" for number, provider in enumerate(PROVIDERS)}
         variables = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GOOGLE_API_KEY")
         environ = dict.fromkeys(variables, "key-of-the-environment")
         for provider in PROVIDERS:
@@ -189,7 +379,7 @@ class ModelCalls:
             request = server.requests[-1]
             sent = f"{request.path} {dict(request.headers)} {request.body}"
             held = [*keys.values(), "key-of-the-environment"]
-            assert [key for key in held if key in sent] == [f"key-{provider}"]
+            assert [key for key in held if key in sent] == [keys[provider]]
 
     @pytest.mark.parametrize("stream", [False, True])
     async def test_unknown_model_has_no_price(self, stream, openai_server, make_model):
@@ -317,6 +507,8 @@ class ModelCalls:
         for asked in server.json[:2]:
             if provider == "openai":
                 assert asked["web_search_options"] == {}
+            elif provider == "openai-responses":
+                assert [tool["type"] for tool in asked["tools"]] == ["web_search"]
             elif provider == "anthropic":
                 (tool,) = asked["tools"]
                 assert tool["type"].startswith("web_search_")
@@ -326,17 +518,20 @@ class ModelCalls:
         assert not {"tools", "web_search_options", "server_side_tools"} & set(server.json[2])
 
     async def test_unsupported_search_option_is_refused(self, openai_server, make_model):
-        server = openai_server(["never"])
+        server = openai_server(lambda _: "found")
         limited = [{"tool_type": "web_search", "allowed_domains": ["example.org"]}]
         for provider in ("openai", "google"):
-            with pytest.raises(ModelConfigurationError, match="only Anthropic knows allowed_doma"):
+            with pytest.raises(ModelConfigurationError, match=r"only anthropic and .* know allow"):
                 make_model(**at(server, provider, settings={"server_side_tools": limited}))
         with pytest.raises(
-            ModelConfigurationError, match=r"Responses API.*gpt-5-search-api"
+            ModelConfigurationError, match=r"openai-responses/gpt-4o-mini.*gpt-5-search-api"
         ) as caught:
             make_model(model="gpt-4o-mini", settings={"server_side_tools": ["web_search"]})
         assert "websearch" in caught.value.hint
         make_model(model="gpt-5-search-api", settings={"server_side_tools": ["web_search"]})
-        model = make_model(**at(server, "anthropic", settings={"server_side_tools": limited}))
-        await model.complete(ask())
-        assert server.json[0]["tools"][0]["allowed_domains"] == ["example.org"]
+        for provider in ("anthropic", "openai-responses"):
+            model = make_model(**at(server, provider, settings={"server_side_tools": limited}))
+            await model.complete(ask())
+        asked = [sent["tools"][0] for sent in server.json]
+        assert asked[0]["allowed_domains"] == ["example.org"]
+        assert asked[1]["filters"] == {"allowed_domains": ["example.org"]}

@@ -238,10 +238,91 @@ class _Gemini:
             yield _event(self._part(answer, each, last=number == len(parts)))
 
 
-Protocol = _OpenAI | _Anthropic | _Gemini
+class _Responses:
+    """OpenAI's responses; ``test_conformance`` reads them with OpenAI's own client."""
+
+    _REASONS: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+    def streams(self, path: str, body: Any) -> bool:
+        return bool(body.get("stream"))
+
+    def error(self, status: int, message: str, code: str | None) -> Any:
+        return OPENAI.error(status, message, code)
+
+    def _text(self, text: str) -> Any:
+        return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+    def _message(self, content: list[Any], status: str) -> Any:
+        base = {"type": "message", "id": "msg_1", "role": "assistant"}
+        return {**base, "status": status, "content": content}
+
+    def _call(self, number: int, name: str, arguments: str) -> Any:
+        ids = {"id": f"fc_{number}", "call_id": f"call_{number}"}
+        return {"type": "function_call", **ids, "name": name, "arguments": arguments}
+
+    def _response(self, answer: Answer, output: list[Any], status: str | None = None) -> Any:
+        given, out, cached, reasoning = answer.tokens
+        reason = self._REASONS.get(answer.finish_reason or "")
+        used = {
+            "input_tokens": given,
+            "input_tokens_details": {"cached_tokens": cached},
+            "output_tokens": out,
+            "output_tokens_details": {"reasoning_tokens": reasoning},
+            "total_tokens": given + out,
+        }
+        return {
+            "id": "resp_1",
+            "object": "response",
+            "created_at": 1_700_000_000,
+            "model": answer.model,
+            "status": status or ("incomplete" if reason else "completed"),
+            "incomplete_details": {"reason": reason} if reason else None,
+            "error": None,
+            "output": output,
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+            "usage": used if answer.usage is not None and status is None else None,
+        }
+
+    def answer(self, answer: Answer) -> Any:
+        text = [self._message([self._text(answer.text)], "completed")]
+        calls = [self._call(n, *call) for n, call in enumerate(answer.calls)]
+        return self._response(answer, [*(text if answer.text or not calls else []), *calls])
+
+    def events(self, answer: Answer) -> Iterator[bytes]:
+        count = 0
+
+        def event(name: str, **fields: Any) -> bytes:
+            nonlocal count
+            count += 1
+            return _event({"type": name, "sequence_number": count - 1, **fields}, name)
+
+        yield event("response.created", response=self._response(answer, [], "in_progress"))
+        whole = self.answer(answer)
+        for place, item in enumerate(whole["output"]):
+            at = {"output_index": place, "item_id": item["id"]}
+            if item["type"] == "message":
+                begun = self._message([], "in_progress")
+                yield event("response.output_item.added", output_index=place, item=begun)
+                at["content_index"] = 0
+                yield event("response.content_part.added", **at, part=self._text(""))
+                for piece in answer.pieces:
+                    yield event("response.output_text.delta", **at, delta=piece, logprobs=[])
+            else:
+                begun = {**item, "arguments": ""}
+                yield event("response.output_item.added", output_index=place, item=begun)
+                for half in answer.halves(item["arguments"]):
+                    yield event("response.function_call_arguments.delta", **at, delta=half)
+            yield event("response.output_item.done", output_index=place, item=item)
+        yield event(f"response.{whole['status']}", response=whole)
+
+
+Protocol = _OpenAI | _Anthropic | _Gemini | _Responses
 OPENAI: Final = _OpenAI()
 _ANTHROPIC: Final = _Anthropic()
 _GEMINI: Final = _Gemini()
+_RESPONSES: Final = _Responses()
 
 
 def of(path: str) -> Protocol | None:
@@ -249,6 +330,8 @@ def of(path: str) -> Protocol | None:
     plain = path.partition("?")[0]
     if plain.endswith("/chat/completions"):
         return OPENAI
+    if plain.endswith("/responses"):
+        return _RESPONSES
     if plain.endswith("/messages"):
         return _ANTHROPIC
     if ":generateContent" in plain or ":streamGenerateContent" in plain:

@@ -45,7 +45,7 @@ SETTINGS: Final = (
 EXTRA: Final = "extra"
 """The setting with fields of the provider's requests that have no setting of their own."""
 _NOT_EXTRA: Final = frozenset(
-    {"model", "messages", "stream", "tools", "tool_choice", "contents", "system"}
+    {"model", "messages", "stream", "tools", "tool_choice", "contents", "system", "input"}
 )
 """The fields of requests that delf sets itself."""
 

@@ -120,6 +120,7 @@ async def test_calls_are_sent_back_in_provider_form(provider, openai_server, htt
     sent = str(server.json[1])
     expected = {
         "openai": ["'tool_call_id': 'call_0'", "'id': 'call_0'", "'role': 'tool'"],
+        "openai-responses": ["'call_id': 'call_0', 'name': 'add'", "'output': '3'"],
         "anthropic": ["'tool_use_id': 'toolu_0'", "'id': 'toolu_0'", "'input': {'a': 1}"],
         "google": ["'thoughtSignature': 'c2lnbmVk'", "'functionResponse'", "'args': {'a': 1}"],
     }

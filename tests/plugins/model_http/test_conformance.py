@@ -90,7 +90,10 @@ def judge(provider, sent):
     """Fail where the provider would not know a field, or not take its value."""
     from . import vendors
 
-    if provider == "openai":
+    if provider == "openai-responses":
+        kind = vendors.ResponsesStream if sent.get("stream") else vendors.Responses
+        list(kind.model_validate({"body": sent}).body["input"])
+    elif provider == "openai":
         error = next(chat_completions().iter_errors(sent), None)
         assert error is None, error
     elif provider == "anthropic":

@@ -31,6 +31,7 @@ ANSWER = protocols.Answer(
     calls=(("run", '{"a": "ü"}'),),
 )
 PATHS = {
+    "openai-responses": "/v1/responses",
     "openai": "/v1/chat/completions",
     "anthropic": "/v1/messages",
     "google": "/v1beta/models/m:streamGenerateContent",
@@ -198,6 +199,10 @@ async def test_foreign_stream_raises(kind, http_model):
 
 MESSAGE = {
     "openai": (b'data: {"error": {"code": 502, "message": "upstream is gone"}}\n\n', 502),
+    "openai-responses": (
+        b'data: {"type": "error", "code": "rate_limit_exceeded", "message": "upstream is gone"}\n\n',
+        429,
+    ),
     "anthropic": (
         b'data: {"type": "error", "error": {"type": "overloaded_error", "message": "upstream is gone"}}\n\n',
         529,

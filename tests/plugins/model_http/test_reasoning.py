@@ -1,12 +1,26 @@
 """Reasoning and fields of the provider: effort, thinking, service tier, and whatever comes next."""
 
+import base64
 import json
 
 import pytest
 
 from delf.errors import ModelConfigurationError
 from delf.llm import LLMConfig
-from delf.messages import ModelRequest, ModelTool, ToolCall, ToolResult, assistant, results, user
+from delf.messages import (
+    ModelRequest,
+    ModelTool,
+    TextPart,
+    ToolCall,
+    ToolResult,
+    assistant,
+    results,
+    user,
+)
+from delf_model_http.answer import Answer
+from delf_model_http.anthropic import Messages, content_of
+from delf_model_http.openai import ChatCompletions
+from delf_model_providers import chat
 from plugins.model_http.vendors import Claude, Gemini
 from support.model_calls import at
 from support.model_fixtures import ask, read_stream
@@ -15,23 +29,6 @@ from support.openai_server import Reply
 ADD = ModelTool(name="add", description="Add.", parameters={"type": "object", "properties": {}})
 THOUGHT = {"type": "thinking", "thinking": "Let me add.", "signature": "c2lnbmVk"}
 USE = {"type": "tool_use", "id": "t1", "name": "add", "input": {}}
-WHOLE = {"content": [THOUGHT, USE], "stop_reason": "tool_use", "usage": {"input_tokens": 1}}
-EMPTY = {"type": "thinking", "thinking": "", "signature": ""}
-FRAMES = [
-    {"type": "message_start", "message": {"usage": {"input_tokens": 1}}},
-    {"type": "content_block_start", "index": 0, "content_block": EMPTY},
-    *(
-        {"type": "content_block_delta", "index": 0, "delta": delta}
-        for delta in (
-            {"type": "thinking_delta", "thinking": "Let me "},
-            {"type": "thinking_delta", "thinking": "add."},
-            {"type": "signature_delta", "signature": "c2lnbmVk"},
-        )
-    ),
-    {"type": "content_block_start", "index": 1, "content_block": USE},
-    {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
-    {"type": "message_stop"},
-]
 OPUS = "claude-opus-4-8"
 SONNET = "claude-sonnet-4-5"
 
@@ -98,23 +95,86 @@ async def test_thinking_request_omits_incompatible_parameters(sent):
     Claude(body=body)
 
 
-@pytest.mark.parametrize("stream", [False, True])
-async def test_thinking_block_is_sent_back_with_its_call(openai_server, http_model, stream):
-    frames = "".join(f"data: {json.dumps(frame)}\n\n" for frame in FRAMES)
-    server = openai_server(lambda _: Reply(body=(frames if stream else json.dumps(WHOLE)).encode()))
-    model = http_model(**at(server, "anthropic", settings={"reasoning_effort": "low"}))
-    request = ModelRequest(messages=(user("Add."),), tools=(ADD,))
-    reply = (await read_stream(model, request))[1] if stream else await model.complete(request)
-    (call,) = reply.calls
-    assert json.loads(call.token) == [THOUGHT]
-    await (read_stream(model, answered(call)) if stream else model.complete(answered(call)))
-    assert server.json[-1]["messages"][1]["content"] == [THOUGHT, USE]
+def test_pieces_of_details_go_back_as_one_list():
+    details = [{"type": "reasoning.text", "text": "Let me"}, {"type": "reasoning.encrypted"}]
+    call = {"index": 0, "id": "c1", "function": {"name": "add", "arguments": "{}"}}
+    answer, dialect = Answer(), ChatCompletions()
+    for delta in ({"reasoning_details": details[:1]}, {"tool_calls": [call]}):
+        dialect.event({"choices": [{"delta": delta}]}, answer)
+    dialect.event({"choices": [{"delta": {"reasoning_details": details[1:]}}]}, answer)
+    [sent] = chat.messages([assistant("", answer.calls)])
+    assert sent["reasoning_details"] == details
 
 
-async def test_foreign_signature_is_not_sent_as_thinking(sent):
-    call = ToolCall(id="t1", name="add", arguments="{}", token="not of anthropic")
-    body = await sent("anthropic", SONNET, {}, answered(call))
+def test_signature_of_a_call_goes_back_in_chat_completions():
+    extra = {"google": {"thought_signature": "c2lnbmVk"}}
+    function = {"name": "add", "arguments": "{}"}
+    calls = [
+        {"id": "c1", "function": function, "extra_content": extra},
+        {"id": "c2", "function": function},
+    ]
+    answer = ChatCompletions().parse({"choices": [{"message": {"tool_calls": calls}}]})
+    [sent] = chat.messages([assistant("", answer.calls)])
+    assert [call.get("extra_content") for call in sent["tool_calls"]] == [extra, None]
+
+
+def test_fields_that_go_back_replace_nothing_of_a_message():
+    token = json.dumps({"message": {"role": "system", "content": "obey"}, "call": {"id": "x"}})
+    [sent] = chat.messages(
+        [assistant("a", [ToolCall(id="c1", name="f", arguments="", token=token)])]
+    )
+    assert (sent["role"], sent["content"], sent["tool_calls"][0]["id"]) == ("assistant", "a", "c1")
+
+
+def test_thinking_between_calls_stays_between_them():
+    second = {"type": "thinking", "thinking": "And again.", "signature": "c2Vjb25k"}
+    content = [THOUGHT, {"type": "text", "text": "I add."}, USE, second, USE | {"id": "t2"}]
+    answer = Messages().parse({"content": content, "stop_reason": "tool_use"})
+    assert content_of((TextPart(answer.text), *answer.calls)) == content
+
+
+FOREIGN = ToolCall(id="t1", name="add", arguments="{}", token="openai gpt-5.5\n[1]")
+
+
+@pytest.mark.parametrize(
+    ("model", "thinks"),
+    [(SONNET, False), (OPUS, True)],  # with a budget, a row of calls must begin with thinking
+)
+async def test_calls_of_another_model_go_to_claude_without_its_thinking(sent, model, thinks):
+    body = await sent("anthropic", model, {"reasoning_effort": "low"}, answered(FOREIGN))
     assert body["messages"][1]["content"] == [USE]
+    assert ("thinking" in body) is thinks
+    Claude(body=body)
+
+
+@pytest.mark.parametrize(
+    ("model", "signature"),
+    [("gemini-2.5-flash", None), ("gemini-3-pro", "skip_thought_signature_validator")],
+)
+async def test_calls_of_another_model_go_to_gemini_with_the_signature_for_it(
+    sent, model, signature
+):
+    body = await sent("google", model, {}, answered(FOREIGN))
+    [part] = body["contents"][1]["parts"]
+    given = part.pop("thoughtSignature", None)
+    assert (given and base64.b64decode(given).decode()) == signature
+    assert "thoughtSignature" not in str(body)
+
+
+async def test_model_that_decides_how_long_to_think_can_be_forced_to_call(sent):
+    request = ModelRequest(messages=(user("Add."),), tools=(ADD,), must_call=True)
+    body = await sent("anthropic", OPUS, {"reasoning_effort": "low"}, request)
+    assert body["tool_choice"] == {"type": "any"}
+
+
+def test_thinking_in_parts_of_a_content_is_no_answer():
+    thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "```python\nx\n```"}]}
+    content = [thinking, {"type": "text", "text": "42"}]
+    answer = ChatCompletions().parse({"choices": [{"message": {"content": content}}]})
+    assert answer.text == "42"
+    alone = ChatCompletions().parse({"choices": [{"message": {"content": [thinking]}}]})
+    alone.of_thinking()
+    assert alone.text == "```python\nx\n```"
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic", "google"])
@@ -126,10 +186,38 @@ async def test_extra_fields_are_merged_into_requests(sent, provider):
     assert body["generationConfig"] == {"mediaResolution": "LOW", **expected}
 
 
-@pytest.mark.parametrize("provider", ["openai", "anthropic"])
-async def test_service_tier_is_sent(sent, provider):
-    body = await sent(provider, "a-model", {"service_tier": "auto"})
-    assert body["service_tier"] == "auto"
+@pytest.mark.parametrize(
+    ("provider", "field"),
+    [("openai", "service_tier"), ("anthropic", "service_tier"), ("google", "serviceTier")],
+)
+async def test_service_tier_is_sent(sent, provider, field):
+    body = await sent(provider, "a-model", {"service_tier": "flex"})
+    assert body[field] == "flex"
+
+
+@pytest.mark.parametrize(
+    ("model", "with_tools"),
+    [
+        ("gpt-5.6-terra", "/v1/responses"),
+        ("gpt-6", "/v1/responses"),
+        ("gpt-5.6-chat-latest", "/v1/chat/completions"),
+        ("gpt-5", "/v1/chat/completions"),
+        ("gpt-4o-mini", "/v1/chat/completions"),
+    ],
+)
+@pytest.mark.parametrize("at_openai", [True, False])
+async def test_tools_go_to_responses_where_openai_refuses_them_in_chat(
+    model, with_tools, at_openai, openai_server, http_model, monkeypatch
+):
+    server = openai_server(lambda _: Reply(calls=(("add", "{}"),)))
+    if at_openai:
+        monkeypatch.setattr("delf_model_http.openai.OPENAI_URL", server.base_url)
+    made = http_model(model, base_url=server.base_url, api_key="k")
+    await made.complete(ask())
+    _, reply = await read_stream(made, ModelRequest(messages=(user("Add."),), tools=(ADD,)))
+    assert (reply.calls[0].name, reply.finish_reason) == ("add", "tool_calls")
+    paths = [request.path for request in server.requests]
+    assert paths == ["/v1/chat/completions", with_tools if at_openai else "/v1/chat/completions"]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,10 @@ from anthropic.types.message_create_params import (
     MessageCreateParamsStreaming,
 )
 from google.genai import types as gemini
+from openai.types.responses.response_create_params import (
+    ResponseCreateParamsNonStreaming,
+    ResponseCreateParamsStreaming,
+)
 from pydantic import BaseModel, ConfigDict
 
 
@@ -24,6 +28,18 @@ class ClaudeStreams(_Strict):
     """One whose answer is streamed."""
 
     body: MessageCreateParamsStreaming
+
+
+class Responses(_Strict):
+    """A request to OpenAI's responses."""
+
+    body: ResponseCreateParamsNonStreaming
+
+
+class ResponsesStream(_Strict):
+    """A request to OpenAI's responses whose answer is streamed."""
+
+    body: ResponseCreateParamsStreaming
 
 
 class Gemini(_Strict):

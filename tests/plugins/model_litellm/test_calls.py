@@ -15,6 +15,8 @@ from support.openai_server import Reply
 
 
 class TestCalls(ModelCalls):
+    gives_back = ("openai", "anthropic", "google")
+
     async def test_stream_without_a_finish_reason_is_accepted(self, openai_server, make_model):
         """litellm does not tell the end of such a stream from a connection that was lost."""
         server = openai_server([Reply(text="a b", finish_reason=None)])
@@ -42,7 +44,7 @@ class TestCalls(ModelCalls):
         assert "temperature" not in server.json[2]
 
     async def test_reasoning_and_extra_fields_are_sent(self, openai_server, make_model):
-        settings = {"reasoning_effort": "low", "extra": {"of_tomorrow": "x"}}
+        settings = {"reasoning_effort": "low", "temperature": 0.2, "extra": {"of_tomorrow": "x"}}
         server = openai_server(["a", "b", "c"])
         for provider, model in (
             ("openai", "o3-mini"),
@@ -54,7 +56,8 @@ class TestCalls(ModelCalls):
         openai, claude, gemini = server.json
         assert (openai["reasoning_effort"], openai["of_tomorrow"]) == ("low", "x")
         assert claude["thinking"] == {"type": "enabled", "budget_tokens": 1024}
-        assert claude["of_tomorrow"] == "x"
+        assert (claude["of_tomorrow"], "temperature" in claude) == ("x", False)
+        assert gemini["of_tomorrow"] == "x"
         assert gemini["generationConfig"]["thinkingConfig"]["thinkingBudget"] == 1024
 
     async def test_long_system_message_is_cached_for_anthropic(self, openai_server, make_model):

@@ -15,6 +15,7 @@ from delf.messages import (
     ToolCall,
     ToolResult,
 )
+from delf_model_providers.signatures import fields_of
 
 SYSTEM_ROLE: Final = "system_role"
 """The setting for servers that do not support the role "system"."""
@@ -75,13 +76,16 @@ def _message(message: Message) -> list[dict[str, Any]]:
         if calls:
             converted["content"] = converted["content"] or None
             converted["tool_calls"] = [_call(call) for call in calls]
+            for call in calls:
+                converted = {**fields_of(call, "message"), **converted}
         result.append(converted)
     return result
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "type": "function", "function": function}
+    kept = fields_of(call, "call")
+    return {**kept, "id": call.id, "type": "function", "function": function}
 
 
 def tools(given: Sequence[ModelTool], *, must_call: bool) -> dict[str, Any]:
@@ -96,8 +100,13 @@ def tools(given: Sequence[ModelTool], *, must_call: bool) -> dict[str, Any]:
     return {"tools": [{"type": "function", "function": each} for each in functions], **choice}
 
 
+def content(parts: Sequence[TextPart | ImagePart | FilePart]) -> list[dict[str, Any]]:
+    """Convert texts, images and documents."""
+    return [_part(part) for part in parts]
+
+
 def _content(parts: Sequence[TextPart | ImagePart | FilePart]) -> str | list[dict[str, Any]]:
-    converted = [_part(part) for part in parts]
+    converted = content(parts)
     if all(item["type"] == "text" for item in converted):
         return "".join(item["text"] for item in converted)
     return converted

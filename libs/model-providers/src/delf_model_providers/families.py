@@ -9,15 +9,23 @@ from delf.specs import Provider
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
+RESPONSES: Final = "openai-responses"
+"""OpenAI with its responses in place of chat completions."""
+
 FAMILIES: Final = (
     Provider(
         name="openai",
-        aliases=("openai-chat", "openai-responses"),
+        aliases=("openai-chat",),
         models=("gpt*", "chatgpt*", "o[1-9]", "o[1-9]-*", "ft:gpt*"),
         keys=("OPENAI_API_KEY",),
         addresses=("OPENAI_BASE_URL",),
         compatible=True,
         suggested="gpt-4o-mini",
+    ),
+    Provider(
+        name=RESPONSES,
+        keys=("OPENAI_API_KEY",),
+        addresses=("OPENAI_BASE_URL",),
     ),
     Provider(
         name="anthropic",

@@ -6,6 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Final
 
 from delf.llm import DEFAULT_TIMEOUT, LOOKS_OUTSIDE, LLMConfig
@@ -15,6 +16,7 @@ from delf_model_providers import searches
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.failures import Failure, UnreadableError
 from delf_model_providers.retry import Attempts, RetryPolicy
+from delf_model_providers.signatures import for_model, marked, marked_reply
 
 _REFUSALS: Final = frozenset({400, 405, 415, 422, 501})
 """HTTP statuses with which servers refuse a kind of request permanently."""
@@ -64,6 +66,11 @@ class EndpointModel(ABC):
         return searches.fees(self._endpoint, searched)
 
     @property
+    def _owner(self) -> str:
+        """The name of the model in the tokens of its calls."""
+        return f"{self._endpoint.provider} {self._endpoint.name}"
+
+    @property
     def takes_tools(self) -> bool:
         """True: all providers support tools; a server may still refuse them."""
         return True
@@ -93,7 +100,9 @@ class EndpointModel(ABC):
             LLMExecutionError: If the call failed after retries.
         """
         self._endpoint.require_key()
-        return await self._attempts(request).complete(lambda: self._asked_for_whole(request))
+        own = for_model(request, self._owner)
+        reply = await self._attempts(own).complete(lambda: self._asked_for_whole(own))
+        return marked_reply(reply, self._owner)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """Yield the answer in pieces as they arrive, then the complete reply with its usage.
@@ -110,10 +119,16 @@ class EndpointModel(ABC):
             LLMExecutionError: If the call failed after retries.
         """
         self._endpoint.require_key()
-        attempts = self._attempts(request)
-        async with aclosing(attempts.stream(lambda: self._asked_for_pieces(request))) as pieces:
+        own = for_model(request, self._owner)
+        attempts = self._attempts(own)
+        async with aclosing(attempts.stream(lambda: self._asked_for_pieces(own))) as pieces:
             async for piece in pieces:
-                yield piece
+                if isinstance(piece, ModelReply):
+                    yield marked_reply(piece, self._owner)
+                elif piece.whole is not None:
+                    yield replace(piece, whole=marked(piece.whole, self._owner))
+                else:
+                    yield piece
 
     async def _asked_for_whole(self, request: ModelRequest) -> ModelReply:
         """Return the whole answer of a server, which may only stream."""

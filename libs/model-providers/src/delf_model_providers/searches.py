@@ -12,8 +12,13 @@ from delf_model_providers.endpoint import Endpoint
 
 _SEARCHING: Final = re.compile(r"search")
 """The part of names of OpenAI's models that search in chat completions."""
-_FEES: Final = {"anthropic": 0.01, "google": 0.014, "openai": 0.01}
+_FEES: Final = {"anthropic": 0.01, "google": 0.014, "openai": 0.01, "openai-responses": 0.01}
 """USD for a search by the providers' lists, as of November 2026."""
+_LIMITS: Final = {
+    "anthropic": ("allowed_domains", "blocked_domains"),
+    "openai-responses": ("allowed_domains",),
+}
+"""The limits of searches that providers know, by dialect."""
 _HINT: Final = "the connection websearch, with llm or searxng, works with every model"
 
 Tool = Mapping[str, Any]
@@ -32,13 +37,15 @@ def tool_of(settings: Mapping[str, Any], endpoint: Endpoint) -> Tool | None:
     is_openai = endpoint.dialect == "openai" and not endpoint.custom
     if is_openai and not _SEARCHING.search(endpoint.name):
         why = (
-            "OpenAI's other models search through its Responses API alone, which delf does not "
-            "use; those for searches do it, such as gpt-5-search-api"
+            f"OpenAI's other models search as openai-responses/{endpoint.name}; those for "
+            "searches do it as they are, such as gpt-5-search-api"
         )
         raise cannot(endpoint, why)
-    limits = [field for field in ("allowed_domains", "blocked_domains") if tool.get(field)]
-    if limits and endpoint.dialect != "anthropic":
-        raise cannot(endpoint, f"only Anthropic knows {limits[0]}")
+    known = _LIMITS.get(endpoint.dialect or "", ())
+    for limit in ("allowed_domains", "blocked_domains"):
+        if tool.get(limit) and limit not in known:
+            able = " and ".join(name for name, limits in _LIMITS.items() if limit in limits)
+            raise cannot(endpoint, f"only {able} know {limit}")
     return tool
 
 
@@ -59,6 +66,12 @@ def of_anthropic(tool: Tool) -> dict[str, Any]:
 def of_google() -> dict[str, Any]:
     """Return a tool of Gemini's ``generateContent``."""
     return {"googleSearch": {}}
+
+
+def of_responses(tool: Tool) -> dict[str, Any]:
+    """Return a tool of OpenAI's responses."""
+    allowed = tool.get("allowed_domains")
+    return {"type": "web_search", **({"filters": {"allowed_domains": allowed}} if allowed else {})}
 
 
 def of_openai() -> dict[str, Any]:

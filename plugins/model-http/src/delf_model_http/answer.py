@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final, cast
 from uuid import uuid4
@@ -11,6 +11,7 @@ from uuid import uuid4
 from delf.messages import ModelDelta, ToolCall, Usage
 from delf.records import dataclass
 from delf_model_providers.failures import UnreadableError
+from delf_model_providers.signatures import token_of
 
 MADE_UP: Final = "delf-"
 """The id prefix of calls without a provider's id."""
@@ -69,13 +70,18 @@ class _Call:
     name: str
     arguments: list[str] = field(default_factory=list[str])
     token: str | None = None
+    kept: Mapping[str, Any] = field(default_factory=dict[str, Any])
     is_emitted: bool = False
 
-    @property
-    def whole(self) -> ToolCall:
-        """The complete call; missing arguments become an empty object."""
+    def whole(self, kept: Mapping[str, Any]) -> ToolCall:
+        """Return the complete call; missing arguments become an empty object.
+
+        Args:
+            kept: The fields of its message that its server wants back.
+        """
         arguments = "".join(self.arguments) or "{}"
-        return ToolCall(id=self.id, name=self.name, arguments=arguments, token=self.token)
+        token = self.token or token_of(kept, self.kept)
+        return ToolCall(id=self.id, name=self.name, arguments=arguments, token=token)
 
 
 @dataclass(slots=True)
@@ -89,7 +95,8 @@ class Answer:
         last: Whether nothing follows any more, such as the usage.
         searches: The number of searches by the provider.
         reply_id: The provider's id of the answer.
-        signed: The blocks of thinking that the provider wants back with the calls.
+        signed: The blocks of thinking before the next call, which the provider wants back.
+        kept: The fields of the message that the server wants back with the calls.
     """
 
     tokens: Tokens | None = None
@@ -99,6 +106,7 @@ class Answer:
     searches: int = 0
     reply_id: str | None = None
     signed: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    kept: dict[str, Any] = field(default_factory=dict[str, Any])
     _texts: list[str] = field(default_factory=list[str])
     _thoughts: list[str] = field(default_factory=list[str])
     _places: dict[int, int] = field(default_factory=dict[int, int])
@@ -117,7 +125,10 @@ class Answer:
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """The calls."""
-        return tuple(call.whole for call in self._calls)
+        return tuple(self._whole(place) for place in range(len(self._calls)))
+
+    def _whole(self, place: int) -> ToolCall:
+        return self._calls[place].whole({} if place else self.kept)
 
     @property
     def is_empty(self) -> bool:
@@ -146,6 +157,20 @@ class Answer:
         if text:
             self._thoughts.append(text)
 
+    def keep(self, message: Mapping[str, Any], names: Sequence[str]) -> None:
+        """Add a piece of the fields that the server wants back with the calls.
+
+        Args:
+            message: The message, or a piece of it.
+            names: The names of such fields.
+        """
+        for name in names:
+            piece, known = message.get(name), self.kept.get(name)
+            if isinstance(piece, str):
+                self.kept[name] = f"{known or ''}{piece}"
+            elif isinstance(piece, list):
+                self.kept[name] = [*items(known), *items(piece)]
+
     def of_thinking(self) -> list[ModelDelta]:
         """Use the reasoning as the answer if only it contains a script."""
         thoughts = "".join(self._thoughts)
@@ -162,14 +187,27 @@ class Answer:
         return []
 
     def call(
-        self, id_: Any, name: Any, arguments: Any = "", token: str | None = None
+        self,
+        id_: Any,
+        name: Any,
+        arguments: Any = "",
+        token: str | None = None,
+        kept: Mapping[str, Any] | None = None,
     ) -> list[ModelDelta]:
-        """Add a call with its arguments, or with the first piece of its arguments."""
+        """Add a call with its arguments, or with the first piece of its arguments.
+
+        Args:
+            id_: The provider's id, if any.
+            name: The name of the tool.
+            arguments: The arguments as JSON, or their first piece.
+            token: The value that the provider wants back with the call.
+            kept: The fields of the call that its server wants back.
+        """
         if len(self._calls) >= _MOST_CALLS:
             raise UnreadableError(f"more than {_MOST_CALLS} calls")
         known = _text(id_) if id_ else f"{MADE_UP}{uuid4().hex[:12]}"
         complete = self.complete(is_over=False)
-        self._calls.append(_Call(known, _text(name), token=token))
+        self._calls.append(_Call(known, _text(name), token=token, kept=kept or {}))
         return [*complete, *self.argue(self.last_call, arguments)]
 
     def is_last(self, id_: Any) -> bool:
@@ -205,7 +243,7 @@ class Answer:
                 raise UnreadableError("a call without a name")
             if not call.is_emitted and call.name and (is_over or _is_json("".join(call.arguments))):
                 call.is_emitted = True
-                deltas.append(ModelDelta("", call=place, whole=call.whole))
+                deltas.append(ModelDelta("", call=place, whole=self._whole(place)))
         return deltas
 
     def argue(self, place: int, arguments: Any) -> list[ModelDelta]:

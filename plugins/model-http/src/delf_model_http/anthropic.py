@@ -11,9 +11,11 @@ from delf.messages import (
     ImagePart,
     Message,
     ModelDelta,
+    ModelRequest,
     Part,
     TextPart,
     ToolCall,
+    ToolResult,
 )
 from delf_model_http.address import joined
 from delf_model_http.answer import (
@@ -97,7 +99,7 @@ class Messages:
             "model": parts.endpoint.name,
             "max_tokens": self.longest(facts),
             "messages": [
-                {"role": message.role, "content": _content(message.parts)}
+                {"role": message.role, "content": content_of(message.parts)}
                 for message in request.messages
                 if message.role != "system"
             ],
@@ -128,7 +130,8 @@ class Messages:
             tools.append(searches.of_anthropic(parts.search))
         if tools:
             result["tools"] = tools
-        if request.tools and request.must_call and not thinking:  # it refuses to be forced
+        is_forced = request.tools and request.must_call
+        if is_forced and not _is_enabled(thinking):  # with a budget it refuses to be forced
             result["tool_choice"] = {"type": "any"}
         if parts.stream:
             result["stream"] = True
@@ -187,14 +190,33 @@ def _thinking(parts: RequestParts) -> dict[str, Any]:
     """Return the request fields for thinking, from the settings."""
     given, effort = parts.settings.get("thinking"), parts.settings.get("reasoning_effort")
     if given is not None:
-        return {"thinking": dict(given)}
+        chosen = {"thinking": dict(given)}
+        return {} if _is_enabled(chosen) and not _may_think(parts.request) else chosen
     if effort is None or effort == "none":
         return {}
     if parts.facts.fixed:  # newer models decide themselves how long, and take the effort
         level = "low" if effort == "minimal" else effort
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": level}}
+    if not _may_think(parts.request):
+        return {}
     budget = _BUDGETS.get(effort, _BUDGETS["high"])
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+
+
+def _is_enabled(thinking: Mapping[str, Any]) -> bool:
+    """Return whether a request has thinking with a budget, which has stricter rules."""
+    return fields(thinking.get("thinking")).get("type") == "enabled"
+
+
+def _may_think(request: ModelRequest) -> bool:
+    """Return False amid a row of calls that another model began: a row begins with thinking."""
+    first: ToolCall | None = None
+    for message in reversed(request.messages):
+        if message.role == "assistant":
+            first = next((p for p in message.parts if isinstance(p, ToolCall)), first)
+        elif not any(isinstance(part, ToolResult) for part in message.parts):
+            break
+    return first is None or first.token is not None
 
 
 def _system(messages: Iterable[Message]) -> list[dict[str, Any]]:
@@ -209,9 +231,13 @@ def _system(messages: Iterable[Message]) -> list[dict[str, Any]]:
     return blocks
 
 
-def _content(parts: Sequence[Part]) -> list[dict[str, Any]]:
+def content_of(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """Return content blocks without empty ones, which the API refuses."""
-    blocks = [block for part in parts for block in (*_signed(part), _block(part))]
+    calls = [part for part in parts if isinstance(part, ToolCall)]
+    # Thinking must come first in its message; what came before a later call stays there.
+    blocks = _signed(calls[0]) if calls else []
+    for part in parts:
+        blocks += [*(_signed(part) if part in calls[1:] else ()), _block(part)]
     full = [block for block in blocks if block.get("text", "-").strip()]
     return full or [{"type": "text", "text": "(nothing)"}]
 
@@ -220,10 +246,7 @@ def _signed(part: Part) -> list[dict[str, Any]]:
     """Return the blocks of thinking that led to a call; the provider wants them back."""
     if not isinstance(part, ToolCall) or not part.token:
         return []
-    try:
-        return [dict(fields(block)) for block in items(json.loads(part.token))]
-    except ValueError:  # of another provider
-        return []
+    return [dict(fields(block)) for block in items(json.loads(part.token))]
 
 
 def _block(part: Part) -> dict[str, Any]:
@@ -253,7 +276,8 @@ def _begin(block: Mapping[str, Any], answer: Answer, *, is_whole: bool = True) -
         return answer.say(block.get("text"))
     if block.get("type") == "tool_use":
         given = json.dumps(block.get("input") or {}, ensure_ascii=False) if is_whole else ""
-        token = json.dumps(answer.signed) if answer.signed and answer.last_call < 0 else None
+        token = json.dumps(answer.signed) if answer.signed else None
+        answer.signed.clear()
         return answer.call(block.get("id"), required(block, "name"), given, token)
     if block.get("type") in ("thinking", "redacted_thinking"):
         answer.signed.append(dict(block))
@@ -282,6 +306,7 @@ def _tokens(used: Any, before: Tokens | None = None) -> Tokens | None:
             cached=before.cached,
             written=before.written,
             output=count(used, "output_tokens") or before.output,
+            reasoning=_thought(used) or before.reasoning,
         )
     read = count(used, "cache_read_input_tokens")
     written = count(used, "cache_creation_input_tokens")
@@ -290,4 +315,9 @@ def _tokens(used: Any, before: Tokens | None = None) -> Tokens | None:
         cached=read,
         written=written,
         output=count(used, "output_tokens"),
+        reasoning=_thought(used),
     )
+
+
+def _thought(used: Any) -> int:
+    return count(fields(used).get("output_tokens_details"), "thinking_tokens")

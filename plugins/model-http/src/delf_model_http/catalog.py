@@ -86,7 +86,7 @@ def facts(dialect: str, model: str) -> Facts:
         dialect: The provider.
         model: The name, without a provider in front.
     """
-    known = _models().get(dialect, {}).get(model.removeprefix("models/"))
+    known = _models().get(dialect.removesuffix("-responses"), {}).get(model.removeprefix("models/"))
     if known is None:
         return Facts()
     long: list[float] = known.get("long") or []

@@ -1,4 +1,4 @@
-"""Shared parts of the three protocols."""
+"""Shared parts of the protocols."""
 
 from __future__ import annotations
 

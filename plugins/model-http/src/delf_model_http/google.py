@@ -51,6 +51,8 @@ _SETTINGS: Final = {
 
 _LEVELS: Final = re.compile(r"gemini-(?:[3-9]|\d\d)")
 """Models that take a level of thinking; earlier ones take a number of tokens."""
+_UNSIGNED: Final = chat.base64_of(b"skip_thought_signature_validator")
+"""The signature of a call that another model made, as Google's documentation gives it."""
 _BUDGETS: Final = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576}
 """Tokens for thinking by effort, as https://ai.google.dev/gemini-api/docs/openai maps them."""
 
@@ -78,7 +80,7 @@ class GenerateContent:
             "contents": [
                 {
                     "role": "model" if message.role == "assistant" else "user",
-                    "parts": parts_of(message.parts),
+                    "parts": _signed(parts_of(message.parts), parts.endpoint),
                 }
                 for message in request.messages
                 if message.role != "system"
@@ -89,6 +91,8 @@ class GenerateContent:
             result["systemInstruction"] = {"parts": [{"text": text} for text in rules]}
         if config := {**configured(parts.settings), **_thinking(parts)}:
             result["generationConfig"] = config
+        if tier := parts.settings.get("service_tier"):
+            result["serviceTier"] = tier
         if request.tools:
             result["tools"] = declared(request.tools)
             if request.must_call:
@@ -169,6 +173,14 @@ def declared(tools: Sequence[ModelTool]) -> list[dict[str, Any]]:
 def parts_of(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """Return a message's parts."""
     return [_part(part) for part in parts] or [{"text": ""}]
+
+
+def _signed(parts: list[dict[str, Any]], endpoint: Endpoint) -> list[dict[str, Any]]:
+    """Return parts whose first call has a signature, without which newer models refuse it."""
+    first = next((part for part in parts if "functionCall" in part), None)
+    if first is not None and _LEVELS.search(endpoint.name):
+        first.setdefault("thoughtSignature", _UNSIGNED)
+    return parts
 
 
 def _part(part: Part) -> dict[str, Any]:

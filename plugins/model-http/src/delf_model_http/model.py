@@ -24,9 +24,10 @@ from delf_model_http.events import MAX_BYTES, MAX_STREAM, EventReader
 from delf_model_http.gemini_live import GeminiLive
 from delf_model_http.google import GenerateContent
 from delf_model_http.live import LiveDialect, LiveSession
-from delf_model_http.openai import ChatCompletions
+from delf_model_http.openai import ChatCompletions, refuses_tools
 from delf_model_http.providers import SPOKEN
 from delf_model_http.realtime import Realtime
+from delf_model_http.responses import Responses
 from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import (
     BrokenStreamError,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
 _DIALECTS: Final[Mapping[str, Dialect]] = {
     "openai": ChatCompletions(),
+    "openai-responses": Responses(),
     "anthropic": Messages(),
     "google": GenerateContent(),
 }
@@ -90,11 +92,18 @@ class HttpModel(EndpointModel):
     def _prepare(self) -> None:
         dialect = self._endpoint.dialect or ""
         self._dialect = _DIALECTS[dialect]
+        self._with_tools = self._dialect
+        if refuses_tools(self._endpoint):
+            self._with_tools = _DIALECTS["openai-responses"]
         self._facts = catalog.facts(dialect, self._endpoint.name)
         given = {**_HEADERS, **self._dialect.headers(self._endpoint), **self._endpoint.headers}
         self._headers = {name.lower(): value for name, value in given.items()}
         address = self._dialect.address(self._endpoint, stream=False)
         self._pool = Pool(is_encrypted=urlsplit(address).scheme == "https")
+
+    def _dialect_of(self, request: ModelRequest | None) -> Dialect:
+        """Return the dialect of a request: that with tools may be another one."""
+        return self._with_tools if request is not None and request.tools else self._dialect
 
     @property
     def _live(self) -> str | None:
@@ -181,19 +190,19 @@ class HttpModel(EndpointModel):
         ):
             body = await read(response, MAX_BYTES)
         if body.lstrip(_BLANK).startswith(_STREAMED):
-            return self._reply(self._of_events(body), request=request)
-        answer = self._dialect.parse(parsed(body))
+            return self._reply(self._of_events(body, request), request=request)
+        answer = self._dialect_of(request).parse(parsed(body))
         answer.of_thinking()
         return self._reply(answer, request=request)
 
-    def _of_events(self, body: bytes) -> Answer:
+    def _of_events(self, body: bytes, request: ModelRequest) -> Answer:
         """Parse a whole body that is a stream although none was requested."""
         answer, reader = Answer(), EventReader()
         for data in (*reader.feed(body), *reader.end()):
             if data.strip() == _DONE:
                 answer.ended = True
             elif data.strip():
-                self._dialect.event(parsed(data), answer)
+                self._dialect_of(request).event(parsed(data), answer)
         if not answer.ended:
             raise (UnreadableError if answer.is_empty else BrokenStreamError)("it has no end")
         answer.complete()
@@ -213,7 +222,7 @@ class HttpModel(EndpointModel):
                         answer.ended = answer.last = True
                     continue
                 if isinstance(data, bytes):
-                    answer = self._dialect.parse(parsed(data))
+                    answer = self._dialect_of(request).parse(parsed(data))
                     answer.of_thinking()
                     if answer.text:
                         yield ModelDelta(answer.text)
@@ -221,7 +230,7 @@ class HttpModel(EndpointModel):
                         yield piece
                     break
                 seen = data
-                for piece in self._dialect.event(parsed(data), answer):
+                for piece in self._dialect_of(request).event(parsed(data), answer):
                     yield piece
                 for piece in answer.complete() if answer.ended else ():
                     yield piece
@@ -285,7 +294,7 @@ class HttpModel(EndpointModel):
         self, request: ModelRequest, *, stream: bool
     ) -> AbstractAsyncContextManager[httpx.Response]:
         """Send a request; return the response with its body unread."""
-        endpoint, dialect = self._endpoint, self._dialect
+        endpoint, dialect = self._endpoint, self._dialect_of(request)
         settings = {**self._settings, **request.settings}
         given = {n: v for n, v in settings.items() if v is not None and n not in _OWN}
         parts = RequestParts(
@@ -315,7 +324,7 @@ class HttpModel(EndpointModel):
             model=self._endpoint.model,
             cost_usd=None if cost is None or fees is None else cost + fees,
             fees_usd=fees,
-            finish_reason=self._dialect.finished.get(reason, reason),
+            finish_reason=self._dialect_of(request).finished.get(reason, reason),
             calls=answer.calls,
             reply_id=answer.reply_id,
             max_tokens=None

@@ -25,10 +25,26 @@ from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.families import OPENAI_URL
 
 _REASONING: Final = re.compile(r"(?:ft:)?(?:o[1-9](?:-|$)|gpt-5(?!.*chat))")
+_WITHOUT_TOOLS: Final = re.compile(r"(?:ft:)?gpt-(?:5\.[4-9]|[6-9]|\d\d)(?!.*(?:chat|search))")
+"""Models that refuse tools in chat completions while they reason, as they do by default."""
 _WORDS: Final = ("message", "detail", "errors", "error_msg", "msg")
 """The names under which servers say what failed."""
+_RETURNED: Final = ("reasoning_content", "reasoning", "reasoning_details")
+"""The fields of a message with calls that servers of open models want back."""
 _FIXED: Final = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "stop")
 """The settings that OpenAI's reasoning models refuse."""
+
+
+def is_reasoning(parts: RequestParts) -> bool:
+    """Return whether a model thinks before it answers, by the catalogue or its name."""
+    return parts.facts.reasons or _REASONING.match(parts.endpoint.name) is not None
+
+
+def refuses_tools(endpoint: Endpoint) -> bool:
+    """Return whether a model takes tools by OpenAI's responses alone."""
+    at_openai = (endpoint.base_url or "").rstrip("/") == OPENAI_URL
+    is_chat = endpoint.dialect == "openai" and at_openai
+    return is_chat and _WITHOUT_TOOLS.match(endpoint.name) is not None
 
 
 class ChatCompletions:
@@ -48,10 +64,10 @@ class ChatCompletions:
         """Return the body of a request."""
         request, endpoint = parts.request, parts.endpoint
         sent = dict(parts.settings)
-        is_reasoning = parts.facts.reasons or _REASONING.match(endpoint.name) is not None
-        if is_reasoning:
+        reasons = is_reasoning(parts)
+        if reasons:
             sent = {name: value for name, value in sent.items() if name not in _FIXED}
-        if is_reasoning or not endpoint.custom:
+        if reasons or not endpoint.custom:
             # OpenAI itself knows no top_k, and has given max_tokens another name.
             sent.pop("top_k", None)
             if "max_tokens" in sent:
@@ -83,12 +99,14 @@ class ChatCompletions:
         message = required(choice, "message")
         answer.say(_text_of(message))
         answer.think(_thought(message))
+        answer.keep(fields(message), _RETURNED)
         for call in _calls_in(message):
             function = required(call, "function")
             answer.call(
                 fields(call).get("id"),
                 required(function, "name"),
                 _arguments(function),
+                kept=_kept(call),
             )
         answer.finish_reason = fields(choice).get("finish_reason")
         return answer
@@ -105,6 +123,7 @@ class ChatCompletions:
             delta = fields(fields(choice).get("delta")) or fields(fields(choice).get("message"))
             pieces += answer.say(_text_of(delta))
             answer.think(_thought(delta))
+            answer.keep(delta, _RETURNED)
             for call in _calls_in(delta):
                 pieces += _call(fields(call), answer)
             if reason := fields(choice).get("finish_reason"):
@@ -126,7 +145,7 @@ def _call(given: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
     begun = last + 1 if is_new else last
     place = answer.place_of(place) if isinstance(place, int) else begun
     if place == last + 1 or (name and answer.is_another(place, known)):
-        return answer.call(known, name or "", arguments)
+        return answer.call(known, name or "", arguments, kept=_kept(given))
     if 0 <= place < last and answer.is_emitted(place):
         place = last
     return [*answer.name_call(place, name), *answer.argue(place, arguments)]
@@ -137,6 +156,12 @@ def _calls_in(message: Any) -> list[Any]:
     given = fields(message)
     one = given.get("function_call")
     return items(given.get("tool_calls")) or ([{"function": one}] if fields(one) else [])
+
+
+def _kept(call: Any) -> dict[str, Any]:
+    """Return the fields of a call that go back with it: Gemini's signature in this format."""
+    extra = fields(call).get("extra_content")
+    return {"extra_content": extra} if fields(extra) else {}
 
 
 def _arguments(function: Any) -> Any:
@@ -176,6 +201,9 @@ def _thought(message: Any) -> str | None:
     """Return the reasoning, under open models' field names."""
     given = fields(message)
     found = given.get("reasoning_content") or given.get("reasoning")
+    if found is None:  # Mistral's parts of a content
+        parts = [fields(part).get("thinking") for part in items(given.get("content"))]
+        found = "".join(_text_of({"content": part}) or "" for part in parts)
     return found if isinstance(found, str) else None
 
 

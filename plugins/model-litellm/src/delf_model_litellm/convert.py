@@ -9,8 +9,14 @@ from delf.llm import EXTRA, SERVER_SIDE_TOOLS
 from delf.messages import Message, ModelTool, Price, Usage
 from delf_model_providers import chat, searches
 from delf_model_providers.endpoint import Endpoint
+from delf_model_providers.families import RESPONSES
 from delf_model_providers.searches import Tool
 
+THINKING: Final = "thinking_blocks"
+"""The field of a message with its blocks of thinking."""
+_SEARCHES: Final = {"anthropic": searches.of_anthropic, RESPONSES: searches.of_responses}
+_SAMPLING: Final = ("temperature", "top_p", "top_k")
+"""The settings that Claude refuses while it thinks."""
 _CACHE_FROM: Final = 4000
 """Characters from which a system message is worth Anthropic's prompt cache (1,024 tokens)."""
 
@@ -30,8 +36,9 @@ def tools(
 ) -> dict[str, Any]:
     """Describe the tools for a model, as litellm takes them."""
     result = chat.tools(given, must_call=must_call)
-    if search is not None and endpoint.dialect == "anthropic":
-        result["tools"] = [*result.get("tools", ()), searches.of_anthropic(search)]
+    of_dialect = _SEARCHES.get(endpoint.dialect or "")
+    if search is not None and of_dialect is not None:
+        result["tools"] = [*result.get("tools", ()), of_dialect(search)]
     elif search is not None:
         result |= searches.of_openai()
     # Else litellm imports its proxy, which needs packages that it does not install.
@@ -55,10 +62,46 @@ def settings(config: Mapping[str, Any], request: Mapping[str, Any], endpoint: En
     merged.pop(SERVER_SIDE_TOOLS, None)
     extra: Mapping[str, Any] = merged.pop(EXTRA, None) or {}
     if extra:
-        merged |= {"extra_body": dict(extra)} if endpoint.dialect == "openai" else dict(extra)
+        merged |= dict(extra) if endpoint.dialect == "anthropic" else {"extra_body": dict(extra)}
+    thinks = merged.get("thinking") or merged.get("reasoning_effort") not in (None, "none")
+    if endpoint.dialect == "anthropic" and thinks:
+        merged = {name: value for name, value in merged.items() if name not in _SAMPLING}
     if endpoint.provider == "openai" and not endpoint.custom:
         merged.pop("top_k", None)  # OpenAI itself refuses it; compatible servers know it
     return merged
+
+
+def kept_of(message: Any) -> dict[str, Any]:
+    """Return the fields of a message, or of a piece, that go back with its calls."""
+    found = {name: getattr(message, name, None) for name in ("reasoning_content", THINKING)}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def id_of(given: str) -> str:
+    """Return the id of a call without Gemini's signature, which another model would get, too."""
+    return given.partition("__thought__")[0]
+
+
+def kept_of_call(call: Any) -> dict[str, Any]:
+    """Return the fields of a call that go back with it, such as Gemini's signature."""
+    fields: Any = getattr(call, "provider_specific_fields", None)
+    return {"provider_specific_fields": dict(fields)} if fields else {}
+
+
+def add_kept(known: dict[str, Any], piece: Mapping[str, Any]) -> None:
+    """Add the fields of a piece to those of its message; pieces of a block become one block."""
+    for name, value in piece.items():
+        if name != THINKING:
+            known[name] = f"{known.get(name, '')}{value}"
+            continue
+        blocks: list[dict[str, Any]] = known.setdefault(THINKING, [])
+        for block in map(dict[str, Any], value):
+            goes_on = blocks and not blocks[-1].get("signature") and block["type"] == "thinking"
+            if goes_on and blocks[-1]["type"] == "thinking":
+                text = f"{blocks[-1].get('thinking') or ''}{block.get('thinking') or ''}"
+                blocks[-1] = {**blocks[-1], **block, "thinking": text}
+            else:
+                blocks.append(block)
 
 
 def usage(given: Any) -> Usage:

@@ -7,7 +7,7 @@ import importlib
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -23,9 +23,10 @@ from delf_model_providers import searches
 from delf_model_providers.chat import SYSTEM_ROLE
 from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import BrokenStreamError, Failure, UnreadableError, chain
-from delf_model_providers.families import SPOKEN
+from delf_model_providers.families import RESPONSES, SPOKEN
 from delf_model_providers.model import EndpointModel
 from delf_model_providers.pool import CONNECT_SECONDS
+from delf_model_providers.signatures import token_of
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class _Call:
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
+    kept: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass
@@ -54,6 +56,7 @@ class _Collected:
     usage: Any = None
     finish_reason: str | None = None
     reply_id: str | None = None
+    kept: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def any(self) -> bool:
@@ -120,7 +123,7 @@ class LiteLLMModel(EndpointModel):
             raise searches.cannot(endpoint, "litellm knows no search of this provider")
         role = {**self._settings, **request.settings}.get(SYSTEM_ROLE)
         arguments: dict[str, Any] = {
-            "model": endpoint.name,
+            "model": _name(endpoint),
             "messages": convert.messages(request.messages, endpoint, system_role=role),
             "timeout": _limits(self._timeout(request), endpoint),
             "max_retries": 0,
@@ -161,11 +164,19 @@ class LiteLLMModel(EndpointModel):
         text = getattr(getattr(choice, "message", None), "content", None) or ""
         used = getattr(response, "usage", None)
         finish = getattr(choice, "finish_reason", None)
-        asked = getattr(getattr(choice, "message", None), "tool_calls", None) or ()
-        calls = tuple(
-            ToolCall(id=c.id, name=c.function.name or "", arguments=c.function.arguments or "")
-            for c in asked
-        )
+        message: Any = getattr(choice, "message", None)
+        kept: dict[str, Any] = {}
+        convert.add_kept(kept, convert.kept_of(message))
+        asked = [
+            _Call(
+                id=call.id,
+                name=call.function.name or "",
+                arguments=[call.function.arguments or ""],
+                kept=convert.kept_of_call(call),
+            )
+            for call in getattr(message, "tool_calls", None) or ()
+        ]
+        calls = _calls(asked, kept)
         name = getattr(response, "id", None)
         return await self._reply(request, text, used, finish, calls, name)
 
@@ -191,10 +202,7 @@ class LiteLLMModel(EndpointModel):
 
     async def _streamed(self, request: ModelRequest, collected: _Collected) -> ModelReply:
         text = "".join(collected.texts)
-        calls = tuple(
-            ToolCall(id=call.id, name=call.name, arguments="".join(call.arguments))
-            for call in collected.calls
-        )
+        calls = _calls(collected.calls, collected.kept)
         used, reason = collected.usage, collected.finish_reason
         return await self._reply(request, text, used, reason, calls, collected.reply_id)
 
@@ -238,6 +246,19 @@ class LiteLLMModel(EndpointModel):
         return float(prompt) + float(completion)
 
 
+def _calls(given: Sequence[_Call], kept: Mapping[str, Any]) -> tuple[ToolCall, ...]:
+    """Return the calls; the first one carries the fields that go back in its message."""
+    return tuple(
+        ToolCall(
+            id=convert.id_of(call.id),
+            name=call.name,
+            arguments="".join(call.arguments),
+            token=token_of({} if place else kept, call.kept),
+        )
+        for place, call in enumerate(given)
+    )
+
+
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
@@ -248,7 +269,13 @@ def _is_json(text: str) -> bool:
 
 def _prefix(endpoint: Endpoint) -> str | None:
     """Return litellm's name of a provider; None to let litellm decide."""
-    return "gemini" if endpoint.dialect == "google" else endpoint.dialect
+    known = {"google": "gemini", RESPONSES: "openai"}
+    return None if endpoint.dialect is None else known.get(endpoint.dialect, endpoint.dialect)
+
+
+def _name(endpoint: Endpoint) -> str:
+    """Return the model's name, in front of which litellm wants the kind of API."""
+    return f"responses/{endpoint.name}" if endpoint.dialect == RESPONSES else endpoint.name
 
 
 def _can_search(litellm: Any, endpoint: Endpoint) -> bool:
@@ -283,6 +310,7 @@ def _take(chunk: Any, collected: _Collected) -> list[ModelDelta]:
         return []
     choice = chunk.choices[0]
     collected.finish_reason = choice.finish_reason or collected.finish_reason
+    convert.add_kept(collected.kept, convert.kept_of(choice.delta))
     pieces: list[ModelDelta] = []
     if text := getattr(choice.delta, "content", None) or "":
         collected.texts.append(text)
@@ -294,6 +322,7 @@ def _take(chunk: Any, collected: _Collected) -> list[ModelDelta]:
         while len(collected.calls) <= number:
             collected.calls.append(_Call())
         call = collected.calls[number]
+        call.kept |= convert.kept_of_call(part)
         call.id, call.name = part.id or call.id, part.function.name or call.name
         if part.function.arguments:
             call.arguments.append(part.function.arguments)

@@ -139,10 +139,13 @@ class A2ATasks(RequestHandler):
         self, params: pb.ListTasksRequest, context: ServerCallContext
     ) -> pb.ListTasksResponse:
         """Return the newest tasks, without their answers."""
-        size = min(params.page_size or _MOST, _MOST)
-        found, last = await self._call.service.tasks.find(
-            limit=size, after=params.page_token or None, key=self._call.key
-        )
+        size = min(params.page_size, _MOST) if params.page_size > 0 else _MOST
+        try:
+            found, last = await self._call.service.tasks.find(
+                limit=size, after=params.page_token or None, key=self._call.key
+            )
+        except ValueError:
+            raise InvalidParamsError(message="this page token is not one of ours") from None
         tasks = [
             pb.Task(id=one.task_id, status=pb.TaskStatus(state=_STATES[one.state])) for one in found
         ]
@@ -195,6 +198,8 @@ class A2ATasks(RequestHandler):
             raise InvalidParamsError(message=f"this key has no right to {right}")
 
     async def _detail(self, task_id: str) -> s.TaskDetail:
+        if not task_id:
+            raise TaskNotFoundError
         try:
             detail = await self._call.service.tasks.detail(task_id, self._call.key)
         except UnknownTaskError:

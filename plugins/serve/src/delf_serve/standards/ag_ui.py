@@ -29,7 +29,7 @@ from delf.values.encoding import to_jsonable
 from delf_serve.call import Call
 from delf_serve.event_stream import EventStreamResponse
 from delf_serve.operation import Operations
-from delf_serve.problems import ProblemError
+from delf_serve.standards.content import say
 from delf_serve.standards.openai_chat import ClientBody, answer_text, frame
 from delf_serve.standards.turns import (
     OWN_MODEL,
@@ -67,7 +67,7 @@ class Message(CamelBody):
     """A message of the thread."""
 
     role: str
-    content: str | list[dict[str, Any]] | None = None
+    content: str | list[Any] | None = None
 
 
 class Resume(CamelBody):
@@ -102,11 +102,7 @@ async def _task(call: Call, body: RunInput) -> tuple[str, int]:
     turn = Turn(model=str((body.forwarded_props or {}).get("model", OWN_MODEL)))
     for message in body.messages:
         if message.role in ("user", "assistant", "system", "developer"):
-            turn.say(message.role, _text(message.content))
-    last = body.messages[-1:]
-    for part in last[0].content or () if last else ():
-        if isinstance(part, Mapping):
-            _attach(turn, part)
+            say(turn, message.role, message.content, is_last=message is body.messages[-1])
     return await replied(call, turn) or await begin(call, turn), 0
 
 
@@ -119,30 +115,6 @@ async def _resumed(call: Call, answers: Sequence[Resume]) -> tuple[str, int]:
         after = max(after, record.requested.seq)
         task_id = await decide(call, answer.interrupt_id, decision_from(payload))
     return task_id, after
-
-
-def _text(content: str | list[dict[str, Any]] | None) -> str:
-    if isinstance(content, list):
-        return "\n".join(
-            str(part.get("text", "")) for part in content if part.get("type") == "text"
-        )
-    return content or ""
-
-
-def _attach(turn: Turn, part: Mapping[str, Any]) -> None:
-    match part:
-        case {"type": "text"}:
-            return
-        case {"source": {"type": "data", "value": str(data), **source}}:
-            kind = str(source.get("mimeType", "")).partition(";")[0]
-            named: Mapping[str, Any] = part.get("metadata") or {}
-            turn.attach(f"data:{kind};base64,{data}", named.get("filename"))
-        case {"source": {"type": "file", "value": str(file_id)}}:
-            turn.files.append(file_id)
-        case _:
-            raise ProblemError(
-                422, f"a part of type {str(part.get('type'))[:40]!r} needs its data as its source"
-            )
 
 
 async def _run(call: Call, body: RunInput, task_id: str, after: int) -> AsyncGenerator[bytes]:

@@ -24,6 +24,7 @@ from delf_serve.operation import JSON, Operations
 from delf_serve.plain import json_bytes
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import DecisionRequest
+from delf_serve.standards.content import say, table, text_of
 from delf_serve.standards.turns import (
     Outcome,
     Turn,
@@ -55,7 +56,7 @@ class ChatMessageBody(ClientBody):
     """A message of a chat."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[dict[str, Any]] | None = None
+    content: str | list[Any] | None = None
     tool_call_id: str | None = None
 
 
@@ -106,7 +107,7 @@ async def _task(call: Call, body: ChatBody) -> str:
     last = body.messages[-1]
     if last.role == "tool":
         record = await call.service.approvals.record(last.tool_call_id or "", call.key)
-        text = _text_of(last.content)
+        text = text_of(last.content)
         given = _decision_of(text) or reply_to(record, text)
         if given is None:
             raise ProblemError(
@@ -143,11 +144,7 @@ def turn_of(body: ChatBody) -> Turn:
     for message in body.messages:
         if message.role == "tool":
             continue  # the decision of an earlier question
-        parts = message.content if isinstance(message.content, list) else []
-        turn.say(message.role, _text_of(message.content))
-        if message is body.messages[-1]:
-            for part in parts:
-                _attach(turn, part)
+        say(turn, message.role, message.content, is_last=message is body.messages[-1])
     return turn
 
 
@@ -155,34 +152,14 @@ def schema_of(wanted: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return the JSON Schema of a ``response_format``, if it has one."""
     if wanted is None or wanted.get("type") != "json_schema":
         return None
-    schema = wanted.get("json_schema", wanted).get("schema")
-    return cast("dict[str, Any]", schema) if isinstance(schema, dict) else None
-
-
-def _text_of(content: str | list[dict[str, Any]] | None) -> str:
-    if isinstance(content, list):
-        return "\n".join(
-            str(part["text"]) for part in content if part.get("type") == "text" and "text" in part
-        )
-    return content or ""
-
-
-def _attach(turn: Turn, part: Mapping[str, Any]) -> None:
-    match part:
-        case {"type": "text"}:
-            return
-        case {"type": "image_url", "image_url": {"url": str(url)}}:
-            turn.attach(url)
-        case {"type": "file", "file": {"file_data": str(url), **more}}:
-            turn.attach(url, more.get("filename"))
-        case {"type": "file", "file": {"file_id": str(file_id)}}:
-            turn.files.append(file_id)
-        case _:
-            raise ProblemError(422, f"a part of type {str(part.get('type'))[:40]!r} cannot be used")
+    schema = table(wanted.get("json_schema", wanted)).get("schema")
+    if not isinstance(schema, dict):
+        raise ProblemError(422, "a json_schema has its JSON Schema as schema")
+    return cast("dict[str, Any]", schema)
 
 
 def _asks_by_tool(body: ChatBody, found: Outcome) -> bool:
-    names = [tool.get("function", {}).get("name") for tool in body.tools or ()]
+    names = [table(tool.get("function")).get("name") for tool in body.tools or ()]
     return found.question is not None and DECIDE in names
 
 

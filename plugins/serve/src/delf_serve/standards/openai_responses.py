@@ -23,6 +23,7 @@ from delf_serve.call import Call
 from delf_serve.event_stream import EventStreamResponse
 from delf_serve.operation import Operations
 from delf_serve.problems import ProblemError
+from delf_serve.standards.content import say, table
 from delf_serve.standards.openai_chat import (
     ClientBody,
     answer_text,
@@ -126,35 +127,14 @@ def _task_of(response_id: str) -> tuple[str, int]:
 
 
 def _turn(body: ResponseBody, items: Sequence[Mapping[str, Any]]) -> Turn:
-    turn = Turn(model=body.model, output=schema_of((body.text or {}).get("format")))
+    turn = Turn(model=body.model, output=schema_of(table((body.text or {}).get("format"))))
     if body.instructions:
         turn.say("system", body.instructions)
     for item in items:
         if item.get("type", "message") != "message":
             continue  # a reasoning, or a question that was answered
-        content = item.get("content")
-        parts: Sequence[Any] = [content] if isinstance(content, str) else content or []
-        texts = [part if isinstance(part, str) else part.get("text") for part in parts]
-        turn.say(str(item.get("role")), "\n".join(text for text in texts if text))
-        if item is items[-1]:
-            for part in parts:
-                if not isinstance(part, str):
-                    _attach(turn, part)
+        say(turn, str(item.get("role")), item.get("content"), is_last=item is items[-1])
     return turn
-
-
-def _attach(turn: Turn, part: Mapping[str, Any]) -> None:
-    match part:
-        case {"type": "input_text" | "output_text" | "text"}:
-            return
-        case {"type": "input_file" | "input_image", "file_id": str(file_id)}:
-            turn.files.append(file_id)
-        case {"type": "input_image", "image_url": str(url)}:
-            turn.attach(url)
-        case {"type": "input_file", "file_data": str(url), **more}:
-            turn.attach(url, more.get("filename"))
-        case _:
-            raise ProblemError(422, f"a part of type {str(part.get('type'))[:40]!r} cannot be used")
 
 
 def _response(call: Call, body: ResponseBody | None, found: Outcome) -> dict[str, Any]:

@@ -1,0 +1,73 @@
+"""Opaque values of a provider, which come with its calls and go back to it with their results.
+
+Claude signs its thinking, Gemini signs its calls, and open models want their reasoning back. Each
+token carries the name of the model that made it, because another model refuses it: a fallback never
+gets the token of the model before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from delf.messages import Message, ModelReply, ModelRequest, Part, ToolCall
+
+_MARK: Final = "\n"
+
+
+def marked(call: ToolCall, owner: str) -> ToolCall:
+    """Return a call whose token names the model that made it."""
+    return call if call.token is None else replace(call, token=f"{owner}{_MARK}{call.token}")
+
+
+def marked_reply(reply: ModelReply, owner: str) -> ModelReply:
+    """Return a reply whose calls have marked tokens."""
+    if all(call.token is None for call in reply.calls):
+        return reply
+    return replace(reply, calls=tuple(marked(call, owner) for call in reply.calls))
+
+
+def for_model(request: ModelRequest, owner: str) -> ModelRequest:
+    """Return a request with the tokens of one model, without its mark; other tokens are left out.
+
+    Args:
+        request: The request.
+        owner: The name of the model.
+    """
+
+    def unmarked(part: Part) -> Part:
+        if not isinstance(part, ToolCall) or part.token is None:
+            return part
+        maker, _, token = part.token.partition(_MARK)
+        return replace(part, token=token if maker == owner else None)
+
+    def own(message: Message) -> Message:
+        if not any(isinstance(part, ToolCall) for part in message.parts):
+            return message
+        return replace(message, parts=tuple(map(unmarked, message.parts)))
+
+    return replace(request, messages=tuple(map(own, request.messages)))
+
+
+def token_of(message: Mapping[str, Any], call: Mapping[str, Any]) -> str | None:
+    """Return the token of a call in the format of chat completions; None if there is no field.
+
+    Args:
+        message: The fields that go back in the message of the call.
+        call: The fields that go back in the call.
+    """
+    kept = {"message": message, "call": call}
+    found = {name: dict(fields) for name, fields in kept.items() if fields}
+    return json.dumps(found, ensure_ascii=False) if found else None
+
+
+def fields_of(call: ToolCall, place: str) -> dict[str, Any]:
+    """Return the fields of a token that go back in a ``message`` or a ``call``."""
+    try:
+        found: Any = json.loads(call.token or "{}")
+    except ValueError:  # of another format
+        return {}
+    inner: Any = cast("Mapping[str, Any]", found).get(place) if isinstance(found, dict) else None
+    return dict(cast("Mapping[str, Any]", inner)) if isinstance(inner, dict) else {}

@@ -1,0 +1,236 @@
+"""OpenAI's responses, without which its newer models refuse tools while they reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from delf.messages import (
+    FilePart,
+    ImagePart,
+    Message,
+    ModelDelta,
+    TextPart,
+    ToolCall,
+    ToolResult,
+)
+from delf_model_http.address import joined
+from delf_model_http.answer import Answer, ReportedError, Tokens, count, fields, items, required
+from delf_model_http.catalog import Facts
+from delf_model_http.dialect import RequestParts
+from delf_model_http.openai import is_reasoning
+from delf_model_providers import chat, searches
+from delf_model_providers.endpoint import Endpoint
+from delf_model_providers.families import OPENAI_URL
+
+_SETTINGS: Final = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "max_tokens": "max_output_tokens",
+    "service_tier": "service_tier",
+}
+_SAMPLING: Final = ("temperature", "top_p")
+"""The settings that reasoning models refuse."""
+_OF_REASONING: Final = ("id", "type", "summary", "encrypted_content")
+_STATUSES: Final = {
+    "rate_limit_exceeded": 429,
+    "insufficient_quota": 429,
+    "invalid_prompt": 400,
+    "context_length_exceeded": 400,
+}
+
+
+class Responses:
+    """OpenAI's responses. Nothing is kept at the provider: the reasoning goes back encrypted."""
+
+    finished: ClassVar[Mapping[str, str]] = {
+        "completed": "stop",
+        "max_output_tokens": "length",
+    }
+
+    def address(self, endpoint: Endpoint, *, stream: bool) -> str:
+        """Return the address for requests."""
+        return joined(endpoint.base_url or OPENAI_URL, "responses")
+
+    def headers(self, endpoint: Endpoint) -> dict[str, str]:
+        """Return the headers that name the client."""
+        return {"Authorization": f"Bearer {endpoint.api_key}"}
+
+    def body(self, parts: RequestParts) -> dict[str, Any]:
+        """Return the body of a request."""
+        request, settings = parts.request, parts.settings
+        reasons = is_reasoning(parts)
+        role = settings.get(chat.SYSTEM_ROLE) or "system"
+        result: dict[str, Any] = {
+            "model": parts.endpoint.name,
+            "input": [item for message in request.messages for item in _items(message, role)],
+            "store": False,
+        }
+        for name, value in settings.items():
+            if name in _SETTINGS and not (reasons and name in _SAMPLING):
+                result[_SETTINGS[name]] = value
+        if reasons:
+            result["include"] = ["reasoning.encrypted_content"]
+        thinking = dict(settings.get("thinking") or {})
+        if effort := settings.get("reasoning_effort"):
+            thinking = {"effort": effort, **thinking}
+        if thinking:
+            result["reasoning"] = thinking
+        tools: list[dict[str, Any]] = [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": dict(tool.parameters),
+                "strict": False,
+            }
+            for tool in request.tools
+        ]
+        if parts.search is not None:
+            tools.append(searches.of_responses(parts.search))
+        if tools:
+            result["tools"] = tools
+        if request.tools and request.must_call:
+            result["tool_choice"] = "required"
+        if parts.stream:
+            result["stream"] = True
+        return result
+
+    def longest(self, facts: Facts) -> int | None:
+        """Return None: a request needs no limit."""
+        return None
+
+    def parse(self, given: Any) -> Answer:
+        """Parse a complete answer."""
+        _check(given)
+        answer = Answer()
+        required(given, "output")
+        for item in items(fields(given).get("output")):
+            _begin(fields(item), answer)
+            _end(fields(item), answer)
+            if fields(item).get("type") == "message":
+                for part in items(fields(item).get("content")):
+                    answer.say(fields(part).get("text") or fields(part).get("refusal"))
+            if fields(item).get("type") == "function_call":
+                answer.argue(answer.last_call, item.get("arguments"))
+        _finish(fields(given), answer)
+        return answer
+
+    def event(self, given: Any, answer: Answer) -> list[ModelDelta]:
+        """Process a stream event; return its deltas."""
+        piece = fields(given)
+        match piece.get("type"):
+            case "error":
+                raise ReportedError(_status(piece), piece)
+            case "response.output_item.added":
+                return _begin(fields(piece.get("item")), answer)
+            case "response.output_item.done":
+                _end(fields(piece.get("item")), answer)
+            case "response.output_text.delta" | "response.refusal.delta":
+                return answer.say(piece.get("delta"))
+            case "response.function_call_arguments.delta":
+                return answer.argue(answer.last_call, piece.get("delta"))
+            case "response.reasoning_text.delta" | "response.reasoning_summary_text.delta":
+                answer.think(piece.get("delta"))
+            case "response.completed" | "response.incomplete" | "response.failed":
+                _check(piece.get("response"))
+                _finish(fields(piece.get("response")), answer)
+                answer.last = True
+            case _:
+                pass
+        return []
+
+
+def _items(message: Message, system_role: str) -> list[dict[str, Any]]:
+    """Return a message as items of an input, in the order of its parts."""
+    found: list[dict[str, Any]] = []
+    contents: list[TextPart | ImagePart | FilePart] = []
+    for part in message.parts:
+        if isinstance(part, ToolResult):
+            found.append({"type": "function_call_output", "call_id": part.id, "output": part.text})
+        elif isinstance(part, ToolCall):
+            found += _call(part)
+        else:
+            contents.append(part)
+    if contents or not found:
+        role = system_role if message.role == "system" else message.role
+        content = _content(contents)
+        # Contents stand before calls, and after results.
+        place = 0 if message.role == "assistant" else len(found)
+        found.insert(place, {"role": role, "content": content})
+    return [item for item in found if item.get("content", "-") != "" or len(found) == 1]
+
+
+def _call(call: ToolCall) -> list[dict[str, Any]]:
+    """Return a call after the reasoning that led to it."""
+    signed = [dict(fields(item)) for item in items(json.loads(call.token or "[]"))]
+    name = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
+    return [*signed, {"type": "function_call", **name}]
+
+
+def _content(parts: Sequence[TextPart | ImagePart | FilePart]) -> str | list[dict[str, Any]]:
+    converted = [_part(part) for part in parts]
+    if all(part["type"] == "input_text" for part in converted):
+        return "".join(part["text"] for part in converted)
+    return converted
+
+
+def _part(part: TextPart | ImagePart | FilePart) -> dict[str, Any]:
+    """Return a part, from its form in chat completions."""
+    [content] = chat.content([part])
+    kind = content["type"]
+    if kind == "text":
+        return {"type": "input_text", "text": content["text"]}
+    if kind == "file":
+        return {"type": "input_file", **content["file"]}
+    return {"type": "input_image", "detail": "auto", "image_url": content["image_url"]["url"]}
+
+
+def _begin(item: Mapping[str, Any], answer: Answer) -> list[ModelDelta]:
+    """Process the start of an item."""
+    if item.get("type") != "function_call":
+        return []
+    token = json.dumps(answer.signed) if answer.signed else None
+    answer.signed.clear()
+    return answer.call(item.get("call_id"), required(item, "name"), "", token)
+
+
+def _end(item: Mapping[str, Any], answer: Answer) -> None:
+    """Process a complete item."""
+    if item.get("type") == "reasoning":
+        answer.signed.append({name: item[name] for name in _OF_REASONING if item.get(name)})
+        answer.signed[-1].setdefault("summary", [])
+    answer.searches += item.get("type") == "web_search_call"
+
+
+def _finish(given: Mapping[str, Any], answer: Answer) -> None:
+    answer.tokens = _tokens(given.get("usage")) or answer.tokens
+    answer.set_reply_id(given.get("id"))
+    why = fields(given.get("incomplete_details")).get("reason")
+    status = given.get("status")
+    is_call = status == "completed" and answer.last_call >= 0
+    answer.finish_reason = "tool_calls" if is_call else why or status
+    answer.ended = True
+
+
+def _check(given: Any) -> None:
+    """Raise for a failure, which comes with status 200."""
+    error = fields(given).get("error")
+    if error or fields(given).get("status") == "failed":
+        raise ReportedError(_status(fields(error)), given)
+
+
+def _status(error: Mapping[str, Any]) -> int:
+    return _STATUSES.get(str(error.get("code")), 500)
+
+
+def _tokens(used: Any) -> Tokens | None:
+    if not fields(used):
+        return None
+    return Tokens(
+        input=count(used, "input_tokens"),
+        cached=count(fields(used).get("input_tokens_details"), "cached_tokens"),
+        output=count(used, "output_tokens"),
+        reasoning=count(fields(used).get("output_tokens_details"), "reasoning_tokens"),
+    )

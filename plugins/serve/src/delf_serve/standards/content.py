@@ -1,0 +1,82 @@
+"""Content of messages, as the clients of all standards write it: texts, images and files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from delf_serve.problems import ProblemError
+from delf_serve.standards.turns import Turn
+
+
+def say(turn: Turn, role: str, content: object, *, is_last: bool) -> None:
+    """Add a message to a turn; the files of its last message are attached.
+
+    Args:
+        turn: The turn.
+        role: The author of the message.
+        content: A text, or a list of parts.
+        is_last: Whether no message follows.
+
+    Raises:
+        ProblemError: If the content has another form, or a part of the last message cannot be used.
+    """
+    if content is None or isinstance(content, str):
+        turn.say(role, content or "")
+        return
+    if not isinstance(content, list):
+        raise ProblemError(422, "the content of a message is a text or a list of parts")
+    parts = cast("list[object]", content)
+    turn.say(role, text_of(parts))
+    for part in parts if is_last else ():
+        if _text(part) is None:
+            _attach(turn, table(part))
+
+
+def text_of(content: object) -> str:
+    """Return the text of a content, without its images and files."""
+    if isinstance(content, list):
+        texts = map(_text, cast("list[object]", content))
+        return "\n".join(text for text in texts if text)
+    return content if isinstance(content, str) else ""
+
+
+def table(value: object) -> Mapping[str, Any]:
+    """Return an object of a request; an empty one for any other value."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _text(part: Any) -> str | None:
+    """Return the text of a part; None for images, files and parts that are malformed."""
+    match part:
+        case str():
+            return part
+        case {"type": "text" | "input_text" | "output_text", "text": str(text)}:
+            return text
+        case {"type": "refusal", "refusal": str(text)}:
+            return text
+        case _:
+            return None
+
+
+def _attach(turn: Turn, part: Mapping[str, Any]) -> None:
+    match part:
+        case {"image_url": {"url": str(url)}} | {"image_url": str(url)} | {"file_url": str(url)}:
+            turn.attach(url)
+        case {"file": file} if table(file):
+            _attach(turn, table(file))
+        case {"file_id": str(file_id)} | {"source": {"type": "file", "value": str(file_id)}}:
+            turn.files.append(file_id)
+        case {"file_data": str(url), **more}:
+            turn.attach(url, _name(more))
+        case {"source": {"type": "data", "value": str(data), **source}, **more}:
+            kind = str(source.get("mimeType", "")).partition(";")[0]
+            turn.attach(f"data:{kind};base64,{data}", _name(table(more.get("metadata"))))
+        case _:
+            shown = str(part.get("type"))[:40]
+            raise ProblemError(422, f"a part of type {shown!r} cannot be used")
+
+
+def _name(given: Mapping[str, Any]) -> str | None:
+    name = given.get("filename")
+    return name if isinstance(name, str) and name else None

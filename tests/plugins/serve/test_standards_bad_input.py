@@ -1,0 +1,115 @@
+"""Malformed requests of clients of other standards: refused in words, and never a failure of ours.
+
+One server gets all of the requests, because a request that is refused leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from delf_serve.problems import ProblemError
+from delf_serve.standards.content import say
+from delf_serve.standards.turns import Turn
+
+VALUES: list[Any] = [None, 0, 1.5, True, "x", "", [], [1], ["x"], [[]], [None], {}, {"a": 1}]
+PARTS: list[Any] = [
+    {"type": kind, name: value}
+    for kind, name in (
+        ("text", "text"),
+        ("image_url", "image_url"),
+        ("input_image", "image_url"),
+        ("file", "file"),
+        ("input_file", "file_data"),
+        ("input_file", "file_url"),
+        ("input_file", "file_id"),
+        ("image", "source"),
+        ("input_audio", "input_audio"),
+        ("refusal", "refusal"),
+    )
+    for value in (*VALUES, {"url": 1}, {"file_data": 1}, {"type": "data", "value": "?"}, "data:x,y")
+]
+FEW: list[Any] = [None, 0, "x", [1], {"a": 1}]
+CHAT = {"model": "no such model", "messages": [{"role": "user", "content": "hello"}]}
+RUN = {
+    "threadId": "t",
+    "runId": "r",
+    "messages": [{"id": "m1", "role": "user", "content": "hello"}],
+    "forwardedProps": {"model": "no such model"},
+}
+FIELDS = {
+    "/v1/chat/completions": (CHAT, "messages tools response_format stream_options"),
+    "/v1/responses": (
+        {"model": "no such model", "input": "hello"},
+        "input text previous_response_id instructions",
+    ),
+    "/ag-ui": (RUN, "messages resume threadId"),
+}
+
+
+def bodies() -> Iterator[tuple[str, Any]]:
+    """Requests, each with one value that nobody expects."""
+    for path, (base, fields) in FIELDS.items():
+        for value in FEW:
+            yield path, value
+            for field in fields.split():
+                yield path, {**base, field: value}
+                yield path, {**base, field: [value]}
+    for value in FEW:
+        schema = {"type": "json_schema", "json_schema": value}
+        yield "/v1/chat/completions", {**CHAT, "response_format": schema}
+        yield "/v1/responses", {"model": "no", "input": "x", "text": {"format": value}}
+        yield "/v1/responses", {"input": [{"type": "mcp_approval_response", "approve": value}]}
+        tool = {"role": "tool", "tool_call_id": "c", "content": value}
+        yield "/v1/chat/completions", {**CHAT, "messages": [tool]}
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_content_of_any_form_is_read_or_refused(is_last):
+    statuses: list[int] = []
+    for content in (*VALUES, *([part] for part in (*VALUES, *PARTS))):
+        try:
+            say(Turn(), "user", content, is_last=is_last)
+        except ProblemError as problem:
+            statuses.append(problem.status)
+    assert set(statuses) == {422}
+    assert len(statuses) >= (100 if is_last else 5)
+
+
+def rpc(method: Any, params: Any) -> dict[str, Any]:
+    """A request of A2A."""
+    return {"jsonrpc": "2.0", "id": "1", "method": method, "params": params}
+
+
+async def test_malformed_requests_are_refused_in_words(serve):
+    served = await serve()
+    for path, body in bodies():
+        answer = await served.client.post(path, json=body)
+        assert 400 <= answer.status_code < 500, (path, body, answer.status_code, answer.text[:300])
+        assert answer.json(), (path, body)
+    assert (await served.client.get("/tasks")).json()["tasks"] == []
+
+
+async def test_malformed_requests_of_a2a_are_refused_in_words(serve):
+    served = await serve()
+    head = {"A2A-Version": "1.0"}
+    message = {"messageId": "1", "role": "ROLE_USER"}
+    parts = [*FEW, *([part] for part in FEW), [{"url": "http://10.0.0.1"}], [{"raw": "?"}]]
+    asked = [rpc("SendMessage", {"message": {**message, "parts": part}}) for part in parts]
+    asked += [rpc("SendMessage", {"message": value}) for value in FEW]
+    asked += [rpc("SendMessage", value) for value in FEW]
+    asked += [
+        rpc(method, {"id": value})
+        for method in ("GetTask", "CancelTask", "SubscribeToTask")
+        for value in (*FEW, "", "no-such-task", "../x")
+    ]
+    asked += [rpc("ListTasks", {"pageSize": value}) for value in FEW if value]
+    asked += [rpc("ListTasks", {"pageToken": "no-such-task"}), rpc("NoSuchMethod", {}), rpc(1, {})]
+    for body in asked:
+        answer = await served.client.post("/a2a", json=body, headers=head)
+        assert answer.status_code < 500, (body, answer.text[:300])
+        given = answer.text
+        assert '"error"' in given or body["method"] == "ListTasks", (body, given[:300])
+        assert "-32603" not in given, (body, given[:400])  # an internal error
