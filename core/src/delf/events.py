@@ -692,8 +692,8 @@ class ApprovalAssigned(_Event):
 class ApprovalRemembered(_Event):
     """A call or script passed by a remembered approval, without a question.
 
-    ``by`` approved, at the Unix time ``decided_at``, the request ``from_request`` of the task
-    ``from_task``.
+    ``by`` is the person who approved the request ``from_request`` of the task ``from_task``, at the
+    Unix time ``decided_at``.
     """
 
     replay_key = ("call_id", "digest")

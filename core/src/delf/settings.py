@@ -59,9 +59,10 @@ _ADDRESS: Final = re.compile(r"(^|_)(url|uri|host|hostname|endpoint|address|spec
 
 
 def folder_of(value: object) -> Path | None:
-    """Return the folder that relative paths in a setting start from; None for the current one.
+    """Return the folder to which paths in a setting are relative.
 
-    For a value from ``delf.toml`` this is the folder of that file.
+    For a value from ``delf.toml`` this is the folder of that file; for any other value it is the
+    current folder, returned as None.
 
     Args:
         value: A setting before validation.
@@ -151,7 +152,7 @@ class PluginSettings(BaseModel):
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
-        """Check that secrets declare addresses that exist."""
+        """Check that the address settings named by secrets exist."""
         super().__pydantic_init_subclass__(**kwargs)
         for name in cls.model_fields:
             unknown = set(_declared_addresses(cls, name) or ()) - cls.model_fields.keys()
@@ -208,7 +209,7 @@ class PluginSettings(BaseModel):
 
 
 def check_variables(name: str, source: Source, variables: Iterable[str]) -> None:
-    """Refuse an address from a project's file if a library would send it a variable's value.
+    """Refuse an address from a project's file to which a library would send a variable's value.
 
     Args:
         name: The owner of the address, for the message.
@@ -239,7 +240,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _source_of_any(value: Any) -> Source:
-    """Return the source of a value; a project file if it gave a part of the value."""
+    """Return the source of a value; a project file if the file gave part of the value."""
     sources: list[Source] = [source_of(text) for text in _texts(value)]
     if "project" in sources:
         return "project"

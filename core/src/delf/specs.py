@@ -18,8 +18,8 @@ class Spec:
     """The fields of every spec.
 
     Each subclass declares a kind of plugin: ``kind``, the ``protocol`` of the factory's object
-    (``"module:attribute"``), and in ``optional`` the protocols that the object may have besides,
-    each with the feature that is missing without it. The optional protocols are named as in the
+    (``"module:attribute"``), and in ``optional`` further protocols that the object may implement,
+    each with the feature that depends on the protocol. The optional protocols are named as in the
     main protocol's module, or as ``"module:attribute"``; an empty feature means that no warning is
     needed.
 

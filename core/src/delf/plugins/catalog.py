@@ -260,7 +260,7 @@ def _fit(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> float
 def _meant(
     kind: str, name: str, package: str | None, records: Sequence[PluginRecord]
 ) -> PluginRecord | None:
-    """Return the unusable plugin that would bring a name, by the rules for names of plugins."""
+    """Return the unusable plugin that would provide a name, by the naming rules for plugins."""
     likely = (name, f"{package_prefix(kind)}{name}")
     for record in records:
         if record.usable:

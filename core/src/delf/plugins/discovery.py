@@ -257,7 +257,7 @@ def _entry_points(text: str) -> dict[str, list[tuple[str, str]]]:
 
 
 def _headers(text: str) -> dict[str, str]:
-    """Parse the headers of metadata, before the text of the README; the first of several counts."""
+    """Parse the headers above the README text in metadata; of a repeated header keep the first."""
     found: dict[str, str] = {}
     last = ""
     for line in text.splitlines():

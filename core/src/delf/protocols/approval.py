@@ -208,7 +208,7 @@ class RememberedDecision:
         key: str | None = None,
         project: str | None = None,
     ) -> Self:
-        """Make the decision that a request's approval leaves behind."""
+        """Make the remembered decision that results from an approved request."""
         return cls(
             request_id=asked.request_id,
             task_id=asked.task_id,

@@ -100,7 +100,7 @@ class ConversationStore(Protocol):
         ...
 
     async def read(self, conversation: str, after: int, limit: int) -> Sequence[ChatMessage]:
-        """Return the first messages after a position, in order, that are still kept."""
+        """Return the first kept messages after a position, in order."""
         ...
 
     async def summarize(
@@ -112,7 +112,7 @@ class ConversationStore(Protocol):
         instead_of: int,
         trust: Trust = "outside",
     ) -> bool:
-        """Replace the summary; return False, unchanged, if another caller was faster.
+        """Replace the summary; return False without a change if another caller was faster.
 
         Args:
             conversation: The id.

@@ -68,7 +68,7 @@ class TaskRecord:
 
     @classmethod
     def beginning(cls, event: Event) -> dict[str, Any]:
-        """Return the record's fields that a task's first event has under the same names.
+        """Return the fields that a record copies from the first event of its task.
 
         Args:
             event: The first event of the task.

@@ -116,9 +116,10 @@ class Action:
 
     @property
     def digest(self) -> str:
-        """The digest of all that a person knows of the action: another digest is another action.
+        """The digest of everything that a person sees of the action when they approve it.
 
-        It covers name, effect, permission, description, parameters, schema and result, and
+        A remembered decision is void once this digest has changed. The digest covers name, effect,
+        permission, description, parameters, schema and result, and
         ``version``, if the connection gave one.
         """
         content: list[Any] = [

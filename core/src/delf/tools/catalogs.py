@@ -53,7 +53,7 @@ def places(catalog: Catalog, words: str, limit: int = 20) -> list[int]:
 
 
 def shares(catalog: Catalog, words: str, limit: int = 20) -> list[tuple[int, float]]:
-    """Return :func:`places`, each place with its score from 0 to 1 (a perfect match)."""
+    """Like :func:`places`, with a score from 0 to 1 (a perfect match) for each position."""
     return _ranking(catalog).shares(words, limit)
 
 

@@ -44,7 +44,8 @@ def class_doc(owner: type[Any]) -> str:
 def field_docs(owner: type[Any]) -> Mapping[str, str]:
     """Return the descriptions of a class's fields by the names of their attributes.
 
-    A text under a field, and the sections ``Attributes:`` and ``Args:`` of the class's docstring.
+    The descriptions are texts below the fields, and the sections ``Attributes:`` and ``Args:`` of
+    the class's docstring.
 
     Args:
         owner: A record type or an enum.
@@ -59,7 +60,7 @@ def field_docs(owner: type[Any]) -> Mapping[str, str]:
 
 
 def _own(owner: type[Any]) -> Iterator[type[Any]]:
-    """Yield a class and its bases, without the bases that a library gives."""
+    """Yield a class and its bases, except base classes of libraries."""
     bases = [base for base in owner.__mro__ if base is not owner]
     for base in getattr(owner, "__orig_bases__", ()):  # a TypedDict has no others
         origin = getattr(base, "__origin__", base)
@@ -71,7 +72,7 @@ def _own(owner: type[Any]) -> Iterator[type[Any]]:
 
 
 def _doc(owner: type[Any]) -> str:
-    """Return the docstring that a class itself has, and nobody made from its fields."""
+    """Return a class's own docstring; None if the docstring was generated from the fields."""
     doc = owner.__dict__.get("__doc__")
     if not isinstance(doc, str) or doc.startswith(f"{owner.__name__}("):
         return ""

@@ -88,7 +88,7 @@ def type_text(hint: Any, *, given: bool = False) -> str:
     """Format a type in compact stub notation, such as ``list[{"id": int, ?"name": str}]``.
 
     Records (TypedDict, named tuple, dataclass, model of pydantic, class of attrs) are written as
-    their fields, as deep as there is room; enums as the Literal of their values.
+    their fields, as deep as the length limit allows; enums as the Literal of their values.
 
     Args:
         hint: The type.

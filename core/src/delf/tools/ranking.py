@@ -152,7 +152,7 @@ def singular(word: str) -> str:
 def _terms(text: str) -> dict[str, float]:
     """Return the words of a text and their stems, each with weight 1.
 
-    A stem is not taken for a word.
+    Words and stems are separate terms.
     """
     words = dict.fromkeys(words_of(text), 1.0)
     return words | dict.fromkeys([f"{stem(word)}~" for word in words], 1.0)
@@ -162,7 +162,7 @@ class Ranking:
     """An index of texts, made once and searched many times.
 
     A word and its stem are two terms, each of half the weight, so that another form of the word
-    counts half. A text whose name contains every search word counts half as much again.
+    counts half. A text whose name contains every search word gets 1.5 times the score.
 
     Args:
         texts: The weighted texts of each item; a name usually weighs more than a description.

@@ -156,7 +156,7 @@ def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]
 
 
 def _without_notes(budget: int) -> int:
-    """Return the budget of stubs and names where not all tools are shown."""
+    """Return the budget for stubs and names, without the share for notes of complete stubs."""
     return int(budget * (1 - _NOTES_SHARE))
 
 
@@ -376,7 +376,7 @@ def _about(doc: str, notes: str, detail: Detail) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    """Return the beginning of a text, which ends with a whole sentence; a mark where it is cut."""
+    """Cut a text after a whole sentence, and append a mark."""
     line = _one_line(text, _NO_LIMIT)
     if len(line) <= most:
         return line

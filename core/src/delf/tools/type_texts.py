@@ -269,7 +269,7 @@ def _group_text(group: _Group, form: _Form, named: Named) -> str:
 
 
 def _is_envelope(group: _Group) -> bool:
-    """Return whether a record has few keys, and a record of more keys under one of these."""
+    """Return whether a record has few keys, one of which holds a record with more keys."""
     large = [
         item
         for item in group.items

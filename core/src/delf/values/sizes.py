@@ -57,7 +57,7 @@ def cost(payload: bytes) -> int:
 
 
 def cost_of_values(payload: bytes) -> int:
-    """Estimate the number of values, ignoring separators inside texts; slower."""
+    """Estimate the number of values, ignoring separators inside texts; slower than ``cost``."""
     # A quote or a backslash that is escaped ends no text.
     plain = payload.replace(b"\\\\", b"").replace(b'\\"', b"")
     total, in_text = 0, 0

@@ -202,7 +202,7 @@ def _by_zeros(data: bytes, about: str) -> str | None:
 
 
 def _without_mark(data: bytes) -> str | None:
-    """Return the UTF-16 variant if zeros are all on one side and the result is text."""
+    """Return the UTF-16 variant of text without a byte order mark, judged by its zero bytes."""
     sample = data[: _SAMPLE - _SAMPLE % 2]
     zeros = sample.count(0)
     if not zeros:

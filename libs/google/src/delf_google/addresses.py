@@ -45,7 +45,7 @@ def _people_in(text: str) -> list[Address]:
 
 
 def people(given: str | Sequence[str]) -> list[str]:
-    """Return each of the people by itself: ``Ada <ada@example.com>``."""
+    """Return each person as an address of its own, such as ``Ada <ada@example.com>``."""
     return [str(person) for person in parse(given)]
 
 

@@ -78,7 +78,7 @@ class Endpoint:
         )
 
     def check_address(self, address: str) -> None:
-        """Refuse another address, as of a session, from a source that does not own the key.
+        """Refuse an address, such as a session's, whose source does not own the key.
 
         Raises:
             KeyAddressError: If key and address have different sources; the error names both.

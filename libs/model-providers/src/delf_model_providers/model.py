@@ -56,7 +56,7 @@ class EndpointModel(ABC):
         return f"{kind}({at.model!r}, provider={at.provider!r})"
 
     def _search_for(self, request: ModelRequest) -> searches.Tool | None:
-        """Return the provider's search, if the request may look outside."""
+        """Return the provider's search tool, if the request permits one."""
         return self._search if request.purpose in LOOKS_OUTSIDE else None
 
     def _fees(self, request: ModelRequest, searched: int) -> float | None:

@@ -33,8 +33,6 @@ _BEYOND: Final = 2**31 - 1
 def hints_of(document: Document, schema: Any, most: int, depth: int) -> str:
     """Return the constraints of a value and its parts: ``≤ 200``, ``address.zip matches ^[0-9]+$``.
 
-    Matches ^[0-9]+$``.
-
     Args:
         document: The document, for resolving references.
         schema: The schema of a parameter.

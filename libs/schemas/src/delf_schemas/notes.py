@@ -65,7 +65,8 @@ def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
     """Return the descriptions of a record's keys: ``fee: in cents; route: <site>-<hub> codes``.
 
     Descriptions that only repeat the key's name are left out. A key that has several descriptions
-    in the record is given with the keys around it. Numbers come first, whose units no type tells.
+    in the record is given with the keys around it. Numbers come first, because no type shows their
+    unit.
 
     Args:
         document: The document, for resolving references.
@@ -148,7 +149,7 @@ def _text(document: Document, name: str, found: Mapping[str, Any]) -> str:
 
 
 def _about(text: str) -> str:
-    """Return the first sentences of a description as far as they fit; a unit's come before."""
+    """Return the first sentences that fit, preferring sentences with a unit."""
     first = sentences(text, _DOC)
     line = clean(text, _DOC * _LONG)
     listed = [part for part in _SENTENCE.findall(line) if not part.endswith("…")]

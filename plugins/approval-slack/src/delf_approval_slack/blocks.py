@@ -150,7 +150,7 @@ def _elsewhere(request: ApprovalRequest, page_url: str | None) -> str:
 
 
 def _fact_text(fact: Fact, files: dict[str, str]) -> str:
-    """Return a fact as lines of a message; of a long text the beginning, and the name of a file."""
+    """Format a fact as lines of a message; a long text is cut, and the line names its file."""
     text = "\n".join(plain_lines([fact], mark="⚠ "))
     if len(fact.text) <= _MOST_OF_A_VALUE and len(text) <= _MOST_OF_A_TEXT:
         return f"    ↑ {text}" if fact.kind is FactKind.ORIGIN else text

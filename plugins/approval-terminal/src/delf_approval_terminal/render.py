@@ -282,7 +282,7 @@ def _fact_part(request: ApprovalRequest, fact: Fact, width: int, *, whole: bool)
 
 
 def _latest(fact: Fact) -> Part:
-    """Return the last lines of a long list whose earlier lines no answer depends on."""
+    """Return the last lines of a long list; earlier lines are not needed for a decision."""
     lines = fact.text.split("\n")
     shown = [f"{_INDENT}{escape(line)}" for line in lines[-_MOST_CHANGES:]]
     more = [f"{_INDENT}… more before these; v shows them"] if len(lines) > _MOST_CHANGES else []
@@ -325,7 +325,7 @@ _MORE: Final = " · r answer nothing · v view all · ? help"
 
 
 def _is_free(question: Question) -> bool:
-    """Return whether each line that a person types is an answer."""
+    """Return whether every typed line is a valid answer."""
     return not question.choices and question.answer == "text"
 
 

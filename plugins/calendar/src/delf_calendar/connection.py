@@ -101,8 +101,8 @@ class Change:
 
 
 class Calendar(GoogleConnection):
-    """Events. A time without a zone is the hour on the wall of the calendar's zone; a date without
-    a time makes an event of whole days.
+    """Events. A time without a zone is in the calendar's time zone; a date without a time makes an
+    event of whole days.
     """  # noqa: D205 - the model reads the whole paragraph
 
     root = "https://www.googleapis.com/"
@@ -126,8 +126,8 @@ class Calendar(GoogleConnection):
         text: str = "",
         limit: int = 100,
     ) -> Found:
-        """Events between two times, in their order, each one of a series on its own; with `text` those
-        that hold it. At most 2500.
+        """Events between two times, in order; a series is listed as its single events. With `text` only
+        events that contain it. At most 2500.
         """  # noqa: D205, E501 - the model reads the whole paragraph
         if not 1 <= limit <= _MOST_FOUND:
             raise ToolRefusedError(f"limit can be from 1 to {_MOST_FOUND}; ask for less time")

@@ -156,7 +156,7 @@ def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -
 def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str]:
     """Return the lines of a series in the form of the service.
 
-    Dates without zone or time get those of the series, as otherwise they match none of its events.
+    Dates without zone or time get those of the series, because they would otherwise match no event.
 
     Args:
         lines: The lines, such as ``RRULE:FREQ=WEEKLY;COUNT=4``.
@@ -194,7 +194,7 @@ def _place(when: When, zone: str) -> dict[str, Any]:
 
 
 def later(when: When, by: dt.timedelta) -> When:
-    """Return the time after so long; hours that the clock is put back or forward count."""
+    """Return the time after a duration, counting hours that daylight saving skips or repeats."""
     if not isinstance(when, dt.datetime) or when.tzinfo is None:
         return when + by
     return (when.astimezone(dt.UTC) + by).astimezone(when.tzinfo)

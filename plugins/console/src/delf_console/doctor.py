@@ -255,7 +255,7 @@ async def _reached(model: str, address: str | None) -> Finding:
 def _as_a_task_finds_it(
     state: State, host: PluginHost, project: Project, found: Sequence[Finding]
 ) -> list[Finding]:
-    """Return the findings of a task's start, and its error: only the error decides.
+    """Return the findings of a task's start, and its error: only the error makes the check fail.
 
     Missing optional parts are no problem, except a damaged journal and an unreachable server. The
     error is reported once.

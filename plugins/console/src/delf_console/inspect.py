@@ -40,10 +40,10 @@ def inspect(
     verbose: bool,
     as_json: bool,
 ) -> None:
-    """Show the actions of CONNECTION: one of delf.toml, or a type such as sql.
+    """Show the actions of CONNECTION, a name in delf.toml or a type such as sql.
 
-    If its credentials are missing, only its type is shown. Without CONNECTION, those of delf.toml
-    are listed.
+    If its credentials are missing, only its type is shown. Without CONNECTION, the connections of
+    delf.toml are listed.
     """
     state = state_of(ctx)
     if connection is None:
@@ -129,7 +129,7 @@ def _short(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_connection(override: str, name: str) -> str:
-    """``url=…`` as the connection's own setting; whole paths stay as they are."""
+    """Expand an override such as ``url=…`` to the connection's own setting; full paths stay."""
     if override.partition("=")[0].partition(".")[0].strip() in _SECTIONS:
         return override
     return f"connections.{name}.{override.lstrip()}"

@@ -38,9 +38,9 @@ def keys() -> None:
 def set_command(ctx: click.Context, name: str, base_url: str | None, as_json: bool) -> None:
     """Ask for the key of a provider, such as openai, or for a variable, and keep it.
 
-    It is kept in the system's keyring if there is one (with the package keyring), else in a file
-    that only you can read. Variables of the shell and of a project's .env win over it. A key on
-    the standard input is read from there.
+    The key is kept in the system's keyring if there is one (with the package keyring), else in a
+    file that only you can read. Variables of the shell and of a project's .env override the kept
+    key. A key on the standard input is read from there.
     """
     variable, address = _variables(ctx, name)
     if base_url is not None and "://" not in base_url:

@@ -77,7 +77,7 @@ run.params += run_options(handing=True)
 
 
 def _is_name(word: str) -> bool:
-    """Return whether a word that was typed alone can only be meant as a routine's name."""
+    """Return whether a single typed word can only be the name of a routine."""
     return len(word) > 1 and word.replace("-", "_").isidentifier()
 
 

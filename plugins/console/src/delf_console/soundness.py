@@ -219,7 +219,7 @@ def _of_metadata(distribution: metadata.Distribution) -> Iterator[str]:
 
 
 def _of_requirements(distribution: metadata.Distribution) -> Iterator[str]:
-    """Yield requirements that this environment does not meet; installers may leave them so."""
+    """Yield the requirements that this environment does not meet."""
     from packaging.requirements import Requirement
 
     for line in distribution.requires or ():

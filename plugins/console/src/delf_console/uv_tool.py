@@ -89,7 +89,7 @@ def _read(path: Path) -> tuple[list[str], list[str]]:
 
 
 def _argument(entry: Mapping[str, Any]) -> str:
-    """Write a requirement of the receipt as pip is given it."""
+    """Convert a requirement of the receipt to an argument for pip."""
     extras = entry.get("extras", ())
     name = f"{entry['name']}[{','.join(extras)}]" if extras else str(entry["name"])
     places = entry.keys() - {"name", "extras", "specifier", "marker"}

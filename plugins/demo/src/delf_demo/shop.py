@@ -127,7 +127,7 @@ def _add_customers(database: sqlite3.Connection, dice: random.Random) -> None:
 
 
 def _add_products(database: sqlite3.Connection) -> dict[int, int]:
-    """Add categories and products; how often each product is bought."""
+    """Add categories and products; return the popularity of each product by its id."""
     popularity: dict[int, int] = {}
     for number, (category, products) in enumerate(_PRODUCTS.items(), 1):
         database.execute("INSERT INTO categories VALUES (?, ?)", (number, category))

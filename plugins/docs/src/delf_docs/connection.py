@@ -139,7 +139,7 @@ class Docs(GoogleConnection):
         match_case: bool = True,
         context: CallContext | None = None,
     ) -> Replaced:
-        """Replace a text everywhere in a document by another plain text, which keeps its looks."""
+        """Replace a text everywhere in a document by plain text in the same format."""
         if not find:
             raise ToolRefusedError("find is empty")
         contains = {"text": find, "matchCase": match_case}
@@ -169,8 +169,8 @@ class Docs(GoogleConnection):
         heading: int | None = None,
         context: CallContext | None = None,
     ) -> Replaced:
-        """Change how a text looks wherever it stands; `heading` (1 to 6, 0 for none) makes its
-        paragraph a heading.
+        """Format every occurrence of a text; `heading` (1 to 6, 0 for none) makes its paragraph a
+        heading.
         """  # noqa: D205 - the model reads the whole paragraph
         given = {"bold": bold, "italic": italic, "underline": underline}
         given["strikethrough"] = strikethrough

@@ -236,7 +236,7 @@ class Drive(GoogleConnection):
 
     @action("creating", effect="write", trust=_TRUST, sinks=["path"])
     async def create_folder(self, path: str) -> FileInfo:
-        """Make a folder, and those above it that are not there yet; one that is there stays."""
+        """Make a folder with any missing parent folders; an existing folder stays."""
         found, names = await self._places.start(path)
         if not names:
             raise ToolRefusedError("the path names no folder")
@@ -320,8 +320,8 @@ class Drive(GoogleConnection):
         message: str = "",
         notify: bool = True,
     ) -> PermissionInfo:
-        """Let somebody read, comment or change a file: an address of mail, `domain:example.com`, or
-        `anyone` who has the link. Who has an address gets a mail, unless `notify` is false.
+        """Let somebody read, comment or change a file: an email address, `domain:example.com`, or
+        `anyone` who has the link. The address gets an email, unless `notify` is false.
         """  # noqa: D205 - the model reads the whole paragraph
         found = await self._places.find(file)
         body: dict[str, Any] = {"role": role}
@@ -368,7 +368,7 @@ class Drive(GoogleConnection):
         return held
 
     async def preview(self, call: ProposedCall) -> Allowed | None:
-        """Preview the file with its size, and its folder; where its content goes, the version."""
+        """Preview the file with its size and folder, and the version that would be overwritten."""
         given, folder = call.arguments.get("file"), call.arguments.get("folder")
         lines: list[str] = []
         files: dict[str, int] = {}

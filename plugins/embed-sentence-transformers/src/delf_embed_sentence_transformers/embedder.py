@@ -160,7 +160,7 @@ class SentenceTransformersEmbedder:
 
     @property
     def is_loaded(self) -> bool:
-        """True once a text is embedded at once."""
+        """True if a text can be embedded without loading the model first."""
         return self._model is not None
 
     async def load(self) -> None:

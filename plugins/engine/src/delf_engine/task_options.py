@@ -85,7 +85,7 @@ class HandingIn(TypedDict, total=False):
 
 
 class Submitting(OfTask, total=False):
-    """The options of a submitted task: those of one task, and those of :class:`HandingIn`."""
+    """The options of a submitted task: the options of any task, and those of :class:`HandingIn`."""
 
     queue: str
     key: str

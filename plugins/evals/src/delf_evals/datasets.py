@@ -191,7 +191,7 @@ def _places(data: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _check_names(path: Path, data: Any) -> None:
-    """Check the names of checks, so that an unknown name leads to the right one.
+    """Check the names of checks, so that the error for an unknown name can suggest one.
 
     Raises:
         ConfigurationError: For an unknown check.

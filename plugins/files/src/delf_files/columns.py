@@ -157,7 +157,7 @@ def _written(filled: Sequence[str]) -> Iterable[str]:
 
 
 def _fitting(bare: Sequence[str], kind: str) -> list[bool]:
-    """Return which texts are numbers in a notation; plain ones are in every but decimal commas."""
+    """Return which texts are numbers in a notation; all but decimal commas allow plain numbers."""
     form = _NOTATIONS[kind]
     return [
         bool(form.fullmatch(text) or (form is not _COMMA and _PLAIN.fullmatch(text)))

@@ -251,7 +251,7 @@ def _make_view(connection: Any, table: dict[str, Any]) -> None:
 
 
 def _tell_empty(connection: Any, table: dict[str, Any]) -> None:
-    """Note a table without rows; formats note this themselves."""
+    """Note a table without rows, unless its file format notes that."""
     name = table["names"][0]
     if table["kind"] != "rows" and not connection.sql(f"FROM {_name(name)} LIMIT 1").fetchall():
         note(f"{name} has no rows")

@@ -498,7 +498,8 @@ def _compressed(path: str) -> str:
 def _first_lines(data: bytes, about: str, encoding: str = "") -> str:
     """Return the first lines of a text and its last, below a line about it.
 
-    Empty for other bytes. The last line may be a total; of a long text it is not known.
+    Empty for binary content. The last line may be a total; for a long text the last line is
+    unknown.
     """
     cut = data[: data.rfind(b"\n") + 1] or data
     text = decode_if_text(cut if len(data) == _PIECE else data)

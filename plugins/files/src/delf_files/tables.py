@@ -194,7 +194,7 @@ def tell_escapes(text: str, dialect: Dialect) -> None:
 
 
 def records_of(rows: list[list[Any]]) -> list[dict[str, Any]]:
-    """Rows as records, in their place; the first names the columns."""
+    """Return rows as records with their positions; the first row names the columns."""
     tell_empty(rows)
     if not rows:
         return []

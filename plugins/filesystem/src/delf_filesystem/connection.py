@@ -447,7 +447,7 @@ def _text(place: Place, content: bytes) -> str:
 
 
 def _check_encoding(place: Place, content: bytes, text: bytes) -> None:
-    """Refuse to compare or mix letters of two encodings; those of ASCII are the same in most."""
+    """Refuse to mix two encodings in one text; ASCII letters are equal in most encodings."""
     try:
         content.decode("utf-8")
     except UnicodeDecodeError:

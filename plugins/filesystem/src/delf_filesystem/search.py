@@ -61,7 +61,7 @@ class Glob:
         ]
 
     def matches(self, path: Sequence[str]) -> bool:
-        """Return whether a path, in parts, is of this pattern."""
+        """Return whether a path, given as its parts, matches this pattern."""
         wanted, at, of_pattern = self._parts, 0, 0
         again: tuple[int, int] | None = None
         while at < len(path):

@@ -87,7 +87,7 @@ Resource = Mapping[str, Any]
 
 
 def headers_of(resource: Resource) -> dict[str, str]:
-    """Return headers by their names in lower case, as people read them; the first of namesakes."""
+    """Return decoded headers by lower-case name; of repeated headers the first."""
     found: dict[str, str] = {}
     for item in cast("Sequence[Resource]", resource.get("headers") or ()):
         name = str(item.get("name", "")).lower()
@@ -136,7 +136,7 @@ def people_of(payload: Resource, header: str) -> list[str]:
 
 
 def _people(payload: Resource, header: str) -> Iterator[tuple[str, Mailbox]]:
-    """People with their names: split first, as encoded words may hold commas, and decoded then."""
+    """Parse people; names are decoded after the split, because encoded words may hold commas."""
     for item in cast("Sequence[Resource]", payload.get("headers") or ()):
         if str(item.get("name", "")).lower() == header.lower():
             for person in split(str(item.get("value", ""))):
@@ -257,7 +257,7 @@ def mail_of(resource: Resource, labels: Sequence[str]) -> Mail:
 
 
 def body_text(payload: Resource, depth: int = 0) -> str:
-    """Return the text of a part: of alternatives the plain one, HTML reduced to text."""
+    """Return the text of a part, preferring plain alternatives and reducing HTML to text."""
     kind = str(payload.get("mimeType") or "").lower()
     children = cast("Sequence[Resource]", payload.get("parts") or ())
     if payload.get("filename"):

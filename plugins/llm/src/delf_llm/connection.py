@@ -39,7 +39,7 @@ class LLM(Connection):
     async def call(
         self, prompt: str, file_data: list[Any] | None = None, *, context: CallContext
     ) -> str:
-        """Ask a language model; about images and other files the model for those.
+        """Ask a language model; the vision model if files are given.
 
         Args:
             prompt: The question, with all that is needed to answer it.

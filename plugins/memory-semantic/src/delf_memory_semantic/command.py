@@ -84,7 +84,7 @@ async def _shown(store: SemanticStore, work: Awaitable[T]) -> T:
 
 
 def _check_store(state: Any, project: Any) -> None:
-    """Raise for another store than the project's."""
+    """Raise if the project uses another memory store."""
     name = project.agent.memory
     if name in (None, _STORE):
         return

@@ -155,7 +155,7 @@ class Memory(FixedAttributes):
         )
 
     async def _and_rest(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result; work that fills vectors in the background ends with its loop."""
+        """Return the result, and stop adding vectors in the background before the loop ends."""
         try:
             return await work
         finally:

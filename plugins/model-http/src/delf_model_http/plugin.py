@@ -11,7 +11,7 @@ from delf_model_http.providers import PROVIDERS
 
 @hookimpl
 def delf_models() -> Iterable[ModelSpec]:
-    """Yield models of OpenAI, Anthropic and Google, and of servers that speak as they do."""
+    """Yield models of OpenAI, Anthropic and Google, and of servers with compatible protocols."""
     yield ModelSpec(
         name="http",
         summary="OpenAI, Anthropic, Gemini and any OpenAI-compatible server.",

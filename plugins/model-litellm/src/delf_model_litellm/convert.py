@@ -54,7 +54,7 @@ def _mark_cached(given: list[dict[str, Any]]) -> None:
 
 
 def settings(config: Mapping[str, Any], request: Mapping[str, Any], endpoint: Endpoint) -> Any:
-    """Generation settings under litellm's names; the request's go over the configuration's."""
+    """Return generation settings under litellm's names; the request's settings take precedence."""
     merged: dict[str, Any] = {k: v for k, v in {**config, **request}.items() if v is not None}
     merged.pop("timeout", None)
     merged.pop("live_model", None)

@@ -12,7 +12,7 @@ PREFIX: Final = "recorded:"
 
 
 def project_files(folder: UntrustedFolder) -> Iterator[Path]:
-    """Yield the recordings in the folder that its agent would play."""
+    """Yield the recordings in a folder that the folder's agent would replay."""
     for text in texts_in(folder.document.get("agent")):
         if text.startswith(PREFIX):
             path = folder.named(text.removeprefix(PREFIX))

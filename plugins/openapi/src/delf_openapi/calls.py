@@ -128,7 +128,7 @@ class Caller:
             seen.note(action, body)
 
     def _learn_types(self, call: Call, faults: Sequence[Fault]) -> None:
-        """Record types that a response has against its declaration, where that has the place."""
+        """Record types in a response that its declaration does not admit."""
         name, found = call.entry.spot.name, {(f.place, f.found) for f in faults if f.found}
         found -= self._found.setdefault(name, set())
         if self.samples is None or not found:

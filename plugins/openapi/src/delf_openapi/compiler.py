@@ -205,7 +205,7 @@ def compile_operation(
 
 
 def _texts(document: Document, raw: Mapping[str, Any]) -> tuple[str, str]:
-    """Return an operation's summary, and what its other descriptions say beside the summary."""
+    """Return an operation's summary, and its further descriptions."""
     texts: list[Any] = [raw.get("summary"), raw.get("description")]
     summary = next((found for text in texts if (found := sentence(text))), "")
     with contextlib.suppress(SpecError):

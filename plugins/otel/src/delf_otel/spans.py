@@ -64,7 +64,7 @@ def provider_of(model: str) -> str:
 class FinishedSpan:
     """A span that is over: times in seconds of Unix time, ids as OpenTelemetry's whole numbers.
 
-    ``sampled`` is the decision of the program that ordered the task. ``links`` are spans of the
+    ``sampled`` is the decision of the program that submitted the task. ``links`` are spans of the
     same trace. ``failure`` is the low-cardinality name of the error; ``message`` is its text, set
     only if content is exported.
     """

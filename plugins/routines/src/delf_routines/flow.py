@@ -184,7 +184,7 @@ class _Flow:
         return False
 
     def _is_taken_whole(self, call: Any, node: Any) -> bool:
-        """Return whether a call takes an argument's complete value, and returns no part of it."""
+        """Return whether a call takes a complete argument, and returns no part of the argument."""
         function = call.func
         if isinstance(node, ast.Starred):
             return False
@@ -203,7 +203,7 @@ class _Flow:
                 return False
 
     def _is_same_text(self, attribute: Any) -> bool:
-        """Return whether a method gives the whole text, which then is used whole."""
+        """Return whether a method returns its text unchanged or changed as a whole."""
         call = self._parents.get(id(attribute))
         if not isinstance(call, ast.Call) or call.func is not attribute:
             return False

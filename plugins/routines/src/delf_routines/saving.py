@@ -332,7 +332,7 @@ class _Finder(ast.NodeVisitor):
             self._replace(node, _f_string(value, made))
 
     def _is_phrase(self, value: str) -> bool:
-        """Return True if a text is words around a date that the task does not quote."""
+        """Return True for a text of words and a date that is not quoted in the task."""
         has_date = _DATE.search(value) is not None and not _DATE.fullmatch(value)
         is_path = re.search(r"\s", value) is None
         return has_date and not is_path and not re.search(rf"['\"“]{re.escape(value)}", self._task)

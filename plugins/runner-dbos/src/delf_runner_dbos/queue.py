@@ -65,7 +65,7 @@ class Ticket:
 
     @property
     def workflows(self) -> str:
-        """The DBOS queue: tasks with a key use a partitioned one."""
+        """The DBOS queue: tasks with a key use a partitioned queue."""
         return self.queue if self.key is None else keyed(self.queue)
 
     def rested(self) -> Self:
@@ -333,7 +333,7 @@ class DbosQueue:
 
 
 def _priority(given: int, *, again: bool) -> int:
-    """Return a priority in DBOS's form: the upper one of two for a resumed task.
+    """Return a priority in DBOS's form; a resumed task gets the higher of two values.
 
     Raises:
         ConfigurationError: If the priority is out of range.

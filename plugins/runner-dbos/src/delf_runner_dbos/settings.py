@@ -83,7 +83,7 @@ class RunnerSettings(PluginSettings, QueueSettings):
         return QueueSettings(**{name: getattr(self, name) for name in names} | own)
 
     def url(self, data_dir: Path, folder: Path) -> str:
-        """Return the URL of the database of DBOS's workflows, in its form.
+        """Return the URL of the database for DBOS's workflows, in DBOS's form.
 
         Args:
             data_dir: The user's data folder; it is made.

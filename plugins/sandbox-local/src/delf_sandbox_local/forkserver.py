@@ -208,7 +208,7 @@ class ForkServer:
         return int(answer["pid"])
 
     async def _send(self, data: bytes, wire: socket.socket, reply: asyncio.Future[Any]) -> None:
-        """Send a request with a descriptor; the names of many files are more than fits at once."""
+        """Send a request with a descriptor; long lists of file names need several messages."""
         sent = socket.send_fds(self._control, [data], [wire.fileno()])
         if sent == len(data):
             return

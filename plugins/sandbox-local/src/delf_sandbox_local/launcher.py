@@ -51,10 +51,10 @@ def die_with_parent(parent: int) -> None:
 def prepare() -> None:
     """Confine the template once; all its guests inherit that.
 
-    When memory runs out, the kernel ends a guest rather than the host. Memory that is locked,
-    queues of messages and of signals are stores that all processes of a user share. A process
-    that crashes leaves no image of itself: not to a file, and not to a program of the system's
-    that takes such images as root. Guests get less of a busy processor than the host.
+    When memory runs out, the kernel ends a guest rather than the host. Locked memory, message
+    queues and signal queues are limited, because all processes of a user share them. A process that
+    crashes leaves no core dump: neither in a file, nor to a program of the system that reads core
+    dumps as root. Guests get less of a busy processor than the host.
     """
     # Inherited by every guest, which cannot raise its own priority again.
     os.nice(_NICENESS)

@@ -508,9 +508,9 @@ class Lowering(ast.NodeTransformer):
 
 
 def _unbound(node: ast.Attribute) -> ast.expr:
-    """Wrap a method of a type, such as ``str.lower``, in a function, as Monty only calls methods.
+    """Wrap a method of a type, such as ``str.lower``, in a function.
 
-    Monty has them only where called.
+    In Monty a method can be called, but is not a value.
     """
     given = ast.arg(arg="given", **at(node))
     takes = ast.arguments(posonlyargs=[], args=[given], kwonlyargs=[], kw_defaults=[], defaults=[])

@@ -78,7 +78,7 @@ class _Copy:
 
 
 def _encoded_size(text: str | bytes) -> int:
-    """About how large a text is in JSON, where control characters take six bytes."""
+    """Estimate the size of a text in JSON, where control characters take six bytes."""
     if len(text) < _LARGE or not isinstance(text, str) or text.isprintable():
         return len(text)
     return len(text) + 5 * (len(text) - len(text.translate(_ESCAPED)))

@@ -108,7 +108,7 @@ async def save_routine(call: Call, body: s.RoutineSaveRequest) -> s.RoutineDraft
     headers=(_KEY,),
 )
 async def run_routine(call: Call, body: s.RoutineRequest) -> Response:
-    """Hand in a run of a routine, which asks no model."""
+    """Submit a run of a routine, which asks no model."""
     try:
         routines = call.service.routines.of_agent()
         bound = await asyncio.to_thread(routines.find, call.part("name"))
@@ -195,7 +195,7 @@ async def remove_schedule(call: Call) -> None:
     sent="*/*",
 )
 async def receive_hook(call: Call) -> Response:
-    """Take in the signed message of another service, which starts a task once."""
+    """Accept the signed message of another service, which starts a task once."""
     body = b"".join([chunk async for chunk in call.chunks()])
     headers = dict(call.http.headers)
     hooks = call.service.hooks
@@ -348,7 +348,7 @@ async def resume_task(call: Call, body: s.ResumeRequest) -> s.Task:
     other=(*_UNKNOWN, _NO_MONEY, (200, "The task is over."), _LATE),
 )
 async def run_again(call: Call, body: s.AgainRequest) -> Response:
-    """Do a task once more, with its files, its kind of answer and its conversation."""
+    """Repeat a task with its files, its kind of answer and its conversation."""
     given = await call.service.tasks.again(call.part("task_id"), body, call.key, call.client)
     return await _accepted(call, given, body.wait)
 
@@ -361,7 +361,7 @@ async def run_again(call: Call, body: s.AgainRequest) -> Response:
     other=(*_UNKNOWN, _NO_MODEL, _NO_MONEY),
 )
 async def fork_task(call: Call, body: s.ForkRequest) -> s.Task:
-    """Run a task again from one of its events on, as a new task."""
+    """Repeat a task from one of its events, as a new task."""
     tasks = call.service.tasks
     name = await tasks.fork(call.part("task_id"), body, call.key, call.client)
     return await tasks.view(name, call.key)
@@ -417,14 +417,14 @@ async def send_file(call: Call, query: s.FileQuery) -> s.Stored:
 
 @OPERATIONS.add("GET", "/files", "run")
 async def list_files(call: Call, query: s.PageQuery) -> s.StoredList:
-    """Return files that this key has sent in, the newest first."""
+    """Return the files that this key has uploaded, the newest first."""
     files, more = page_of(await call.service.uploads.list(call.key), query)
     return s.StoredList(files=files, more=more)
 
 
 @OPERATIONS.add("DELETE", "/files/{file_id}", "run", other=_UNKNOWN)
 async def delete_file(call: Call) -> None:
-    """Remove a file that this key has sent in."""
+    """Remove a file that this key has uploaded."""
     await call.service.uploads.remove(call.key, call.part("file_id"))
 
 
@@ -433,7 +433,7 @@ async def delete_file(call: Call) -> None:
 
 @OPERATIONS.add("GET", "/approvals", "read")
 async def list_approvals(call: Call, query: s.RequestQuery) -> s.RequestList:
-    """Return questions that wait for a person."""
+    """Return the pending requests and questions."""
     return await call.service.approvals.list(call.key, **query.model_dump())
 
 
@@ -477,14 +477,14 @@ async def list_assignable(call: Call) -> s.AssignableList:
 
 @OPERATIONS.add("GET", "/remembered", "read")
 async def list_remembered(call: Call, query: s.PageQuery) -> s.RememberedList:
-    """Return decisions that let calls pass without a question until they are revoked."""
+    """Return the remembered decisions, which approve later calls until they are revoked."""
     found, more = page_of(await call.service.approvals.remembered(call.key), query)
     return s.RememberedList(remembered=found, more=more)
 
 
 @OPERATIONS.add("DELETE", "/remembered/{request_id}", "decide", other=_UNKNOWN)
 async def revoke(call: Call) -> s.Remembered:
-    """Make a remembered decision void."""
+    """Revoke a remembered decision."""
     return await call.service.approvals.revoke(call.part("request_id"), call.key)
 
 
@@ -549,7 +549,7 @@ async def get_notices(call: Call) -> s.NoticesView:
 
 @OPERATIONS.add("POST", "/notices", "read", other=(*_NOBODY, _LATE))
 async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
-    """Choose the notices that the caller gets, and the ways."""
+    """Choose the notices that the caller gets, and the channels for them."""
     name = _own_person(call).name
     chosen: tuple[NoticeChoice, ...] = tuple(n for n in NOTICES if n in body.notices)
     ways = None if body.ways is None else tuple(way for way in NOTICE_WAYS if way in body.ways)
@@ -673,7 +673,7 @@ async def _messages(call: Call, name: str, after: int, limit: int) -> Sequence[C
 
 @OPERATIONS.add("GET", "/sessions", "read")
 async def list_sessions(call: Call, query: s.PageQuery) -> s.LoginList:
-    """Your sessions on the page, with from where they are."""
+    """List the caller's sessions on the page, with their addresses."""
     found, more = page_of(await call.service.sessions.of(call.key), query)
     this = None if call.cookie is None else digest_of(call.cookie)
     sessions = [staff.login_view(one, is_this=one.digest == this) for one in found]
@@ -692,13 +692,13 @@ async def end_session(call: Call) -> None:
 # Load balancers ask these two with whatever query they like.
 @OPERATIONS.add("GET", "/health", None, any_query=True)
 async def health(_call: Call) -> s.Health:
-    """Say that the process runs."""
+    """Report that the process runs."""
     return s.Health(ok=True)
 
 
 @OPERATIONS.add("GET", "/ready", None, any_query=True, other=((503, "No task can begin."),))
 async def ready(call: Call) -> s.Health:
-    """Say that a task could begin: journal, models, connections and sandbox were tried."""
+    """Report whether a task could begin: journal, models, connections and sandbox are checked."""
     await call.service.readiness.check()
     return s.Health(ok=True)
 

@@ -93,7 +93,7 @@ class Problem(Shown):
 
 
 class FileReference(Given):
-    """An input file that was sent in."""
+    """An uploaded input file."""
 
     id: Annotated[str, StringConstraints(pattern=r"^file_[0-9a-f]{32}$")]
 
@@ -210,7 +210,7 @@ class TaskList(Shown):
 
 
 class FoundTask(Shown):
-    """A task that was found, and where."""
+    """A task that a search found, with the matching text."""
 
     task: Task
     person: str = Field(description="Who asked; empty where nobody is named.")
@@ -220,7 +220,7 @@ class FoundTask(Shown):
 
 
 class FoundList(Shown):
-    """Tasks that were found, the newest first."""
+    """The tasks that a search found, the newest first."""
 
     tasks: list[FoundTask]
     more: bool = Field(description="Whether there are older ones.")
@@ -239,7 +239,7 @@ class FigureList(Shown):
 
 
 class RoutineSaveRequest(Given):
-    """A task that is to be kept as a routine."""
+    """A task to save as a routine."""
 
     task_id: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     name: Annotated[str, StringConstraints(min_length=1, max_length=63)]
@@ -268,7 +268,7 @@ class RoutineDraft(Shown):
 
 
 class RoutineView(Shown):
-    """A task that worked and is kept as a script, which runs without a model."""
+    """A routine: a task saved as a script that runs without a model."""
 
     name: str
     title: str
@@ -409,7 +409,7 @@ class OwnBudget(Shown):
 
 
 class PersonRequest(Given):
-    """A person to add, or to change; what is left out stays as it is."""
+    """A person to add or to change; omitted fields stay as they are."""
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=64)]
     rights: list[Right] | None = Field(default=None, max_length=5)
@@ -426,14 +426,14 @@ class PersonRequest(Given):
 
 
 class PersonKeyView(Shown):
-    """A key of a person, which nobody is shown again."""
+    """A key of a person, without its secret."""
 
     label: str
     made_at: Time
 
 
 class PersonView(Shown):
-    """A person as those see them who manage people."""
+    """A person as shown to managers of people."""
 
     name: str
     rights: list[str]
@@ -459,7 +459,7 @@ class PersonList(Shown):
 
 
 class AuditEntry(Shown):
-    """Something that a person did."""
+    """An action of a person."""
 
     at: Time
     what: str = Field(
@@ -581,7 +581,7 @@ class TaskDetail(Task):
 
 
 class Accepted(Shown):
-    """A task that was taken in."""
+    """A submitted task."""
 
     task_id: str
     state: TaskState
@@ -593,7 +593,7 @@ class Accepted(Shown):
 
 
 class HookAnswer(Shown):
-    """A message that was taken in."""
+    """An accepted message of a hook."""
 
     task_id: str
     is_new: bool = Field(description="False if the message had been taken in before.")
@@ -635,7 +635,7 @@ class DecidedView(Shown):
 
 
 class Remembered(Shown):
-    """A decision that lets later calls pass without a question."""
+    """A remembered decision, which approves later calls."""
 
     request_id: str = Field(description="The request that was approved.")
     task_id: str
@@ -657,7 +657,7 @@ class Remembered(Shown):
 
 
 class RememberedList(Shown):
-    """Decisions that hold, the oldest first."""
+    """The remembered decisions, the oldest first."""
 
     remembered: list[Remembered]
     more: bool = Field(description="Whether there are further ones.")
@@ -677,7 +677,7 @@ class CommentView(Shown):
 
 
 class Request(_as_body(ApprovalRequest)):
-    """A question that waits for a person, or waited."""
+    """A request or question for a person, pending or decided."""
 
     facts: list[FactView] = Field(description="All that a person has to know, worded, in order.")
     message: str = Field(description="The request in one line.")
@@ -730,7 +730,7 @@ class Approval(Given):
 
 
 class Rejection(Given):
-    """A no."""
+    """A rejection."""
 
     decision: Literal["reject"]
     reason: Reason | None = Field(
@@ -739,7 +739,7 @@ class Rejection(Given):
 
 
 class ChangeWish(Given):
-    """A wish for changes: nothing is done, and the model plans again."""
+    """A request for changes: the call is not made, and the model plans again."""
 
     decision: Literal["request_changes"]
     reason: Annotated[str, StringConstraints(max_length=10_000, pattern=r"\S")] = Field(
@@ -768,7 +768,7 @@ class AssignableList(Shown):
 
 
 class Edit(Given):
-    """A yes to the call with other arguments."""
+    """An approval of the call with other arguments."""
 
     decision: Literal["edit"]
     arguments: dict[str, Any] = Field(min_length=1, description="Those that change.")
@@ -806,7 +806,7 @@ def _whole(value: object) -> object:
 
 
 class ResumeRequest(Given):
-    """The limits of a task that goes on."""
+    """The limits of a resumed task."""
 
     timeout: Seconds | None = Field(
         default=None,
@@ -815,7 +815,7 @@ class ResumeRequest(Given):
 
 
 class AgainRequest(Given):
-    """The differences of a task that is done again."""
+    """The differences of a repeated task."""
 
     task: TaskWords | None = Field(
         default=None, description="Other words of the task; else the same."
@@ -834,7 +834,7 @@ class AgainRequest(Given):
 
 
 class ForkRequest(Given):
-    """From where on a task is done again."""
+    """The event from which a task is repeated."""
 
     at: Annotated[int, Field(ge=1, le=2**53), BeforeValidator(_whole)] | None = Field(
         default=None,
@@ -852,7 +852,7 @@ class ForkRequest(Given):
 
 
 class Stored(Shown):
-    """A file that was sent in."""
+    """An uploaded file."""
 
     id: str
     name: str
@@ -861,7 +861,7 @@ class Stored(Shown):
 
 
 class StoredList(Shown):
-    """Files that the key has sent in, the newest first."""
+    """The uploaded files of a key, the newest first."""
 
     files: list[Stored]
     more: bool = Field(description="Whether there are further ones.")
@@ -1032,7 +1032,7 @@ class FilterQuery(Query):
 
 
 class SearchQuery(FilterQuery):
-    """The tasks that are wanted."""
+    """The conditions of a search for tasks."""
 
     state: TaskState | None = Field(default=None, description="The state.")
     limit: Annotated[int, Field(ge=1, le=200, description="How many at the most.")] = 50
@@ -1048,7 +1048,7 @@ def _is_stored(state: TaskState) -> TaskState:
 
 
 class FiguresQuery(FilterQuery):
-    """The figures that are wanted."""
+    """The grouping and the conditions of figures."""
 
     by: FigureBy = Field(default="day", description="The kind of group.")
     state: Annotated[TaskState, AfterValidator(_is_stored)] | None = Field(
@@ -1065,7 +1065,7 @@ class FiguresQuery(FilterQuery):
 
 
 class AuditQuery(PageQuery):
-    """The entries that are wanted."""
+    """The conditions for audit entries."""
 
     since: Annotated[float, Field(ge=0, le=2**53)] | None = Field(
         default=None, description="The Unix time from which on."
@@ -1082,7 +1082,7 @@ class AuditQuery(PageQuery):
 
 
 class MessageQuery(Query):
-    """The messages of a conversation that are asked for."""
+    """The position of the requested messages in a conversation."""
 
     after: Annotated[int, Field(ge=0, le=2**53)] = Field(
         default=0, description="The position of the last message that is known."
@@ -1109,7 +1109,7 @@ class RequestQuery(PageQuery):
 
 
 class EventQuery(Query):
-    """From where on."""
+    """The position from which events are sent."""
 
     after: Annotated[int, Field(ge=0, le=2**53)] = Field(
         default=0, description="The number of the last event that is known."

@@ -801,7 +801,7 @@ def shown_name(conversation: str, key: Key) -> str:
 
 
 def is_kept_by_client(conversation: str) -> bool:
-    """Return whether the journal's name is of a conversation that a client keeps itself."""
+    """Return whether a stored conversation is a copy of messages that the client keeps."""
     return conversation.rpartition(_OF)[2].startswith(TURN)
 
 

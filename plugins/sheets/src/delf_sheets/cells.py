@@ -99,7 +99,7 @@ def cell_of(value: Any, where: str, *, formulas: bool = False) -> tuple[dict[str
 
 def _serial(value: Any) -> tuple[float, str | None]:
     if isinstance(value, dt.datetime):
-        # The hour on the wall: sheets know no zones.
+        # Local time without a zone: sheets have no time zones.
         return (value.replace(tzinfo=None) - _EPOCH).total_seconds() / _DAY, "DATE_TIME"
     if isinstance(value, dt.date):
         return float((value - _EPOCH.date()).days), "DATE"

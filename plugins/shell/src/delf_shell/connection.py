@@ -60,7 +60,7 @@ class Shell(Connection[ShellSettings]):
         return self._check_parts(pipelines, f"{where}{shown(pipelines)}")
 
     def _check_parts(self, pipelines: tuple[Pipeline, ...], preview: str) -> Verdict:
-        """Return the strictest that the rules say of any part."""
+        """Return the strictest verdict of the rules on any part."""
         asked: list[str] = []
         for words in (words for pipeline in pipelines for words in pipeline.commands):
             rule = next((rule for rule in self._rules if rule.fits(words)), None)

@@ -200,7 +200,7 @@ class OwnTables:
         return self.has_column(table, alias) or f"{table}.{alias.lower()}" in self.trust
 
     def _folded(self, name: exp.Expression) -> str:
-        """Fold an identifier as certainly as the database does."""
+        """Fold the case of an identifier only if the database certainly does so, too."""
         is_quoted = bool(name.args.get("quoted"))
         folds = self.dialect in _FOLDS or (self.dialect == "postgresql" and not is_quoted)
         return name.name.lower() if folds else name.name

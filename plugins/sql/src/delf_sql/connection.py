@@ -216,13 +216,13 @@ class SQL(Connection[SQLSettings]):
         )
 
     def _bound(self) -> str:
-        """Return the most rows of a query, if its description has another number."""
+        """Return the row limit of a query, if it differs from the number in the description."""
         most = self.settings.max_rows
         usual = SQLSettings.model_fields["max_rows"].default
         return "" if most == usual else f"(query: {most:,} rows at most, not {usual:,})\n"
 
     async def _sampled(self, tables: Sequence[Table]) -> list[Table]:
-        """Return tables with what their columns hold, where a task may read rows unasked.
+        """Return tables with descriptions of column values, if tasks may read rows unasked.
 
         Kept until something is written. Tables that take too long are not tried again.
         """
@@ -241,7 +241,7 @@ class SQL(Connection[SQLSettings]):
         return [self._held[table.relation.full_name] for table in wanted]
 
     async def _sample(self, table: Table) -> Table:
-        """Return a table with what its columns hold; unchanged if the login may not read rows."""
+        """Return a table with descriptions of column values; unchanged if rows are unreadable."""
         name, own = table.relation.full_name, self._own
         rows: list[Sequence[Any]] = []
         for is_last in (False, True):

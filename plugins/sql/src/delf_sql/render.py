@@ -127,7 +127,7 @@ def _one_line(text: str, longest: int) -> str:
 
 
 def with_holdings(lines: str, tables: Sequence[Table], dialect: Dialect, budget: int) -> str:
-    """Add what columns hold to the lines of a schema that show a table whole, while they fit.
+    """Add descriptions of column values to the lines of complete tables, within the budget.
 
     Args:
         lines: The schema.

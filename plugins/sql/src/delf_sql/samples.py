@@ -97,7 +97,7 @@ def _looked_at(table: Table) -> list[Column]:
 def with_samples(
     table: Table, rows: Sequence[Sequence[Any]], is_shown: Callable[[str], bool]
 ) -> Table:
-    """Return a table whose columns tell what they hold in some rows.
+    """Return a table with descriptions of its column values, taken from some rows.
 
     Args:
         table: The table.
@@ -139,7 +139,7 @@ def _meanings(table: Table, rows: Sequence[Sequence[Any]]) -> dict[str, str]:
 
 
 def _words(column: Column, values: Sequence[Any]) -> str:
-    """Return in a few words what a column holds; empty for what its type tells."""
+    """Describe a column's values in a few words; empty if the type says the same."""
     kinds = {type(value).__name__ for value in values}
     if kinds == {"str"}:
         return _texts(column.name, values)
@@ -246,7 +246,7 @@ def _fits(value: str, form: str) -> bool:
 
 
 def _mask(value: str) -> str:
-    """Return a text's pattern, as ``AA-0000``, in which nothing of the text is left but signs."""
+    """Return the pattern of a text, such as ``AA-0000``, in which only separators are kept."""
     if len(value) > _LONGEST:
         return ""
     masked = re.sub(r"[^\W\d_]", lambda found: "A" if found[0].isupper() else "a", value)

@@ -210,7 +210,7 @@ class _Reader:
         self._at = 0
 
     def code(self, closing: str) -> list[str | _Text]:
-        """Code up to a sign that is in no brackets, or to the end.
+        """Parse code up to a sign outside of brackets, or to the end.
 
         Args:
             closing: Signs that end it; none for all of the script.

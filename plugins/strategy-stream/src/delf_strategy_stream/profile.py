@@ -27,7 +27,7 @@ instructions to you."""
 
 
 class ProfileSettings(PluginSettings):
-    """The place of the description, and the way to learn it."""
+    """The file of the user's profile, and when and how it is updated."""
 
     path: LocalPath = Field(
         default="profile.md", description="A text file; made when it is needed."

@@ -10,7 +10,7 @@ from delf.settings import PluginSettings
 
 
 class StreamSettings(PluginSettings):
-    """The talk with the model, and its instructions."""
+    """The notation of calls, and the sessions and limits of a task."""
 
     notation: Literal["markers", "tools"] = Field(
         default="markers",

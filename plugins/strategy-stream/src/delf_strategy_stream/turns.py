@@ -100,7 +100,7 @@ class TurnRunner:
         return made
 
     def _meant(self, call: Called) -> Called:
-        """Return a call under the name of the tool that only it can mean."""
+        """Return a call under the full name of the only tool that its name can mean."""
         name = call.name if call.name in self._tools else self._spellings.get(spelled(call.name))
         return call if name is None else replace(call, name=name)
 

@@ -70,10 +70,7 @@ class Printer(io.TextIOBase):
         self._is_over = self._waits_for_alarm = False
 
     def end(self) -> None:
-        """Send the remaining text, and discard output of leftover threads from now on.
-
-        Send the remaining output; drop what threads of the script print later.
-        """
+        """Send the remaining text, and discard output of leftover threads from now on."""
         self._is_over = True
         self.pass_on()
 

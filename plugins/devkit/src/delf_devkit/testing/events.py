@@ -83,7 +83,7 @@ def _is_required(item: dataclasses.Field[Any]) -> bool:
 
 
 def _of_type(annotation: str) -> Any:
-    """Return a value of a type; of a choice of texts its first, and None where it is allowed."""
+    """Return a sample value of a type: the first option of a ``Literal``, None if allowed."""
     if annotation.endswith("| None"):
         return None
     return _BY_TYPE[annotation] if annotation in _BY_TYPE else get_args(vars(ev)[annotation])[0]

@@ -136,7 +136,7 @@ class Asking:
 
     @property
     def _may_wait(self) -> bool:
-        """True if a person may answer in another way than through a channel."""
+        """True if a person may answer later, through the program or another process."""
         return self._shared.may_wait(self._task, is_question=self._request.is_question)
 
     def _undecided(self, why: str) -> UndecidedCallError:

@@ -86,7 +86,7 @@ class TaskFlows:
     async def reason_left(
         self, call: Call, learned: Callable[[], Awaitable[Sequence[str]]] | None = None
     ) -> str | None:
-        """Find the reason that is left after all that may let a call pass, from the cheapest on.
+        """Return the reason that remains after all rules that permit a call, cheapest rules first.
 
         Args:
             call: The call.
@@ -101,7 +101,7 @@ class TaskFlows:
         return reason
 
     async def _has_more_outline(self, known: int) -> bool:
-        """Ask for the task's outline, again with texts to follow; return whether it has grown."""
+        """Extend the task's outline by asking the model; return whether the outline has grown."""
         origins, planned = self._origins, self._origins.planned
         async with self._outlining:
             followed = [*origins.followed()]
@@ -155,7 +155,7 @@ class _Suspect:
 
     @cached_property
     def _is_alone(self) -> bool:
-        """True if nothing but contents could decide: such a call may carry them out."""
+        """True if the call has only content parameters, which could carry contents out."""
         action = self.bound.action
         return not self._deciding and action.sinks is None and action.contents is None
 
@@ -188,7 +188,7 @@ class _Suspect:
         )
 
     def _reason_of(self, names: Collection[str], checked: Sequence[str]) -> str:
-        """Return what is wrong with a value of some parameters, best one that others wrote."""
+        """Return the reason to review some parameters, preferring values that others wrote."""
         paths = [path for path in checked if parameter_of(path) in names]
         if not paths:
             return f"it leaves out {', '.join(names)}, which the task asks for"

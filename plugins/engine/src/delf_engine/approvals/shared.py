@@ -52,7 +52,7 @@ class Approvals:
         return "approval_mode" in self.config.model_fields_set
 
     def may_wait(self, task: TaskRequest, *, is_question: bool = False) -> bool:
-        """Return whether a person may decide in another way than through a channel."""
+        """Return whether a person may decide later, through the program or another process."""
         if is_question and self.config.approval_mode != "interactive":
             return False
         return task.wait_approvals or self.config.wait_approvals
@@ -97,5 +97,5 @@ class Approvals:
 
     @property
     def approved_flows(self) -> Sequence[str]:
-        """The flows that are no reason to ask."""
+        """The data flows that need no review."""
         return [flow for flow in self.config.approval_rules if ARROW in flow]

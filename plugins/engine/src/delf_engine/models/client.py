@@ -354,7 +354,7 @@ class ModelClient:
 
 
 def _account(model: LLMConfig) -> _Account:
-    """Return what a provider counts the requests of a model by."""
+    """Return the key by which a provider counts the requests of a model."""
     return model.model, model.base_url, model.api_key
 
 

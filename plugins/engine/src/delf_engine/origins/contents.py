@@ -21,8 +21,9 @@ _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 def is_content(bound: BoundAction, path: str, text: str) -> bool:
     """Return whether a value is content for people to read, and so does not decide the effect.
 
-    The author's ``sinks`` or ``contents`` say which they are. Without them, a text counts as
-    content if its parameter or field has a name of contents, and the text is not data for machines.
+    The ``sinks`` or ``contents`` that the author declared decide first. Without a declaration, a
+    text counts as content if its parameter or field has a name of contents, and the text is not
+    data for machines.
     """
     action = bound.action
     if action.sinks is not None:

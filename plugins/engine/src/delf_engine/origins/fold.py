@@ -104,7 +104,7 @@ class Origins:
         return "\n\n".join(filter(None, self._words))
 
     def follow(self, events: Sequence[Event]) -> None:
-        """Process the new ones among all events of the task."""
+        """Process the events that are new since the last call."""
         for event in events[self._seen :]:
             match event:
                 case ModelCalled(purpose="generate"):

@@ -100,7 +100,7 @@ class Planned:
     def uses_up(
         self, action: str, arguments: Mapping[str, Any], is_free: IsFree, planned: int
     ) -> bool:
-        """Count a planned call; return whether it was already made as often as it is planned."""
+        """Count a planned call; return whether the call was already made as often as planned."""
 
         def key_of(given: Mapping[str, Any]) -> tuple[str, ...]:
             leaves = (
@@ -117,7 +117,7 @@ class Planned:
         return used >= planned
 
     def is_call(self, planned: ast.Call, made: ReadCall) -> bool:
-        """Return whether a call matches a planned call without further restrictions by others."""
+        """Return whether a successful call matches a planned call in every argument."""
         if made.has_failed or made.result is None or made.action != dotted(planned.func):
             return False
         # A clean script may say more than the plan, and a person or the plan let a change pass.

@@ -113,7 +113,7 @@ class Scripts:
                     pass
 
     def _change(self, changed: Iterable[_Change]) -> None:
-        """Put what changes an object into all names that may stand for the object."""
+        """Add a change of an object to every name that may refer to the object."""
         made_of = {name: [*sources] for name, sources in self._made_of.items()}
         reached: dict[str, set[str]] = {}
         for names, sources in changed:
@@ -171,7 +171,7 @@ class Scripts:
             self._made_of[name] += (each for each in sources if id(each) not in known)
 
     def _bindings(self, node: ast.AST) -> Iterator[_Change]:
-        """Yield the names that a node binds, with what the node may put into them."""
+        """Yield the names that a node binds, with the expressions that may flow into each name."""
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield [node.name], [node]
@@ -198,7 +198,7 @@ class Scripts:
                     )
 
     def _changes(self, node: ast.AST) -> Iterator[_Change]:
-        """Yield the names whose objects a node may change, with what the node may put there."""
+        """Yield the names whose objects a node may change, with the parts that may get there."""
         match node:
             case ast.Expr(value=value) if not self._only_tells(value):
                 # What it gives back is not used: it changes something.
@@ -260,7 +260,7 @@ class Scripts:
 
 
 def _conditions(node: ast.AST) -> Sequence[ast.AST]:
-    """Return what decides whether, or how often, the statements in a statement are reached."""
+    """Return the expressions that decide whether, or how often, nested statements run."""
     match node:
         case ast.For(iter=condition) | ast.AsyncFor(iter=condition) | ast.While(test=condition):
             leave = ast.Break | ast.Continue
@@ -281,7 +281,7 @@ def _conditions(node: ast.AST) -> Sequence[ast.AST]:
 
 
 def _conditions_within(node: ast.AST) -> Sequence[ast.AST]:
-    """Return what decides whether an expression changes something."""
+    """Return the expressions that decide whether an expression changes something."""
     match node:
         case ast.IfExp(test=test):
             return [test]
@@ -325,7 +325,7 @@ def _objects_of(name: str, made_of: Mapping[str, Sequence[ast.AST]]) -> set[str]
 
 
 def _targets(node: ast.AST) -> tuple[Sequence[ast.expr], Sequence[ast.expr]]:
-    """Return the targets of an assignment or a loop, and what may get into them."""
+    """Return the targets of an assignment or a loop, and the expressions assigned to them."""
     parts = _expressions(node)
     targets = [each for each in parts if isinstance(getattr(each, "ctx", 0), ast.Store)]
     return targets, [each for each in parts if each not in targets]
@@ -340,7 +340,7 @@ def _expressions(node: ast.AST) -> list[ast.expr]:
 
 
 def _passed(node: ast.AST) -> Iterator[_Change]:
-    """Yield the names in each part of a call, with the other parts, which may get there."""
+    """Yield the names in each part of a call, with the other parts: each may get into the names."""
     if isinstance(node, ast.Call):
         parts = [node.func, *_given_to(node)]
         for part in parts:

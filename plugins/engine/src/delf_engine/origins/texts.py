@@ -48,7 +48,7 @@ def mentions(text: str, value: str) -> bool:
 
 
 def names(text: str, value: str) -> bool:
-    """Return whether a text names a record by its identifier, or by the number in that.
+    """Return whether a text names a record by its identifier, or by the number in the identifier.
 
     ``11`` is a record's number in "file '11'" and "delete 11", but not in "June 11 is".
     """

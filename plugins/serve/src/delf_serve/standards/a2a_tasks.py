@@ -209,7 +209,7 @@ class A2ATasks(RequestHandler):
         return detail
 
     async def _begin(self, message: pb.Message) -> tuple[str, int]:
-        """Begin a task, or decide what one asks; return it with the last event that is known."""
+        """Begin a task or answer its request; return the task with the last known event."""
         self._need("run")
         try:
             if not message.task_id:

@@ -273,7 +273,7 @@ async def watch(
 ) -> AsyncGenerator[Event | Outcome | None]:
     """Yield the events of a task until it is over or asks a person, and its outcome at the end.
 
-    None is a beat: nothing happened for some seconds.
+    None means that nothing happened for some seconds.
 
     Args:
         call: The request.
@@ -400,7 +400,7 @@ async def replied(call: Call, turn: Turn) -> str | None:
 
 
 async def _task_before(call: Call, turn: Turn) -> str | None:
-    """Return the person's newest task whose words are the latest possible message of the user."""
+    """Return the person's newest task that one of the latest user messages started."""
     earlier = [m.content for m in turn.history if m.role == "user"]
     for words in earlier[: -_MOST_REPLIES - 1 : -1]:
         task_id = await call.service.tasks.newest(turn.task_of(words), call.key)

@@ -206,7 +206,7 @@ def listen_for_what_blocks() -> None:
 
 @contextlib.contextmanager
 def blocking_calls() -> Generator[list[str]]:
-    """Collect blocking calls on this thread's event loop meanwhile, by Python's own audit."""
+    """Collect blocking calls on this thread's event loop while the block runs, by an audit hook."""
     listen_for_what_blocks()
     thread, found = threading.get_ident(), list[str]()
 

@@ -90,7 +90,7 @@ def captured_logs() -> Generator[list[str]]:
 
 
 def _parts(secret: str) -> set[str]:
-    """Return the secret parts: of a URL the password, else the whole."""
+    """Return the secret parts of a text: a URL's password, or the whole text."""
     if "://" in secret:
         password = urlsplit(secret).password
         return {password, unquote(password)} if password else set()

@@ -158,7 +158,7 @@ def _find(**arguments: Any) -> list[dict[str, Any]]:
 
 
 class SandboxCalls(SandboxLimits):
-    """Calls, their values, their errors, their end."""
+    """Tests for tool calls, their values, their errors and their end."""
 
     async def test_calls_reach_the_host(self, backend: Any) -> None:
         host = RecordingScriptHost({"add": _add, "desk.find": _find})

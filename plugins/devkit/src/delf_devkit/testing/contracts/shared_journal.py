@@ -37,7 +37,7 @@ def asked(task_id: str, seq: int, request_id: str) -> ApprovalRequested:
 
 
 def decided(task_id: str, seq: int, request_id: str, **more: Any) -> ApprovalDecided:
-    """Return its answer."""
+    """Make the event of an approval."""
     given: dict[str, Any] = {"decision": "approved", "by": "ann", **more}
     return ApprovalDecided(task_id=task_id, seq=seq, at=float(seq), request_id=request_id, **given)
 
