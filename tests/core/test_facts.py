@@ -10,9 +10,9 @@ import pytest
 from delf.events import ApprovalRequested
 from delf.protocols.approval import ApprovalRequest
 from delf.protocols.facts import FactKind, as_edited, facts, facts_data, labels, plain_lines
-from delf.testing import request_for, sample_questions, sample_requests, unseen_facts
+from delf.testing import request_for
 from delf.types import EFFECT_WORDS, Effect, can_be_undone, effect_words
-from delf_devkit.testing.requests import AFTERWARDS
+from delf_devkit.testing.requests import AFTERWARDS, sample_questions, sample_requests, unseen_facts
 
 ASKED = request_for()
 IDENTITY = {

@@ -12,7 +12,7 @@ import delf
 from delf.errors import OptionalDependencyError, PluginError
 from delf.plugins.host import PluginHost
 from delf.specs import ConnectionSpec
-from delf.testing import install_plugin
+from delf_devkit.testing.hosts import install_plugin
 
 PLUGIN = """
 from delf.hookspecs import hookimpl

@@ -36,8 +36,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from delf.testing import install_plugin, script
+from delf.testing import script
 from delf_console.sources import sources
+from delf_devkit.testing.hosts import install_plugin
 from support.openai_server import OpenAIServer
 from support.program import DELF, run, start
 from support.workspace import ROOT

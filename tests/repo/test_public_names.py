@@ -1,27 +1,73 @@
-"""What plugins are written against does not change without being told."""
+"""What plugins and programs are written against does not change without being told."""
 
 from __future__ import annotations
 
+import re
+
 from delf.hookspecs import PLUGIN_API
-from support.public_names import kept, public_names, required_members, unannounced
+from support.public_names import (
+    PROGRAMS,
+    imported_modules,
+    kept,
+    program_names,
+    public_names,
+    required_members,
+    source_of,
+    unannounced,
+)
 
 GAINS = "delf.protocols.memory.MemoryStore: Protocol.forget(fact: str) -> None"
+RENAMES = {
+    "delf.llm": ["base_url"],
+    "delf.settings": ["for_instance"],
+    "delf.tools.function": ["handle_error"],
+    "delf.tools.stubs": ["stubs_of"],
+    "delf_devkit.testing.contracts.connection": ["connection", "calls"],
+    "delf_devkit.testing.models": ["writes", "script"],
+    "delf_engine.agent": ["cancel", "get_pending_approvals", "on_confirm"],
+    "delf_engine.config": ["retry_count", "budget_usd"],
+    "delf_engine.handle": ["snapshot", "approvals"],
+    "delf_engine.journal.in_process": ["InProcessJournal"],
+    "delf_engine.options": ["timeout"],
+    "delf_engine.project.project": ["load_project"],
+    "delf_engine.response": ["raise_for_status", "cost_usd"],
+    "delf_engine.task_options": ["conversation_id"],
+    "delf_engine.views.snapshot": ["state"],
+    "delf_gmail.connection": ["search"],
+}
+"""A name that documentation uses, by its module."""
 
 
 def test_public_names_and_signatures_match_the_snapshot() -> None:
     """New names join the promise when the file is written, with a release at the latest."""
     api, before = kept()
     now = public_names()
-    gone = sorted({*before} - {*now})
+    programs = PROGRAMS.read_text(encoding="utf-8").splitlines()
+    gone = sorted(({*before} - {*now}) | ({*programs} - {*program_names()}))
     assert not gone, "\n".join(
         [
-            "names that plugins import are gone, or have another signature; if that is meant,",
-            "cd tests && ../.venv/bin/python -m support.public_names",
+            "names that plugins or programs import are gone, or have another signature; if that is",
+            "meant, cd tests && ../.venv/bin/python -m support.public_names",
             *gone,
         ]
     )
     assert unannounced(api, before, now) == [], "raise PLUGIN_API: a protocol asks for more"
     assert api == PLUGIN_API
+
+
+def test_renamed_names_leave_the_snapshot() -> None:
+    texts = {
+        module: re.sub(rf"\b({'|'.join(names)})\b", r"\1_", source_of(module))
+        for module, names in RENAMES.items()
+    }
+    before = {*kept()[1], *PROGRAMS.read_text(encoding="utf-8").splitlines()}
+    missing = " ".join(before - {*public_names(texts), *program_names(texts)})
+    for names in RENAMES.values():
+        assert not [name for name in names if not re.search(rf"\b{name}\b", missing)]
+
+
+def test_snapshots_cover_what_documentation_imports() -> None:
+    assert {"delf.llm", "delf.plugins.host", "delf_engine.config"} < imported_modules()
 
 
 def test_new_required_member_needs_another_plugin_api() -> None:

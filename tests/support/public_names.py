@@ -1,36 +1,236 @@
-"""The interface of plugin authors as it is: every name that they import, with its signature.
+"""The public interface as it is: every name that plugins and programs import, with its signature.
 
-``cd tests && ../.venv/bin/python -m support.public_names`` writes it again.
+The core's names are for authors of plugins; all others, ``delf``'s exports, the engine and the
+testing kit, are for programs. Which modules count follows from what documentation, examples and
+scaffolds import. ``cd tests && ../.venv/bin/python -m support.public_names`` writes both lists.
 """
 
 from __future__ import annotations
 
+import ast
+import functools
 import re
 import sys
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from string import Template
 from typing import Any, Final
 
 import griffe
 
-from delf.hookspecs import PLUGIN_API
-from support.workspace import ROOT
+from delf.hookspecs import EXPORTS_GROUP, PLUGIN_API
+from repo.pages import blocks_of
+from support.exported import STUB
+from support.workspace import CORE, LIBRARIES, PLUGINS, ROOT
 
 SNAPSHOT: Final = ROOT / "tests/repo/public_names.txt"
-MODULES: Final = (
-    "delf.errors", "delf.events", "delf.hookspecs", "delf.messages", "delf.protocols",
-    "delf.settings", "delf.specs", "delf.tools.action", "delf.tools.connection",
-    "delf.tools.context", "delf.tools.function", "delf.types",
-)  # fmt: skip
+PROGRAMS: Final = ROOT / "tests/repo/program_names.txt"
 _HEAD: Final = "PLUGIN_API = "
+_TEMPLATES: Final = ROOT / "plugins/devkit/src/delf_devkit/templates"
+_CONTRACTS: Final = "delf.protocols"
+"""The package whose modules all count: plugins implement its protocols."""
+_KIT: Final = "delf_devkit.testing"
+_SOURCES: Final = tuple(
+    folder / "src" for folder in (CORE, *(one.folder for one in (*LIBRARIES, *PLUGINS)))
+)
+_NONE: Final[Mapping[str, str]] = {}
 
 
-def public_names() -> list[str]:
-    """A line for each name, sorted."""
-    core: Any = griffe.load("delf", search_paths=[ROOT / "core/src"])
-    kit: Any = griffe.load("delf_devkit", search_paths=[ROOT / "plugins/devkit/src"])
-    lines = [line for module in MODULES for line in _of(core[module.removeprefix("delf.")], module)]
-    lines += _of(kit["testing.contracts"], "delf.testing")
-    return sorted(set(lines))
+def public_names(texts: Mapping[str, str] = _NONE) -> list[str]:
+    """Return a line for each name that authors of plugins import from the core, sorted.
+
+    Args:
+        texts: Other source texts, by module, to see what a change does.
+    """
+    homes = {module for module, _ in _exports_of_core()}
+    contracts = {
+        f"{_CONTRACTS}.{path.stem}" for path in _path_of(_CONTRACTS).parent.glob("[!_]*.py")
+    }
+    named = {module for module in imported_modules() if _is_core(module)}
+    found = (_of_module(module, texts) for module in homes | contracts | named)
+    return sorted({line for lines in found for line in lines})
+
+
+def program_names(texts: Mapping[str, str] = _NONE) -> list[str]:
+    """Return a line for each name that programs import, sorted.
+
+    Args:
+        texts: Other source texts, by module, to see what a change does.
+    """
+    lines = {f"delf.{name}" for _, name in _exports_of_core()}
+    for plugin in PLUGINS:
+        points = plugin.metadata["project"].get("entry-points", {})
+        for name, target in points.get(EXPORTS_GROUP, {}).items():
+            module, _, attribute = target.partition(":")
+            lines |= {*_of_member(module, attribute, f"delf.{name}", texts)}
+    stub = griffe.visit("exported", filepath=STUB, code=STUB.read_text(encoding="utf-8"))
+    lines |= {line for name in stub.classes for line in _of(stub[name], f"delf.{name}")}
+    for name in _strings(_text_of(_KIT, texts), "__all__"):
+        lines |= {*_of_member(_KIT, name, f"delf.testing.{name}", texts)}
+    for module in imported_modules():
+        if not _is_core(module):
+            lines |= {*_of_module(module, texts)}
+    return sorted(lines)
+
+
+@functools.cache
+def imported_modules() -> frozenset[str]:
+    """Return the modules of delf that documentation, examples and scaffolds import."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    pages += [plugin.folder / "README.md" for plugin in PLUGINS]
+    blocks = [block for page in pages for block in blocks_of(page.read_text(encoding="utf-8"))]
+    texts = [block.code for block in blocks if block.language == "python"]
+    texts += [path.read_text(encoding="utf-8") for path in (ROOT / "examples").glob("*.py")]
+    for path in _TEMPLATES.glob("*.toml"):
+        files = tomllib.loads(path.read_text(encoding="utf-8"))["files"]
+        texts += [_filled(text) for name, text in files.items() if name.endswith(".py")]
+    texts += [_filled(path.read_text(encoding="utf-8")) for path in _TEMPLATES.rglob("*.py")]
+    found = {module for text in texts for module, _ in _imports(text)}
+    return frozenset(module for module in found if module != "delf" and _path_of(module).exists())
+
+
+def _filled(text: str) -> str:
+    """Fill in a scaffold with one name for every variable."""
+    template = Template(text)
+    return template.safe_substitute(dict.fromkeys(template.get_identifiers(), "name"))
+
+
+def _imports(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the modules of delf that a program imports, each with an imported name."""
+    try:
+        nodes = list(ast.walk(ast.parse(text)))
+    except SyntaxError:  # the example of a page is a part of a file
+        return
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom):
+            named = [(node.module or "", alias.name) for alias in node.names]
+        elif isinstance(node, ast.Import):
+            named = [(alias.name, "") for alias in node.names]
+        else:
+            continue
+        yield from ((module, name) for module, name in named if re.match(r"delf[._]|delf$", module))
+
+
+def _exports_of_core() -> list[tuple[str, str]]:
+    """Return the names that the core itself exports, each with its module."""
+    return [
+        (module, name)
+        for module, name in _imports(_text_of("delf", _NONE))
+        if not module.startswith("delf.packages")
+    ]
+
+
+def _strings(text: str, variable: str) -> list[str]:
+    """Return the list of texts that a module assigns to a variable."""
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == variable:
+            return list(ast.literal_eval(node.value))
+    raise ValueError(f"no {variable}")
+
+
+def _is_core(module: str) -> bool:
+    return module.partition(".")[0] == "delf"
+
+
+def _path_of(module: str) -> Path:
+    """Return the file of a module; a file that does not exist if there is none."""
+    parts = module.replace(".", "/")
+    for source in _SOURCES:
+        for path in (source / f"{parts}.py", source / parts / "__init__.py"):
+            if path.exists():
+                return path
+    return ROOT / "nothing"
+
+
+def source_of(module: str) -> str:
+    """Return the source text of a module."""
+    return _path_of(module).read_text(encoding="utf-8")
+
+
+def _text_of(module: str, texts: Mapping[str, str]) -> str:
+    return texts.get(module) or source_of(module)
+
+
+def _visited(module: str, texts: Mapping[str, str]) -> Any:
+    return _visit(module, _text_of(module, texts))
+
+
+@functools.cache
+def _visit(module: str, text: str) -> Any:
+    return griffe.visit(module, filepath=_path_of(module), code=text)
+
+
+def _of_module(module: str, texts: Mapping[str, str]) -> Iterator[str]:
+    visited = _visited(module, texts)
+    yield from _of(visited, module)
+    if _path_of(module).name == "__init__.py":
+        yield from (f"{module}.{name}" for name in visited.exports or ())
+
+
+def _of_member(module: str, name: str, place: str, texts: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines of a member of a module, with what it inherits from plugins and libraries."""
+    yield place
+    member = _visited(module, texts).members.get(name) if name else None
+    if member is None:
+        return
+    if member.is_alias:
+        home, _, name = str(member.target_path).rpartition(".")
+        yield from _of_member(home, name, place, texts)
+        return
+    yield from _line_of(member, place)
+    if member.is_class:
+        yield from _inherited(member, place, texts)
+        for name, method in member.members.items():
+            yield from _keywords(method, f"{place}.{name}", texts)
+
+
+def _keywords(method: Any, where: str, texts: Mapping[str, str]) -> Iterator[str]:
+    """Yield the keywords that a method takes by ``**options: Unpack[…]``."""
+    for each in (method, *(getattr(method, "overloads", None) or ())) if method.is_function else ():
+        given = each.parameters[-1].annotation if len(each.parameters) else None
+        found = re.fullmatch(r"Unpack\[(\w+)\]", str(given))
+        options = method.module.members.get(found[1]) if found else None
+        if options is not None and options.is_alias:
+            home, _, name = str(options.target_path).rpartition(".")
+            options = _visited(home, texts).members.get(name)
+        if options is not None:
+            yield from _of(options, f"{where}(**)")
+
+
+def _inherited(member: Any, place: str, texts: Mapping[str, str]) -> Iterator[str]:
+    for base in member.bases:
+        found = member.parent.members.get(str(base).partition("[")[0])
+        if found is None:
+            continue
+        if found.is_alias:
+            home, _, name = str(found.target_path).rpartition(".")
+            if _is_core(home) or not _path_of(home).exists():
+                continue
+            found = _visited(home, texts).members.get(name)
+        if found is not None and found.is_class:
+            yield from _of(found, place)
+            yield from _inherited(found, place, texts)
+
+
+def _of(thing: Any, place: str) -> Iterator[str]:
+    for name, member in thing.members.items():
+        if not member.is_alias and (name == "__init__" or not name.startswith("_")):
+            yield from _line_of(member, f"{place}.{name}")
+
+
+def _line_of(member: Any, where: str) -> Iterator[str]:
+    if member.is_class:
+        bases = [str(base) for base in member.bases]
+        is_protocol = any(base == "Protocol" or base.startswith("Protocol[") for base in bases)
+        yield f"{where}({', '.join(bases)})"
+        yield from _of(member, f"{where}: Protocol" if is_protocol else where)
+    elif member.is_function:
+        parameters = ", ".join(map(_parameter, member.parameters))
+        kind = "async " if "async" in member.labels else ""
+        yield f"{where}{kind and ' '}{kind}({parameters}) -> {member.returns}"
+    elif member.is_attribute and member.annotation is not None:
+        yield f"{where}: {member.annotation}"
 
 
 def required_members(lines: list[str]) -> set[str]:
@@ -44,7 +244,7 @@ def required_members(lines: list[str]) -> set[str]:
 
 
 def kept() -> tuple[int, list[str]]:
-    """The number of the plugin API and the lines, as they were written down."""
+    """The number of the plugin API and the core's lines, as they were written down."""
     first, *lines = SNAPSHOT.read_text(encoding="utf-8").splitlines()
     return int(first.removeprefix(_HEAD)), lines
 
@@ -60,31 +260,12 @@ def unannounced(api: int, before: list[str], now: list[str]) -> list[str]:
 
 
 def write() -> None:
-    """Write the file; refuse where plugins would break without being told."""
+    """Write both files; refuse where plugins would break without being told."""
     now = public_names()
     if SNAPSHOT.exists() and (gained := unannounced(*kept(), now)):
         sys.exit("raise PLUGIN_API in hookspecs.py: required are now " + ", ".join(gained))
     SNAPSHOT.write_text("\n".join([f"{_HEAD}{PLUGIN_API}", *now]) + "\n", encoding="utf-8")
-
-
-def _of(thing: Any, place: str) -> Iterator[str]:
-    for name, member in thing.members.items():
-        if name.startswith("_") or member.is_alias:
-            continue
-        where = f"{place}.{name}"
-        if member.is_module:
-            yield from _of(member, place if place == "delf.testing" else where)
-        elif member.is_class:
-            bases = [str(base) for base in member.bases]
-            is_protocol = any(base == "Protocol" or base.startswith("Protocol[") for base in bases)
-            yield f"{where}({', '.join(bases)})"
-            yield from _of(member, f"{where}: Protocol" if is_protocol else where)
-        elif member.is_function:
-            parameters = ", ".join(map(_parameter, member.parameters))
-            kind = "async " if "async" in member.labels else ""
-            yield f"{where}{kind and ' '}{kind}({parameters}) -> {member.returns}"
-        elif member.is_attribute and member.annotation is not None:
-            yield f"{where}: {member.annotation}"
+    PROGRAMS.write_text("\n".join(program_names()) + "\n", encoding="utf-8")
 
 
 def _parameter(parameter: Any) -> str:

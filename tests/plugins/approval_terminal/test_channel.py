@@ -15,9 +15,9 @@ import pytest
 
 from delf.errors import ToolRefusedError
 from delf.protocols.approval import AlreadyDone, Answered, Approved, Edited, Rejected
-from delf.testing import question_for
 from delf_approval_terminal import TerminalChannel
 from delf_approval_terminal.channel import TURNS
+from delf_devkit.testing.requests import question_for
 from support.terminal import ESCAPES
 
 

@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from delf.hookspecs import HOOKS
-from delf.testing import install_plugin
 from delf_cli.main import cli
 from delf_devkit.new import KINDS, fields_of, render, write_package
+from delf_devkit.testing.hosts import install_plugin
 from support import program
 from support.workspace import ROOT
 

@@ -8,9 +8,9 @@ import mcp_types as types
 import pytest
 
 from delf.protocols.approval import AlreadyDone, Answered, Approved, Edited, Rejected
-from delf.testing import (
+from delf.testing import request_for
+from delf_devkit.testing.requests import (
     question_for,
-    request_for,
     sample_questions,
     sample_requests,
     unseen_facts,

@@ -22,9 +22,9 @@ from playwright.async_api import expect
 
 from delf.events import ApprovalRequested, TaskStarted
 from delf.protocols.facts import FactKind, facts
-from delf.testing import request_for, sample_questions, sample_requests, unseen_facts
+from delf.testing import request_for
 from delf_cli.main import cli
-from delf_devkit.testing.requests import AFTERWARDS
+from delf_devkit.testing.requests import AFTERWARDS, sample_questions, sample_requests, unseen_facts
 from delf_engine.config import AgentConfig
 from delf_engine.one_call import LIST
 from delf_journal_sql import SqlJournal

@@ -37,6 +37,7 @@ from delf_devkit import testing as testing
 from delf_engine.agent import Agent as Agent
 from delf_engine.agent_context import plugin_context as plugin_context
 from delf_engine.config import AgentConfig as AgentConfig
+from delf_engine.handle import TaskHandle as TaskHandle
 from delf_engine.project.project import load_project as load_project
 from delf_engine.response import Response as Response
 from delf_engine.views.records import StreamEvent as StreamEvent
@@ -87,6 +88,7 @@ __all__ = [
     "StreamEvent",
     "StreamSnapshot",
     "StreamStrategy",
+    "TaskHandle",
     "Trace",
     "Web",
     "WebSearch",

@@ -33,7 +33,7 @@ from delf_cli.state import State
 from delf_cli.story import short_name
 from delf_cli.streams import answers
 from delf_cli.summary import summary_of
-from delf_engine.agent import Agent
+from delf_engine.agent import Agent, leave_tasks
 from delf_engine.agent_context import as_chat
 from delf_engine.project.any_project import journal_name
 from delf_engine.redact import REDACTED
@@ -382,7 +382,7 @@ def _do(
         live.start()
     began = time.monotonic()
     try:
-        run_until_done(work, lambda: agent.leave() if any(kept) else None)
+        run_until_done(work, lambda: leave_tasks(agent) if any(kept) else None)
     except errors.InterruptedRunError as stop:
         if lines.broken:
             raise BrokenPipeError from None

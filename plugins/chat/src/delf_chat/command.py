@@ -150,10 +150,12 @@ def _talk(state: State, options: Options, *, last: bool) -> bool:
             )
             return await Repl(agent, reader, manner).run()
 
+    from delf_engine.agent import leave_tasks
+
     def leave() -> None:
         if kept.persist and setup.keeps:
             for agent in started:
-                agent.leave()
+                leave_tasks(agent)
 
     return run_until_done(main, leave) or reader.interactive
 

@@ -341,14 +341,6 @@ class Agent(FixedAttributes, Generic[T]):
         """Async version of :meth:`stop`; with ``leave``, any process can resume running tasks."""
         await self._home.astop(leave=leave)
 
-    def leave(self) -> None:
-        """Keep tasks resumable that are cancelled from now on, by not recording their end.
-
-        Call this on the agent's loop. :meth:`astop` with ``leave`` cancels the tasks, too.
-        """
-        if (runtime := self._home.runtime) is not None:
-            runtime.leave_all()
-
     async def acheck(self) -> None:
         """Check that a task could start, without asking a model; raise ``DelfError`` otherwise."""
         await self._home.call_async(lambda runtime: runtime.check())
@@ -1016,6 +1008,18 @@ class Agent(FixedAttributes, Generic[T]):
             close=self._close_chats,
         )
         return Runtime(await Resources.open(parts))
+
+
+def leave_tasks(agent: Agent[Any]) -> None:
+    """Keep tasks resumable that are cancelled from now on, by not recording their end.
+
+    Call this on the agent's loop. :meth:`Agent.astop` with ``leave`` cancels the tasks, too.
+
+    Args:
+        agent: The agent of the tasks.
+    """
+    if (runtime := agent._home.runtime) is not None:  # noqa: SLF001 - the class is in this module
+        runtime.leave_all()
 
 
 class ChatsOnTerminal(Protocol):

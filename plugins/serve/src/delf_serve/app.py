@@ -20,6 +20,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from delf.errors import ConfigurationError, DelfError
 from delf.machine.contexts import shared_task
+from delf_engine.agent import leave_tasks
 from delf_serve.approvals import Approvals
 from delf_serve.assets import page_file
 from delf_serve.call import Call, Service, shown
@@ -247,7 +248,7 @@ class _End(asyncio.Future[None]):
         """Leave the tasks resumable at once."""
         if not self.is_known:
             self.is_known = True
-            self._agent.leave()
+            leave_tasks(self._agent)
         return super().cancel(msg)
 
     async def wait(self) -> None:

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from delf.testing import PluginContract, install_plugin
+from delf.testing import PluginContract
+from delf_devkit.testing.hosts import install_plugin
 
 HOOKS = '''
 """What it brings."""

@@ -39,17 +39,10 @@ if TYPE_CHECKING:
     from delf_devkit.testing.contracts.shared_journal import SharedJournalContract
     from delf_devkit.testing.contracts.strategy import StrategyContract
     from delf_devkit.testing.events import every_event
-    from delf_devkit.testing.hosts import TestHost, install_plugin
+    from delf_devkit.testing.hosts import TestHost
     from delf_devkit.testing.models import ScriptedModel, script
     from delf_devkit.testing.project import DelfProject, Outcome
-    from delf_devkit.testing.requests import (
-        question_for,
-        request_for,
-        sample_questions,
-        sample_requests,
-        unseen_facts,
-    )
-    from delf_devkit.testing.scripts import RecordingScriptHost
+    from delf_devkit.testing.requests import request_for
     from delf_devkit.testing.tasks import ScriptedTask
 
 _HOMES: Final = {
@@ -67,7 +60,6 @@ _HOMES: Final = {
     "Outcome": "project",
     "PluginContract": "contracts.plugin",
     "PrefilterContract": "contracts.prefilter",
-    "RecordingScriptHost": "scripts",
     "SandboxContract": "contracts.sandbox",
     "ScriptedApprovals": "approvals",
     "ScriptedModel": "models",
@@ -77,13 +69,8 @@ _HOMES: Final = {
     "StrategyContract": "contracts.strategy",
     "TestHost": "hosts",
     "every_event": "events",
-    "install_plugin": "hosts",
     "request_for": "requests",
-    "question_for": "requests",
-    "sample_questions": "requests",
-    "sample_requests": "requests",
     "script": "models",
-    "unseen_facts": "requests",
 }
 
 __all__ = [
@@ -101,7 +88,6 @@ __all__ = [
     "Outcome",
     "PluginContract",
     "PrefilterContract",
-    "RecordingScriptHost",
     "SandboxContract",
     "ScriptedApprovals",
     "ScriptedModel",
@@ -111,13 +97,8 @@ __all__ = [
     "StrategyContract",
     "TestHost",
     "every_event",
-    "install_plugin",
-    "question_for",
     "request_for",
-    "sample_questions",
-    "sample_requests",
     "script",
-    "unseen_facts",
 ]
 
 
