@@ -1018,8 +1018,9 @@ def leave_tasks(agent: Agent[Any]) -> None:
     Args:
         agent: The agent of the tasks.
     """
-    if (runtime := agent._home.runtime) is not None:  # noqa: SLF001 - the class is in this module
-        runtime.leave_all()
+    home = agent._home  # noqa: SLF001  # pyright: ignore[reportPrivateUsage] - not for programs
+    if home.runtime is not None:
+        home.runtime.leave_all()
 
 
 class ChatsOnTerminal(Protocol):
