@@ -46,6 +46,15 @@ def test_changing_calls_become_expectations_without_effect(task, run, report, pr
     assert report("cases")[1] == 1
 
 
+def test_answer_to_a_question_is_part_of_the_case(task, run, report, project, model):
+    script = "print('Hello', await ask('Who are you?', default='Ann'))"
+    run("evals", "add", task("Greet me", script))
+    [recording] = (project / "evals" / "recordings").glob("*.json")
+    [call] = json.loads(recording.read_text())["calls"]
+    assert (call["action"], call["result"]) == ("ask", "Ann")
+    assert report("cases")[1] == 0
+
+
 def test_cases_are_appended_and_the_rest_of_the_file_stays(task, run, project):
     text = "# By hand.\ncases:\n  - name: one  # first\n    inputs: Greet\n\nevaluators:\n  - NoChanges\n"
     (project / "evals/mine.yaml").write_text(text)

@@ -141,6 +141,37 @@ def test_recorded_error_is_raised_in_the_script(cases, model, report):
     assert "no such customer" in found["variants"][0]["cases"][0]["answer"]
 
 
+WHICH = "print('for', await ask('Which one?', options=['Smith Ltd', 'Smith & Co']))"
+ASKED = {"question": "Which one?", "options": ["Smith Ltd", "Smith & Co"]}
+
+
+@pytest.mark.parametrize(
+    ("call", "status", "shown"),
+    [
+        ({"arguments": ASKED, "result": "Smith & Co"}, 0, "for Smith & Co"),
+        ({"result": "Smith Ltd"}, 0, "for Smith Ltd"),
+        ({"arguments": ASKED, "error": "nobody knows"}, 1, "nobody knows"),
+        ({"result": "Smith GmbH"}, 1, "Smith GmbH"),
+        ({"arguments": {"question": "Who?"}, "result": "Ann"}, 1, "no recorded result for ask("),
+    ],
+)
+def test_questions_get_recorded_answers_and_others_fail(cases, model, report, call, status, shown):
+    model(("", WHICH))
+    inputs = {"task": "x", "calls": [{"action": "ask", **call}]}
+    cases(json.dumps({"cases": [{"inputs": inputs, "evaluators": [{"Contains": "for Smith"}]}]}))
+    found, ended = report("mine")
+    assert ended == status
+    assert shown in json.dumps(found, ensure_ascii=False)
+
+
+def test_question_without_an_answer_fails_the_case_even_if_caught(cases, model, report):
+    script = "try:\n    await ask('Which one?', default='Ann')\nexcept Exception:\n    print('ok')"
+    model(("", script))
+    found, _ = report(cases(GREET))
+    [problem] = problems(found)
+    assert problem == "no recorded result for ask(default='Ann', question='Which one?')"
+
+
 def test_typed_answer_is_compared_field_by_field(cases, model, report):
     model(("How many", "answer({'count': 3, 'city': 'Graz'})"))
     name = cases("""\

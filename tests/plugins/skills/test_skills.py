@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 from delf import Agent, load_project
-from delf.errors import DelfError, ToolRefusedError
+from delf.errors import ConnectionConfigurationError, DelfError, ToolRefusedError
 from delf.trust.folders import UntrustedFolder
 from delf_skills.connection import Skills
 from delf_skills.library import skill_of
@@ -97,6 +97,8 @@ async def test_skill_link_out_of_its_folder_is_not_followed(skills, folder):
         ("no front matter", "begins with ---"),
         ("---\nname: report\n", "begins with ---"),
         ("---\nname: [\n---\nx", "line 2: the front matter is not YAML"),
+        ("---\nwhen: 2026-13-45\n---\nx", "the front matter is not YAML"),
+        (f"---\nx: {'[' * 3000}\n---\nx", "the front matter is not YAML"),
         ("---\nname: report\n---\nx", "has no description"),
         ("---\n- a\n---\nx", "has no description"),
     ],
@@ -107,6 +109,11 @@ async def test_invalid_skill_is_listed_with_the_reason(skills, folder, text, pro
     with pytest.raises(DelfError, match=problem):
         skill_of(file, file.read_bytes())
     assert "- report: cannot be read:" in await skills.context("x")
+
+
+def test_folder_that_a_program_names_must_exist(folder):
+    with pytest.raises(ConnectionConfigurationError, match=r"skils.* is not a folder"):
+        Skills(name="skills", folders=["skills", "skils"])
 
 
 def test_skill_with_windows_line_endings_is_read(folder):

@@ -105,13 +105,25 @@ def test_errors_name_file_line_and_key(case, tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"---\n\xff\n---\nx", "is not UTF-8 text"), (b"x" * 300_000, "has over 256 KiB")],
+    [
+        (b"---\n\xff\n---\nx", "is not UTF-8 text"),
+        (b"x" * 300_000, "has over 256 KiB"),
+        (b"---\ndescription: 2026-13-45\n---\nx", "the table is not YAML"),
+        (b"---\ninputs: " + b"[" * 3000 + b"\n---\nx", "the table is not YAML"),
+    ],
 )
 def test_invalid_worker_file_is_refused(content, message, tmp_path):
     path = tmp_path / "a.worker"
     path.write_bytes(content)
     with pytest.raises(ConfigurationError, match=message):
         read_worker(path, "a")
+
+
+def test_agent_of_another_layout_leads_to_the_page_about_it(tmp_path):
+    write(tmp_path, "main", "Hello.").rename(tmp_path / "main.agent")
+    with pytest.raises(ConfigurationError, match="there is no worker 'main'") as caught:
+        Registry([tmp_path / "workers"], tmp_path).find("main")
+    assert "docs/migrating/llm-do.md" in caught.value.hint
 
 
 def test_workers_are_found_in_several_folders(tmp_path):

@@ -13,11 +13,15 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict
 
 from delf.errors import ToolExecutionError
+from delf.events import ASK, ApprovalRequest
+from delf.protocols.approval import Answered, Decision, Rejected
 from delf.protocols.connection import Allowed, ConnectionLike, ProposedCall
 from delf.tools.action import Action
 from delf.tools.permissions import needs_confirmation
 from delf_engine.past_calls import is_same
 
+_OF_ASK: Final = {"options": (), "answer": "text", "default": None}
+"""The arguments of ``ask`` that may be left out."""
 _LEFT_OUT: Final = frozenset({"check", "setup", "needs_setup", "learn"})
 """Optional methods of connections that could reach a service or a model."""
 
@@ -64,7 +68,12 @@ class World:
         """The calls without a result, as text."""
 
     def take(
-        self, name: str, action: Action, arguments: Mapping[str, Any]
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        defaults: Mapping[str, Any],
+        *,
+        may_repeat: bool,
     ) -> RecordedResult | None:
         """Return the result for a call: the first unused one, else one that may be repeated.
 
@@ -73,32 +82,58 @@ class World:
 
         Args:
             name: The full name of the action.
-            action: The action.
             arguments: The arguments.
+            defaults: The arguments that may be left out.
+            may_repeat: Whether one result answers several equal calls.
         """
+        spelled = {**defaults, **arguments}
         for number, known in enumerate(self._left):
-            if _fits(known, name, action, arguments):
+            if _fits(known, name, defaults, spelled):
                 self._used.append(known)
                 del self._left[number]
                 return known
         for known in reversed(self._used):
-            repeats = known.arguments is None or action.effect == "read"
-            if repeats and _fits(known, name, action, arguments):
+            repeats = known.arguments is None or may_repeat
+            if repeats and _fits(known, name, defaults, spelled):
                 return known
         return None
 
+    def lack(self, name: str, arguments: Mapping[str, Any]) -> str:
+        """Note a call without a result; return the message about the call."""
+        shown = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
+        text = f"{name}({shown})"
+        self.unrecorded.append(text if len(text) <= 300 else f"{text[:299]}…")
+        return f"the case has no result for {self.unrecorded[-1]}"
 
-def _fits(known: RecordedResult, name: str, action: Action, arguments: Mapping[str, Any]) -> bool:
+    def answer(self, request: ApprovalRequest) -> Decision:
+        """Return the recorded answer to a question of a script; reject a question without one."""
+        known = self.take(ASK, request.arguments, _OF_ASK, may_repeat=True)
+        if known is None:
+            asked = {key: value for key, value in request.arguments.items() if value is not None}
+            return Rejected(reason=self.lack(ASK, asked))
+        if known.error is not None and known.result is None:
+            return Rejected(reason=known.error)
+        return Answered(known.result)
+
+
+def _fits(
+    known: RecordedResult, name: str, defaults: Mapping[str, Any], arguments: Mapping[str, Any]
+) -> bool:
     if not fnmatchcase(name, known.action):
         return False
     if known.arguments is None:
         return True
     # Spelling out a default makes no other call.
-    return is_same({**action.defaults, **known.arguments}, {**action.defaults, **arguments})
+    return is_same({**defaults, **known.arguments}, arguments)
 
 
 WORLD: Final[ContextVar[World]] = ContextVar("delf_evals_world")
 """The world of the case that the current asyncio task runs."""
+
+
+async def recorded_answer(request: ApprovalRequest) -> Decision:
+    """Answer a question of a script as the current case says: ``on_ask`` of its agent."""
+    return WORLD.get().answer(request)
 
 
 class RecordedConnection:
@@ -144,7 +179,8 @@ class RecordedConnection:
         async def call(**given: Any) -> Any:
             arguments = {key: value for key, value in given.items() if key != action.context}
             world = WORLD.get()
-            known = world.take(name, action, arguments)
+            reads = action.effect == "read"
+            known = world.take(name, arguments, action.defaults, may_repeat=reads)
             if known is not None and known.error is not None and known.result is None:
                 raise ToolExecutionError(known.error)
             if known is not None:
@@ -152,12 +188,7 @@ class RecordedConnection:
             if world.live_reads and await self._may_read(action, arguments):
                 made = action.call(**given) if action.is_async else None
                 return await (made or asyncio.to_thread(action.call, **given))
-            shown = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-            text = f"{name}({shown})"
-            world.unrecorded.append(text if len(text) <= 300 else f"{text[:299]}…")
-            raise ToolExecutionError(
-                f"the case has no result for {world.unrecorded[-1]}", can_retry=False
-            )
+            raise ToolExecutionError(world.lack(name, arguments), can_retry=False)
 
         return replace(action, call=call, resumes=False, handle_error=None)
 

@@ -27,7 +27,7 @@ from delf_cli.session import TIMEOUT, Setup
 from delf_evals.checks import DONE, Done
 from delf_evals.datasets import AnyDataset, CaseInputs, inside
 from delf_evals.judge import AskOnce, Judge
-from delf_evals.recorded import WORLD, RecordedConnection, World
+from delf_evals.recorded import WORLD, RecordedConnection, World, recorded_answer
 from delf_evals.report import CallMade, CaseResult, CheckResult, VariantResult
 
 _APART: Final[Mapping[str, Any]] = {
@@ -125,9 +125,8 @@ async def run_variant(
     places = {case.name: number for number, case in enumerate(dataset.cases)}
     refused: list[DelfError] = []
     with TemporaryDirectory(prefix="delf-evals-") as output_dir:
-        agent = agent_apart(
-            setup, [RecordedConnection(tool) for tool in setup.agent().tools], output_dir
-        )
+        tools = [RecordedConnection(tool) for tool in setup.agent().tools]
+        agent = agent_apart(setup, tools, output_dir, on_ask=recorded_answer)
 
         async def task(inputs: CaseInputs) -> Any:
             course = _COURSE.get()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any, Final
 
 from delf import Connection, action
-from delf.errors import DelfError, ToolRefusedError
+from delf.errors import ConnectionConfigurationError, DelfError, ToolRefusedError
 from delf.settings import current_folder, current_trust
 from delf_skills.library import Library
 from delf_skills.project_files import FOLDERS, SKILL
@@ -34,6 +35,12 @@ class Skills(Connection[SkillsSettings]):
         if options.get("confirm") is None:
             options["confirm"] = False
         super().__init__(**options)
+        missing = next((p for p in self.settings.folders if not Path(p).is_dir()), None)
+        if missing is not None:
+            raise ConnectionConfigurationError(
+                f"{self.name}: folders: {missing} is not a folder",
+                hint="name folders that hold skills, each skill as a folder with SKILL.md",
+            )
         self._library = Library(*self.settings.places("folders", *FOLDERS), current_trust())
         self._project = Library((), current_folder(), current_trust())
 

@@ -147,7 +147,7 @@ def skill_of(path: Path, content: bytes) -> Skill:
         raise ConfigurationError(f"{path}: it begins with {_MARK}, fields, and {_MARK}")
     try:
         table: Any = yaml.safe_load(begin.removeprefix(f"{_MARK}\n"))
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # the 45th of a 13th month
         mark_at: Any = getattr(error, "problem_mark", None)
         line = "" if mark_at is None else f", line {mark_at.line + 2}"
         raise ConfigurationError(f"{path}{line}: the front matter is not YAML") from None

@@ -120,6 +120,8 @@ def _load(path: Path, head: str, found: dict[tuple[str, ...], int]) -> dict[str,
         line = 2 if mark is None else mark.line + 2
         problem = getattr(error, "problem", None) or "it is not YAML"
         raise ConfigurationError(f"{path}, line {line}: {problem}") from None
+    except (ValueError, RecursionError) as error:  # the 45th of a 13th month, a deep nesting
+        raise ConfigurationError(f"{path}: the table is not YAML: {error}", hint=_HINT) from None
     finally:
         loader.dispose()
 

@@ -18,6 +18,8 @@ from delf_workers.definition import WorkerDefinition, from_front_matter
 from delf_workers.project_files import GENERATED, INSIDE, MAIN, SUFFIX
 
 TOOLS_FILE: Final = "tools.py"
+_LATER: Final = ".agent"
+"""The suffix of agents in the layout that llm-do has now."""
 
 
 class Registry:
@@ -77,10 +79,15 @@ class Registry:
         files = self.files()
         path = files.get(name)
         if path is None:
+            places = ", ".join(map(str, self.folders))
+            hint = f"workers: {', '.join(files) or 'none'}; looked in {places}"
+            if self._root is not None and (self._root / f"{name}{_LATER}").is_file():
+                hint = (
+                    f"{name}{_LATER} is of llm-do's layout with project.json, which is not read; "
+                    "docs/migrating/llm-do.md says how to rename its files"
+                )
             raise ConfigurationError(
-                f"there is no worker {name[:80]!r}{did_you_mean(name, files)}",
-                hint=f"workers: {', '.join(files) or 'none'}; looked in "
-                f"{', '.join(map(str, self.folders))}",
+                f"there is no worker {name[:80]!r}{did_you_mean(name, files)}", hint=hint
             )
         front = frontmatter.of_bytes(path, self.read(path))
         return from_front_matter(front, name, generated=self.is_generated(path), read=self.read)
