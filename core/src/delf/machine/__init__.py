@@ -1,1 +1,1 @@
-"""The machine that delf runs on: files, threads, descriptors and time zones."""
+"""The machine that delf runs on: files, threads and time zones."""

@@ -14,30 +14,17 @@ from typing import Any, Final
 
 from delf_confined import landlock, seccomp, system
 
-_PR_SET_PDEATHSIG: Final = 1
-_PR_SET_DUMPABLE: Final = 4
-_NICENESS: Final = 5
 _OPEN_FILES: Final = 256
 _MAPPED: Final = 4
 """The address space, in times the memory: threads reserve more than they use."""
 _PAGE: Final = resource.getpagesize()
 SYSTEM_FILES: Final = (
-    "/dev/null",
-    "/dev/random",
-    "/dev/urandom",
-    "/etc/ld.so.cache",
-    "/etc/localtime",
-    "/lib",
-    "/lib64",
+    *system.INTERPRETER_FILES,
     "/proc/cpuinfo",
     "/proc/meminfo",
     "/proc/self",
     "/sys/devices/system/cpu",
     "/sys/fs/cgroup",
-    "/usr/lib",
-    "/usr/lib64",
-    "/usr/local/lib",
-    "/usr/share/zoneinfo",
 )
 """The files that the interpreter and libraries may still read."""
 
@@ -57,27 +44,14 @@ def confine(limits: dict[str, Any], readable: Sequence[str], *, parent: int) -> 
         OSError: If the system refuses.
     """
     writable = [folder for folder in (limits["scratch"], *limits["writable"]) if folder]
-    _end_with(parent)
+    system.give_way()
+    system.die_with_parent(parent)
     _limit(limits, readable, writes=bool(writable))
     if landlock.version():
         own = (*sys.path, *SYSTEM_FILES, *map(str, mimetypes.knownfiles))
         landlock.restrict([*own, *readable], writable)
     if seccomp.supported():
         seccomp.install(threads=True, writes=bool(writable), locks=True)
-
-
-def _end_with(parent: int) -> None:
-    os.nice(_NICENESS)
-    with suppress(OSError):  # when memory runs out, the kernel ends this process first
-        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
-        os.write(descriptor, b"1000")
-        os.close(descriptor)
-    if sys.platform == "linux":
-        libc = system.libc()
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-    if os.getppid() != parent:
-        os._exit(0)
 
 
 def _limit(limits: dict[str, Any], readable: Sequence[str], *, writes: bool) -> None:
@@ -101,9 +75,7 @@ def _limit(limits: dict[str, Any], readable: Sequence[str], *, writes: bool) -> 
     for name, most in bounds.items():
         which = getattr(resource, f"RLIMIT_{name}", None)
         if which is not None:
-            _, ceiling = resource.getrlimit(which)
-            bound = most if ceiling == resource.RLIM_INFINITY else min(most, ceiling)
-            resource.setrlimit(which, (bound, bound))
+            system.set_limit(which, most)
 
 
 def _in_use() -> tuple[int, int]:

@@ -1,9 +1,33 @@
-"""The C library of this process. Standard library only."""
+"""This process towards the system: its C library, limits and end. Standard library only."""
 
 from __future__ import annotations
 
 import ctypes
+import os
+import resource
+import signal
+import sys
+from contextlib import suppress
 from functools import cache
+from typing import Final
+
+_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_DUMPABLE: Final = 4
+_NICENESS: Final = 5
+INTERPRETER_FILES: Final = (
+    "/dev/null",
+    "/dev/random",
+    "/dev/urandom",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/share/zoneinfo",
+)
+"""The files that an interpreter may still load once it is confined."""
 
 
 @cache
@@ -12,3 +36,49 @@ def libc() -> ctypes.CDLL:
     library = ctypes.CDLL(None, use_errno=True)
     library.syscall.restype = ctypes.c_long
     return library
+
+
+def die_with_parent(parent: int) -> None:
+    """Let the kernel kill this process when its parent dies, or exit if it is already dead.
+
+    Args:
+        parent: The process id.
+    """
+    if sys.platform == "linux":
+        libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # A parent that died before the call above sends no signal any more.
+    if os.getppid() != parent:
+        os._exit(0)
+
+
+def give_way() -> None:
+    """Let this process and its children leave processor time and memory to the host.
+
+    When memory runs out, the kernel ends such a process rather than the host. A process that
+    crashes leaves no core dump: neither in a file, nor to a program of the system that reads core
+    dumps as root.
+    """
+    # Children inherit this, and cannot raise their priority again.
+    os.nice(_NICENESS)
+    # Before core dumps are disabled, which makes the files of this process in /proc root's.
+    with suppress(OSError):
+        descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        os.write(descriptor, b"1000")
+        os.close(descriptor)
+    if sys.platform == "linux":
+        libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def set_limit(which: int, soft: int, hard: int | None = None) -> None:
+    """Set a resource limit, at most to the limit that this process already has.
+
+    Args:
+        which: A number of the module ``resource``.
+        soft: The limit.
+        hard: The limit that cannot be raised again; ``soft`` when None.
+    """
+    _, ceiling = resource.getrlimit(which)
+    wanted = soft if hard is None else hard
+    if ceiling != resource.RLIM_INFINITY:
+        wanted, soft = min(wanted, ceiling), min(soft, ceiling)
+    resource.setrlimit(which, (soft, wanted))

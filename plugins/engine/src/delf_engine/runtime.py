@@ -19,7 +19,6 @@ from delf.errors import (
     TaskTimeoutError,
 )
 from delf.events import Event, StoppedBy, TaskStarted, end_event, end_of
-from delf.machine.descriptors import descriptors_left
 from delf.protocols.connection import FinishedTask, SupportsLearning
 from delf.protocols.journal import Journal
 from delf.protocols.shared_journal import SharedJournal
@@ -29,6 +28,7 @@ from delf_engine.calls.contexts import CallContexts
 from delf_engine.calls.gate import Gate
 from delf_engine.calls.threads import ToolThreads
 from delf_engine.closing import STOP_SECONDS
+from delf_engine.descriptors import descriptors_left
 from delf_engine.elsewhere import outcome_of
 from delf_engine.host import TaskHost
 from delf_engine.journal.claims import Claims, is_over

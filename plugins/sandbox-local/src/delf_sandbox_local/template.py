@@ -20,9 +20,9 @@ import struct
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from delf_confined import landlock, seccomp
+from delf_confined import landlock, seccomp, system
 from delf_sandbox_local import namespaces
-from delf_sandbox_local.launcher import confine, die_with_parent, prepare
+from delf_sandbox_local.launcher import confine, prepare
 
 if TYPE_CHECKING:
     from delf_sandbox.guest.serve import Server
@@ -86,7 +86,7 @@ def serve(descriptor: int, parent: int, own: list[str], server: Server) -> None:
         own: The first result of :func:`make_ready`.
         server: The server for guests.
     """
-    die_with_parent(parent)  # after the rest: a change of credentials would forget it
+    system.die_with_parent(parent)  # after the rest: a change of credentials would forget it
     # The host decides when guests end; a Ctrl-C that reached this process would end all of them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _nothing)
@@ -156,7 +156,7 @@ class _Template:
         """In the child: leave everything behind, confine, serve."""
         try:
             os.setpgid(0, 0)  # a group can be killed whole
-            die_with_parent(request["template"])
+            system.die_with_parent(request["template"])
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             for descriptor in (self._control.fileno(), self._woken, self._waker):
@@ -168,7 +168,7 @@ class _Template:
             if "mounts" in self._own:
                 namespaces.mount_scratch(scratch, limits["scratch_bytes"])
                 namespaces.drop_capabilities()
-                die_with_parent(request["template"])
+                system.die_with_parent(request["template"])
             os.chdir(scratch)
             from delf_sandbox.guest.policy import link_inputs
 

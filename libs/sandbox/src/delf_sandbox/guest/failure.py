@@ -26,6 +26,7 @@ _HIDDEN = (types.ModuleType, types.BuiltinFunctionType)
 
 _MAX_CHAIN = 100
 
+# Descriptors of the built-in types: a class of the script may compute these attributes itself.
 _name_of = type.__dict__["__name__"].__get__
 _cause_of = BaseException.__dict__["__cause__"].__get__
 _members_of = BaseExceptionGroup.__dict__["exceptions"].__get__
@@ -145,6 +146,7 @@ def message_of(error: BaseException) -> str:
 
 def _text_of(thing: object) -> str:
     try:
+        # str() may return an instance of a subclass, whose methods are the script's own.
         return str.__str__(str(thing))
     except BaseException as broken:
         return f"(its message cannot be shown: {kind_name(broken)})"

@@ -101,6 +101,8 @@ class ToolNames:
                 how = self._how_taken(word, place.scope)
                 if how is None:
                     return
+                # The script binds the name before or after this call: which one is meant shows only
+                # as it runs.
                 if how == "data" and place.scope.find(word) is self.seen.module:
                     key = ast.Constant(value=word, **at(node))
                     node.func = call(PICK, name(node.func, word), key)
@@ -252,6 +254,7 @@ class ToolNames:
             new = self._import(place, in_try)
             if new is not None:
                 edits.append((place.box, place.key, new))
+        # From the end, so that earlier statements keep their numbers.
         for box, index, new in reversed(edits):
             box[index : index + 1] = new or [ast.Pass(**at(box[index]))]
         return bool(edits)
@@ -364,6 +367,7 @@ def _spellings(tools: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, str]]
     for word, methods in tools.items():
         for method in methods:
             own = found.setdefault(same_name(method), [])
+            # The bare name of a method, unless a connection or a plain tool has this name.
             if all(item[1] for item in own):
                 own.append((word, method))
     return {key: items[0] for key, items in found.items() if len(items) == 1}

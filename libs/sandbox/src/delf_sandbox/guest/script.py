@@ -177,6 +177,7 @@ def _wrap(tree: ast.Module) -> ast.Module:
     outside = [node for node in tree.body if _only_at_module_level(node)]
     body: list[ast.stmt] = [_ForFunction().visit(n) for n in tree.body if n not in outside]
     if names:
+        # All names are global, so that the next script finds them.
         body.insert(0, ast.Global(names=names))
     function = ast.AsyncFunctionDef(
         name=MAIN,

@@ -250,6 +250,8 @@ class GuestSession:
         value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
         if is_a(error, SystemExit) and not error.code:  # as it meant to
             error = None
+        # A script that succeeded may have left tasks with calls to make; those of a failed one are
+        # cancelled.
         if error is None or self._rerun is not None:
             self._caller.script_ended(is_over=False)
             await self._finish_tasks()
@@ -348,6 +350,7 @@ class GuestSession:
             try:
                 self._channel.send(answer)
             except Exception:
+                # The script has done its work: a value that cannot be passed on is passed as text.
                 if answer[0] != "done":
                     raise
                 self._channel.send(["done", _shown(answer[1]), answer[2]])

@@ -149,12 +149,14 @@ class PendingRequests:
             pending = self._waiting.get(request_id)
             if pending is None:
                 raise _not_waiting(request_id, self._became.get(request_id))
+            # Under the lock, so that of two answers at once only one finds the request.
             _check(pending.request, answer, digest)
             counted = pending.count(answer)
             if counted is None:
                 return
             del self._waiting[request_id]
             self._became[request_id] = "answered"
+        # The answer may come from any thread, and the future belongs to the agent's loop.
         pending.answer.get_loop().call_soon_threadsafe(_give, pending.answer, counted)
 
 
