@@ -13,12 +13,13 @@ from delf import (
     Response,
     StreamEvent,
     StreamSnapshot,
+    TaskHandle,
     action,
     tool,
 )
 from delf.events import CallFinished, TaskFinished
 from delf.messages import ModelDelta
-from delf_engine.handle import TaskHandle
+from delf.settings import PluginSettings, SecretStr
 
 
 @tool("lookup", effect="read")
@@ -33,13 +34,21 @@ async def pay(to: str, amount: float) -> str:
     return f"paid {amount:g} to {to}"
 
 
-class Desk(Connection):
+class DeskSettings(PluginSettings):
+    """Where the desk is."""
+
+    url: str
+    token: SecretStr
+
+
+class Desk(Connection[DeskSettings]):
     """The support desk."""
 
     @action("tickets", effect="read")
     async def open_tickets(self, limit: int = 10) -> Sequence[str]:
         """Open tickets."""
-        return []
+        assert_type(self.settings, DeskSettings)
+        return [self.settings.url, self.settings.token.get_secret_value()][:limit]
 
 
 def small_sums(request: ApprovalRequest) -> bool | None:
@@ -51,7 +60,9 @@ async def decide(request: ApprovalRequest) -> Approved:
 
 
 def synchronous() -> None:
-    with Agent("gpt-4o-mini", tools=[find, pay, Desk()], on_confirm=small_sums) as agent:
+    with Agent(
+        "gpt-4o-mini", tools=[find, pay, Desk(url="u", token="t")], on_confirm=small_sums
+    ) as agent:
         assert_type(agent.run("Find orders."), Response[Any])
         handle = agent.submit("Pay Ada.")
         assert_type(handle, TaskHandle[Any])

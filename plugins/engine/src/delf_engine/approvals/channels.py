@@ -36,7 +36,8 @@ _MOST_OF_A_FAILURE = 200
 Confirmed = bool | Decision | None
 Confirm = Callable[[ApprovalRequest], Confirmed | Awaitable[Confirmed]]
 """``on_confirm``: returns True, False, a decision, or None to leave it to the next channel."""
-Ask = Callable[[ApprovalRequest], Any]
+AnswerGiven = str | bool | float | Answered | Rejected | None
+Ask = Callable[[ApprovalRequest], AnswerGiven | Awaitable[AnswerGiven]]
 """``on_ask``: plain or async; returns the answer, or None to leave it to the next channel."""
 
 
@@ -147,7 +148,7 @@ class _Callback:
             because it may read from a terminal.
     """
 
-    def __init__(self, callback: Ask) -> None:
+    def __init__(self, callback: Callable[[ApprovalRequest], object]) -> None:
         self._callback = callback
         self._turn = asyncio.Lock()
 
