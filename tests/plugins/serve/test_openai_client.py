@@ -234,8 +234,12 @@ async def test_chat_repeated_request_waits_for_the_same_task(opened):
 async def test_chat_refuses_unsupported_parameters(opened, more, message):
     _, client = await opened()
     given = {"model": "delf", "messages": say("hello"), **more}
-    with pytest.raises(openai.APIStatusError, match=message):
+    with pytest.raises(openai.APIStatusError, match=message) as caught:
         await client.chat.completions.create(**given)
+    # What newer clients and chat windows show.
+    body: Any = caught.value.body
+    assert message in body["message"]
+    assert body["type"] == "invalid_request_error"
 
 
 async def test_chat_without_the_right_to_run_is_refused(opened):

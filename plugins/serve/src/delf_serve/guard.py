@@ -126,7 +126,7 @@ class Guard:
             await send({"type": "websocket.close", "code": 1000})
             return
         began, scope["delf.key"] = time.perf_counter(), None
-        answer = _Answer(send)
+        answer = _Answer(send, path_of(scope))
         try:
             await self._check(scope, answer)
             if not answer.status:
@@ -334,8 +334,8 @@ class Guard:
 class _Answer:
     """A ``send`` wrapper that adds the common response headers."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, send: Send, path: str) -> None:
+        self._send, self._path = send, path
         self.request_id = secrets.token_hex(8)
         self.shared = False
         self.origin: str | None = None
@@ -363,7 +363,7 @@ class _Answer:
         """Send a problem response; if a response has started, abort the connection instead."""
         if self.status:
             raise problem
-        body = problem.body(self.request_id)
+        body = problem.body(self.request_id, self._path)
         headers = {"content-type": MEDIA, "content-length": str(len(body))}
         if problem.status in (400, 408, 413, 507):
             headers["connection"] = "close"  # what comes of the body is not read

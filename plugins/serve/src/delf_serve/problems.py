@@ -29,6 +29,7 @@ _STATUSES: Final[tuple[tuple[type[DelfError], int], ...]] = (
     (ConfigurationError, 422),
 )
 _INSIDE: Final = 500
+_OPENAI: Final = "/v1/"
 
 
 class ProblemError(Exception):
@@ -66,11 +67,12 @@ class ProblemError(Exception):
         """The HTTP reason phrase."""
         return HTTPStatus(self.status).phrase
 
-    def body(self, request_id: str) -> bytes:
-        """Encode the response body.
+    def body(self, request_id: str, path: str) -> bytes:
+        """Encode the response body; clients of OpenAI's API find the same under ``error``.
 
         Args:
             request_id: The request's id in the logs.
+            path: The path of the request.
         """
         content: dict[str, Any] = {
             "type": "about:blank",
@@ -82,6 +84,13 @@ class ProblemError(Exception):
             "param": self.param,
             "request_id": request_id,
         }
+        if path.startswith(_OPENAI):
+            content["error"] = {
+                "message": f"{self.message}; {self.hint}" if self.hint else self.message,
+                "type": "server_error" if self.status >= _INSIDE else "invalid_request_error",
+                "param": self.param,
+                "code": self.code,
+            }
         return json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
 
 

@@ -90,6 +90,9 @@ class Problem(Shown):
         default=None, description="The field or parameter that was wrong, with dots between names."
     )
     request_id: str = Field(description="By which the server's logs know this request.")
+    error: dict[str, Any] | None = Field(
+        default=None, description="The same for clients of OpenAI's API, at its addresses only."
+    )
 
 
 class FileReference(Given):
