@@ -205,6 +205,7 @@ def _but_also(others: Sequence[str]) -> Iterable[str]:
 
 
 def _order_of(days: Sequence[re.Match[str]]) -> str:
+    # A number above twelve is no month; points are written by countries that put the day first.
     firsts, seconds = ({int(day[group]) for day in days} for group in (1, 3))
     if max(firsts) > 12 or days[0][2] == ".":
         return "day first"

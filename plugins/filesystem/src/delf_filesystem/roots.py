@@ -177,12 +177,14 @@ def reading(place: Place) -> Generator[BinaryIO]:
         ToolExecutionError: If the file is missing, not a regular file, or has further hard links.
     """
     with convert_errors(place, "read"), root_of(place) as root:
+        # Without blocking: to open a pipe would wait for somebody who writes.
         descriptor = open_beneath(root, place.parts, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY)
         with os.fdopen(descriptor, "rb", closefd=True) as file:
             if not is_plain_file(descriptor):
                 folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
                 kind = "a folder" if folder else "not a plain file"
                 raise ToolExecutionError(f"cannot read {str(place)!r}: it is {kind}")
+            # No path shows that the content of a hard link belongs to a file outside of the root.
             if os.fstat(descriptor).st_nlink > 1:
                 raise ToolExecutionError(
                     f"cannot read {str(place)!r}: it has other names, too, perhaps outside of "
@@ -216,6 +218,7 @@ def replacing(place: Place) -> Generator[BinaryIO]:
                     os.fchmod(file.fileno(), mode)
                 yield file
                 file.flush()
+                # Before the rename: after a loss of power the name must not stand for half a file.
                 os.fsync(file.fileno())
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:

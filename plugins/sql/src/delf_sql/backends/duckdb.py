@@ -133,6 +133,7 @@ class _Session:
         child, limits = started.child, started.limits
         with self._lock:
             self._running = child
+            # stop() may have come while the child was being started.
             if self._is_stopped:
                 child.kill()
         try:

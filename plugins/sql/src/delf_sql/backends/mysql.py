@@ -160,6 +160,8 @@ class _Connection(_Base):
         self._execute_command(COMMAND.COM_STMT_PREPARE, text)
         packet = self._read_packet()
         _, number, columns, params = struct.unpack_from("<BIHH", packet.get_all_data())
+        # The server describes parameters and columns; unread, these packets would answer the next
+        # command.
         for count in (params, columns):
             for _ in range(count + 1 if count else 0):  # with one for their end
                 self._read_packet()
@@ -246,6 +248,7 @@ class MysqlBackend(EngineBackend):
         driver = _raw(session)
         try:
             with contextlib.closing(self._open(STOP_SECONDS)) as killer:
+                # By another connection: the one that runs the statement takes no command.
                 killer.query(f"KILL {int(driver.thread_id())}")
         except MySQLError:
             pass  # it has ended by itself, or there is no server any more
@@ -343,6 +346,7 @@ def _rows(
 def _check_is_query(driver: _Connection, probe: str) -> None:
     """Check with the server that a text is a query, without running it."""
     try:
+        # Only a query can stand here, and the server runs nothing that it prepares.
         driver.prepare(f"SELECT EXISTS (\n{probe}\n)")
     except MySQLError as error:
         if _code(error) != _SYNTAX_ERROR:
