@@ -35,6 +35,21 @@ def endpoint(model, environ=None, providers=None, api_key_for=None, **config):
         ("gemini/gemini-2.5-pro", "google", "google", "gemini-2.5-pro", "google-key"),
         ("google/gemini-2.5-pro", "google", "google", "gemini-2.5-pro", "google-key"),
         ("gpt-5.5", "openai", "openai", "gpt-5.5", "openai-key"),
+        (
+            "openai-responses/gpt-5.6",
+            "openai-responses",
+            "openai-responses",
+            "gpt-5.6",
+            "openai-key",
+        ),
+        (
+            "openai-responses:gpt-5.6",
+            "openai-responses",
+            "openai-responses",
+            "gpt-5.6",
+            "openai-key",
+        ),
+        ("openai/gpt-5.6", "openai", "openai", "gpt-5.6", "openai-key"),
         ("GPT-4o", "openai", "openai", "GPT-4o", "openai-key"),
         ("chatgpt-4o-latest", "openai", "openai", "chatgpt-4o-latest", "openai-key"),
         ("o1", "openai", "openai", "o1", "openai-key"),
@@ -312,3 +327,10 @@ def test_suggested_model_prefixes_resolve(others):
     for prefix in prefixes.split(", "):
         model = prefix.replace("…", "llama3")
         assert resolve(LLMConfig(model), context, SPOKEN, others).provider in prefix
+
+
+def test_key_of_openai_holds_for_its_responses():
+    found = endpoint("openai-responses/gpt-5.6", environ={}, providers={"openai": "k"})
+    assert found.api_key == "k"
+    at_server = endpoint("gpt-5.6", provider="openai-responses", base_url="http://127.0.0.1/v1")
+    assert (at_server.dialect, at_server.name) == ("openai-responses", "gpt-5.6")

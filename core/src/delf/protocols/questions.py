@@ -18,6 +18,8 @@ _YES_NO: Final[Mapping[str, bool]] = {
 }
 _MOST_OPTIONS: Final = 100
 _MOST_NAMED: Final = 10
+_LONGEST_SHOWN: Final = 10_000
+"""The most characters of a question, and of an option."""
 _LONGEST: Final = 100_000
 """The most characters of an answer."""
 
@@ -74,6 +76,12 @@ class Question:
         """
         if not self.text.strip():
             raise ToolRefusedError("the question is empty")
+        length = max(map(len, (self.text, *self.options)))
+        if length > _LONGEST_SHOWN:
+            raise ToolRefusedError(
+                f"the question or an option has {length:,} characters; a person reads at most "
+                f"{_LONGEST_SHOWN:,}"
+            )
         if self.answer not in get_args(AnswerKind):
             kinds = ", ".join(map(repr, get_args(AnswerKind)))
             raise ToolRefusedError(f"answer is {self.answer!r}; one of {kinds}")

@@ -24,6 +24,7 @@ FAMILIES: Final = (
     ),
     Provider(
         name=RESPONSES,
+        aliases=("openai",),  # keys and prices of that name hold here, too
         keys=("OPENAI_API_KEY",),
         addresses=("OPENAI_BASE_URL",),
     ),

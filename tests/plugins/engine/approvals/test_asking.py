@@ -95,6 +95,8 @@ async def test_question_and_answer_are_journalled(bench):
     ("call", "fault"),
     [
         ("ask('')", "the question is empty"),
+        ("ask('x' * 20_000)", "has 20,000 characters"),
+        ("ask('Who?', options=['x' * 20_000, 'b'])", "has 20,000 characters"),
         ("ask()", "needs a question"),
         ("ask('Who?', ['Ann', 'ann'])", "two options are the same"),
         ("ask('Who?', [{'id': 1}])", "an option of ask is a dict"),
