@@ -106,12 +106,25 @@ async def test_voter_can_still_reject(tmp_path, monkeypatch, open_page):  # noqa
     async with serving(agent, box, "ada-key") as server:
         await add(server, person("ada", scope="all"), person("bo", scope="all"))
         name = await ask(server, "print(await send('bob'))")
-        page = await open_page(f"{server.url}/#/{name}")
+        page, inbox = [await open_page(f"{server.url}/#/{place}") for place in (name, "inbox")]
+        asked = []
+        inbox.on("request", lambda one: "approvals?" in one.url and asked.append(one.url))
         await logged_in(page, "ada-key")
+        await logged_in(inbox, "ada-key")
         card = page.locator(".ask")
         await expect(card).to_contain_text("rule: two of ada, bo have to approve")
         await expect(page.locator(".state")).to_contain_text("waiting for you")
-        await card.get_by_role("button", name="Approve").click()
+        mine, others = [
+            inbox.get_by_role("list", name=f"Requests that wait for {whom}").locator(".inbox-row")
+            for whom in ("you", "others")
+        ]
+        await expect(mine).to_have_count(1)
+        assert len(asked) == 1, "one request has both lists"
+        await mine.get_by_role("button", name="Approve").click()
+        await expect(others).to_contain_text("approved by (another is needed): ada")
+        await expect(others.get_by_role("button", name="Reject…")).to_be_visible()
+        await expect(others.locator(".primary")).to_have_count(0)
+        await expect(mine).to_have_count(0)
         await expect(card).to_contain_text("approved by (another is needed): ada")
         await expect(card.locator(".primary")).to_have_count(0)
         await expect(page.locator(".state")).to_contain_text("waiting for others")
@@ -120,6 +133,7 @@ async def test_voter_can_still_reject(tmp_path, monkeypatch, open_page):  # noqa
         await page.get_by_label("Reason").fill("on second thoughts")
         await page.get_by_role("button", name="Reject", exact=True).click()
         await expect(page.locator(".outcome")).to_contain_text("rejected by ada")
+        await expect(others).to_have_count(0)
     assert box.sent == []
 
 

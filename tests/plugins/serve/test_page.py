@@ -312,6 +312,36 @@ async def test_keyboard_decides_requests_but_enter_alone_does_not(shop, open_pag
     assert shop.box.sent == [("eve", 1)] * 2
 
 
+async def test_answer_that_was_long_on_its_way_hides_nothing_newer(shop, open_page):
+    """The list is asked for again after a break, and tasks change before its answer comes."""
+    task = await shop.run("print(await hold())")
+    await shop.until(task["task_id"], "running")
+    page = await open_page(shop.url)
+    row = page.locator(f'.row[data-task="{task["task_id"]}"]')
+    await expect(row).to_contain_text("running")
+    asked, goes = asyncio.Event(), asyncio.Event()
+
+    async def hold_back(route):
+        answer = await route.fetch()
+        asked.set()
+        await goes.wait()
+        await route.fulfill(response=answer)
+
+    await page.route("**/tasks?*", hold_back)
+    await page.get_by_label("In which state").dispatch_event("change")  # asks for the list again
+    await asked.wait()
+    shop.box.gate.set()
+    other = await shop.run("print(1)", words="another one")
+    await shop.until(other["task_id"], "done")
+    await expect(row).to_contain_text("done")
+    async with page.expect_response("**/tasks?*") as answered:
+        goes.set()
+    await (await answered.value).finished()
+    await page.evaluate("() => new Promise((drawn) => setTimeout(drawn, 50))")
+    await expect(page.locator(f'.row[data-task="{other["task_id"]}"]')).to_contain_text("done")
+    await expect(row).to_contain_text("done")
+
+
 BYTES = {"content-type": "application/octet-stream"}
 
 

@@ -289,6 +289,8 @@ async def test_asker_and_editor_may_always_reject(ruled, who):
     assert not task["waits_for_you"]
     listed = (await server.client.get("/approvals?rejectable=true", headers=headers)).json()
     assert [one["request_id"] for one in listed["approvals"]] == [again["request_id"]]
+    both = (await server.client.get("/approvals?mine=true&rejectable=true", headers=headers)).json()
+    assert both == listed
     assert (await server.client.get("/waiting", headers=headers)).json()["count"] == 0
     others = (await server.client.get("/waiting", headers=bearer("cy-key"))).json()
     assert others == {"count": 1, "action": "send", "asked_by": "ada"}

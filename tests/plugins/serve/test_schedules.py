@@ -6,14 +6,16 @@ import pytest
 
 from delf import load_project
 from plugins.serve.test_people import RIGHTS, add, person
+from plugins.serve.test_routines import store  # noqa: F401 - a fixture
 from support.serving import bearer
 
 MORNING = {"name": "morning", "cron": "0 8 * * 1-5", "task": "Tell what came in overnight."}
+ROUTINE = {"name": "things", "cron": "* * * * *", "routine": True}
 EACH = {**MORNING, "name": "mails", "each": 'mails(query="is:unread")', "id_field": "id"}
 
 
 @pytest.fixture
-async def team(serve, tmp_path, monkeypatch):
+async def team(serve, store, tmp_path, monkeypatch):  # noqa: F811
     """A server of a project with people, one of whom manages the others."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DELF_RUNNER_DBOS_DATABASE", f"sqlite:///{tmp_path}/dbos.sqlite")
@@ -37,6 +39,7 @@ async def test_schedule_can_be_added_shown_paused_and_removed(team):
     added = await ask(team, "POST", "", json=EACH)
     assert added.status_code == 201, added.text
     expected = {**EACH, "zone": None, "queue": "default", "paused": False, "last": None}
+    expected["routine"] = False
     assert added.json() == {**expected, "owner": "ada"}
     assert (await ask(team, "GET", "")).json()["schedules"] == [added.json()]
     for paused in (True, False):
@@ -79,29 +82,45 @@ async def test_schedule_of_another_person_cannot_be_changed(team, method, path, 
     assert (await ask(team, method, f"/morning{path}", "lea", **more)).is_success
 
 
-@pytest.mark.parametrize(
-    ("wrong", "status", "words"),
-    [
-        ({"name": "x", "cron": "every day"}, 422, "every day"),
-        ({"name": "x", "zone": "Mars/Base"}, 422, "Mars/Base"),
-        ({"name": "x", "each": "import os"}, 422, "is not a call with values"),
-        ({"name": "x", "each": "post.search()"}, 422, "there is no tool 'post.search'"),
-        ({"name": "x", "each": "mail()"}, 422, "did you mean 'mails'?"),
-        ({"name": "x", "each": "mails(sender='a')"}, 422, "sender"),
-        ({"name": "x", "each": "mails(query=7)"}, 422, "query"),
-        ({"name": "x", "each": "send(to='a')"}, 422, "send changes something"),
-        ({"name": ""}, 422, "name"),
-        ({"name": "a\nb"}, 422, "cannot be the name"),
-        ({"task": ""}, 422, "task"),
-        ({"other": 1}, 422, "other"),
-        ({}, 422, "already"),
-    ],
-)
-async def test_invalid_schedule_is_refused(team, wrong, status, words):
+REFUSED: list[tuple[dict, int, str]] = [
+    ({"name": "x", "cron": "every day"}, 422, "every day"),
+    ({"name": "x", "zone": "Mars/Base"}, 422, "Mars/Base"),
+    ({"name": "x", "each": "import os"}, 422, "is not a call with values"),
+    ({"name": "x", "each": "post.search()"}, 422, "there is no tool 'post.search'"),
+    ({"name": "x", "each": "mail()"}, 422, "did you mean 'mails'?"),
+    ({"name": "x", "each": "mails(sender='a')"}, 422, "sender"),
+    ({"name": "x", "each": "mails(query=7)"}, 422, "query"),
+    ({"name": "x", "each": "send(to='a')"}, 422, "send changes something"),
+    ({"name": ""}, 422, "name"),
+    ({"name": "a\nb"}, 422, "cannot be the name"),
+    ({"task": ""}, 422, "task"),
+    ({"other": 1}, 422, "other"),
+    ({}, 422, "already"),
+    ({"routine": "stream"}, 422, "routine"),
+    ({**ROUTINE, "task": "gone(number=3)"}, 422, "gone"),
+    ({**ROUTINE, "task": "Do the thing."}, 422, "is not a call of a routine"),
+    ({**ROUTINE, "task": "thing(3)"}, 422, "is not a call of a routine"),
+    ({**ROUTINE, "task": "thing(number=open('x'))"}, 422, "is not a call of a routine"),
+    ({**ROUTINE, "task": "thing(number='x')"}, 422, "number"),
+    ({**ROUTINE, "task": "thing(other=1)"}, 422, "no parameter 'other'"),
+    ({**ROUTINE, "task": "thing(number=item['n'])"}, 422, "each new item"),
+]
+
+
+async def test_invalid_schedule_is_refused(team):
+    """One server for all cases, because each needs the database of the schedules."""
     await ask(team, "POST", "", json=MORNING)
-    answer = await ask(team, "POST", "", json={**MORNING, **wrong})
-    assert (answer.status_code, words in answer.text) == (status, True), answer.text
+    for wrong, status, words in REFUSED:
+        answer = await ask(team, "POST", "", json={**MORNING, **wrong})
+        assert (answer.status_code, words in answer.text) == (status, True), (wrong, answer.text)
     assert await names(team, "ada") == ["morning"]
+
+
+async def test_routine_is_kept_as_a_schedule(team):
+    each = {"name": "mine", "each": "mails()", "task": 'thing(number=item["n"])'}
+    for more in ({"task": "thing(number=9)"}, {"name": "plain", "task": "thing()"}, each):
+        added = await ask(team, "POST", "", json={**ROUTINE, **more})
+        assert (added.status_code, added.json()["routine"]) == (201, True), added.text
 
 
 async def test_schedule_list_without_a_project_reports_it(serve):

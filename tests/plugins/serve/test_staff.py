@@ -183,6 +183,13 @@ async def test_lead_invites_and_removes_people_on_the_page(page_office, open_pag
     await expect(page.get_by_role("heading", name="bo", exact=True)).to_be_visible()
     await expect(page.locator("tbody tr").first).to_contain_text("added")
     assert await accessible(page) == []
+    await page.get_by_text("Add or change a person").click()  # the form begins anew, as it was
+    await page.get_by_label("Name", exact=True).fill("cleo")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator(".made")).to_contain_text("The key of cleo")
+    other = bearer(await page.locator(".made code").inner_text())
+    known = (await page_office.client.get("/session", headers=other)).json()
+    assert known["rights"] == ["decide", "delete", "read", "run"]
     page.on("dialog", lambda dialog: dialog.accept())
     await page.get_by_role("button", name="Remove bo").click()
     await expect(page.get_by_role("heading", name="bo removed")).to_be_visible()

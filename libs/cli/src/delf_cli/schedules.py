@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
+from delf.errors import ConfigurationError
 from delf.protocols.services import Service
 from delf.records import dataclass
 from delf.types import TaskState
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 ITEM: Final = "item"
 """The script variable with the item that started a schedule's task."""
+ROUTINE: Final = "routine"
+"""The strategy whose tasks are calls of routines."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +71,81 @@ class Firing:
     task_ids: Sequence[str] = ()
     test: bool = False
     note: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoutineCall:
+    """The call of a routine as a schedule's task, such as ``enter(mail=item["id"], year=2026)``.
+
+    Args:
+        routine: The name of the routine.
+        values: The literal values, by parameter.
+        parts: The places in the item whose values the call gets, by parameter.
+    """
+
+    routine: str
+    values: Mapping[str, Any]
+    parts: Mapping[str, Sequence[str | int]]
+
+    @classmethod
+    def read(cls, task: str) -> Self:
+        """Parse the task of a schedule.
+
+        Raises:
+            ConfigurationError: If the task is no call of a routine.
+        """
+        try:
+            call = ast.parse(task.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            call = None
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args:
+            places = {one.arg: _place(one.value) for one in call.keywords if one.arg}
+            parts = {name: place for name, place in places.items() if place is not None}
+            try:
+                values = {
+                    one.arg: ast.literal_eval(one.value)
+                    for one in call.keywords
+                    if one.arg and one.arg not in parts
+                }
+            except ValueError:
+                values = None
+            if values is not None and all(one.arg for one in call.keywords):
+                return cls(routine=call.func.id, values=values, parts=parts)
+        raise ConfigurationError(
+            f"{task[:80]!r} is not a call of a routine",
+            hint=f'as report(month="2026-10"), or report(mail={ITEM}["id"]) for each item',
+        )
+
+    def of(self, item: Any) -> str:
+        """Return the call with values of an item.
+
+        Raises:
+            ConfigurationError: If the item has no text or number at a place.
+        """
+        found = {**self.values}
+        for name, place in self.parts.items():
+            value: Any = item
+            for key in place:
+                try:
+                    value = value[key]
+                except (LookupError, TypeError):
+                    value = None
+            if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+                where = "".join(f"[{key!r}]" for key in place)
+                raise ConfigurationError(f"the item has no text or number at {ITEM}{where}")
+            found[name] = value
+        return f"{self.routine}({', '.join(f'{name}={value!r}' for name, value in found.items())})"
+
+
+def _place(node: ast.expr) -> tuple[str | int, ...] | None:
+    """Return the keys of ``item["a"][0]``; None for another expression."""
+    keys: list[str | int] = []
+    while isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        if not isinstance(node.slice.value, (str, int)):
+            return None
+        keys.append(node.slice.value)
+        node = node.value
+    return tuple(reversed(keys)) if isinstance(node, ast.Name) and node.id == ITEM else None
 
 
 class Schedules(Protocol):

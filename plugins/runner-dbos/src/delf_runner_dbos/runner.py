@@ -21,9 +21,9 @@ from delf.protocols.journal import ListPlace, TaskRecord
 from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
 from delf_cli.output import counted
-from delf_cli.schedules import ITEM
+from delf_cli.schedules import ITEM, ROUTINE, RoutineCall
 from delf_engine.retention import prune
-from delf_engine.task import VARIABLES
+from delf_engine.task import TRUST, VARIABLES
 from delf_runner_dbos.queue import DbosQueue, Ticket, is_here, task_id_of
 from delf_runner_dbos.schedules import forget_looks, last_seen
 from delf_runner_dbos.watching import items_of, look_at, shortened
@@ -378,14 +378,17 @@ class Runner:
         setup: dict[str, Any] = dict(context["setup"])
         if context.get("test"):
             setup["flags"] = {**setup.get("flags", {}), "approval_mode": "read_only"}
+        task = str(context["task"])
         if variables:
             setup[VARIABLES] = variables
+            if setup.get("flags", {}).get("strategy") == ROUTINE:
+                task, setup[TRUST] = _with_values(task, variables[ITEM]), "outside"
         name = f"task_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
         queued = TaskQueued(
             task_id=name,
             seq=1,
             at=time.time(),
-            task=str(context["task"]),
+            task=task,
             origin="schedule",
             queue=str(context["queue"]),
             key=context.get("key"),
@@ -489,6 +492,19 @@ class Runner:
         except UnknownTaskError:
             return True
         return False
+
+
+def _with_values(task: str, item: Any) -> str:
+    """Return the call of a routine with values of an item.
+
+    If the item does not have them, the task keeps its words and fails with the strategy's error,
+    so that one odd item holds up no other.
+    """
+    try:
+        return RoutineCall.read(task).of(item)
+    except ConfigurationError as error:
+        _log.warning("a routine gets no values of an item: %s", error.message)
+        return task
 
 
 def _is_due(record: TaskRecord) -> bool:

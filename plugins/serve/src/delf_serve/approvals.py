@@ -76,13 +76,30 @@ class Approvals:
     async def list(
         self, key: Key, *, waiting: bool, mine: bool, rejectable: bool, limit: int, offset: int
     ) -> RequestList:
-        """Return the requests that a person may see, oldest first."""
+        """Return the requests that a person may see, oldest first.
+
+        Args:
+            key: The person.
+            waiting: Whether only pending requests are returned.
+            mine: Whether those are returned that the person may decide.
+            rejectable: Whether those are returned that the person may only reject. With ``mine``
+                both kinds are returned, the latter last.
+            limit: The most requests.
+            offset: The number of requests to leave out.
+        """
         every = await self._tasks.journal.find_requests(waiting=waiting, limit=_MOST)
         found = [record for record in every if key.sees(record.task.key)]
-        if mine:
-            found = [record for record in found if may_decide(record, key)]
-        if rejectable:
-            found = [r for r in found if _may_reject(r, key) and not may_decide(r, key)]
+        if mine or rejectable:
+            own = [record for record in found if may_decide(record, key)]
+            ids = {record.requested.request_id for record in own} if rejectable else set[str]()
+            others = [
+                record
+                for record in found
+                if rejectable
+                and record.requested.request_id not in ids
+                and _may_reject(record, key)
+            ]
+            found = [*(own if mine else ()), *others]
         part = found[offset : offset + limit]
         more = len(found) > offset + limit
         return RequestList(approvals=[_request(record, key) for record in part], more=more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Final
@@ -9,7 +10,16 @@ from typing import Final
 from delf import Agent
 from delf.errors import ConfigurationError, DelfError, OptionalDependencyError
 from delf.protocols.people import name_of_holder
-from delf_cli.schedules import SCHEDULES, Firing, Schedule, Schedules
+from delf_cli.routines import ROUTINES
+from delf_cli.schedules import (
+    ITEM,
+    ROUTINE,
+    SCHEDULES,
+    Firing,
+    RoutineCall,
+    Schedule,
+    Schedules,
+)
 from delf_engine.watched_calls import check_watched
 from delf_serve import schemas as s
 from delf_serve.keys import Key
@@ -46,12 +56,30 @@ class ProjectSchedules:
         Raises:
             ProblemError: If its name is taken, or its times, zone or call are invalid.
         """
-        made = Schedule(**given.model_dump(), key=key.holder)
+        setup = {"flags": {"strategy": ROUTINE}} if given.routine else {}
+        made = Schedule(**given.model_dump(exclude={"routine"}), setup=setup, key=key.holder)
         with self._opened() as schedules:
             if made.each is not None:
                 await check_watched(self._agent.tools, made.each)
+            if given.routine:
+                await asyncio.to_thread(self._check_routine, made)
             await schedules.add(made)
             return _view(await schedules.find(made.name))
+
+    def _check_routine(self, schedule: Schedule) -> None:
+        """Check the call of a routine.
+
+        Raises:
+            ConfigurationError: If the routine or a parameter is unknown, a value is invalid, or the
+                call needs an item that the schedule does not have.
+        """
+        call = RoutineCall.read(schedule.task)
+        if call.parts and schedule.each is None:
+            raise ConfigurationError(f"{ITEM} is known only for each new item of a call")
+        found = self._agent.plugins.service(ROUTINES)(self._agent).find(call.routine)
+        parameters = found.routine.parameters
+        stand_ins = {n: parameters[n].default if n in parameters else "" for n in call.parts}
+        found.task({**call.values, **stand_ins})
 
     async def change(self, name: str, key: Key, *, paused: bool) -> s.ScheduleView:
         """Pause or resume a schedule of a person."""
@@ -129,6 +157,7 @@ def _view(one: Schedule) -> s.ScheduleView:
         cron=one.cron,
         zone=one.zone,
         task=one.task,
+        routine=one.setup.get("flags", {}).get("strategy") == ROUTINE,
         each=one.each,
         id_field=one.id_field,
         queue=one.queue,

@@ -154,7 +154,12 @@ class ScheduleRequest(Given):
 
     name: str = Field(min_length=1, max_length=100)
     cron: str = Field(max_length=200, description="The times: minute, hour, day, month, weekday.")
-    task: str = Field(min_length=1, description="The task, in plain words.")
+    task: str = Field(
+        min_length=1,
+        description="The task, in plain words; with `routine` the call of a routine, such as "
+        'report(month="2026-10"), or report(mail=item["id"]) for each item.',
+    )
+    routine: bool = Field(default=False, description="Whether the task is the call of a routine.")
     zone: str | None = Field(default=None, description="The time zone; UTC when null.")
     each: str | None = Field(
         default=None,
@@ -291,6 +296,7 @@ class ScheduleView(Shown):
     cron: str
     zone: str | None
     task: str
+    routine: bool = Field(description="Whether the task is the call of a routine.")
     each: str | None = Field(description="The call whose new items start the task.")
     id_field: str | None
     queue: str
@@ -1107,7 +1113,8 @@ class RequestQuery(PageQuery):
     waiting: bool = Field(default=True, description="Only those that wait for an answer.")
     mine: bool = Field(default=False, description="Only those that you may decide.")
     rejectable: bool = Field(
-        default=False, description="Only those that you may reject, but not approve."
+        default=False,
+        description="Only those that you may reject, but not approve; with `mine`, after those.",
     )
 
 

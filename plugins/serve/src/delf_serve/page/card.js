@@ -126,9 +126,21 @@ export class Card {
     try {
       const known = await get(`approvals/${this.question.request_id}`);
       if (this.question.decided || this.editing) return;
-      this.know(known);
-    } catch (error) { this.whyNot = error.message; }
-    if (!this.isWriting) fill(this.buttons); // a form stays; its "Back" leads to the buttons as they are now
+      this.take(known);
+    } catch (error) {
+      this.whyNot = error.message;
+      this.take({});
+    }
+  }
+
+  /** Show what the server says now; a form stays, and its "Back" leads to the buttons as they are then. */
+  take(known) {
+    if (known.facts) this.know(known);
+    if (!this.isWriting) {
+      const hadFocus = this.buttons.contains(document.activeElement);
+      fill(this.buttons);
+      if (hadFocus) this.node.closest("[tabindex]").focus(); // never a button that was not looked at
+    }
     this.update();
     this.tell.changed();
   }
@@ -431,7 +443,7 @@ export class Card {
       const decided = await post(`approvals/${this.question.request_id}`, answer);
       say(decided.decision === "edited" && this.needsOthers ? "edited; another person has to approve it" : `${DONE[decided.decision] || decided.decision}`);
       if (decided.is_final === false) await this.ask(); // another person has to, too
-      this.tell.sent(this);
+      this.tell.sent(decided.is_final !== false);
     } catch (error) {
       setText(this.problem, `${error.message}${error.hint ? ` — ${error.hint}` : ""}`);
       if (error.status !== 409) for (const node of this.buttons.querySelectorAll("button, select, textarea")) node.disabled = false;

@@ -2,6 +2,9 @@
 
 import { visible } from "./visible.js";
 
+/** The properties that a form sets back to when it is reset. */
+const DEFAULTS = { value: "defaultValue", checked: "defaultChecked", selected: "defaultSelected" };
+
 const shown = (children) => children.flat().filter((child) => child !== null && child !== undefined)
   .map((child) => (typeof child === "string" ? visible(child) : child));
 
@@ -11,7 +14,10 @@ export function el(tag, given = {}, ...children) {
   for (const [name, value] of Object.entries(given)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
-    else if (name in node && !name.includes("-") && typeof value !== "object") node[name] = value;
+    else if (name in node && !name.includes("-") && typeof value !== "object") {
+      if (DEFAULTS[name] in node) node[DEFAULTS[name]] = value;
+      node[name] = value;
+    }
     else node.setAttribute(name, value === true ? "" : String(value));
   }
   node.append(...shown(children));

@@ -19,7 +19,7 @@ class Row {
     this.one = one;
     this.box = el("input", { type: "checkbox", "aria-label": `Choose ${one.action}`, onchange: () => view.chosenChanged() });
     const like = () => [el("button", { type: "button", onclick: () => view.chooseLike(this) }, "Choose all like this")];
-    this.card = new Card(one, view.rights, { around: ["task", "asker"], level: "h2", more: like, sent: () => view.gone([this]) });
+    this.card = new Card(one, view.rights, { around: ["task", "asker"], level: "h2", more: like, sent: (isClosed) => view.answered([this], isClosed ? [this] : []) });
     this.card.node.removeAttribute("tabindex"); // the row has the focus
     this.assigned = el("strong", {});
     this.me = view.name;
@@ -30,16 +30,16 @@ class Row {
       this.card.node);
   }
 
-  /** Take the comments and the assignee as they are now; a text in a form stays. */
+  /** Take the facts and what the reader may do as they are now; a text in a form stays. */
   renew(one) {
-    if (JSON.stringify([one.comments, one.assignee]) === JSON.stringify([this.one.comments, this.one.assignee])) return;
-    this.one.comments = one.comments;
+    const changes = (of) => JSON.stringify([of.facts, of.can_decide, of.can_reject, of.can_talk, of.why_not]);
+    if (changes(one) === changes(this.one)) return;
+    this.one = one;
     this.mark(one);
-    this.card.know(one);
+    if (!this.card.editing) this.card.take(one);
   }
 
   mark(one) {
-    this.one.assignee = one.assignee;
     setText(this.assigned, one.assignee === this.me ? "Assigned to you. " : "");
   }
 }
@@ -77,9 +77,7 @@ export class InboxView {
   }
 
   async loadOnce() {
-    const { approvals: mine, more } = await get("approvals?mine=true&limit=200");
-    const { approvals: others } = await get("approvals?rejectable=true&limit=200");
-    const approvals = [...mine, ...others];
+    const { approvals, more } = await get("approvals?mine=true&rejectable=true&limit=200");
     const made = new Map(this.rows.map((row) => [row.one.request_id, row]));
     for (const [n, one] of approvals.entries()) {
       if (n % AT_ONCE === AT_ONCE - 1) await breathe();
@@ -88,9 +86,8 @@ export class InboxView {
       else made.set(one.request_id, new Row(one, this));
     }
     this.rows = approvals.filter((one) => !this.decided.has(one.request_id)).map((one) => made.get(one.request_id));
-    const ours = new Set(mine.map((one) => one.request_id));
+    const ours = new Set(approvals.filter((one) => one.can_decide).map((one) => one.request_id));
     const [yours, theirs] = [this.rows.filter((row) => ours.has(row.one.request_id)), this.rows.filter((row) => !ours.has(row.one.request_id))];
-    this.rows = [...yours, ...theirs];
     arrange(this.list, yours.map((row) => row.node));
     arrange(this.others, theirs.map((row) => row.node));
     this.othersTitle.hidden = !theirs.length;
@@ -122,33 +119,35 @@ export class InboxView {
 
   /** Decide some, one after another; what is refused says why, and stays. */
   async decide(rows, answer) {
-    const done = [];
+    const [done, closed] = [[], []];
     for (const row of rows) {
       const nodes = [...row.card.buttons.querySelectorAll("button")];
       for (const node of nodes) node.disabled = true;
       try {
-        await post(`approvals/${row.one.request_id}`, answer);
+        const decided = await post(`approvals/${row.one.request_id}`, answer);
         done.push(row);
+        if (decided.is_final !== false) closed.push(row);
       } catch (error) {
         setText(row.card.problem, error.message);
         for (const node of nodes) node.disabled = false;
       }
     }
     say(`${count(done.length, "request")} decided`);
-    this.gone(done);
+    this.answered(done, closed);
   }
 
-  /** Take out what the reader has decided. */
-  gone(rows) {
-    for (const row of rows) {
+  /** Take out what the reader has decided; where another person has to approve, too, the reader may still reject. */
+  answered(rows, closed) {
+    for (const row of rows) row.box.checked = false;
+    for (const row of closed) {
       this.decided.add(row.one.request_id);
       row.node.remove();
     }
-    this.rows = this.rows.filter((row) => !rows.includes(row));
+    this.rows = this.rows.filter((row) => !closed.includes(row));
     this.chosenChanged();
     window.dispatchEvent(new Event("delf:inbox"));
-    (this.rows[0]?.node || this.title).focus();
-    if (!this.rows.length) this.load();
+    (this.rows.find((row) => !rows.includes(row))?.node || this.title).focus();
+    if (!this.rows.length || closed.length < rows.length) this.load();
   }
 
   key(event) {

@@ -15,6 +15,9 @@ const title = (group) => TITLES[group][1].replace(/^./, (first) => first.toUpper
 const PLACES = { script: "script", call: "call", answer: "answer", error: "error" };
 const NARROW = ["days", "person", "connection", "action", "model", "least_cost"];
 
+/** The newer one of two looks at a task: events are only ever added to it. */
+const newer = (known, task) => (known && known.events > task.events ? known : task);
+
 class Row {
   /** `found` says where a search found it. */
   constructor(task, { place = "", excerpt = "" } = {}) {
@@ -124,6 +127,7 @@ export class List {
   constructor({ composer, failed }) {
     this.tasks = new Map(); // id → the task, where it was found, and its block
     this.rows = new Map(); // id → the row, where there is one
+    this.received = new Map();
     this.failed = failed;
     this.filters = new Filters("search", ["text", "state", ...NARROW], () => this.narrowed());
     const { text, state, ...narrow } = this.filters.inputs;
@@ -181,6 +185,7 @@ export class List {
   /** Load again; what is shown stays until the answer is there. */
   async load() {
     const mine = this.asking = {};
+    const received = this.received = new Map(); // what comes meanwhile may be newer than the answer
     try {
       const { tasks, more, next, behind } = await this.page();
       if (mine !== this.asking) return;
@@ -190,6 +195,7 @@ export class List {
       this.nearView.disconnect();
       for (const group of this.groups.values()) group.clear();
       this.add(tasks);
+      for (const task of received.values()) this.change(task);
       this.endsWith(more);
       const filtered = this.filters.given.size > 0;
       const used = NARROW.filter((name) => this.filters.given.has(name)).length;
@@ -256,9 +262,11 @@ export class List {
   }
 
   /** A task began, waits, goes on or ended. */
-  change(task) {
-    const known = this.tasks.get(task.task_id);
+  change(given) {
+    const known = this.tasks.get(given.task_id);
+    const task = newer(known?.task, given);
     const group = groupOf(task);
+    this.received.set(task.task_id, task);
     if (!known) {
       const { given } = this.filters;
       if (given.size > 1 || (given.size && given.get("state") !== task.state)) { this.newer.hidden = !this.tasks.size; return; }

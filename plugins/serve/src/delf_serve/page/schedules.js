@@ -34,7 +34,8 @@ export class SchedulesView {
       field("name", "Name", "", { required: true, maxLength: 100 }),
       field("cron", "Times", "minute, hour, day, month, weekday: 0 8 * * 1-5 is workdays at eight", { required: true, value: "0 8 * * 1-5" }),
       field("zone", "Time zone", "", { value: Intl.DateTimeFormat().resolvedOptions().timeZone }),
-      el("p", {}, el("label", {}, "Task ", el("textarea", { name: "task", required: true, rows: 3 }))),
+      el("p", {}, el("label", {}, "Does ", el("select", { name: "kind" }, el("option", { value: "" }, "a task in plain words"), el("option", { value: "routine" }, "a routine, by its call")))),
+      el("p", {}, el("label", {}, "Task ", el("textarea", { name: "task", required: true, rows: 3 })), el("span", { class: "quiet" }, " a routine as report(month=\"2026-10\"), or report(mail=item[\"id\"]) for each new item")),
       field("each", "For each new item of", "a call that only reads, such as mail.search(query=\"is:unread\"); empty for the times alone"),
       field("id_field", "Its items are identified by", "id, if empty"),
       el("div", { class: "buttons" }, el("button", { type: "submit", class: "primary" }, "Add")));
@@ -57,7 +58,7 @@ export class SchedulesView {
       button(one.paused ? `Resume ${one.name}` : `Pause ${one.name}`, () => this.act(() => post(`${place}/pause`, { paused: !one.paused }), one.paused ? `${one.name} continues` : `${one.name} is paused`)),
       button(`Test ${one.name}`, () => this.test(place, history, past)),
       button(`Remove ${one.name}`, () => { if (confirm(`Remove ${one.name}? The tasks that it started stay.`)) this.act(() => remove(place), `${one.name} is removed`); }, "danger"));
-    return el("section", { class: "ask decided", "aria-label": one.name }, el("h2", {}, one.name), el("p", {}, long(one.task, 500)),
+    return el("section", { class: "ask decided", "aria-label": one.name }, el("h2", {}, one.name), el("p", {}, one.routine ? ["the routine ", el("code", {}, long(one.task, 500))] : long(one.task, 500)),
       el("p", { class: "quiet" }, times, one.last ? ["; last ", el("time", { title: exact(one.last) }, ago(one.last))] : "", one.owner && one.owner !== this.who.name ? `; tasks of ${one.owner}` : ""),
       one.each ? el("p", {}, "for each new item of ", el("code", {}, one.each)) : null, history, this.may ? buttons : null);
   }
@@ -95,7 +96,7 @@ export class SchedulesView {
     const text = (name) => fields[name].value.trim() || null;
     setText(this.problem, "");
     try {
-      const made = await post("schedules", { name: text("name"), cron: text("cron"), zone: text("zone"), task: text("task"), each: text("each"), id_field: text("id_field") });
+      const made = await post("schedules", { name: text("name"), cron: text("cron"), zone: text("zone"), task: text("task"), routine: fields.kind.value === "routine", each: text("each"), id_field: text("id_field") });
       say(`${made.name} is kept`);
       this.form.reset();
       this.form.parentElement.open = false;

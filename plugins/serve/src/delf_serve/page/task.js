@@ -108,7 +108,7 @@ export class TaskView {
 
   draw() {
     const { progress } = this;
-    if (this.record?.state === STATE.INTERRUPTED && this.at === null && !progress.over) progress.state = STATE.INTERRUPTED;
+    if (this.isInterrupted && this.at === null && !progress.over) progress.state = STATE.INTERRUPTED;
     for (const [n, chapter] of progress.chapters.entries()) {
       let view = this.chapters[n];
       if (!view) {
@@ -236,7 +236,7 @@ export class TaskView {
     const nodes = [];
     if (may && AT_WORK.includes(progress.state)) nodes.push(button("Stop", () => this.act("cancel")));
     const goesOn = progress.state === STATE.FAILED && LIMIT_CODES.includes(progress.errorCode);
-    if (may && (goesOn || this.record?.state === STATE.INTERRUPTED)) nodes.push(button("Resume", () => this.act("resume"), "primary"));
+    if (may && (goesOn || this.isInterrupted)) nodes.push(button("Resume", () => this.act("resume"), "primary"));
     if (may && progress.over) {
       nodes.push(button("Run again", () => this.tell.again(progress.task, this.id)));
       if (this.session.models.length) nodes.push(this.withModel());
@@ -276,6 +276,9 @@ export class TaskView {
     }
   }
 
+  /** Whether its process is gone; an event after the journal was asked says that another one goes on. */
+  get isInterrupted() { return this.record?.state === STATE.INTERRUPTED && this.record.events >= this.progress.seq; }
+
   /** What the journal says of it, beside its events: whether its process is gone. */
   know(record) {
     this.record = record;
@@ -286,6 +289,7 @@ export class TaskView {
       return;
     }
     if (this.at !== null || this.progress.over) return;
+    if (record.events < this.progress.seq) return; // an answer that was on its way for long
     if (record.state === STATE.INTERRUPTED || this.progress.state === STATE.INTERRUPTED) this.progress.state = record.state;
     this.drawHead();
     this.drawActions();
