@@ -208,4 +208,5 @@ async def test_mcp_client_is_shown_the_origin_of_a_deciding_value(agent, saved, 
     async with Client(served.server(), elicitation_callback=agrees) as client:
         await client.call_tool("routines_report", {"month": "2026-11"})
     await served.aclose()
-    assert ["computed by the script" in text for text in asked] == [False, True]
+    assert ["computed by the script" in text for text in asked] == [False, False, True]
+    assert "a stranger may have chosen month" in asked[0]

@@ -63,7 +63,7 @@ class ChildOptions:
         worker: The name of its worker.
         ledger: The ledger with its budget; the agent's when None.
         check: Returns the fault of an answer, if any.
-        trust: The author of the task's words: ``own`` if the parent had read no others' words.
+        trust: The author of the task's words: ``own`` if the arguments of the parent's call are.
     """
 
     parent: str

@@ -27,6 +27,7 @@ from delf_engine.agent_tools import AgentTools
 from delf_engine.approvals.flows import TaskFlows
 from delf_engine.approvals.policy import TaskApprovals
 from delf_engine.bound_action import BoundAction
+from delf_engine.calls.call import Call
 from delf_engine.config import AgentConfig
 from delf_engine.inputs import check_inputs, find_inputs, input_files
 from delf_engine.journal.log import TaskLog
@@ -35,7 +36,7 @@ from delf_engine.memory import AgentMemory, is_own_fact
 from delf_engine.models.client import ModelClient
 from delf_engine.models.money import Ledger
 from delf_engine.origins.fold import ANSWER, CONVERSATION, MEMORY, PARENT, VARIABLE, Origins
-from delf_engine.origins.outline import FOLLOWED, OUTLINE_QUESTION
+from delf_engine.origins.outline import FOLLOWED, OUTLINE_QUESTION, calls_of
 from delf_engine.output import OutputFiles, OutputFolder, written_before
 from delf_engine.resources import Resources
 from delf_engine.strategies import with_strategy
@@ -298,7 +299,11 @@ class TaskRun:
         def tool_of(name: str) -> BoundAction | None:
             return self.tools.get(name)
 
-        return Origins(words, before, tool_of, files if foreign else None)
+        has_read = bool(foreign or self.request.variables)
+        # A task of others may call a routine.
+        calls = calls_of("" if is_own else self.request.task)
+        given = [str(each.arg) for call in calls for each in call.keywords]
+        return Origins(words, before, tool_of, files, has_read=has_read, given=given)
 
     def _texts_of_connections(self) -> Iterator[tuple[Trust, str, str]]:
         """Yield the texts of connections in the prompt, each with its author and its place."""
@@ -310,6 +315,12 @@ class TaskRun:
                 place = f"the descriptions of {bound.connection.name}"
                 for text in filter(None, bound.action.texts()):
                     yield "outside", text, place
+
+    def trust_of(self, call: Call) -> Trust:
+        """Return ``own`` if all arguments of a call are the user's own words, else ``outside``."""
+        self._values.follow(self.log.events)
+        is_own = self._values.are_own(call.bound.name, call.arguments, call.line)
+        return "own" if is_own else "outside"
 
     @property
     def trust(self) -> Trust:

@@ -253,12 +253,14 @@ class Served:
         work = _work.get()
         hearers = [] if work is None else [work.hear]
         if tool == _RUN:
-            response = await self._tasks.arun(str(arguments.get("task", "")), listeners=hearers)
+            # The client's model words the task, and may have read texts of others.
+            words = str(arguments.get("task", ""))
+            response = await self._tasks.arun(words, listeners=hearers, trust="outside")
             response.raise_for_status()
             links = self._outputs.links(response.trace.task_id, response.files)
             return [types.TextContent(type="text", text=response.text), *links]
         call = call_task(self._names[tool], arguments)
-        response = await self._calls.arun(call, listeners=hearers)
+        response = await self._calls.arun(call, listeners=hearers, trust="outside")
         response.raise_for_status()
         return blocks_of(response.text)
 

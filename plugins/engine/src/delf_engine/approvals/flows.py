@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import cached_property
 from itertools import islice
 from typing import Any, Final
 
@@ -19,11 +18,9 @@ from delf_engine.bound_action import BoundAction
 from delf_engine.calls.call import Call
 from delf_engine.config import ARROW
 from delf_engine.journal.log import TaskLog
-from delf_engine.origins.contents import is_content
 from delf_engine.origins.fold import Origins
-from delf_engine.origins.origin import Origin
 from delf_engine.origins.texts import may_carry
-from delf_engine.origins.values import MOST_LEAVES, parameter_of, values_of
+from delf_engine.origins.values import MOST_LEAVES, is_content, parameter_of, values_of
 
 _MOST_SEARCHED: Final = 20
 """The most values among which the one to show is chosen."""
@@ -78,10 +75,8 @@ class TaskFlows:
         leaves = dict(islice(values_of(safe), MOST_LEAVES + 1))
         if len(leaves) > MOST_LEAVES:
             return "it has too many values to look for each of them"
-        suspect = _Suspect(self._origins, call.bound, safe, leaves, call.line)
-        if self._origins.is_clean:
-            return suspect.reason_if_clean((*self._allowed, *learned))
-        return suspect.reason_after_reading()
+        rules = (*self._allowed, *learned)
+        return _Suspect(self._origins, call.bound, safe, leaves, call.line, rules).reason()
 
     async def reason_left(
         self, call: Call, learned: Callable[[], Awaitable[Sequence[str]]] | None = None
@@ -115,84 +110,70 @@ class TaskFlows:
 
 @dataclass(frozen=True)
 class _Suspect:
-    """A call that a text of others may have caused; ``leaves`` are its values by path."""
+    """A call that a text of others may have caused.
+
+    Args:
+        origins: The origins of the task's values.
+        bound: The called action.
+        arguments: The arguments.
+        leaves: The values of the arguments by path.
+        line: The line of the script, if known.
+        rules: Flows that are no reason to ask.
+    """
 
     origins: Origins
     bound: BoundAction
     arguments: Mapping[str, Any]
     leaves: Mapping[str, str]
     line: int | None
+    rules: Sequence[str]
 
-    def reason_if_clean(self, rules: Sequence[str]) -> str | None:
-        """Return the reason to review a call whose author had read nothing of others."""
-        foreign = [path for path in self._checked if not self._is_own(path)]
-        if rules:
-            foreign = [path for path in foreign if not self._is_allowed(path, rules)]
-        if not foreign or (self._is_alone and len(foreign) < len(self.leaves)):
+    def reason(self) -> str | None:
+        """Return the reason to review the call, if any."""
+        # A call that has only content parameters could carry contents out.
+        action, is_clean = self.bound.action, self.origins.is_clean
+        deciding = [path for path, text in self.leaves.items() if not self._is_free(path, text)]
+        is_alone = not deciding and action.sinks is None and action.contents is None
+        checked = [*self.leaves] if is_alone else deciding
+        foreign = [path for path in checked if not (is_clean and self._is_own(path))]
+        if is_clean and (not foreign or (is_alone and len(foreign) < len(self.leaves))):
             return None
-        misfits = self._misfits({parameter_of(path) for path in foreign})
-        names = min(misfits, key=len, default=[parameter_of(foreign[0])])
-        return self._reason_of(names, foreign) if names else None
-
-    def reason_after_reading(self) -> str | None:
-        """Return the reason to review a call whose author had read texts of others."""
-        misfits = self._misfits()
-        if not (misfits or self._deciding):
+        misfits = self.origins.planned.misfits(
+            self.bound.name,
+            self.arguments,
+            self._is_free,
+            is_alone=is_alone,
+            names={*map(parameter_of, foreign)} if is_clean else None,
+        )
+        if not (is_clean or deciding or misfits):
             return "the model wrote this call after it had read what others wrote"
-        names = min(misfits, key=len, default=[*map(parameter_of, self._checked)])
-        if names:
-            return self._reason_of(names, self._checked)
-        if reason := self._reason_of_contents():
-            return reason
-        planned = sum(not each for each in misfits)
-        if self.origins.planned.uses_up(self.bound.name, self.arguments, self._is_free, planned):
-            return "the task does not ask to do this once more"
-        return None
-
-    @cached_property
-    def _deciding(self) -> Sequence[str]:
-        return [path for path, text in self.leaves.items() if not self._is_free(path, text)]
-
-    @cached_property
-    def _is_alone(self) -> bool:
-        """True if the call has only content parameters, which could carry contents out."""
-        action = self.bound.action
-        return not self._deciding and action.sinks is None and action.contents is None
-
-    @cached_property
-    def _checked(self) -> Sequence[str]:
-        return [*self.leaves] if self._is_alone else self._deciding
+        default = [parameter_of(foreign[0])] if is_clean else [*map(parameter_of, foreign)]
+        if names := min(misfits, key=len, default=default):
+            return self._reason_of(names, foreign)
+        return None if is_clean else self._reason_of_contents() or self._reason_to_stop(misfits)
 
     def _is_free(self, path: str, text: str) -> bool:
         return is_content(self.bound, path, text)
 
-    def _at(self, path: str) -> Origin:
-        return self.origins.find(self.leaves[path])
-
     def _is_own(self, path: str) -> bool:
-        """Return whether a value is the user's own and stays within the user's services."""
+        """Return whether a value is the user's own and stays within their services, or allowed."""
         place = self.bound.name, path
         is_sent = self.bound.action.egress and self.origins.sources(*place, self.line)
-        return not is_sent and self.origins.is_own(*place, self.leaves[path], self.line)
-
-    def _is_allowed(self, path: str, rules: Sequence[str]) -> bool:
-        """Return whether a rule allows a value to flow to its argument."""
-        origin = self._at(path)
-        flow = flow_between(str(origin.action), origin.path, self.bound.name, path)
-        parts = (map(str.strip, rule.split(ARROW, 1)) for rule in rules)
-        return origin.kind == "result" and any(all(map(fnmatchcase, flow, each)) for each in parts)
-
-    def _misfits(self, names: Collection[str] | None = None) -> Sequence[Sequence[str]]:
-        return self.origins.planned.misfits(
-            self.bound.name, self.arguments, self._is_free, is_alone=self._is_alone, names=names
-        )
+        if not is_sent and self.origins.is_own(*place, self.leaves[path], self.line):
+            return True
+        origin = self.origins.find(self.leaves[path]) if self.rules else None
+        if origin is None or origin.kind != "result":
+            return False
+        flow = flow_between(str(origin.action), origin.path, *place)
+        parts = (map(str.strip, rule.split(ARROW, 1)) for rule in self.rules)
+        return any(all(map(fnmatchcase, flow, each)) for each in parts)
 
     def _reason_of(self, names: Collection[str], checked: Sequence[str]) -> str:
         """Return the reason to review some parameters, preferring values that others wrote."""
         paths = [path for path in checked if parameter_of(path) in names]
         if not paths:
             return f"it leaves out {', '.join(names)}, which the task asks for"
-        found = {path: self._at(path) for path in islice(paths, _MOST_SEARCHED)}
+        found = {path: self.origins.find(self.leaves[path]) for path in paths[:_MOST_SEARCHED]}
         path = min(found, key=lambda path: (not found[path].is_others, found[path].kind == "task"))
         origin = found[path]
         if origin.kind == "task":
@@ -205,20 +186,27 @@ class _Suspect:
 
     def _reason_of_contents(self) -> str | None:
         """Return the reason to review contents that the task does not state, if any."""
-        action, planned = self.bound.name, self.origins.planned
         for path, text in self.leaves.items():
             name = parameter_of(path)
-            is_stated = self.origins.is_stated(text) or not self._is_free(path, text)
-            if is_stated or planned.states(action, name, self.arguments[name]):
+            is_stated, sources = self.origins.planned.wanted(
+                self.bound.name, name, self.arguments[name]
+            )
+            if is_stated or self.origins.is_stated(text) or not self._is_free(path, text):
                 continue
             if (read := self.origins.unplanned_read()) is not None:
-                return (
-                    f"{path} may tell what {read.action} (call {read.number}) returned, which the "
-                    "task does not ask for"
-                )
+                result = f"what {read.action} (call {read.number}) returned"
+                return f"{path} may tell {result}, which the task does not ask for"
             own = self.origins.own_part(text)
-            if own is not None and own.action not in planned.sources_of(action, name):
+            if own is not None and own.action not in sources:
                 return f"it passes on {path}, which the task does not say: {own.text}"
             if may_carry(text):
-                return f"{path} holds an address or a code: {self._at(path).text}"
+                return f"{path} holds an address or a code: {self.origins.find(text).text}"
         return None
+
+    def _reason_to_stop(self, misfits: Sequence[Sequence[str]]) -> str | None:
+        """Return the reason to review a call that is made more often than the task says."""
+        planned = sum(not each for each in misfits)
+        is_used = self.origins.planned.uses_up(
+            self.bound.name, self.arguments, self._is_free, planned
+        )
+        return "the task does not ask to do this once more" if is_used else None

@@ -282,7 +282,7 @@ class ChildTasks:
                 worker=child.worker,
                 ledger=ledger,
                 check=child.check,
-                trust=self._run.trust if is_own else "outside",
+                trust=self._run.trust_of(call) if is_own else "outside",
                 tools=None if child.tools is None else as_connections(child.tools),
             ),
             files=self._run.request.files if child.files is None else [str(p) for p in child.files],

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from delf.events import (
@@ -26,10 +26,9 @@ from delf.events import (
 )
 from delf.types import Trust
 from delf_engine.bound_action import BoundAction
-from delf_engine.origins.origin import Origin, ReadCall
-from delf_engine.origins.planned import Planned
+from delf_engine.origins.origin import Origin, ReadCall, find_in
+from delf_engine.origins.outline import Planned
 from delf_engine.origins.scripts import Scripts
-from delf_engine.origins.search import ResultTexts
 from delf_engine.origins.texts import mentions, names, same_text
 from delf_engine.origins.values import authored, items_of, own_texts, values_of
 
@@ -55,8 +54,9 @@ class Origins:
             The user's earlier messages are the user's own; an earlier answer may contain words of
             others.
         tool_of: Returns an action of the task by its name.
-        files: Reads the input files, which others may have written, as names and texts; None if
-            there are none.
+        files: Reads the input files, which others may have written, as names and texts.
+        has_read: Whether a script can read texts of others without a call, such as input files.
+        given: The variables by which a task of others gives values to a routine's script.
     """
 
     def __init__(
@@ -65,6 +65,9 @@ class Origins:
         before: Callable[[], Iterable[tuple[Trust, str, str]]],
         tool_of: Callable[[str], BoundAction | None],
         files: Callable[[], Iterable[tuple[str, str]]] | None = None,
+        *,
+        has_read: bool = False,
+        given: Collection[str] = (),
     ) -> None:
         self._words = [task]
         self._answers: set[str] = set()
@@ -73,13 +76,14 @@ class Origins:
         self._tool_of = tool_of
         self._files = files
         self._seen = 0
-        self.has_read = files is not None
+        self.has_read = has_read or not task
         """True once the task has received others' words, even if no model has read them."""
-        self.is_clean = True
-        """True if the model had read no text of others when it wrote the current calls."""
+        self.is_clean = bool(task)
+        """True if the current calls were written by the user, or by a model that had read no text
+        of others."""
         self._code: str | None = None
         """The current script; None if the strategy calls without a script."""
-        self._scripts = Scripts(lambda name: tool_of(name) is not None)
+        self._scripts = Scripts(lambda name: tool_of(name) is not None, given)
         self._calls: dict[int, ReadCall] = {}
         self._made: dict[str, list[ReadCall]] = defaultdict(list)
         """The calls by action."""
@@ -93,9 +97,6 @@ class Origins:
         """The own values in results of each action, with the number of calls examined."""
         self._given: set[str] = set()
         """The connections that were given texts of others, whose later results are theirs."""
-        self._results = ResultTexts()
-        self._searched = 0
-        """The number of texts in the results to search; added when the first search needs them."""
         self.planned = Planned(self._made, tool_of, self._is_named_by_others, self.is_answer)
 
     @property
@@ -113,6 +114,8 @@ class Origins:
                     self.is_clean, self._code = not self.has_read, None
                 case ScriptGenerated(code=code):
                     self._code = code
+                    # A script that no model wrote is a routine's, which the user trusts.
+                    self.is_clean = self.is_clean or self._before is not None
                     if self.is_clean:
                         self._scripts.add(code)
                 case ModelReplied(purpose="outline", text=text):
@@ -159,13 +162,14 @@ class Origins:
             is_clean=self.is_clean,
             changes=event.effect != "read",
         )
-        gives = call.changes and self.has_read and call.connection not in self._given
-        if (gives or declared) and not all(
-            self.is_own(event.action, *leaf, event.line) for leaf in values_of(event.arguments)
+        # A service may give back later what it was given, even to search for.
+        gives = self.has_read and (call.changes or (self.is_clean and call.connection != ""))
+        if (declared or (gives and call.connection not in self._given)) and not self.are_own(
+            event.action, event.arguments, event.line
         ):
             # Who gives a call a text of others lets them choose what it finds.
             call.trust = "outside" if self.is_clean and declared else call.trust
-            self._given.update([call.connection] if call.changes else ())
+            self._given.update([call.connection] if gives else ())
         self._calls[event.call_id] = call
         self._made[event.action].append(call)
 
@@ -203,7 +207,7 @@ class Origins:
 
     def own_part(self, text: str) -> Origin | None:
         """Return the first place in the user's own data that contains a text or its part."""
-        return self._all_results().find(text, ("own",))
+        return find_in(self._all_texts(), text, ["own"])
 
     def is_own(self, action: str, path: str, text: str, line: int | None) -> bool:
         """Return whether a clean script computes a value only from constants and own results."""
@@ -211,6 +215,11 @@ class Origins:
             return False
         sources = self.sources(action, path, line)
         return sources is not None and all(self._is_own_source(each, text) for each in sources)
+
+    def are_own(self, action: str, arguments: Mapping[str, Any], line: int | None) -> bool:
+        """Return whether all values of a call are the user's own."""
+        leaves = values_of(arguments)
+        return not self.has_read or all(self.is_own(action, *leaf, line) for leaf in leaves)
 
     def sources(self, action: str, path: str, line: int | None) -> frozenset[str] | None:
         """Return the actions whose results a clean script uses for a value; None if unknown."""
@@ -237,7 +246,7 @@ class Origins:
         """Return the first unplanned read of a model that had read the words of strangers."""
         for call in self._calls.values():
             is_read = not (call.is_clean or call.changes or (call.tool and call.tool.built_in))
-            if is_read and not call.has_failed and not self.planned.is_planned(call):
+            if is_read and not call.has_failed and not self.planned.has(call):
                 return call
         return None
 
@@ -248,7 +257,7 @@ class Origins:
         is_clean, code = self.is_clean, self._code
         if is_clean and code is not None and mentions(code, text):
             return Origin(kind="script", trust="own")
-        if found := self._all_results().find(text):
+        if found := find_in(self._all_texts(), text):
             return found
         if not is_clean and (code is None or mentions(code, text)):
             return Origin(kind="script", trust="outside")
@@ -271,14 +280,6 @@ class Origins:
             for call in self._all_texts()
             for whose, _, held in authored(call.result, call.trust)
         )
-
-    def _all_results(self) -> ResultTexts:
-        """Return all texts that the task has read, ready to be searched."""
-        texts = self._all_texts()
-        for call in texts[self._searched :]:
-            self._results.add(call)
-        self._searched = len(texts)
-        return self._results
 
     def _all_texts(self) -> Sequence[ReadCall]:
         """Return all texts that the task has read, including those of its input files."""

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, Literal
 
 from delf.records import dataclass
 from delf.types import Trust
 from delf_engine.bound_action import BoundAction
-
-OriginKind = Literal["task", "script", "result", "unknown"]
+from delf_engine.origins.texts import letters_of, pieces_of
+from delf_engine.origins.values import authored
 
 _LONGEST_PATH: Final = 100
 """The most characters of a shown path, because its names are others' words, too."""
+_LEAST: Final = 3
+"""The least number of characters of a value that can reveal its source."""
+_SHORT: Final = 12
+"""The least number of characters of a value that may match within another value."""
+_SEAM: Final = "\x00"
+"""A separator around values, so that matches end where values end."""
+_TRUSTS: Final[tuple[Trust, ...]] = ("outside", "own")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +37,7 @@ class Origin:
         is_part: Whether value and text share only a part.
     """
 
-    kind: OriginKind
+    kind: Literal["task", "script", "result", "unknown"]
     trust: Trust
     call_id: int | None = None
     action: str | None = None
@@ -44,32 +52,28 @@ class Origin:
     @property
     def text(self) -> str:
         """The origin in words, for a person."""
-        match self.kind:
-            case "task":
-                return "in your task"
-            case "script" if self.trust == "own":
-                return "written by the model"
-            case "script":
-                return "written by the model after it read what others wrote"
-            case "result":
-                path = self.path.lstrip(".")
-                path = path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"
-                where = f", {path}" if path else ""
-                call = f" (call {self.call_id}{where})" if self.call_id else ""
-                whose = "; others wrote it" if self.trust == "outside" else ""
-                return f"{'in part ' if self.is_part else ''}from {self.action}{call}{whose}"
-            case "unknown":
-                return "computed by the script; not found in your task or in a result"
+        if self.kind == "task":
+            return "in your task"
+        if self.kind == "unknown":
+            return "computed by the script; not found in your task or in a result"
+        if self.kind == "script":
+            after = "" if self.trust == "own" else " after it read what others wrote"
+            return f"written by the model{after}"
+        path = self.path.lstrip(".")
+        path = path if len(path) <= _LONGEST_PATH else f"{path[:_LONGEST_PATH]}…"
+        where = f", {path}" if path else ""
+        call = f" (call {self.call_id}{where})" if self.call_id else ""
+        whose = "; others wrote it" if self.trust == "outside" else ""
+        return f"{'in part ' if self.is_part else ''}from {self.action}{call}{whose}"
 
     def data(self) -> dict[str, Any]:
         """Return the origin as plain data, for events and requests."""
         found = {"kind": self.kind, "trust": self.trust, "text": self.text}
-        if self.kind == "result":
-            return {**found, "call_id": self.call_id, "action": self.action, "path": self.path}
-        return found
+        place = {"call_id": self.call_id, "action": self.action, "path": self.path}
+        return {**found, **place} if self.kind == "result" else found
 
 
-@dataclass(slots=True)
+@dataclass()
 class ReadCall:
     """A call with its result, or a text that is in the prompt from the start."""
 
@@ -94,3 +98,41 @@ class ReadCall:
     def connection(self) -> str:
         """The name of its connection; empty for a function."""
         return self.action.rpartition(".")[0]
+
+    @cached_property
+    def letters(self) -> str:
+        """The letters of all values of the result."""
+        values = (letters_of(text) for _, _, text in authored(self.result))
+        return f"{_SEAM}{_SEAM.join(values)}{_SEAM}"
+
+
+def find_in(
+    calls: Iterable[ReadCall], text: str, trusts: Sequence[Trust] = _TRUSTS
+) -> Origin | None:
+    """Return the first place of a text or its pieces in results, in others' words at first.
+
+    A short text must match a whole value, because it occurs in many texts.
+    """
+    value = letters_of(text)
+    whole = f"{_SEAM}{value}{_SEAM}" if len(value) < _SHORT else value
+    for wanted in (whole, *pieces_of(text)) if len(value) >= _LEAST else ():
+        held = [call for call in calls if wanted in call.letters]
+        for trust in trusts:
+            if found := next(_places(held, wanted, value, trust), None):
+                return found
+    return None
+
+
+def _places(calls: Iterable[ReadCall], wanted: str, value: str, trust: Trust) -> Iterator[Origin]:
+    for call in calls:
+        for whose, path, text in authored(call.result, call.trust):
+            letters = letters_of(text)
+            if whose == trust and wanted in f"{_SEAM}{letters}{_SEAM}":
+                yield Origin(
+                    kind="result",
+                    trust=trust,
+                    call_id=call.number,
+                    action=call.action,
+                    path=path,
+                    is_part=letters != value,
+                )

@@ -1,4 +1,4 @@
-"""Comparison of texts, and their normal forms for searching."""
+"""Comparison of texts, and their normal forms."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from itertools import islice
 from typing import Final
 
 _PIECE: Final = 24
-"""The least number of characters of a piece; twice as many in a long text."""
+"""The number of characters of a piece."""
 _MOST_PIECES: Final = 12
 """The most pieces of one value that are searched."""
 _TELLING: Final = re.compile(r"(?=[\w.@-]*(?:[\d@]|\.\w)|[\w.@-]{16})[\w.@-]{6,}")
 """Rare words, such as addresses; common words occur in any two texts."""
 _LONGEST: Final = 300
 """The most characters of a pattern; longer texts never match by chance."""
-_BEFORE: Final = r"(?<![\w@])(?<!\w[.+-])"
-_AFTER: Final = r"(?![\w@]|[.+-]\w)"
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?")
 """A number with equivalent notations; codes such as ``007`` are excluded."""
-_LINK: Final = re.compile(r"\w@\w|://|\bwww\.|\b[\w-]+\.[a-z]{2,12}/|[A-Z]{2}\d{10}|\d[\d ]{6,}\d")
-_CODE: Final = re.compile(r"(?<!\S)(?=\S*\d)(?=\S*[A-Za-z])[A-Za-z0-9+/=_-]{20,}")
+_CARRYING: Final = re.compile(
+    r"\w@\w|://|\bwww\.|\b[\w-]+\.[a-z]{2,12}/|[A-Z]{2}\d{10}|\d[\d ]{6,}\d"
+    r"|(?<!\S)(?=\S*\d)(?=\S*[A-Za-z])[A-Za-z0-9+/=_-]{20,}"
+)
+"""Addresses, accounts, and encoded words."""
 _KINDS: Final = (
     re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
     re.compile(r"(?:https?://)?[\w-]+(?:\.[\w-]+)+(?:/[^\s,;)\"']*)?"),
@@ -29,7 +30,7 @@ _KINDS: Final = (
     re.compile(r"\d+(?:[.,]\d+)?"),
 )
 """Patterns of mail addresses, web addresses, account numbers and numbers."""
-_MARKS: Final = bytes(code for code in range(1, 128) if not chr(code).isalnum())
+_MARKS: Final = bytes(code for code in range(128) if not chr(code).isalnum())
 _FOREIGN_MARKS: Final = re.compile(r"[^\w\x00-\x7f]+")
 
 
@@ -44,7 +45,8 @@ def mentions(text: str, value: str) -> bool:
     is_code = any(map(str.isdigit, value))  # people write codes in groups
     parts = "".join(words) if is_code else words
     pattern = (r"\s?" if is_code else r"\s+").join(map(re.escape, parts))
-    return re.search(rf"{_BEFORE}{pattern}{_AFTER}", text, re.IGNORECASE) is not None
+    whole = rf"(?<![\w@])(?<!\w[.+-]){pattern}(?![\w@]|[.+-]\w)"
+    return re.search(whole, text, re.IGNORECASE) is not None
 
 
 def names(text: str, value: str) -> bool:
@@ -52,29 +54,25 @@ def names(text: str, value: str) -> bool:
 
     ``11`` is a record's number in "file '11'" and "delete 11", but not in "June 11 is".
     """
-    has_digit = any(map(str.isdigit, value))
-    if not has_digit or len(text.strip()) <= len(value) or len(value) > _LONGEST:
+    number = re.search(r"(?:^\d+|\d{2,})$", value)
+    if len(text.strip()) <= len(value) or not re.search(r"\d", value):
         return False
     if not value.isdigit() and value.casefold() in text.casefold():
         return True
-    if (number := re.search(r"(?:^\d+|\d{2,})$", value)) is None:
-        return False
-    before = r"(?:['\"#`“‘]|\b[a-z]+[^\w\n]{0,3})"
-    return re.search(rf"{before}{number[0]}(?!\w|[,:/-]\w|\.\d|\s+[a-z])", text) is not None
+    before, after = r"(?:['\"#`“‘]|\b[a-z]+[^\w\n]{0,3})", r"(?!\w|[,:/-]\w|\.\d|\s+[a-z])"
+    return number is not None and re.search(f"{before}{number[0]}{after}", text) is not None
 
 
 def is_only_one(word: str, text: str) -> bool:
     """Return whether a text has only one word of its kind: address, account or number."""
     kind = next((kind for kind in _KINDS if kind.fullmatch(word.strip())), None)
-    if kind is None:
-        return False
-    found = {match[0].casefold().rstrip(".") for match in kind.finditer(text)}
+    found = {match[0].casefold().rstrip(".") for match in kind.finditer(text)} if kind else {""}
     return found == {word.strip().casefold()}
 
 
 def may_carry(text: str) -> bool:
     """Return whether a text holds an address to follow, an account, or a word that is encoded."""
-    return _LINK.search(text) is not None or _CODE.search(text) is not None
+    return _CARRYING.search(text) is not None
 
 
 def number_text(value: float) -> str:
@@ -103,19 +101,16 @@ def plain_text(text: str) -> str:
 
 def letters_of(text: str) -> str:
     """Return the letters and digits of a text, ignoring case, spaces and invisible characters."""
-    text = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
     if not text.isascii():
-        text = _FOREIGN_MARKS.sub("", text)
-    data = text.encode(errors="surrogatepass")  # it may hold halves of characters
+        text = _FOREIGN_MARKS.sub("", unicodedata.normalize("NFKC", text).casefold())
+    data = text.lower().encode(errors="surrogatepass")  # it may hold halves of characters
     return data.translate(None, _MARKS).decode(errors="surrogatepass")
 
 
 def pieces_of(text: str) -> Iterator[str]:
     """Yield the letters of a text's rare words, and of its parts."""
     letters = letters_of(text)
-    # Long texts are cut into longer pieces, farther apart, so that their number stays bounded.
-    size = min(max(_PIECE, len(letters) // 4), 2 * _PIECE)
-    step = max(size, len(letters) // _MOST_PIECES)
     rare = map(letters_of, sorted(_TELLING.findall(text), key=len, reverse=True))
-    cuts = (letters[at : at + size] for at in range(0, len(letters) - size, step))
+    step = max(_PIECE, len(letters) // _MOST_PIECES)
+    cuts = (letters[at : at + _PIECE] for at in range(0, len(letters) - _PIECE, step))
     return islice((piece for piece in (*rare, *cuts) if len(piece) > 5), _MOST_PIECES)

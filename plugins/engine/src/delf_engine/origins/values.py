@@ -1,4 +1,4 @@
-"""The values of plain data as texts, each with its path and trust."""
+"""The values of plain data as texts, each with its path and trust; which of them decide."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from pydantic_core import to_jsonable_python
 
 from delf.types import Trust
+from delf_engine.bound_action import BoundAction
 from delf_engine.origins.texts import number_text
 
 _LISTS: Final = (list, tuple, set, frozenset)
@@ -18,8 +19,16 @@ MOST_LEAVES: Final = 500
 _MOST_OF_BYTES: Final = 4_000_000
 """The most bytes of one value that are decoded as text."""
 _NAMES: Final = re.compile(r"[^.\[\]]+(?![^\[]*\])")
-_Step = tuple[str, Any, Trust, Mapping[str, Trust]]
-"""A path, its value, the value's trust, and the trusts of fields."""
+CONTENTS: Final = frozenset(
+    {"text", "body", "subject", "title", "description", "content", "message", "note"}
+    | {"comment", "summary", "caption", "reason", "html", "markdown"}
+)
+"""Words in the names of parameters that hold contents, for actions that declare nothing."""
+_DATA: Final = re.compile(r"[\d=:/@<&]")
+"""Characters that do not occur in words of a language."""
+_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+_Step = tuple[str, Any, Trust]
+"""A path, its value, and the value's trust."""
 
 
 def authored(
@@ -31,22 +40,16 @@ def authored(
 ) -> Iterator[tuple[Trust, str, str]]:
     """Yield trust, path and text of each value of plain data, in order.
 
-    A text of JSON is parsed. If it is the whole result, its fields have their own trusts; within a
-    field, everything has the trust of that field, whose author could choose the names. Every key,
-    ``True``, ``False``, ``None`` and empty values are yielded only with ``is_whole``.
+    A result that is a text of JSON is parsed. Every key, ``True``, ``False``, ``None`` and empty
+    values are yielded only with ``is_whole``.
     """
     named: Mapping[str, Trust] = {"*": trust} if isinstance(trust, str) else trust
-    whose = named.get("*", "outside")
-    todo: list[_Step] = [(path, _data_in(value), whose, named)]
+    todo: list[_Step] = [(path, value if is_whole else _data_in(value), named.get("*", "outside"))]
     while todo:
-        path, item, whose, named = todo.pop()
+        path, item, whose = todo.pop()
         match item:
             case str():
-                inner = _data_in(item)
-                if inner is item:
-                    yield whose, path, item
-                else:
-                    todo.append((path, inner, whose, {}))
+                yield whose, path, item
             case bool() | None:
                 if is_whole:
                     yield whose, path, str(item)
@@ -62,16 +65,14 @@ def authored(
                 for index, (key, each) in enumerate(cast("dict[Any, Any]", item).items()):
                     if isinstance(key, str) and (is_whole or not key.isidentifier()):
                         yield whose, f"{path}[key {index}]", key
-                    entries.append((f"{path}.{key}", each, named.get(key, whose), named))
+                    entries.append((f"{path}.{key}", each, named.get(key, whose)))
                 todo += reversed(entries)
             case list():
-                items: list[_Step] = [
-                    (f"{path}[{at}]", each, whose, named)
-                    for at, each in enumerate(cast("list[Any]", item))
-                ]
-                todo += reversed(items)
+                items = enumerate(cast("list[Any]", item))
+                steps: list[_Step] = [(f"{path}[{at}]", each, whose) for at, each in items]
+                todo += reversed(steps)
             case _:
-                todo.append((path, _plain(item), whose, named))
+                todo.append((path, _plain(item), whose))
 
 
 def values_of(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -88,21 +89,16 @@ def own_texts(value: Any, trust: Trust | Mapping[str, Trust]) -> Iterator[str]:
     """Yield the texts of a result that are the user's own; in rows, the texts of own fields."""
     if isinstance(trust, str) or trust.get("*") == "own" or not isinstance(value, list):
         yield from (text for whose, _, text in authored(value, trust) if whose == "own")
-    else:
-        own = [name for name, whose in trust.items() if whose == "own"]
-        for each in items_of(cast("Any", value)):
-            record = cast("dict[Any, Any]", each) if isinstance(each, dict) else {}
-            for name in own:
-                field = record.get(name)
-                if isinstance(field, str):
-                    yield field
-                elif name in record:
-                    yield from (text for item in items_of(field) for _, text in leaves_of(item))
+        return
+    own = [name for name, whose in trust.items() if whose == "own"]
+    for record in filter(lambda each: isinstance(each, dict), items_of(cast("Any", value))):
+        for field in (record[name] for name in own if name in record):
+            yield from [field] if isinstance(field, str) else (text for _, text in leaves_of(field))
 
 
 def _plain(value: Any) -> Any:
     """Convert a set, a tuple, a record of a class and other values to data of JSON."""
-    if isinstance(value, (tuple, set, frozenset)):
+    if isinstance(value, _LISTS):
         return list(cast("Iterable[Any]", value))
     if isinstance(value, Mapping):
         return dict(cast("Mapping[Any, Any]", value))
@@ -111,10 +107,8 @@ def _plain(value: Any) -> Any:
 
 def _data_in(value: Any) -> Any:
     """Parse a text that is a JSON object or array; return other values unchanged."""
-    if not isinstance(value, str) or value[:1] not in ("{", "["):
-        return value
     try:
-        return json.loads(value)
+        return json.loads(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
     except (ValueError, RecursionError):
         return value
 
@@ -126,12 +120,8 @@ def fields_at(value: Any, path: Sequence[str]) -> Iterator[Any]:
     """
     found = [*items_of(_data_in(value))]
     for name in path:
-        found = [
-            each
-            for record in found
-            if isinstance(record, Mapping) and name in record
-            for each in items_of(cast("Mapping[Any, Any]", record)[name])
-        ]
+        records = (cast("Mapping[Any, Any]", e) for e in found if isinstance(e, Mapping))
+        found = [each for record in records if name in record for each in items_of(record[name])]
     return iter(found)
 
 
@@ -147,10 +137,7 @@ def items_of(value: Any) -> Iterator[Any]:
         yield value
         return
     for item in cast("Iterable[Any]", value):
-        if isinstance(item, _LISTS):
-            yield from items_of(item)
-        else:
-            yield item
+        yield from items_of(item)
 
 
 def names_in(path: str) -> Sequence[str]:
@@ -161,3 +148,25 @@ def names_in(path: str) -> Sequence[str]:
 def parameter_of(path: str) -> str:
     """Return the parameter in a value's path, such as ``to`` in ``to[0]``."""
     return re.split(r"[.[]", path, maxsplit=1)[0]
+
+
+def is_content(bound: BoundAction, path: str, text: str) -> bool:
+    """Return whether a value is content for people to read, and so does not decide the effect.
+
+    The ``sinks`` or ``contents`` that the author declared decide first. Without a declaration, a
+    text counts as content if its parameter or field has a name of contents, and the text is not
+    data for machines.
+    """
+    action = bound.action
+    if action.sinks is not None:
+        return parameter_of(path) not in action.sinks
+    if action.contents is not None:
+        return parameter_of(path) in action.contents
+    # What is sent out is sent whatever its name, and each word of a name counts: ``message_id``.
+    words = _WORDS.findall("".join(names_in(path)[-1:]))
+    is_named = bool(words) and CONTENTS.issuperset(w.lower().removesuffix("s") for w in words)
+    is_key = "[key " in path[path.rfind("[") :]
+    lines = [line for line in map(str.strip, text.splitlines()) if line]
+    is_data = bool(lines) and all(" " not in line and _DATA.search(line) for line in lines)
+    is_data = is_data or _data_in(text) is not text
+    return action.effect != "read" and is_named and not is_key and not is_data
