@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from delf.hookspecs import CONNECTIONS_GROUP, ENTRY_POINT_GROUP
 from delf.testing import script
 from delf_console.sources import sources
 from delf_devkit.testing.hosts import install_plugin
@@ -49,7 +50,9 @@ _FENCE: Final = re.compile(
 _ANSWER: Final = re.compile(r"^<!-- model (answers|says)\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
 _FILE: Final = re.compile(r"^# ([\w./-]+\.(?:py|toml|yaml))(, at the end)?$")
 _CONTINUES: Final = "# continues the block above"
-_ENTRY_POINTS: Final = "[project.entry-points.delf]"
+_ENTRY_POINTS: Final = re.compile(
+    r'^\[project\.entry-points\.(delf|"delf\.connections")\]$', re.MULTILINE
+)
 _LEFT_OUT: Final = re.compile(r"^(?:\$ )?export (\w+)=…$", re.MULTILINE)
 _TESTS: Final = Path(__file__).parents[1]
 _RUNNER: Final = Path(__file__).with_name("page_runner.py")
@@ -78,7 +81,7 @@ class Block:
     def file(self) -> str | None:
         """The file that it is, if it is one."""
         found = _FILE.match(self.code.partition("\n")[0])
-        if found is None and self.language == "toml" and _ENTRY_POINTS in self.code:
+        if found is None and self.language == "toml" and _ENTRY_POINTS.search(self.code):
             return "pyproject.toml"
         return found[1] if found else None
 
@@ -289,7 +292,7 @@ class Reader:
             (path.parent / "py.typed").touch()
         if path.parent.name == "tests":
             self.written_tests = self.folder
-        if _ENTRY_POINTS in block.code:
+        if _ENTRY_POINTS.search(block.code):
             self._install(self.folder)
 
     def _find_modules(self, folder: Path) -> None:
@@ -301,7 +304,9 @@ class Reader:
         site = folder / "src"
         for old in site.glob("*.dist-info"):
             shutil.rmtree(old)
-        for plugin, target in project["entry-points"]["delf"].items():
+        points = project["entry-points"]
+        named = {**points.get(ENTRY_POINT_GROUP, {}), **points.get(CONNECTIONS_GROUP, {})}
+        for plugin, target in named.items():
             install_plugin(
                 site,
                 plugin,
@@ -309,7 +314,7 @@ class Reader:
                 requires=project.get("dependencies"),
                 keywords=project.get("keywords", ()),
                 summary=project.get("description", "From a page."),
-                exports=project["entry-points"].get("delf.exports"),
+                exports=points.get("delf.exports"),
             )
         self._find_modules(folder)
         _check_built(self.page, folder)

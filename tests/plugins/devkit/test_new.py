@@ -32,7 +32,8 @@ def write(folder: Path, kind: str, name: str = "help-desk") -> Path:
 def install(package: Path) -> str:
     """Install a package as pip does with -e, from its own pyproject.toml."""
     project = tomllib.loads((package / "pyproject.toml").read_text())["project"]
-    ((name, target),) = project["entry-points"]["delf"].items()
+    ((points),) = project["entry-points"].values()
+    ((name, target),) = points.items()
     info = install_plugin(
         package / "src",
         name,

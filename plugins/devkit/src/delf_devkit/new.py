@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from delf import __version__
-from delf.hookspecs import DISTRIBUTION, HOOKS, PLUGIN_API
+from delf.hookspecs import CONNECTIONS_GROUP, DISTRIBUTION, ENTRY_POINT_GROUP, HOOKS, PLUGIN_API
 from delf.packages.official import PLUGIN_PREFIX, all_packages, module_of, package_of
 from delf_cli.as_json import as_json_option
 
@@ -146,8 +146,18 @@ def fields_of(name: str, kind: str) -> dict[str, str]:
         "imports": ", ".join([spec, *template.imports]),
         "extra": "".join(f"\n        {_filled(field, names)}," for field in template.fields),
         "api": str(PLUGIN_API),
+        "entry_point": _entry_point(kind, package, template.capability, names["class_name"]),
         "requirements": ", ".join(f'"{each}"' for each in (*ours, *template.packages)),
     }
+
+
+def _entry_point(kind: str, package: str, capability: str, class_name: str) -> str:
+    """Return the entry point of a package, which names the class of a connection itself."""
+    module = f"delf_{package.replace('-', '_')}"
+    if kind == "connection":
+        place = f"{module}.{capability}:{class_name}"
+        return f'[project.entry-points."{CONNECTIONS_GROUP}"]\n{package} = "{place}"'
+    return f'[project.entry-points.{ENTRY_POINT_GROUP}]\n{package} = "{module}.plugin"'
 
 
 def _check_name(name: str, kind: str, package: str) -> None:
@@ -180,6 +190,8 @@ def render(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
         "pyproject.toml": "pyproject.toml",
         "test_package.py": "tests/test_package.py",
     }
+    if kind == "connection":  # its entry point names the class
+        del places["plugin.py"]
     common, own = _templates() / "common", dict(template_of(kind).files)
     filled = {**fields, "usage": _filled(own.pop("usage.md"), fields).strip()}
     made = {f"{source}/py.typed": ""}

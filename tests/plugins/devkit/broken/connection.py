@@ -461,15 +461,16 @@ class TestChangesItsDefault(Desk):
         return [state]
 
 
+class PlainSettings(DeskSettings):
+    api_key: str = ""
+
+
 class TestSecretIsPlainText(Suite):
     breaks = ("test_secret_settings_are_declared_as_secrets",)
     says = "declare it as delf.settings.SecretStr"
 
-    class kind(Desk):
+    class kind(Desk, Connection[PlainSettings]):
         """A desk."""
-
-        class Settings(DeskSettings):
-            api_key: str = ""
 
 
 class TestRefusedLoginLooksEmpty(Suite):

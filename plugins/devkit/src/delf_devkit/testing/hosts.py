@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from delf import __version__
-from delf.hookspecs import ENTRY_POINT_GROUP, EXPORTS_GROUP, HOOKS, PLUGIN_API, hookimpl
+from delf.hookspecs import (
+    CONNECTIONS_GROUP,
+    ENTRY_POINT_GROUP,
+    EXPORTS_GROUP,
+    HOOKS,
+    PLUGIN_API,
+    hookimpl,
+)
 from delf.plugins.discovery import Candidate
 from delf.plugins.host import PluginHost
 from delf.specs import Spec
@@ -72,7 +79,8 @@ def install_plugin(
     Args:
         site: A folder that is, or will be, on ``sys.path``.
         name: The entry point's name; the distribution is ``delf-plugin-NAME``.
-        module: The target; ``delf_NAME.plugin`` when omitted.
+        module: The target, a module of hooks or a class of connections (``module:attribute``);
+            ``delf_NAME.plugin`` when omitted.
         requires: The requirements; this delf when omitted.
         keywords: The keywords.
         version: The version.
@@ -91,7 +99,8 @@ def install_plugin(
     lines += [f"Requires-Dist: {line}" for line in requires or (_this_delf(),)]
     (info / "METADATA").write_text("\n".join(lines) + "\n", encoding="utf-8")
     target = module or f"delf_{flat}.plugin"
-    points = [f"[{ENTRY_POINT_GROUP}]", f"{name} = {target}", f"[{EXPORTS_GROUP}]"]
+    group = CONNECTIONS_GROUP if ":" in target else ENTRY_POINT_GROUP
+    points = [f"[{group}]", f"{name} = {target}", f"[{EXPORTS_GROUP}]"]
     points += [f"{exported} = {place}" for exported, place in (exports or {}).items()]
     (info / "entry_points.txt").write_text("\n".join(points) + "\n", encoding="utf-8")
     (info / "RECORD").write_text("", encoding="utf-8")
