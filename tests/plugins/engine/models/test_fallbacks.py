@@ -3,9 +3,9 @@
 import pytest
 
 from delf import Agent, LLMConfig
-from delf.errors import LLMExecutionError, ModelConfigurationError
+from delf.errors import BudgetExceededError, LLMExecutionError, ModelConfigurationError
 from delf.events import ModelCalled, ModelFailed, Warned
-from delf.messages import ModelDelta, ModelReply
+from delf.messages import ModelDelta, ModelReply, Price
 from delf.specs import ModelSpec
 from delf_engine.config import llm_config
 
@@ -14,7 +14,7 @@ class Scripted:
     """Two models, of which a test says what each does."""
 
     def __init__(self, host):
-        self.asked = []
+        self.asked, self.prices = [], {}
         self.does = {"first": "print(1)", "second": "print(2)"}
         spec = ModelSpec(name="pair", factory="x:y", summary="x", serves=("first", "second"))
         host.provide(spec, lambda config: Model(self, config.model))
@@ -24,10 +24,12 @@ class Keyed(Scripted):
     """A provider that knows a model under several keys, and refuses some of them."""
 
     def __init__(self, host, **refused):
-        self.asked, self.refused = [], refused
+        self.asked, self.prices, self.refused = [], {}, refused
         spec = ModelSpec(name="keyed", factory="x:y", summary="x", serves=("big",))
         host.provide(spec, lambda config: Model(self, config.api_key))
-        self.does = {key: refused.get(key, "print('done')") for key in ("k1", "k2", "k3")}
+        self.does = {
+            key: refused.get(key, "print('done')") for key in ("key_one", "key_two", "key_three")
+        }
 
 
 class Model:
@@ -40,6 +42,9 @@ class Model:
         if isinstance(found, Exception):
             raise found
         return ModelReply(text=f"```python\n{found}\n```", model=self.name, cost_usd=0.25)
+
+    async def price(self):
+        return self.models.prices.get(self.name) if self.models.prices else None
 
     async def stream(self, request):
         found = self.models.does[self.name]
@@ -107,6 +112,15 @@ async def test_fallback_is_not_used_after_a_started_answer(run, models):
     assert not [e for e in events if isinstance(e, Warned) and "is asked" in e.message]
 
 
+async def test_budget_is_checked_with_the_price_of_the_fallback(run, models):
+    cheap, dear = (Price(input=usd, output=usd, cached_input=usd) for usd in (0.01, 10_000.0))
+    models.prices = {"first": cheap, "second": dear}
+    models.does["first"] = LLMExecutionError("away")
+    with pytest.raises(BudgetExceededError, match="would cost about"):
+        await run(budget_usd=0.5)
+    assert models.asked == ["first"]
+
+
 async def test_last_failure_is_raised_if_all_models_fail(run, models):
     models.does = {name: LLMExecutionError(f"{name} is away") for name in ("first", "second")}
     response, _ = await run()
@@ -147,24 +161,26 @@ def test_fallbacks_are_shown_with_the_models(delf_host, models):
 
 async def test_provider_keys_are_used_in_turn(delf_host):
     limited = LLMExecutionError("rate limit", status=429)
-    models = Keyed(delf_host, k1=limited, k2=LLMExecutionError("no credit", status=402))
-    keys = [{"model": "big", "api_key": key} for key in ("k1", "k2", "k3")]
+    models = Keyed(delf_host, key_one=limited, key_two=LLMExecutionError("no credit", status=402))
+    keys = [{"model": "big", "api_key": key} for key in ("key_one", "key_two", "key_three")]
     events = []
     async with Agent(host=delf_host, sandbox="local", llm=keys, journal="none") as agent:
         response = await agent.arun("x", listeners=[events.append])
-    assert (response.text, models.asked) == ("done", ["k1", "k2", "k3"])
+    assert (response.text, models.asked) == ("done", ["key_one", "key_two", "key_three"])
     warned = [event.message for event in events if isinstance(event, Warned)]
     assert [text for text in warned if "big with another key is asked" in text] == [
         "big is not available, so big with another key is asked: rate limit",
         "big is not available, so big with another key is asked: no credit",
     ]
-    assert not any("k1" in str(event) for event in events), "no key is shown"
+    assert not any("key_one" in str(event) for event in events), "no key is shown"
 
 
 async def test_refused_key_is_used_last_for_some_time(delf_host):
-    models = Keyed(delf_host, k1=LLMExecutionError("rate limit", status=429))
-    keys = [{"model": "big", "api_key": key} for key in ("k1", "k2")]
-    models.does["k2"] = "rerun('more', 'go on')"
+    models = Keyed(delf_host, key_one=LLMExecutionError("rate limit", status=429))
+    keys = [{"model": "big", "api_key": key} for key in ("key_one", "key_two")]
+    models.does["key_two"] = "rerun('more', 'go on')"
     async with Agent(host=delf_host, sandbox="local", llm=keys, journal="none") as agent:
         await agent.arun("x", timeout=20)
-    assert models.asked[:3] == ["k1", "k2", "k2"], "the first key is not tried again at once"
+    assert models.asked[:3] == ["key_one", "key_two", "key_two"], (
+        "the first key is not tried again at once"
+    )
