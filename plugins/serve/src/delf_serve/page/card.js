@@ -104,7 +104,9 @@ export class Card {
   /** The facts of the request; comments and the assignee come with the events of its task. */
   get facts() {
     const { facts = [], reactions } = this.question;
-    return reactions ? [...facts.filter((fact) => !REACTIONS.has(fact.kind)), ...reactions] : facts;
+    if (!reactions) return facts;
+    const isLast = (fact) => fact.kind === "expiry"; // where the inbox has it
+    return [...facts.filter((fact) => !REACTIONS.has(fact.kind) && !isLast(fact)), ...reactions, ...facts.filter(isLast)];
   }
 
   /** Take what the server says of the request and of the reader; without a rule, the right to decide is all it takes. */

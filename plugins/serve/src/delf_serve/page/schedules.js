@@ -35,7 +35,8 @@ export class SchedulesView {
       field("cron", "Times", "minute, hour, day, month, weekday: 0 8 * * 1-5 is workdays at eight", { required: true, value: "0 8 * * 1-5" }),
       field("zone", "Time zone", "", { value: Intl.DateTimeFormat().resolvedOptions().timeZone }),
       el("p", {}, el("label", {}, "Does ", el("select", { name: "kind" }, el("option", { value: "" }, "a task in plain words"), el("option", { value: "routine" }, "a routine, by its call")))),
-      el("p", {}, el("label", {}, "Task ", el("textarea", { name: "task", required: true, rows: 3 })), el("span", { class: "quiet" }, " a routine as report(month=\"2026-10\"), or report(mail=item[\"id\"]) for each new item")),
+      el("p", {}, el("label", {}, "Task ", el("textarea", { name: "task", required: true, rows: 3 }))),
+      el("p", { class: "quiet" }, "A routine is written as report(month=\"2026-10\"), or as report(mail=item[\"id\"]) for each new item."),
       field("each", "For each new item of", "a call that only reads, such as mail.search(query=\"is:unread\"); empty for the times alone"),
       field("id_field", "Its items are identified by", "id, if empty"),
       el("div", { class: "buttons" }, el("button", { type: "submit", class: "primary" }, "Add")));
