@@ -64,6 +64,22 @@ class TestAppend:
         await journal.append(printed("t", 3))
         assert [event.seq for event in await journal.read("t")] == [1, 2, 3]
 
+    async def test_tasks_that_begin_at_once_are_all_kept(self, journal_url, open_journal):
+        journal, other = open_journal(journal_url), open_journal(journal_url)
+        await other.append(started("t0"))
+        results = await asyncio.gather(
+            journal.append(printed("unknown", 3)),
+            *(journal.append(started(f"t{n}")) for n in range(20)),
+            *(journal.append(printed(f"t{n}", 2)) for n in range(20)),
+            journal.append(started("t1")),
+            return_exceptions=True,
+        )
+        refused = [str(error).partition(":")[0] for error in results if error is not None]
+        assert refused[0] == "task unknown"
+        assert [text.startswith("task t0 ") for text in refused[1:]] == [True, True]
+        found = {record.task_id: record.events for record in await journal.find()}
+        assert found == {"t0": 1} | {f"t{n}": 2 for n in range(1, 20)}
+
     async def test_refused_event_does_not_affect_others(self, journal_url, open_journal):
         journal = open_journal(journal_url)
         await journal.append(started("bad"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import PurePath
@@ -75,8 +76,7 @@ class TaskRecord:
         """
         found: dict[str, Any] = {"task_id": event.task_id, "task": "", "started_at": event.at}
         if isinstance(event, (TaskQueued, TaskStarted)):
-            names = [item.name for item in fields(cls) if hasattr(event, item.name)]
-            found |= {name: getattr(event, name) for name in names}
+            found |= {name: getattr(event, name) for name in _shared_names(cls, type(event))}
         return found
 
     @property
@@ -88,6 +88,13 @@ class TaskRecord:
     def place(self) -> ListPlace:
         """The position in a list of tasks after which ``find`` continues."""
         return self.started_at, self.task_id
+
+
+@functools.cache
+def _shared_names(record: type[TaskRecord], event: type[Event]) -> tuple[str, ...]:
+    """Return the fields of a record that a class of events has under the same names."""
+    own = {*dir(event), *(item.name for item in fields(event))}
+    return tuple(item.name for item in fields(record) if item.name in own)
 
 
 ListPlace = tuple[float, str]

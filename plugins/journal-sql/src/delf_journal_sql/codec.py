@@ -114,6 +114,8 @@ def value_of(digest: str, blob: Callable[[str], bytes]) -> Any:
 
 def plain_text(text: str) -> str:
     """Remove NUL and unpaired surrogates, which databases refuse."""
+    if text.isascii() and "\0" not in text:
+        return text
     return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode("utf-8")
 
 

@@ -46,8 +46,23 @@ class Connection(Protocol):
         """Run a statement; return its rows as named tuples."""
         ...
 
-    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        """Insert rows."""
+    def insert(
+        self,
+        table: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[Any]],
+        *,
+        unique: str | None = None,
+    ) -> list[SqlRow]:
+        """Insert rows.
+
+        Args:
+            table: The table.
+            columns: The columns.
+            rows: The values of the columns.
+            unique: A unique column. Rows whose value exists are skipped, and the ids of the others
+                are returned with their values.
+        """
         ...
 
     def has_table(self, name: str) -> bool:
@@ -194,6 +209,11 @@ def in_chunks(rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Sequence[Any]]
         while len(rows) - start >= size:
             yield rows[start : start + size]
             start += size
+
+
+def new_only(unique: str | None) -> str:
+    """Return the end of an insert statement that skips rows whose unique value exists."""
+    return f" ON CONFLICT ({unique}) DO NOTHING RETURNING id, {unique}" if unique else ""
 
 
 @contextmanager

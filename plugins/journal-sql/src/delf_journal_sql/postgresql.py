@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from delf.errors import OptionalDependencyError
 from delf_journal_sql.copying import copy_tables
-from delf_journal_sql.database import Connection, SqlRow, WordSearch, in_chunks, named, transaction
+from delf_journal_sql.database import (
+    Connection,
+    SqlRow,
+    WordSearch,
+    in_chunks,
+    named,
+    new_only,
+    transaction,
+)
 from delf_journal_sql.errors import (
     ConnectionLostError,
     DuplicateRowError,
@@ -63,7 +71,14 @@ class PostgresConnection:
             columns = [column.name for column in cursor.description or ()]
             return named(columns, cursor.fetchall()) if columns else []
 
-    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    def insert(
+        self,
+        table: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[Any]],
+        *,
+        unique: str | None = None,
+    ) -> list[SqlRow]:
         """Insert rows, many with one statement.
 
         Pipelines are not used: a process suspended in a pipeline would keep its locks, because the
@@ -71,10 +86,14 @@ class PostgresConnection:
         """
         place = f"({', '.join(['%s'] * len(columns))})"
         head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - own names
+        inserted: list[SqlRow] = []
         with self._database.explained(self._raw):
             for some in in_chunks(rows):
-                sql = head + ", ".join([place] * len(some))
-                self._raw.execute(sql.encode(), [value for row in some for value in row])
+                sql = head + ", ".join([place] * len(some)) + new_only(unique)
+                values = [value for row in some for value in row]
+                cursor = self._raw.execute(sql.encode(), values)
+                inserted += cursor.fetchall() if unique else ()
+        return inserted
 
     def has_table(self, name: str) -> bool:
         """Return True if a table exists."""

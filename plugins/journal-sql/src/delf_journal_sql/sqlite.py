@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from delf.machine.own_files import make_private_folder
-from delf_journal_sql.database import Connection, SqlRow, WordSearch, in_chunks, named
+from delf_journal_sql.database import (
+    Connection,
+    SqlRow,
+    WordSearch,
+    in_chunks,
+    named,
+    new_only,
+)
 from delf_journal_sql.errors import DuplicateRowError, JournalError, JournalSetupError
 from delf_journal_sql.settings import JournalSettings
 
@@ -81,18 +88,27 @@ class SqliteConnection:
         except sqlite3.Error as error:
             raise explain(error, self._path, self._wait) from error
 
-    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    def insert(
+        self,
+        table: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[Any]],
+        *,
+        unique: str | None = None,
+    ) -> list[SqlRow]:
         """Insert rows, many with one statement."""
         place = f"({', '.join('?' * len(columns))})"
         head = f"INSERT INTO {table} ({', '.join(columns)}) VALUES "  # noqa: S608 - own names
+        inserted: list[SqlRow] = []
         try:
             for some in in_chunks(rows):
-                sql = head + ", ".join([place] * len(some))
-                self._raw.execute(sql, [value for row in some for value in row])
+                sql = head + ", ".join([place] * len(some)) + new_only(unique)
+                inserted += self._raw.execute(sql, [value for row in some for value in row])
         except sqlite3.IntegrityError as error:
             raise DuplicateRowError(str(error)) from error
         except sqlite3.Error as error:
             raise explain(error, self._path, self._wait) from error
+        return inserted
 
     def has_table(self, name: str) -> bool:
         """Return True if a table exists."""

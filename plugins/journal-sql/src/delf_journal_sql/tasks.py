@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from delf.events import TaskFinished, TaskPostponed, TaskQueued
+from delf.events import Event, TaskFinished, TaskPostponed, TaskQueued
 from delf.protocols.journal import PerhapsAlive, TaskRecord
 from delf.types import TaskState
 from delf_journal_sql.codec import Packed, plain_text
@@ -16,6 +16,8 @@ from delf_journal_sql.owners import COLUMNS, Owner, is_alive, owner_of, perhaps_
 from delf_journal_sql.schema import OTHER_NAMES
 
 _EVENT_COLUMNS: Final = ("task", "seq", "at", "type", "v", "data", "blobs")
+_TASK_FIELDS: Final = tuple(item.name for item in fields(TaskRecord) if item.name != "events")
+_TASK_COLUMNS: Final = tuple(OTHER_NAMES.get(name, name) for name in _TASK_FIELDS)
 _IDENTIFIERS: Final = frozenset({"task_id", "queue", "key"})
 """Fields of a task that are compared exactly, and so are stored unchanged."""
 
@@ -70,8 +72,24 @@ class Tasks:
             self.held.discard(keys[key])
             self.lost.add(keys[key])
 
+    def create(self, connection: Connection, events: Iterable[Packed]) -> None:
+        """Insert the tasks that begin with some events, many with one statement.
+
+        Known tasks are skipped, and :meth:`add` loads them.
+        """
+        new: dict[str, dict[str, Any]] = {}
+        for packed in events:
+            name = packed.event.task_id
+            if packed.event.seq == 1 and name not in self.open and name not in self.lost:
+                new[name] = self._record(packed.event)
+        rows = [[record.get(field) for field in _TASK_FIELDS] for record in new.values()]
+        for key, name in connection.insert("delf_tasks", _TASK_COLUMNS, rows, unique="task_id"):
+            self.open[name] = _Task(int(key), 0)
+            if new[name]["owner"] is not None:
+                self.held.add(name)
+
     def add(self, connection: Connection, packed: Packed) -> None:
-        """Collect an event, in a transaction and after :meth:`check`.
+        """Collect an event, in a transaction and after :meth:`check` and :meth:`create`.
 
         Raises:
             JournalConflictError: If the event does not continue its task.
@@ -89,9 +107,7 @@ class Tasks:
             self._compare(connection, task, packed)
             return
         if event.seq != task.last + 1:
-            raise JournalConflictError(
-                f"task {event.task_id}: event {event.seq} was to follow event {task.last}"
-            )
+            raise _gap(event, task.last)
         for part in packed.parts:
             connection.execute(
                 "INSERT INTO delf_blobs (task, digest, size, data) "
@@ -214,7 +230,7 @@ class Tasks:
         self.held.discard(task_id)
 
     def _load(self, connection: Connection, packed: Packed) -> _Task:
-        """Load the stored state of a task; register a new task."""
+        """Load the stored state of a task."""
         event = packed.event
         rows = connection.execute(
             "SELECT t.id, t.state, (SELECT MAX(seq) FROM delf_events AS e WHERE e.task = t.id) "
@@ -222,7 +238,7 @@ class Tasks:
             {"id": event.task_id},
         )
         if not rows:
-            return self._create(connection, packed)
+            raise _gap(event, 0)
         key, state, last = rows[0]
         is_queued = state == TaskState.QUEUED and not isinstance(event, TaskQueued)
         # To append is to claim: otherwise two processes could write to a task in turn.
@@ -235,26 +251,21 @@ class Tasks:
             self.held.add(event.task_id)
         return _Task(key, last or 0)
 
-    def _create(self, connection: Connection, packed: Packed) -> _Task:
-        event = packed.event
+    def _record(self, event: Event) -> dict[str, Any]:
+        """Return the fields of a new task that has an event as its first."""
         waits = isinstance(event, TaskQueued) and event.queue is not None
-        values = {"origin": "", **TaskRecord.beginning(event)}
+        values: dict[str, Any] = {
+            "origin": "",
+            **TaskRecord.beginning(event),
+            "state": (TaskState.QUEUED if waits else TaskState.RUNNING).value,
+            "owner": None if waits else self.owner.key,
+        }
         for name in values.keys() - _IDENTIFIERS:
             if isinstance(values[name], str):
                 # PostgreSQL refuses NUL characters in texts, and the refused row would fail all
                 # events of its batch.
                 values[name] = plain_text(values[name])
-        values["state"] = (TaskState.QUEUED if waits else TaskState.RUNNING).value
-        values["owner"] = None if waits else self.owner.key
-        columns = ", ".join(OTHER_NAMES.get(name, name) for name in values)
-        rows = connection.execute(
-            f"INSERT INTO delf_tasks ({columns}) "  # noqa: S608 - own names
-            f"VALUES ({', '.join(f':{name}' for name in values)}) RETURNING id",
-            values,
-        )
-        if not waits:
-            self.held.add(event.task_id)
-        return _Task(int(rows[0][0]), 0)
+        return values
 
     def _finish(self, connection: Connection, task: _Task, event: TaskFinished) -> None:
         self._finished.append(event.task_id)
@@ -304,6 +315,12 @@ class Tasks:
                 f"task {event.task_id} has another event {event.seq} already",
                 hint="two processes work on the same task",
             )
+
+
+def _gap(event: Event, last: int) -> JournalConflictError:
+    return JournalConflictError(
+        f"task {event.task_id}: event {event.seq} was to follow event {last}"
+    )
 
 
 def _lost(task_id: str) -> JournalConflictError:

@@ -228,6 +228,7 @@ class Writer:
                 # First the sign of life: the check would else be one of a process taken for dead.
                 self._sign(connection)
                 self._tasks.check(connection, {one.packed.event.task_id for one in run})
+                self._tasks.create(connection, [one.packed for one in run])
                 for operation in run:
                     operation.error = None
                     try:
