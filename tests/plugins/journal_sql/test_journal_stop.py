@@ -12,6 +12,7 @@ from delf import Agent, tool
 from delf.errors import DelfError, UnknownTaskError
 from delf.events import StoppedBy, TaskFinished, TaskQueued, TaskStarted
 from delf_journal_sql import stopping
+from delf_journal_sql.inbox import STOP
 
 Made = Callable[..., Agent]
 
@@ -120,6 +121,25 @@ async def test_stop_error_names_the_unresponsive_process(
     with pytest.raises(DelfError, match=r"pid \d+ on .* has not stopped it yet"):
         await other.stop("t", "a test")
     assert await other.asked_to_stop(["t", "u"]) == {"t": StoppedBy("a test")}
+
+
+async def test_stop_requests_are_found_before_and_after_a_task_is_watched(
+    open_journal: Any, journal_url: str
+) -> None:
+    owner, other = open_journal(journal_url), open_journal(journal_url)
+    for name in ("t", "u", "v"):
+        await owner.append(TaskStarted(task_id=name, seq=1, at=1.0, task="Do it."))
+    assert await owner.asked_to_stop(["t"]) == {}
+    for name, person in (("t", "ada"), ("u", "ben"), ("t", "cy")):
+        await other.post(name, STOP, {"by": person, "via": "page"})
+    for _ in range(2):
+        assert await owner.asked_to_stop(["t", "u", "v"]) == {
+            "t": StoppedBy("ada", "page"),
+            "u": StoppedBy("ben", "page"),
+        }
+    await other.post("v", STOP, {"by": "dee"})
+    assert await owner.asked_to_stop(["v"]) == {"v": StoppedBy("dee")}
+    assert await owner.asked_to_stop(["u"]) == {"u": StoppedBy("ben", "page")}
 
 
 async def test_stop_ends_a_queued_task_at_once(

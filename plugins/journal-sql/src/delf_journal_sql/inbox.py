@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from delf.events import (
     ApprovalDecided,
     ApprovalRequested,
     ApprovalVoted,
+    StoppedBy,
 )
 from delf.protocols.approval import RememberedDecision
 from delf.protocols.journal import Note, RequestRecord
@@ -29,6 +31,10 @@ from delf_journal_sql.owners import COLUMNS, looking
 from delf_journal_sql.schema import REMEMBERED, REQUESTS
 from delf_journal_sql.store import EVENT, TASK, blob_data, key_of, like_text, stored_task
 
+STOP: Final = "cancel"
+"""The kind of note that requests a stop."""
+_AT_ONCE: Final = 200
+"""The maximum number of tasks in one statement, because databases limit parameters."""
 _REVOKED: Final = "revoked"
 """The kind of note that revokes a remembered decision."""
 
@@ -75,24 +81,55 @@ def notes_from(
     ]
 
 
-def noted(connection: Connection, kind: str, task_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the tasks with a note of a kind, with the data of the first such note.
+class StopRequests:
+    """Finds the tasks that somebody asked to stop.
 
-    Args:
-        connection: A connection for reading.
-        kind: The kind of notes.
-        task_ids: The tasks.
+    Of tasks that the previous search had, too, only later notes are read, because a server searches
+    every second for all its waiting tasks.
     """
-    some = {f"id{n}": name for n, name in enumerate(task_ids)}
-    among = ", ".join(f":{name}" for name in some) or "NULL"
-    rows = connection.execute(
-        "SELECT t.task_id, n.data FROM delf_tasks AS t JOIN delf_notes AS n ON n.task = t.id "  # noqa: S608 - own names
-        f"WHERE n.kind = :kind AND t.task_id IN ({among}) ORDER BY n.pos",
-        {"kind": kind, **some},
-    )
-    found: dict[str, dict[str, Any]] = {}
-    for name, data in rows:
-        found.setdefault(str(name), json.loads(data))
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._position = 0
+        self._known: dict[str, StoppedBy | None] = {}
+
+    def among(self, connection: Connection, task_ids: Iterable[str]) -> dict[str, StoppedBy]:
+        """Return the tasks that are to stop, each with the person who asked first.
+
+        Args:
+            connection: A connection in a transaction for reading.
+            task_ids: The tasks to look for.
+        """
+        with self._lock:
+            newest, known = newest_note(connection), self._known
+            names = dict.fromkeys(task_ids)
+            notes = _stops_of(connection, [name for name in names if name not in known])
+            if newest > self._position:
+                later = notes_from(connection, self._position)
+                notes += [(note.task_id, note.data) for note in later if note.kind == STOP]
+            self._position = newest
+            self._known = {name: known.get(name) for name in names}
+            for name, data in notes:
+                if name in names and self._known[name] is None:
+                    by, via = data.get("by"), data.get("via")
+                    self._known[name] = StoppedBy(str(by or ""), str(via or ""))
+            return {name: by for name, by in self._known.items() if by is not None}
+
+
+def _stops_of(
+    connection: Connection, task_ids: Sequence[str]
+) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the requests to stop some tasks, each with its data, oldest first."""
+    found: list[tuple[str, Mapping[str, Any]]] = []
+    for start in range(0, len(task_ids), _AT_ONCE):
+        some = {f"id{n}": name for n, name in enumerate(task_ids[start : start + _AT_ONCE])}
+        rows = connection.execute(
+            "SELECT t.task_id, n.data FROM delf_tasks AS t JOIN delf_notes AS n ON n.task = t.id "  # noqa: S608 - own names
+            f"WHERE n.kind = :kind AND t.task_id IN ({', '.join(f':{name}' for name in some)}) "
+            "ORDER BY n.pos",
+            {"kind": STOP, **some},
+        )
+        found += [(str(name), json.loads(data)) for name, data in rows]
     return found
 
 

@@ -40,7 +40,7 @@ from delf_journal_sql.opening import open_database
 from delf_journal_sql.owners import forget_dead
 from delf_journal_sql.schema import migrate
 from delf_journal_sql.settings import JournalSettings
-from delf_journal_sql.stopping import STOP, stop_task
+from delf_journal_sql.stopping import stop_task
 from delf_journal_sql.watch import Subscription, Watcher
 from delf_journal_sql.writer import Append, Call, Writer
 
@@ -85,6 +85,7 @@ class SqlJournal:
         self._opened = False
         self._lease: float | None = None
         self._beginning: set[Future[int]] = set()
+        self._stops = inbox.StopRequests()
         self._writer: Writer | None = None
         self._watcher: Watcher | None = None
         self._threads: ThreadPoolExecutor | None = None
@@ -320,12 +321,8 @@ class SqlJournal:
 
     async def asked_to_stop(self, task_ids: Collection[str]) -> Mapping[str, StoppedBy]:
         """Return the tasks that somebody asked to stop, with the person."""
-        names = tuple(task_ids)
-        found = await self._read(lambda c: inbox.noted(c, STOP, names))
-        return {
-            name: StoppedBy(str(data.get("by") or ""), str(data.get("via") or ""))
-            for name, data in found.items()
-        }
+        names = tuple(task_ids)  # the threads must not iterate over what the caller changes
+        return await self._read(lambda c: self._stops.among(c, names))
 
     def subscribe_notes(
         self, task_id: str | None = None, after: int | None = None

@@ -11,9 +11,8 @@ from delf.events import StoppedBy, TaskFinished, end_of
 from delf.protocols.journal import TaskRecord
 from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
+from delf_journal_sql.inbox import STOP
 
-STOP: Final = "cancel"
-"""The kind of the note that requests a stop."""
 _FREE: Final = frozenset({TaskState.QUEUED, TaskState.INTERRUPTED})
 _LOOK_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 20.0
