@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import httpx
 import pytest
 
 from delf_serve.app import make_app
+from delf_serve.server import rare_collections
 from support.serving import Outbox, make_agent
 
 
@@ -74,3 +76,15 @@ async def test_request_cancelled_by_shutdown_gets_503(
     await asyncio.wait({request})
     assert request.cancelled()
     assert [message.get("status") for message in sent] == [503, None]
+
+
+def test_garbage_is_collected_as_before_once_the_server_has_ended() -> None:
+    before = gc.get_threshold()
+    gc.set_threshold(700)
+    try:
+        with rare_collections():
+            assert gc.get_threshold()[0] > 700
+            assert gc.get_freeze_count() > 0
+        assert gc.get_threshold()[0] == 700
+    finally:
+        gc.set_threshold(*before)
