@@ -25,7 +25,7 @@ async def places():
 
 
 async def other(places, entered, go_on):
-    async with Permit(places).taken():
+    async with Permit(places):
         entered.set()
         await go_on.wait()
 
@@ -38,7 +38,7 @@ async def cancel(call):
 
 async def test_task_waits_for_its_permit_after_an_abandoned_call(places):
     permit, entered, go_on = Permit(places), asyncio.Event(), asyncio.Event()
-    async with permit.taken():
+    async with permit:
         call = asyncio.create_task(ask(permit, asyncio.Event()))
         beside = asyncio.create_task(other(places, entered, go_on))
         await entered.wait()
@@ -54,7 +54,7 @@ async def test_task_waits_for_its_permit_after_an_abandoned_call(places):
 
 async def test_task_ending_meanwhile_reacquires_no_permit(places):
     permit, entered, go_on = Permit(places), asyncio.Event(), asyncio.Event()
-    async with permit.taken():
+    async with permit:
         late = asyncio.create_task(ask(permit, asyncio.Event()))
         call = asyncio.create_task(ask(permit, asyncio.Event()))
         beside = asyncio.create_task(other(places, entered, go_on))

@@ -52,7 +52,13 @@ from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
 from delf.tools.function import as_connections
 from delf.types import Settle, TaskState
-from delf_engine.background import BackgroundTasks, Granularity, past_end, stream_of
+from delf_engine.background import (
+    BackgroundTask,
+    BackgroundTasks,
+    Granularity,
+    past_end,
+    stream_of,
+)
 from delf_engine.closing import close_all
 from delf_engine.elsewhere import snapshot_of
 from delf_engine.handle import TaskHandle
@@ -78,7 +84,7 @@ from delf_engine.views.trace import TASK_PRINTER
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from delf.events import ApprovalRequest, Covers, Remember
+    from delf.events import ApprovalRequest, Covers, Event, Remember
     from delf.messages import ModelDelta, Usage
     from delf.plugins.host import PluginHost
     from delf.protocols.memory import MemoryStore
@@ -611,9 +617,10 @@ class Agent(FixedAttributes, Generic[T]):
             AgentStateError: If called from the event loop that the agent works on.
         """
         UnknownKeywordError.check("submit", given, SUBMIT)
-        request = self._submitted(task, timeout, given)
+        events: list[Event] = []
+        request = self._submitted(task, timeout, given, [events.append])
         request = self._home.call(lambda r: r.enqueue(request), "submit", "asubmit")
-        return self._handle_of(request)
+        return self._handle_of(request, events)
 
     @overload
     async def asubmit(
@@ -646,21 +653,29 @@ class Agent(FixedAttributes, Generic[T]):
                 owner of the task, if not the local user, and ``ledger`` holds the owner's budget.
         """
         UnknownKeywordError.check("asubmit", more, ASUBMIT)
-        request = replace(self._submitted(task, timeout, more), listeners=listeners)
+        events: list[Event] = []
+        request = self._submitted(task, timeout, more, [*listeners, events.append])
         request = await self._home.call_async(lambda runtime: runtime.enqueue(request))
-        return self._handle_of(request)
+        return self._handle_of(request, events)
 
-    def _submitted(self, task: str, timeout: float | None, given: Mapping[str, Any]) -> TaskRequest:
+    def _submitted(
+        self,
+        task: str,
+        timeout: float | None,
+        given: Mapping[str, Any],
+        listeners: Sequence[Listener],
+    ) -> TaskRequest:
         """Return the request of a submitted task."""
         handing = queue_options(given)
         own = {name: value for name, value in given.items() if name not in (handing or ())}
-        request = self._requests.make(task, timeout, interactive=False, **own)
+        request = self._requests.make(task, timeout, interactive=False, listeners=listeners, **own)
         return request if handing is None else handed_in(request, handing)
 
-    def _handle_of(self, request: TaskRequest) -> TaskHandle[Any]:
+    def _handle_of(self, request: TaskRequest, events: list[Event]) -> TaskHandle[Any]:
         """Start a journalled task, unless a runner will; return its handle."""
         if request.queue is None:
-            self._tasks.add(request, lambda o: self._home.post(lambda r: self._run(r, o)))
+            outcome = self._home.post(lambda runtime: self._run(runtime, request))
+            self._tasks.add(request.task_id, BackgroundTask(events, outcome))
         return TaskHandle(request.task_id, self)
 
     def stream(

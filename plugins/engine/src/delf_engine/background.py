@@ -50,7 +50,7 @@ class BackgroundTask:
     """A background task and its progress.
 
     Args:
-        events: The events so far, in order; the list grows. The first is the submission.
+        events: The events so far, in order, from the submission on; the list grows.
         outcome: A future of the response.
     """
 
@@ -78,18 +78,11 @@ class BackgroundTasks:
         self._lock = threading.Lock()
         self._tasks: dict[str, BackgroundTask] = {}
 
-    def add(self, request: TaskRequest, start: Callable[[TaskRequest], Future[Response]]) -> None:
-        """Add a task and start it.
-
-        Args:
-            request: The request.
-            start: Starts the task and returns its future.
-        """
-        events: list[Event] = list(request.past)
-        outcome = start(replace(request, listeners=(*request.listeners, events.append)))
+    def add(self, task_id: str, task: BackgroundTask) -> None:
+        """Add a task."""
         with self._lock:
-            self._tasks[request.task_id] = BackgroundTask(events, outcome)
-        outcome.add_done_callback(lambda _: self._forget_old())
+            self._tasks[task_id] = task
+        task.outcome.add_done_callback(lambda _: self._forget_old())
 
     def get(self, task_id: str) -> BackgroundTask:
         """Return a task by its id.

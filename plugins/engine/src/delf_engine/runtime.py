@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -166,18 +165,22 @@ class Runtime:
         try:
             # Descriptors first: a task with a place that waits for them would keep the place.
             # A task that waits for its place is no more than its request.
-            async with self._room(request), permit.taken():
-                run = await TaskRun.begin(self.resources, request, permit)
-                run.replay.before = self._claims.before.pop(request.task_id, None)
-                children = ChildTasks(self, run)
-                self._tell_learners(request)
-                while True:
-                    pipeline = self._prepare(run, children)
-                    outcome = await self._run(pipeline, request)
-                    if not isinstance(outcome.error, SandboxDied):
-                        break
-                    run = run.again()  # as a task is resumed whose process died
-                    children.go_on_with(run)
+            await self._take_room(request)
+            try:
+                async with permit:
+                    run = await TaskRun.begin(self.resources, request, permit)
+                    run.replay.before = self._claims.before.pop(request.task_id, None)
+                    children = ChildTasks(self, run)
+                    self._tell_learners(request)
+                    while True:
+                        pipeline = self._prepare(run, children)
+                        outcome = await self._run(pipeline, request)
+                        if not isinstance(outcome.error, SandboxDied):
+                            break
+                        run = run.again()  # as a task is resumed whose process died
+                        children.go_on_with(run)
+            finally:
+                self._leave_room(request)
         except asyncio.CancelledError:
             if pipeline is None and not (self._stopped or self._is_left(request)):
                 await to_its_end(self._never_begun(request))
@@ -198,24 +201,23 @@ class Runtime:
         finally:
             self._pipelines.pop(request.task_id, None)
 
-    @asynccontextmanager
-    async def _room(self, request: TaskRequest) -> AsyncGenerator[None]:
-        """Wait until enough file descriptors are free for a task; hold them until its sandbox ends.
+    async def _take_room(self, request: TaskRequest) -> None:
+        """Wait until enough file descriptors are free for a task; a child uses its parent's.
 
-        Unlike the permit, the descriptors stay reserved while a person is asked. A child task uses
-        its parent's reservation.
+        Unlike the permit, the descriptors stay reserved while a person is asked.
         """
-        mine = request.child is None
-        if mine:
+        if request.child is None:
             await self._rooms.acquire()
-        try:
-            yield
-        finally:
-            closing = self._closing.pop(request.task_id, None)
-            if mine and closing is not None:
-                closing.add_done_callback(lambda _: self._rooms.release())
-            elif mine:
-                self._rooms.release()
+
+    def _leave_room(self, request: TaskRequest) -> None:
+        """Free a task's file descriptors once its sandbox has ended."""
+        closing = self._closing.pop(request.task_id, None)
+        if request.child is not None:
+            return
+        if closing is None:
+            self._rooms.release()
+        else:
+            closing.add_done_callback(lambda _: self._rooms.release())
 
     async def _never_begun(self, request: TaskRequest) -> None:
         """Record the end of a queued task that was cancelled before it started."""

@@ -182,6 +182,7 @@ class TaskRequests:
         task_id: str | None = None,
         key: str | None = None,
         ledger: Ledger | None = None,
+        listeners: Sequence[Listener] = (),
     ) -> TaskRequest:
         """Build the request of a new task from its options.
 
@@ -218,6 +219,7 @@ class TaskRequests:
             bounded=bounded,
             key=key,
             ledger=ledger,
+            listeners=listeners,
             files=paths,
             output=wanted,
             setup={**(setup or {}), **kept},

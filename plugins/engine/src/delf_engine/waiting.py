@@ -11,7 +11,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from delf.errors import DelfError
 from delf.events import StoppedBy
@@ -26,7 +26,7 @@ _LOOK_SECONDS: Final = 1.0
 
 
 class Permit:
-    """A task's permit to run, among a limited number.
+    """A task's permit to run, among a limited number; ``async with`` acquires and holds it.
 
     Args:
         places: The semaphore of all permits, which grants them in order of request.
@@ -40,15 +40,13 @@ class Permit:
         self.returning: asyncio.Task[None] | None = None
         """The asyncio task that reacquires the permit after a release; perhaps done."""
 
-    @asynccontextmanager
-    async def taken(self) -> AsyncGenerator[None]:
-        """Acquire the permit and hold it while the block runs."""
+    async def __aenter__(self) -> Self:
         await self._take()
-        try:
-            yield
-        finally:
-            self._over = True
-            self._leave()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._over = True
+        self._leave()
 
     @asynccontextmanager
     async def released(self) -> AsyncGenerator[None]:

@@ -6,8 +6,8 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -194,30 +194,25 @@ class Application:
             scope["delf.guard"] = self._guard
             if not self._started and path_of(scope) != "/health":  # /ready is not prepared
                 await self._start_for_request()
-        with self._ending_reported():
-            try:
-                await self._app(scope, receive, send)
-            except HTTPException as error:
-                raise _refused(error, self._app.routes, scope) from None
+        try:
+            await self._app(scope, receive, send)
+        except HTTPException as error:
+            raise _refused(error, self._app.routes, scope) from None
+        except Exception as error:
+            self._report_ending(error)
+            raise
 
     async def _start_for_request(self) -> None:
         if self._is_ending:
             raise ending()
         await self.start()
 
-    @contextmanager
-    def _ending_reported(self) -> Generator[None]:
-        """Answer with 503 if a request fails because the server is shutting down.
+    def _report_ending(self, error: Exception) -> None:
+        """Raise a 503 if a request failed because the server is shutting down.
 
         Resources that the request needs, such as the journal's threads, may already be closed.
         """
-        try:
-            yield
-        except (ProblemError, DelfError):
-            raise
-        except Exception as error:
-            if not self._is_ending:
-                raise
+        if self._is_ending and not isinstance(error, (ProblemError, DelfError)):
             _log.info("a request failed while the server ended: %r", error)
             raise ending() from error
 
@@ -225,8 +220,11 @@ class Application:
         """Reload changed people, and start the agent if the application is mounted."""
         if not self._started:
             await self._start_for_request()
-        with self._ending_reported():
+        try:
             await self.keys.look(self.tasks.journal)
+        except Exception as error:
+            self._report_ending(error)
+            raise
 
 
 class _End(asyncio.Future[None]):
@@ -285,10 +283,10 @@ class _Endpoint:
 async def _sent(operation: Operation, call: Call) -> dict[str, BaseModel]:
     """Validate the query and body of a request, as far as the operation has them."""
     sent: dict[str, BaseModel] = {}
-    if not operation.any_query:
-        query = call.query(operation.query)
-        if operation.query is not NoQuery:
-            sent["query"] = query
+    if operation.query is not NoQuery:
+        sent["query"] = call.query(operation.query)
+    elif not operation.any_query and call.http.scope["query_string"]:
+        call.query(NoQuery)
     if operation.body is not None:
         sent["body"] = await call.body(operation.body)
     elif operation.method != "GET" and operation.sent == JSON:

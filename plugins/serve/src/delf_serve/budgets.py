@@ -88,6 +88,8 @@ class Budgets:
 
     async def _parts(self, key: Key) -> dict[str, Ledger]:
         """Return the up-to-date ledgers of a person's budgets by name."""
+        if not self._limits:
+            return {}
         owners: dict[str, Collection[str]] = {}
         holder = key.holder
         if key.name in self._limits or EVERYBODY in self._limits:

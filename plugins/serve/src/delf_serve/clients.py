@@ -20,7 +20,11 @@ def client_of(address: Sequence[Any] | None) -> str:
     Args:
         address: Host and port; None for a Unix socket.
     """
-    host = str(address[0]) if address else ""
+    return _client_of(str(address[0])[:_LONGEST] if address else "")
+
+
+@functools.lru_cache(1000)
+def _client_of(host: str) -> str:
     try:
         found = ipaddress.ip_address(host)
     except ValueError:

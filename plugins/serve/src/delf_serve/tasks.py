@@ -256,8 +256,9 @@ class Tasks:
         self._check_model(order.llm)
         if order.output is not None:
             _check_output(order.output)
-        name, digest = f"task_{secrets.token_hex(8)}", _digest(order)
+        name, digest = f"task_{secrets.token_hex(8)}", ""
         if same is not None:
+            digest = _digest(order)
             secret = f"{key.holder or key.name}\n{same}".encode("utf-8", "replace")
             # The same on every server: two that get the order at once agree without a word.
             name = f"task_{hashlib.sha256(secret).hexdigest()[:32]}"

@@ -310,7 +310,7 @@ async def ended(work) -> None:
 async def test_decision_is_journalled_before_the_permit_is_reacquired(tools):
     places = asyncio.Semaphore(1)
     bench = Bench(tools, wait_approvals=True, places=places)
-    async with bench.permit.taken():
+    async with bench.permit:
         work = bench.decide(1)
         name = await pending_name(bench)
         await places.acquire()  # another task runs meanwhile
