@@ -230,7 +230,8 @@ class Protocol(HttpToolsProtocol):
         self._close()
 
     def _write_refusal(self) -> None:
-        problem, body = self._refusal, self._refusal.body(secrets.token_hex(8))
+        problem = self._refusal
+        body = problem.body(secrets.token_hex(8), "")  # a request that cannot be read has no path
         self.transport.write(
             b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n"
             b"connection: close\r\n\r\n%b"
