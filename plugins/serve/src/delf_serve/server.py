@@ -33,8 +33,6 @@ _STALL_SECONDS: Final = 60.0
 _HEAD_BYTES: Final = 65_536
 _MOST_QUEUED: Final = 16
 """The maximum number of pipelined requests of a client."""
-_BUFFER_BYTES: Final = 32_768
-"""The bytes buffered on a connection before response generation pauses."""
 _OWN_FILES: Final = 256
 """File descriptors reserved for sandboxes, journal and files."""
 
@@ -105,7 +103,12 @@ class Places:
 class Protocol(HttpToolsProtocol):
     """uvicorn's protocol with limits for size and time before the application.
 
-    The head of a request is limited in size and time, and so is each pause within a body.
+    The head of a request is limited in size and time, and so is each pause within a body. Each
+    limit is here because uvicorn 0.54 has none: it takes heads of any size, waits without end for
+    the rest of a head, for a first byte and for a client that does not read, keeps all connections
+    open (``limit_concurrency`` only refuses their requests), takes trailers for headers, and
+    forgets its own ``timeout_keep_alive`` once an empty line arrives. A proxy such as nginx has
+    most of these limits, but the server may also be reached without one.
     """
 
     places: Places
@@ -116,8 +119,6 @@ class Protocol(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Start the timeout for the first request."""
         super().connection_made(transport)
-        # Thousands of streams would else hold 64 kB each for clients that read nothing.
-        transport.set_write_buffer_limits(high=_BUFFER_BYTES)
         self._is_gone = False
         self._in_head = False
         self._unread = 0
@@ -237,9 +238,6 @@ class Protocol(HttpToolsProtocol):
             b"connection: close\r\n\r\n%b"
             % (problem.status, problem.title.encode(), MEDIA.encode(), len(body), body)
         )
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """Suppress uvicorn's advice to install a WebSocket package, which is not supported."""
 
     def _has_body(self) -> bool:
         headers = dict(self.headers)
