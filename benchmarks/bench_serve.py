@@ -1,8 +1,9 @@
 """POST /run beside a bare Starlette that inserts one row: requests a second, by turns.
 
 Each server is a process of its own, with the same uvicorn and a SQLite file in WAL mode. The tasks
-are only taken in: the agent's single place is held by the first of them. Prints requests a second
-and processor microseconds of the server a request.
+are only taken in: the agent's single place is held by the first of them. Each server gets some
+requests before it is measured. Prints requests a second and processor microseconds of the server a
+request.
 
     python benchmarks/bench_serve.py [--requests 2000] [--clients 32] [--turns 5]
 """
@@ -22,6 +23,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 _TICKS = os.sysconf("SC_CLK_TCK")
+_WARM_UP = 320
+"""Requests to each server before it is measured."""
 
 BARE = """
 import asyncio, json, sqlite3, sys, time
@@ -120,6 +123,9 @@ async def measure(
             if server.poll() is not None:
                 raise RuntimeError(f"the server ended with {server.returncode}") from None
             await asyncio.sleep(0.05)
+    # The first task also prepares what later ones use: imports, a sandbox, the model's client.
+    await asyncio.gather(*(ask(port, body, _WARM_UP // clients) for _ in range(clients)))
+    await asyncio.sleep(1)
     before, began = processor(server.pid), time.perf_counter()
     await asyncio.gather(*(ask(port, body, requests // clients) for _ in range(clients)))
     took = time.perf_counter() - began
