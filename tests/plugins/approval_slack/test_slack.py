@@ -85,6 +85,11 @@ class ChangesTheirMind:
         await (approves if self.seen["all"] == 1 else rejects)(slack, message)
 
 
+async def decides_one(slack, message):
+    if "bank.pay_1" in texts(message):
+        await approves(slack, message)
+
+
 async def is_silent(slack, message):
     pass
 
@@ -108,6 +113,7 @@ PEOPLE = {
     "rejects": rejects,
     "answers": answers,
     "is silent": is_silent,
+    "decides one": decides_one,
 }
 
 

@@ -108,7 +108,8 @@ async def shown_on_terminal(request, monkeypatch):
 
 
 class TestTerminal(ApprovalContract):
-    people = ApprovalContract.people | {"answers"}
+    # One terminal asks one question at a time: an answer can go to no other.
+    people = (ApprovalContract.people | {"answers"}) - {"decides one"}
 
     @pytest.fixture
     async def channel_to(self, monkeypatch):

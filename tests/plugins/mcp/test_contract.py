@@ -11,7 +11,7 @@ from delf_mcp import MCP
 class TestMCP(ConnectionContract):
     untested = (
         "note", "say_hello", "picture", "die", "slow", "silent", "order", "think", "folders", "grow",
-        "list_resources",
+        "list_resources", "broken",
     )  # fmt: skip
     calls = (Call("add", a=1, b=2), Call("wipe"), Call("read_resource", uri="notes://today"))
     failing_calls = (Call("broken"), Call("read_resource", uri="nowhere://x"))

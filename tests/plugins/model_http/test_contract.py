@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
@@ -21,6 +22,7 @@ class InEachDialect(ModelContract):
     secrets = ("sk-good-key", "sk-refused-key")
     slow = True
     calls = True
+    images = True
 
     def at(self, server: OpenAIServer, key: str = "sk-good-key") -> HttpModel:
         url = server.base_url if self.provider == "openai" else server.root_url
@@ -28,8 +30,24 @@ class InEachDialect(ModelContract):
         return HttpModel(PluginContext(), config, retry=RetryPolicy(jitter=lambda: 0.0))
 
     @pytest.fixture
-    def model(self, openai_server):
-        return self.at(openai_server(lambda _: "Hello, grüß Gott 🦊!", api_key="sk-good-key"))
+    def server(self, openai_server):
+        return openai_server(lambda _: "Hello, grüß Gott 🦊!", api_key="sk-good-key")
+
+    @pytest.fixture
+    def model(self, server):
+        return self.at(server)
+
+    @pytest.fixture
+    def sent(self, server):
+        return lambda: [json.dumps(body, ensure_ascii=False) for body in server.json]
+
+    @pytest.fixture
+    def echo_model(self, openai_server):
+        return self.at(openai_server(lambda request: Reply(text=request.body.decode())))
+
+    @pytest.fixture
+    def cut_model(self, openai_server):
+        return self.at(openai_server(lambda _: Reply(text="Hel", finish_reason="length")))
 
     @pytest.fixture
     def calling_model(self, openai_server):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
@@ -23,6 +24,7 @@ class TestLiteLLM(ModelContract):
     secrets = ("sk-good-key", "sk-refused-key")
     slow = True
     calls = True
+    images = True
 
     @pytest.fixture
     def calling_model(self, openai_server):
@@ -30,10 +32,25 @@ class TestLiteLLM(ModelContract):
         return at(openai_server(lambda _: reply, api_key="sk-good-key"), "sk-good-key")
 
     @pytest.fixture
-    def model(self, openai_server):
-        return at(
-            openai_server(lambda _: "Hello, grüß Gott 🦊!", api_key="sk-good-key"), "sk-good-key"
-        )
+    def server(self, openai_server):
+        return openai_server(lambda _: "Hello, grüß Gott 🦊!", api_key="sk-good-key")
+
+    @pytest.fixture
+    def model(self, server):
+        return at(server, "sk-good-key")
+
+    @pytest.fixture
+    def sent(self, server):
+        return lambda: [json.dumps(body, ensure_ascii=False) for body in server.json]
+
+    @pytest.fixture
+    def echo_model(self, openai_server):
+        return at(openai_server(lambda request: Reply(text=request.body.decode())), "sk-good-key")
+
+    @pytest.fixture
+    def cut_model(self, openai_server):
+        reply = Reply(text="Hel", finish_reason="length")
+        return at(openai_server(lambda _: reply), "sk-good-key")
 
     @pytest.fixture
     def failing_model(self, openai_server):

@@ -27,6 +27,9 @@ def recorded(path: Path, count: int) -> RecordedModel:
 
 
 class TestRecorded(ModelContract):
+    # A recording answers what it holds, for images, too; it sends nothing.
+    sends = echoes = cuts = False
+    images = True
     calls = True
 
     @pytest.fixture
@@ -49,6 +52,9 @@ class TestRecorded(ModelContract):
 
 
 class TestRecording(ModelContract):
+    # All that is asked goes on to the model that is recorded.
+    sends = echoes = cuts = False
+    images = True
     slow = True
     calls = True
 

@@ -32,6 +32,8 @@ class TestConnection(ConnectionContract):
         Call("delete_pet", petId=1),
     )
     failing_calls = (Call("get_pet", petId=404),)
+    untested = ("get_pet",)
+    logs_in = False  # test_openapi_calls.py has what an API answers that refuses a key
     secrets = ("key-5ecret", "hdr-5ecret", "prm-5ecret")
 
     @pytest.fixture

@@ -207,8 +207,12 @@ class SlackChannel:
                 )
                 client.proxy = proxy and proxy.checked(socks=None)  # it passes over NO_PROXY
                 way = way_of(self._settings, client, self.take)
-                with convert_failures("listen to Slack"):
-                    await way.open()
+                try:
+                    with convert_failures("listen to Slack"):
+                        await way.open()
+                except BaseException:  # whoever asks may be cancelled meanwhile
+                    await way.aclose()
+                    raise
                 self._client, self.way = client, way
             return self._client
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from delf.llm import LLMConfig
 from delf.protocols.context import PluginContext
 from delf.protocols.embedder import EmbeddingKind, Vectors
+from delf.settings import SecretStr
 from delf_model_providers.endpoint import Endpoint, resolve
 from delf_model_providers.failures import UnreadableError
 from delf_model_providers.http import explain, parsed, read
@@ -47,7 +48,7 @@ class HttpEmbedder:
         *,
         embedding_model: str = _DEFAULT,
         embedding_base_url: str | None = None,
-        embedding_api_key: str | None = None,
+        embedding_api_key: SecretStr | str | None = None,
         embedding_dimensions: int | None = None,
         retry: RetryPolicy | None = None,
     ) -> None:
@@ -56,7 +57,11 @@ class HttpEmbedder:
         config = LLMConfig(
             model=model,
             base_url=embedding_base_url,
-            api_key=embedding_api_key,
+            api_key=(
+                embedding_api_key.get_secret_value()
+                if isinstance(embedding_api_key, SecretStr)
+                else embedding_api_key
+            ),
             provider="google" if google else "openai",
         )
         self._endpoint: Endpoint = resolve(config, context)

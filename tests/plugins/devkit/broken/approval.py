@@ -1,6 +1,7 @@
 """Approval channels that break one thing each."""
 
 import asyncio
+import threading
 import time
 
 import pytest
@@ -39,7 +40,7 @@ DOES = {
 
 class Suite(ApprovalContract):
     seconds = 0.5
-    people = ApprovalContract.people | {"answers", "decides one"}
+    people = ApprovalContract.people | {"answers"}
     kind = ScriptedApprovals
     does = DOES
 
@@ -288,3 +289,44 @@ class TestAlwaysCoversTheAction(Suite):
     breaks = ("test_approval_can_be_remembered",)
     says = "with any arguments"
     does = {**DOES, "remembers": Approved(remember="task", covers="action")}
+
+
+@breaks("test_silence_approves_nothing", says="silence is never a yes")
+class TestTakesSilenceForAYes(ScriptedApprovals):
+    async def decide(self, request):
+        try:
+            async with asyncio.timeout(300):
+                return await super().decide(request)
+        except TimeoutError:
+            return Approved(reason="nobody objected")
+
+
+@breaks("test_use_leaves_the_process_unchanged", says="the thread 'pager'")
+class TestLeavesAThread(ScriptedApprovals):
+    async def decide(self, request):
+        threading.Thread(target=threading.Event().wait, name="pager", daemon=True).start()
+        return await super().decide(request)
+
+
+@breaks("test_cancelled_question_leaves_nothing_running", says="still runs after aclose()")
+class TestPollsOnWhenCancelled(ScriptedApprovals):
+    async def decide(self, request):
+        polling = asyncio.ensure_future(asyncio.Event().wait())
+        decision = await super().decide(request)
+        polling.cancel()
+        return decision
+
+
+@breaks("test_secrets_are_never_shown", secrets=("tok-secret",))
+class TestShowsItsToken(ScriptedApprovals):
+    def __repr__(self):
+        return "Pager('tok-secret')"
+
+
+@breaks("test_edit_has_all_arguments", says="what was asked is in the journal")
+class TestEditsTheRequestItself(ScriptedApprovals):
+    async def decide(self, request):
+        decision = await super().decide(request)
+        if isinstance(decision, Edited):
+            request.arguments.update(decision.arguments)
+        return decision

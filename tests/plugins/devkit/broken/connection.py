@@ -6,6 +6,7 @@ import datetime as dt
 import logging
 import os
 import socket
+import tempfile
 import threading
 import time
 from dataclasses import replace
@@ -62,6 +63,7 @@ class Desk(Connection[DeskSettings]):
 
 
 class Suite(ConnectionContract):
+    logs_in = False
     seconds = 3.0
     kind = Desk
     calls = (Call("find", state="open", limit=2), Call("close", ticket="1"))
@@ -337,7 +339,7 @@ class TestContextIsNoText(Desk):
         return "  "
 
 
-@breaks("test_sample_calls_cover_every_action", says="no Call tries burn")
+@breaks("test_sample_calls_cover_every_action", says="no Call succeeds with burn")
 class TestUnattempted(Desk):
     @action(effect="write")
     async def burn(self) -> int:
@@ -491,7 +493,7 @@ class TestRefusedLoginLooksEmpty(Suite):
         return Refused()
 
 
-@breaks("test_call_changes_no_process_state", says="keep state in `self`")
+@breaks("test_use_leaves_the_process_unchanged", says="keep state in `self`")
 class TestCountsInItsClass(Desk):
     made = 0
 
@@ -502,7 +504,90 @@ class TestCountsInItsClass(Desk):
         return super().close(ticket)
 
 
-@breaks("test_call_changes_no_process_state", says="variable DESK_TOKEN")
+SEEN = []
+
+
+@breaks("test_use_leaves_the_process_unchanged", says="SEEN keeps what one user's call was about")
+class TestKeepsResultsInItsModule(Desk):
+    @action(effect="read")
+    async def find(self, state: Literal["open", "closed"], limit: int = 5) -> list[dict[str, str]]:
+        """Tickets in a state."""
+        SEEN.append(await super().find(state, limit))
+        return SEEN[-1]
+
+
+@breaks("test_use_leaves_the_process_unchanged", says="a long-lived agent fills the disk")
+class TestLeavesATemporaryFile(Desk):
+    @action(effect="write")
+    def close(self, ticket: str) -> bool:
+        """Close a ticket."""
+        tempfile.mkdtemp()
+        return super().close(ticket)
+
+
+@breaks(
+    "test_use_leaves_the_process_unchanged", says="the default timeout of sockets is left changed"
+)
+class TestSetsTheTimeoutOfAll(Desk):
+    @action(effect="write")
+    def close(self, ticket: str) -> bool:
+        """Close a ticket."""
+        socket.setdefaulttimeout(7.0)
+        return super().close(ticket)
+
+
+@breaks("test_use_leaves_the_process_unchanged", says="the standard output of `delf run`")
+class TestPrints(Desk):
+    @action(effect="write")
+    def close(self, ticket: str) -> bool:
+        """Close a ticket."""
+        print("closing", ticket)
+        return super().close(ticket)
+
+
+class TestOnlyFails(Suite):
+    breaks = ("test_sample_calls_cover_every_action",)
+    says = "an action that only fails was never seen to work"
+    calls = (Call("find", state="open", limit=2),)
+
+
+class TestTellsTheWeekday(TestGoodDynamic):
+    breaks = ("test_connection_describes_itself_consistently",)
+    says = "the prompt is another one on another day"
+
+    class kind(TestGoodDynamic.kind):
+        """A desk that says when it is open."""
+
+        async def actions(self):
+            found = await super().actions()
+            today = f"{dt.datetime.now():%A}"
+            return [replace(action, summary=f"{action.summary} On {today}.") for action in found]
+
+
+class TestSaysNothingOfARefusedLogin(Suite):
+    breaks = ("test_refused_login_is_attempted",)
+    says = "or say logs_in = False"
+    logs_in = True
+
+
+class TestShowsTheRefusedLogin(TestRefusedLoginLooksEmpty):
+    breaks = ("test_refused_login_raises",)
+    says = "[redacted]"
+
+    @pytest.fixture
+    def refused_connection(self):
+        class Refused(Desk):
+            """A desk whose service answers 401."""
+
+            @action(effect="read")
+            async def find(self, state: str, limit: int = 5) -> list[dict[str, str]]:
+                """Tickets in a state."""
+                raise ToolExecutionError(f"401 for {self.settings.token.get_secret_value()}")
+
+        return Refused(token="wrong-secret")
+
+
+@breaks("test_use_leaves_the_process_unchanged", says="variable DESK_TOKEN")
 class TestSetsAVariable(Desk):
     @action(effect="write")
     def close(self, ticket: str) -> bool:
@@ -511,7 +596,7 @@ class TestSetsAVariable(Desk):
         return super().close(ticket)
 
 
-@breaks("test_close_ends_tasks_and_threads", says="still runs after aclose")
+@breaks("test_use_leaves_the_process_unchanged", says="still runs after aclose")
 class TestLeavesATask(Desk):
     @action(effect="write")
     async def close(self, ticket: str) -> bool:
@@ -522,7 +607,7 @@ class TestLeavesATask(Desk):
         return True
 
 
-@breaks("test_close_ends_tasks_and_threads", says="the thread 'desk-poll'")
+@breaks("test_use_leaves_the_process_unchanged", says="the thread 'desk-poll'")
 class TestLeavesAThread(Desk):
     @action(effect="write")
     def close(self, ticket: str) -> bool:

@@ -150,3 +150,30 @@ class TestSleepsOnTheLoop(Good):
     async def embed(self, texts, kind="passage"):
         time.sleep(0.01)
         return await super().embed(texts, kind)
+
+
+@breaks("test_late_words_change_the_vector", says="can never be found")
+class TestReadsTheBeginningOnly(Good):
+    async def embed(self, texts, kind="passage"):
+        return await super().embed([text[:100] for text in texts])
+
+
+@breaks("test_order_of_a_batch_is_kept", says="has the vector of another")
+class TestSortsLargeBatches(Good):
+    async def embed(self, texts, kind="passage"):
+        rows = await super().embed(texts)
+        return sorted(rows) if len(rows) > 8 else rows
+
+
+@breaks("test_use_leaves_the_process_unchanged", says="cache keeps what one user's call was about")
+class TestCachesInItsClass(Good):
+    cache: dict = {}
+
+    async def embed(self, texts, kind="passage"):
+        return [self.cache.setdefault(text, vector(text)) for text in texts]
+
+
+@breaks("test_secrets_are_never_shown", secrets=("tok-secret",))
+class TestShowsItsKey(Good):
+    def __repr__(self):
+        return "Embedder('tok-secret')"

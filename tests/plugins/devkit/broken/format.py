@@ -38,12 +38,15 @@ class Good:
         if len(parts) > 1 or not all(parts.values()):
             raise ToolExecutionError("one table with a head can be written")
         ((name, (head, *rows)),) = parts.items()
-        if len(head) > 1 or any(set("=\n") & set(str(row[0])) for row in rows):
+        if any(len(row) != 1 or set("=\n") & set(str(row[0])) for row in (head, *rows)):
             raise ToolExecutionError("such a table cannot be written")
+        if any(row[0] is None for row in rows):
+            raise ToolExecutionError("nothing cannot be written")
         return "\n".join([name, *(f"{head[0]}={row[0]}" for row in rows)]).encode()
 
 
 class Suite(FormatContract):
+    cuts_show = False
     rows = ({"name": "desk"}, {"name": "lamp"})
     writes = True
     kind = Good
@@ -201,3 +204,44 @@ class TestDropsTheZone(Good):
 
         tables = {n: [[plain(v) for v in row] for row in table] for n, table in parts.items()}
         return await super().write(tables)
+
+
+@breaks(
+    "test_truncated_file_raises",
+    says="half a table would count as the whole",
+    cuts_show=True,
+)
+class TestReadsUpToTheDamage(Good):
+    async def read(self, path, part):
+        first, *rows = self.lines(path)
+        if part not in (None, first):
+            raise ToolExecutionError(f"there is no {part}")
+        return [dict([row.split("=")]) for row in rows if "=" in row]
+
+
+@breaks("test_values_keep_their_type", says="becomes something else")
+class TestReadsNumbersFromTexts(Good):
+    async def read(self, path, part):
+        rows = await super().read(path, part)
+        return [{k: int(v) if v.isdigit() else v for k, v in row.items()} for row in rows]
+
+
+@breaks("test_large_table_round_trips_unchanged", says="rather than cut it")
+class TestReadsAThousandRows(Good):
+    async def read(self, path, part):
+        return (await super().read(path, part))[:1_000]
+
+
+@breaks("test_uneven_table_is_kept_or_refused", says="was lost without a word")
+class TestDropsWhatIsTooMuch(Good):
+    async def write(self, parts):
+        return await super().write(
+            {name: [row[: len(table[0])] for row in table] for name, table in parts.items()}
+        )
+
+
+@breaks("test_use_leaves_the_process_unchanged", says="stays open after it was read")
+class TestLeavesTheFileOpen(Good):
+    async def read(self, path, part):
+        self.file = open(path)  # noqa: SIM115
+        return await super().read(path, part)

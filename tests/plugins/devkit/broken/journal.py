@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import os
 import sqlite3
+import threading
 import time
 
 import pytest
@@ -289,3 +290,65 @@ class TestListsNoQueuedTasks(InProcessJournal):
 class TestCountsNoEvents(InProcessJournal):
     async def find(self, limit=100):
         return [dataclasses.replace(task, events=0) for task in await super().find(limit)]
+
+
+@breaks("test_events_are_ordered_by_number", says="a clock that is set back")
+class TestSortsByTime(InProcessJournal):
+    async def read(self, task_id, after=0):
+        return sorted(await super().read(task_id, after), key=lambda event: event.at)
+
+
+@breaks("test_find_returns_newest_tasks_first", says="others would see it")
+class TestForgetsWhoseTaskItIs(InProcessJournal):
+    async def find(self, limit=100):
+        return [dataclasses.replace(task, key=None) for task in await super().find(limit)]
+
+
+@breaks("test_use_leaves_the_process_unchanged", says="the thread 'writer'")
+class TestLeavesAThread(InProcessJournal):
+    async def append(self, event):
+        threading.Thread(target=threading.Event().wait, name="writer", daemon=True).start()
+        await super().append(event)
+
+
+class Bound(Durable):
+    """A journal whose queue of writers belongs to the first event loop that waits for it."""
+
+    lock = asyncio.Lock()
+
+    async def append(self, event):
+        async with self.lock:
+            await asyncio.sleep(0)
+            await super().append(event)
+
+
+class TestIsBoundToOneLoop(TestGoodDurable):
+    breaks = ("test_journal_works_on_another_event_loop",)
+    says = "on the event loop of another agent"
+
+    @pytest.fixture
+    def journal(self):
+        return Bound()
+
+    @pytest.fixture
+    def reopen(self, journal):
+        return lambda: Bound(journal.kept)
+
+
+@breaks("test_secrets_are_never_shown", secrets=("tok-secret",))
+class TestShowsItsAddress(InProcessJournal):
+    def __repr__(self):
+        return "Journal('redis://:tok-secret@host')"
+
+
+class TestShowsItsAddressAsItFails(TestGoodFailing):
+    breaks = ("test_failure_shows_no_secret",)
+    secrets = ("tok-secret",)
+
+    @pytest.fixture
+    def failing_journal(self):
+        class Failing(InProcessJournal):
+            async def append(self, event):
+                raise JournalUnavailableError("redis://:tok-secret@host is away")
+
+        return Failing()

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import sqlite3
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -58,6 +59,21 @@ class Suite(MemoryContract):
 breaks = planting(Suite)
 
 
+class Apart(Store):
+    """A store of a namespace."""
+
+    def __init__(self, namespace):
+        super().__init__()
+        self.namespace = namespace
+
+    async def all(self):
+        return tuple(replace(fact, namespace=self.namespace) for fact in self.facts)
+
+    async def search(self, query, top_k=5, threshold=0.3):
+        found = await super().search(query, top_k, threshold)
+        return [replace(fact, namespace=self.namespace) for fact in found]
+
+
 class TestGood(Suite):
     durable = True
     namespaces = True
@@ -73,7 +89,7 @@ class TestGood(Suite):
 
     @pytest.fixture
     def elsewhere(self):
-        return lambda name: Store()
+        return lambda name: Apart(name)
 
 
 class TestForgets(TestGood):
@@ -307,3 +323,42 @@ class TestOpensSQLiteOnTheLoop(Store):
 class TestNeverEndsSaving(Store):
     async def save(self, facts):
         await asyncio.Event().wait()
+
+
+@breaks("test_delete_removes_exact_facts_only", says="takes whole texts")
+class TestDeletesByTheBeginning(Store):
+    async def delete(self, facts):
+        before = len(self.facts)
+        self.facts = [f for f in self.facts if not f.content.startswith(tuple(facts))]
+        return before - len(self.facts)
+
+
+class TestKeepsACopy(TestGood):
+    breaks = ("test_store_sees_changes_of_another_instance",)
+    says = "keep no copy"
+
+    @pytest.fixture
+    def reopen(self, store):
+        return lambda: Store(store.facts)
+
+
+@breaks("test_fact_is_unchanged_by_reading", says="changes as it is read")
+class TestTellsTheTimeOfReading(Store):
+    async def all(self):
+        return tuple(replace(fact, saved_at=datetime.now(UTC)) for fact in self.facts)
+
+
+@breaks("test_use_leaves_the_process_unchanged", says="the task TestIndexesForEver")
+class TestIndexesForEver(Store):
+    async def save(self, facts):
+        self.indexing = asyncio.ensure_future(self.index())
+        await super().save(facts)
+
+    async def index(self):
+        await asyncio.Event().wait()
+
+
+@breaks("test_secrets_are_never_shown", secrets=("tok-secret",))
+class TestShowsItsKey(Store):
+    def __repr__(self):
+        return "Store('tok-secret')"

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import socket
 import time
 from base64 import b64encode
@@ -44,7 +45,8 @@ class Suite(ModelContract):
 
     def as_sent(self, request):
         """What a service would get of a request."""
-        return repr([(message.role, [*map(part, message.parts)]) for message in request.messages])
+        sent = [(message.role, [*map(part, message.parts)]) for message in request.messages]
+        return repr([*sent, *(tool.description for tool in request.tools)])
 
     @pytest.fixture
     def echo_model(self):
@@ -70,7 +72,7 @@ class Suite(ModelContract):
 
 def part(content):
     data = getattr(content, "data", None)
-    return content.text if data is None else b64encode(data).decode()
+    return getattr(content, "text", content) if data is None else b64encode(data).decode()
 
 
 breaks = planting(Suite)
@@ -199,15 +201,7 @@ class TestSaysEverythingAgain(Suite):
     kind = Chat
 
 
-class TestGoodSends(Suite):
-    images = False
-
-    @pytest.fixture
-    def sent(self, model):
-        return lambda: model.prompts
-
-
-class TestSendsWhatAnotherAsked(TestGoodSends):
+class TestSendsWhatAnotherAsked(Suite):
     breaks = ("test_request_contains_nothing_of_another_request",)
     says = "one user's words are in another's request"
 
@@ -216,7 +210,7 @@ class TestSendsWhatAnotherAsked(TestGoodSends):
         return lambda: ["".join(model.prompts)]
 
 
-class TestMixesUpRequests(TestGoodSends):
+class TestMixesUpRequests(Suite):
     breaks = ("test_concurrent_requests_are_independent",)
     says = "not in `self`"
 
@@ -305,7 +299,7 @@ class TestSendsNoSystemMessage(Suite):
 
 
 class TestDropsImages(Suite):
-    breaks = ("test_image_is_sent",)
+    breaks = ("test_image_is_sent_or_refused",)
     says = "a picture that it never saw"
 
     def as_sent(self, request):
@@ -313,8 +307,9 @@ class TestDropsImages(Suite):
 
 
 class TestAnswersAboutImagesThatItRefuses(Suite):
-    breaks = ("test_unsupported_image_is_refused",)
-    refuses_images = True
+    breaks = ("test_image_is_sent_or_refused",)
+    says = "say images = True"
+    images = False
 
 
 @breaks("test_cost_follows_the_price", says="for a million tokens")
@@ -327,3 +322,49 @@ class TestCostsAHundredTimesAsMuch(ScriptedModel):
         usage = reply.usage
         cost = (usage.input_tokens + 2 * usage.output_tokens) / 1_000_000
         return replace(reply, cost_usd=100 * cost)
+
+
+class TestSendsAllAsTheUsersWords(Suite):
+    breaks = ("test_request_keeps_message_roles",)
+    says = "whoever wrote it gives orders"
+
+    def as_sent(self, request):
+        return repr([[*map(part, message.parts)] for message in request.messages])
+
+
+class TestDropsResultsOfTools(Suite):
+    breaks = ("test_request_contains_tool_results",)
+    says = "the model would guess it"
+
+    def as_sent(self, request):
+        return repr([(message.role, message.text) for message in request.messages])
+
+
+@breaks("test_models_do_not_share_a_key", says="they share a client or an answer")
+class TestSharesItsClient(ScriptedModel):
+    first = None
+
+    async def complete(self, request):
+        type(self).first = self.first or self
+        return await ScriptedModel.complete(self.first, request)
+
+
+@breaks("test_use_leaves_the_process_unchanged", says="the variable MADE_API_KEY")
+class TestPutsItsKeyIntoTheEnvironment(ScriptedModel):
+    async def complete(self, request):
+        os.environ["MADE_API_KEY"] = "sk-secret"
+        return await super().complete(request)
+
+
+@breaks("test_stream_returns_the_same_answer", says="count each piece once")
+class TestCountsAStreamTwice(ScriptedModel):
+    async def stream(self, request):
+        async for piece in super().stream(request):
+            whole = isinstance(piece, ModelReply)
+            yield replace(piece, usage=piece.usage + piece.usage) if whole else piece
+
+
+@breaks("test_cost_follows_the_price", says="which nothing shows to be right")
+class TestCostsWithoutAPrice(ScriptedModel):
+    async def complete(self, request):
+        return replace(await super().complete(request), cost_usd=2.5)

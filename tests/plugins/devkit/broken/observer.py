@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import time
+from collections import deque
 
 import pytest
 from planting import planting
@@ -13,7 +14,7 @@ from delf.testing import ObserverContract
 
 class Good:
     def __init__(self):
-        self.seen = []
+        self.seen = deque(maxlen=100)
 
     async def observe(self, event):
         self.seen.append(event)
@@ -110,3 +111,89 @@ class TestLooksUpItsServer(Good):
 class TestNeverEnds(Good):
     async def observe(self, event):
         await asyncio.Event().wait()
+
+
+class Telling(Good):
+    """Passes lines on, some at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.waiting = deque(maxlen=100)
+        self.reported = deque(maxlen=1_000)
+
+    async def observe(self, event):
+        self.waiting.append(f"{event.task_id} {type(event).__name__}")
+        if len(self.waiting) > 20:
+            self.flush()
+
+    def flush(self):
+        self.reported += self.waiting
+        self.waiting.clear()
+
+    async def aclose(self):
+        self.flush()
+
+
+class Reports(Suite):
+    reports = fails = True
+    kind = Telling
+
+    @pytest.fixture
+    def reported(self, observer):
+        return lambda: observer.reported
+
+    @pytest.fixture
+    def failing_observer(self):
+        return self.kind()
+
+
+reports = planting(Reports)
+
+
+class TestGoodTelling(Reports):
+    pass
+
+
+@reports("test_close_flushes_all_events", says="flush there")
+class TestTellsLate(Telling):
+    async def aclose(self):
+        self.flush()
+        asyncio.get_running_loop().call_later(0.01, self.reported.append, "late")
+
+
+@reports("test_concurrent_tasks_are_reported_separately", says="are reported differently")
+class TestMixesTasks(Telling):
+    task = ""
+
+    async def observe(self, event):
+        if isinstance(event, TaskStarted):
+            self.task = event.task_id
+        self.waiting.append(f"{self.task} {type(event).__name__}")
+
+
+@reports("test_unavailable_service_stops_no_task", says="raised ConnectionRefusedError")
+class TestFailsWithItsService(Telling):
+    def flush(self):
+        raise ConnectionRefusedError("the collector is away")
+
+
+@breaks("test_ended_tasks_are_released", says="grows with each task")
+class TestKeepsEveryEvent(Good):
+    def __init__(self):
+        self.seen = []
+
+
+@breaks(
+    "test_use_leaves_the_process_unchanged", says="each use changes TestCountsInItsClass.counts"
+)
+class TestCountsInItsClass(Good):
+    counts: dict = {}
+
+    async def observe(self, event):
+        self.counts[type(event)] = self.counts.get(type(event), 0) + 1
+
+
+@breaks("test_secrets_are_never_shown", secrets=("tok-secret",))
+class TestShowsItsToken(Good):
+    def __repr__(self):
+        return "Collector('tok-secret')"

@@ -94,3 +94,21 @@ class TestNoSuchFactory(Suite):
 class TestImportsItsVendor(Suite):
     breaks = ("test_plugin_module_imports_nothing_heavy",)
     files = {**MODULES, "__init__.py": "import made_vendor"}
+
+
+class TestTakesAPlainToken(Suite):
+    breaks = ("test_factories_declare_their_secrets",)
+    says = "Made takes 'token' as a plain str"
+    files = {
+        **MODULES,
+        "observer.py": "class Made:\n    def __init__(self, token: str = ''): ...",
+    }
+
+
+class TestSetsUpLoggingAsItIsImported(Suite):
+    breaks = ("test_import_changes_no_process_state",)
+    says = "importing its modules sets up the root logger"
+    files = {
+        **MODULES,
+        "observer.py": "import logging\nlogging.basicConfig(level=10)\nclass Made: ...",
+    }

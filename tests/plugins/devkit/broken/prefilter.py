@@ -111,3 +111,26 @@ class TestKeepsTasks(Good):
     async def select(self, task, catalog, ask):
         self.tasks.append(task)
         return await super().select(" ".join(self.tasks), catalog, ask)
+
+
+@breaks("test_use_leaves_the_process_unchanged", says="last keeps what one user's call was about")
+class TestKeepsTasksInItsClass(Good):
+    last: dict = {}
+
+    async def select(self, task, catalog, ask):
+        self.last[task] = len(catalog)
+        return await super().select(task, catalog, ask)
+
+
+@breaks("test_secrets_are_never_shown", secrets=("tok-secret",))
+class TestShowsItsKey(Good):
+    def __repr__(self):
+        return "Prefilter('tok-secret')"
+
+
+@breaks("test_prefilter_asks_few_questions", says="ask about many tools at once")
+class TestAsksAboutEachTool(Good):
+    async def select(self, task, catalog, ask):
+        for entry in catalog:
+            await ask(f"Does {task!r} need {entry.name}?")
+        return await super().select(task, catalog, ask)

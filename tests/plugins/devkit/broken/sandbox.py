@@ -543,3 +543,36 @@ class TestSharesItsWorkingFolder(Backend):
 class TestKeepsTheFolderOfAnEndedTask(TestSharesItsWorkingFolder.kind):
     def shows(self, session):
         return self.left is not None and not self.left.alive
+
+
+@breaks("test_session_sees_only_its_input_files", says="the input file of another task")
+class TestShowsTheInputFilesOfAll(Backend):
+    def __init__(self):
+        super().__init__()
+        self.files = set()
+
+    async def open(self, spec):
+        self.files |= {*spec.files}
+        return await super().open(dataclasses.replace(spec, files=tuple(sorted(self.files))))
+
+
+@breaks("test_sessions_are_isolated", says="one user sees the answer of another")
+class TestPrintsToTheHostOfTheLast(Backend):
+    class session(Session):
+        async def execute(self, code, host):
+            self.backend.last = host
+            backend = self.backend
+
+            class ToTheLast(Host):
+                def printed(self, text):
+                    backend.last.printed(text)
+
+            return await super().execute(code, ToTheLast(host))
+
+
+@breaks("test_sessions_are_isolated", says="two sessions that are opened at one time are mixed up")
+class TestKeepsItsSpecInSelf(Backend):
+    async def open(self, spec):
+        self.spec = spec
+        await asyncio.sleep(0)
+        return await super().open(self.spec)

@@ -9,6 +9,7 @@ from planting import planting
 
 from delf.errors import DelfError
 from delf.messages import assistant, user
+from delf.protocols.sandbox import Raised
 from delf.testing import StrategyContract, script
 from delf_strategy_codegen.strategy import CodegenStrategy
 
@@ -38,18 +39,31 @@ class TestGood(Suite):
 class ByCall:
     """A tool, and the value of its argument, for each line of an answer; else the answer."""
 
+    most = 20
+
     async def solve(self, host):
-        rules = " ".join(["Name a tool and a value:", *(tool.name for tool in host.tools)])
-        messages = [*host.begin(rules)]
+        messages = self.begin(host)
         reply = await host.ask(messages)
-        while ":" in reply.text:
-            message = [line.split(": ") for line in reply.text.splitlines()]
-            results = [await self.call(host, name, value) for name, value in message]
+        for _ in range(self.most):
+            if ":" not in reply.text:
+                break
+            calls = [line.split(": ") for line in reply.text.splitlines()]
+            results = await self.make(host, calls)
             host.say(f"{results}\n")
-            messages += [assistant(reply.text), user(f"{results}")]
+            messages = self.go_on(messages, assistant(reply.text), user(f"{results}"))
             reply = await host.ask(messages)
         host.say(reply.text)
         return host.output
+
+    def begin(self, host):
+        names = (tool.name for tool in host.tools)
+        return [*host.begin(" ".join(["Name a tool and a value:", *names]))]
+
+    def go_on(self, messages, *more):
+        return [*messages, *more]
+
+    async def make(self, host, calls):
+        return [await self.call(host, name, value) for name, value in calls]
 
     async def call(self, host, name, value):
         keys = {"add": {"a": 1, "b": 2}}.get(name, {"name": value})
@@ -59,20 +73,15 @@ class ByCall:
 
 class TestGoodByCall(Suite):
     kind = ByCall
-    replies = ("add: 1 2", "The sum is in the results.")
+    replies = ("add: 1 2", "The sum is 3.")
     unapproved = ("forget: Ann", "That was all.")
     writing = ("keep: Ann\nkeep: Bob", "Both are kept.")
 
 
 class TestGoodByCallsTogether(TestGoodByCall):
     class kind(ByCall):
-        async def solve(self, host):
-            while ":" in (text := (await host.ask(host.begin("Help."))).text):
-                message = [line.split(": ") for line in text.splitlines()]
-                keys = {"add": {"a": 1, "b": 2}}
-                calls = [(name, keys.get(name, {"name": value})) for name, value in message]
-                host.say(str(await asyncio.gather(*(host.call(*call) for call in calls))))
-            return host.output
+        async def make(self, host, calls):
+            return await asyncio.gather(*(self.call(host, *call) for call in calls))
 
 
 class TestRemembersByItself(Suite):
@@ -216,3 +225,89 @@ class TestTellsTheTime(TestGoodByCall):
             begin = host.begin
             host.begin = lambda rules: begin(f"{rules} It is {time.time_ns()}.")
             return await super().solve(host)
+
+
+class OneByOne(TestGoodByCall):
+    writing = ("keep: Ann", "keep: Bob", "Both are kept.")
+
+
+class TestGoodOneByOne(OneByOne):
+    pass
+
+
+breaks_calls = planting(TestGoodByCall)
+breaks_steps = planting(OneByOne)
+
+
+@breaks_calls("test_results_match_their_calls", says="in another order than")
+class TestCrossesResults(ByCall):
+    async def make(self, host, calls):
+        ended = []
+
+        async def call(name, value):
+            ended.append(await self.call(host, name, value))
+
+        await asyncio.gather(*(call(*each) for each in calls))
+        return ended
+
+
+@breaks_steps("test_results_match_their_calls", says="do the work again")
+class TestSendsTheLastResultAlone(ByCall):
+    def go_on(self, messages, *more):
+        return [*messages[:2], *more]
+
+
+@breaks_calls("test_model_learns_of_a_rejection", says="would count as done")
+class TestTellsARejectionAsDone(ByCall):
+    async def call(self, host, name, value):
+        answer = await super().call(host, name, value)
+        return "ok" if getattr(answer, "kind", "") == "ApprovalRejected" else answer
+
+
+@breaks_calls("test_model_learns_of_a_failure", says="would count as done")
+class TestTellsAFailureAsNothing(ByCall):
+    async def call(self, host, name, value):
+        answer = await super().call(host, name, value)
+        return [] if isinstance(answer, Raised) else answer
+
+
+@breaks_calls("test_model_learns_of_a_failure", says="let the model decide")
+class TestCallsOnceMoreByItself(ByCall):
+    async def call(self, host, name, value):
+        answer = await super().call(host, name, value)
+        return await super().call(host, name, value) if isinstance(answer, Raised) else answer
+
+
+@breaks_calls("test_earlier_turns_reach_the_model", says="all messages of `host.begin`")
+class TestForgetsTheConversation(ByCall):
+    def begin(self, host):
+        first, *_, last = super().begin(host)
+        return [first, last]
+
+
+@breaks_calls("test_task_ends_for_any_model", says="more than 200 times")
+class TestNeverEnds(ByCall):
+    most = 10**9
+
+
+@breaks_calls("test_prompt_names_every_tool", says="leaves out the tools")
+class TestNamesNoTools(ByCall):
+    def begin(self, host):
+        return [*host.begin("Name a tool and a value.")]
+
+
+@breaks_calls("test_methods_do_not_block_the_event_loop", says="time.sleep")
+class TestSleepsOnTheLoop(ByCall):
+    async def solve(self, host):
+        time.sleep(0.01)
+        return await super().solve(host)
+
+
+@breaks_calls("test_strategy_leaves_no_task_running", says="still runs after the agent")
+class TestBeatsOn(ByCall):
+    async def solve(self, host):
+        self.beating = asyncio.ensure_future(self.beat())
+        return await super().solve(host)
+
+    async def beat(self):
+        await asyncio.Event().wait()

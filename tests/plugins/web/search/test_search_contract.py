@@ -24,6 +24,7 @@ class TestWebSearch(ConnectionContract):
     calls = (Call("search", query="the largest lakes"),)
     failing_calls = (Call("search", query=""), Call("search", query="refused"))
     slow_call = Call("search", query="slow")
+    logs_in = False
     secrets = ("key-5ecret-77",)
 
     @pytest.fixture

@@ -22,6 +22,7 @@ from delf.protocols.approval import (
     SupportsQuestions,
 )
 from delf_devkit.testing.contracts.base import Contract, missing, needs
+from delf_devkit.testing.contracts.clocks import clock_ahead
 from delf_devkit.testing.requests import (
     question_for,
     request_for,
@@ -51,6 +52,8 @@ connection breaks or the answer is garbled.
 """
 
 _WAIT_SECONDS = 2.0
+_LONG_WAITS = (60.0, 600.0, 7_200.0, 90_000.0)
+_MARK = "marmalade-7741"
 
 _ODD: Mapping[str, Any] = {
     "text": "Grüße 🦊\x1b[2J\x00\n\u202eevil",
@@ -105,6 +108,7 @@ class ApprovalContract(Contract):
             "edits",
             "remembers",
             "changes their mind",
+            "decides one",
             "is away",
             "is silent",
         }
@@ -186,6 +190,11 @@ class ApprovalContract(Contract):
         channel, names = channel_to("edits"), ("Ann", "Bob", "Cleo")
         requests = [request_for(to=name, amount=12) for name in names]
         answers = await asyncio.gather(*(channel.decide(r) for r in requests))
+        for name, request in zip(names, requests, strict=True):
+            assert dict(request.arguments) == {"to": name, "amount": 12}, (
+                "an edit changed the arguments of the request itself: what was asked is in the "
+                "journal, and stays as it was"
+            )
         for name, decision in zip(names, map(_decision, answers), strict=True):
             assert isinstance(decision, Edited)
             assert dict(decision.arguments) == {"to": name, "amount": 7}
@@ -226,9 +235,21 @@ class ApprovalContract(Contract):
     async def test_control_characters_are_shown_as_text(
         self, shown_to: Callable[[ApprovalRequest], Awaitable[Shown]]
     ) -> None:
-        request = request_for(to="Ann\x1b[2J\x1b]8;;http://evil\x07", note="pay\u202eyna\r\u200b")
+        request = request_for(
+            to="Ann\x1b[2J\x1b]8;;http://evil\x07",
+            note="pay\u202eyna\r\u200b",
+            iban="\x9b1K\x08\u2066DE",
+        )
         shown = await self.within(shown_to(request), self.seconds)
-        raw = {"\x1b[2J": "clear the screen", "\x1b]8": "hide a link", "\u202e": "turn text round"}
+        raw = {
+            "\x1b[2J": "clear the screen",
+            "\x1b]8": "hide a link",
+            "\u202e": "turn text round",
+            "\x9b": "begin a command of the terminal",
+            "\x08": "overwrite what stands before it",
+            "\u2066": "turn text round",
+            "\u200b": "make two words look alike",
+        }
         for sign, does in raw.items():
             assert sign not in shown.text, (
                 f"{sign!r} arrives as it is, and can {does} for the person who decides: lay out "
@@ -267,6 +288,54 @@ class ApprovalContract(Contract):
         decision = _decision(asking.result())
         problem = f"it answered {decision!r} though nobody was reached"
         assert decision is None or isinstance(decision, (Rejected, Expired)), problem
+
+    @needs("people:is silent")
+    async def test_silence_approves_nothing(self, channel_to: Callable[..., Any]) -> None:
+        with clock_ahead() as move:
+            waiting = asyncio.ensure_future(channel_to("is silent").decide(request_for()))
+            for seconds in _LONG_WAITS:
+                await asyncio.wait({waiting}, timeout=0.02)
+                move(seconds)
+            await asyncio.wait({waiting}, timeout=0.05)
+            waiting.cancel()
+            await asyncio.wait({waiting})
+        if waiting.cancelled() or waiting.exception() is not None:
+            return
+        decision = _decision(waiting.result())
+        assert decision is None or isinstance(decision, (Rejected, Expired)), (
+            f"after some hours without an answer it returned {decision!r}: silence is never a yes"
+        )
+
+    @needs("people:approves")
+    async def test_use_leaves_the_process_unchanged(self, channel_to: Callable[..., Any]) -> None:
+        channel = channel_to("approves")
+
+        async def use() -> None:
+            assert isinstance(_decision(await channel.decide(request_for(to=_MARK))), Approved)
+
+        await self.leaves_nothing(channel, use, marks=(_MARK,), silent=False)
+
+    @needs("people:is silent")
+    async def test_cancelled_question_leaves_nothing_running(
+        self, channel_to: Callable[..., Any]
+    ) -> None:
+        channel = channel_to("is silent")
+
+        async def use() -> None:
+            waiting = asyncio.ensure_future(channel.decide(request_for()))
+            await asyncio.wait({waiting}, timeout=0.02)
+            waiting.cancel()
+            await asyncio.wait({waiting})
+
+        await self.leaves_nothing(channel, use, silent=False)
+
+    @needs("people:approves")
+    async def test_secrets_are_never_shown(self, channel_to: Callable[..., Any]) -> None:
+        for person in ("approves", "cannot be reached"):
+            channel = channel_to(person)
+            await self.shows_no_secret(
+                channel, lambda channel=channel: channel.decide(request_for())
+            )
 
     @needs("people:is silent")
     async def test_waiting_for_a_decision_can_be_cancelled(

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn, TypeVar
 
 import pytest
@@ -15,9 +16,12 @@ from delf_devkit.testing.contracts.guard import (
     blocking_calls,
     guarded,
     hanging,
+    held_frames,
     listen_for_what_blocks,
     place_of,
 )
+from delf_devkit.testing.contracts.leaks import captured_logs, secrets_of
+from delf_devkit.testing.contracts.leavings import check_leavings
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -27,6 +31,7 @@ _LOOP_SECONDS = 0.25
 _LOOP_TRIES = 3
 _FIRST_SECONDS = 1.5
 _BEAT_SECONDS = 0.01
+_QUEUE: Final = Path("/proc/thread-self/schedstat")
 
 
 def needs(*flags: str) -> Callable[[F], F]:
@@ -48,12 +53,14 @@ class Contract:
     """The base class of all suites.
 
     ``seconds`` is the timeout of each awaited step. After a test, fixtures with an ``aclose``
-    method are closed.
+    method are closed. ``secrets`` are keys and passwords that must never be shown.
     """
 
     seconds: ClassVar[float] = 20.0
     hides_secrets: ClassVar[bool] = True
     """True if printed failures must show no secret of the tested plugin."""
+    secrets: ClassVar[Sequence[str]] = ()
+    """The keys and passwords of the tested objects, in addition to those in ``SecretStr``."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -87,38 +94,102 @@ class Contract:
     async def leaves_the_loop(self, work: Callable[[], Awaitable[Any]]) -> None:
         """Await an operation that must not block the event loop.
 
-        The operation is repeated, because a single slow run may be caused by the machine.
+        The operation is repeated, because a single slow run may be caused by the machine. The time
+        for which the machine ran other processes in place of the loop is subtracted.
         """
         __tracebackhide__ = True
         held = first = None
+        where = ""
         for _ in range(_LOOP_TRIES):
-            beat = asyncio.ensure_future(_longest_pause())
-            await asyncio.sleep(0)
-            with blocking_calls() as found:
+            with blocking_calls() as found, held_frames() as frames:
+                beat = asyncio.ensure_future(_longest_pause(frames.beat))
+                await asyncio.sleep(0)
                 await work()
+                await asyncio.sleep(0)
+                beat.cancel()
+                pause = await beat
             if found:
                 pytest.fail(f"it waits on the event loop, in {found[0]}; use a thread, or await")
-            await asyncio.sleep(0)
-            beat.cancel()
-            pause = await beat
+            where = f" at {frames.longest}" if frames.longest else where
             first = pause if first is None else first
             held = pause if held is None else min(held, pause)
             if first > _FIRST_SECONDS:
-                pytest.fail(f"at first it held the event loop for {first:.2g} s; use a thread")
+                pytest.fail(
+                    f"at first it held the event loop for {first:.2g} s{where}; use a thread"
+                )
             if held < _LOOP_SECONDS:
                 return
-        pytest.fail(f"it held the event loop for {_LOOP_SECONDS:g} s or more; use a thread")
+        pytest.fail(f"it held the event loop for {_LOOP_SECONDS:g} s or more{where}; use a thread")
+
+    async def leaves_nothing(
+        self,
+        subject: Any,
+        use: Callable[[], Awaitable[Any]],
+        close: Callable[[], Awaitable[Any]] | None = None,
+        marks: Iterable[str] = (),
+        *,
+        silent: bool = True,
+    ) -> None:
+        """Use an object twice, close it, and check that nothing of the use is left.
+
+        Args:
+            subject: The object.
+            use: Ordinary work with it.
+            close: Closes it; its ``aclose`` unless given.
+            marks: Texts of the work that no class and no module may keep.
+            silent: Whether the object must print nothing.
+        """
+        __tracebackhide__ = True
+
+        async def closes() -> None:
+            if hasattr(subject, "aclose"):
+                await subject.aclose()
+
+        await check_leavings(subject, use, close or closes, marks, silent=silent)
+
+    async def shows_no_secret(self, subject: Any, use: Callable[[], Awaitable[Any]]) -> None:
+        """Use an object, and check that its texts, logs, errors and results hold no secret."""
+        __tracebackhide__ = True
+        secrets = secrets_of(self, {"subject": subject})
+        shown = [repr(subject), str(subject)]
+        with captured_logs() as lines:
+            try:
+                shown.append(repr(await use()))
+            except Exception as error:
+                shown += [f"{each!s} {each!r}" for each in chain(error)]
+        owner = type(self).__name__
+        for text in shown:
+            secrets.check(text, f"{owner}: a secret is in a repr, a result or an error")
+        for line in lines:
+            secrets.check(line, f"{owner}: a secret is logged or printed")
 
 
-async def _longest_pause() -> float:
-    """Return the longest time between two turns of the loop, until cancelled."""
-    longest, last = 0.0, time.monotonic()
+async def _longest_pause(beat: Callable[[], None]) -> float:
+    """Return the longest time between two turns of the loop, until cancelled.
+
+    Args:
+        beat: Called in each turn.
+    """
+    longest, last, queued = 0.0, time.monotonic(), _queued_seconds()
     with contextlib.suppress(asyncio.CancelledError):
         while True:
+            beat()
             await asyncio.sleep(_BEAT_SECONDS)
-            now = time.monotonic()
-            longest, last = max(longest, now - last), now
-    return max(longest, time.monotonic() - last)
+            now, waited = time.monotonic(), _queued_seconds()
+            longest = max(longest, now - last - (waited - queued))
+            last, queued = now, waited
+    return max(longest, time.monotonic() - last - (_queued_seconds() - queued))
+
+
+def _queued_seconds() -> float:
+    """Return the seconds for which this thread was ready and the machine ran others.
+
+    Linux tells them; elsewhere the result is 0.
+    """
+    try:
+        return int(_QUEUE.read_bytes().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 def _tests(cls: type) -> Iterator[tuple[str, Any]]:

@@ -8,14 +8,11 @@ import datetime as dt
 import inspect
 import json
 import os
-import re
 import sys
 import textwrap
-import threading
 import typing
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import pytest
@@ -48,7 +45,14 @@ from delf_devkit.testing.contracts.base import (
     missing,
     needs,
 )
-from delf_devkit.testing.contracts.leaks import captured_logs, secrets_of
+from delf_devkit.testing.contracts.clocks import another_day
+from delf_devkit.testing.contracts.leaks import (
+    captured_logs,
+    declared_by,
+    plain_secrets,
+    secrets_of,
+    types_of,
+)
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel, script
 from delf_devkit.testing.tasks import ScriptedTask
@@ -106,29 +110,20 @@ class Call:
         return f"await {target}({named})"
 
 
-_POOLS = ("asyncio_", "ThreadPoolExecutor", "AnyIO", "delf")
-"""The beginnings of names of threads that outlive a connection and do nothing then."""
-_SECRET_NAME = re.compile(
-    r"(?:^|_)(?:password|passwd|secret|token|api_?key|private_key|credential)s?$", re.IGNORECASE
-)
-
-
-def _is_state(value: object) -> bool:
-    """Return whether a class attribute is a value that calls could change."""
-    return isinstance(value, (dict, list, set, int, str, float, tuple)) or value is None
-
-
 class ConnectionContract(Contract):
     """Tests for a connection; needs a fixture ``connection`` and ``calls`` that succeed.
 
-    The fixture returns a usable connection, which the suite closes. Secrets are found in its
-    settings (``SecretStr``); list others in ``secrets``. ``refused_login`` are calls made with the
-    fixture ``refused_connection``, whose password or key the service refuses. ``failing_calls``
+    The fixture returns a usable connection, which the suite closes. Each of ``calls`` is made many
+    times, alone and at one time, so it must be repeatable: close a ticket that may be closed
+    already, and let the fixture's service forget what is made. Secrets are found in its settings
+    (``SecretStr``); list others in ``secrets``. ``refused_login`` are calls made with the fixture
+    ``refused_connection``, whose password or key the service refuses; ``logs_in = False`` says that
+    its secrets are for no login. ``failing_calls``
     have valid arguments but are refused by the service. ``slow_call`` takes a second or more with
     the fixture ``slow_connection``, for tests of cancellation. ``refused`` are calls that ``check``
     always refuses; set ``refuses = False`` if the check only makes previews. Every action needs a
-    call, or an entry in ``untested``. Actions with a ``CallContext`` get one in which models and
-    child tasks answer ``answer`` and the person agrees.
+    call that succeeds, or an entry in ``untested``. Actions with a ``CallContext`` get one in which
+    models and child tasks answer ``answer`` and the person agrees.
     """
 
     calls: ClassVar[Sequence[Call]] = ()
@@ -137,8 +132,8 @@ class ConnectionContract(Contract):
     refused: ClassVar[Sequence[Call]] = ()
     refused_login: ClassVar[Sequence[Call]] = ()
     refuses: ClassVar[bool] = True
+    logs_in: ClassVar[bool] = True
     untested: ClassVar[Sequence[str]] = ()
-    secrets: ClassVar[Sequence[str]] = ()
     sandbox: ClassVar[str] = "auto"
     answer: ClassVar[str] = "done"
 
@@ -203,11 +198,12 @@ class ConnectionContract(Contract):
         json.dumps(connection.inspect())
 
     async def test_sample_calls_cover_every_action(self, connection: Any) -> None:
-        called = {call.action for call in (*self.calls, *self.failing_calls, *self.refused)}
+        called = {call.action for call in self.calls}
         names = [action.name for action in await connection.actions()]
         left = [name for name in names if name not in {*called, *self.untested}]
         assert not left, (
-            f"no Call tries {', '.join(left)}: add it to `calls`, or name it in `untested`"
+            f"no Call succeeds with {', '.join(left)}: add one to `calls`, or name it in "
+            "`untested`; an action that only fails was never seen to work"
         )
         gone = [name for name in self.untested if name in called or name not in names]
         assert not gone, f"`untested` names {', '.join(gone)}, which is tried or is not an action"
@@ -222,6 +218,15 @@ class ConnectionContract(Contract):
         today = dt.datetime.now().astimezone()
         for text in (f"{today:%Y-%m-%d}", f"{today:%H:%M:%S}", str(int(today.timestamp()))[:7]):
             assert text not in first, "the current time is in the prompt: leave it out"
+        with another_day(connection):
+            try:
+                later = await self._stubs_of(connection)
+            except Exception:  # a login, say, may have run out by then
+                later = first
+        assert later == first, (
+            "the prompt is another one on another day: leave the date, the weekday and the time "
+            "out of actions() and context()"
+        )
         kind = cast("Any", type(connection))
         if getattr(kind, "actions", None) is Connection.actions:
             both = asyncio.gather(_elsewhere(kind, "1"), _elsewhere(kind, "2"))
@@ -232,8 +237,13 @@ class ConnectionContract(Contract):
 
     async def _stubs_of(self, connection: Any) -> str:
         """Return the connection's description for a model."""
-        schemas = [a.schema() for a in await connection.actions() if a.schema is not None]
-        described = connection.inspect(verbose=True)
+        actions = await connection.actions()
+        schemas = [action.schema() for action in actions if action.schema is not None]
+        described = [connection.inspect(verbose=True), connection.summary]
+        described += [
+            [a.name, a.effect, a.summary, a.signature, a.description, a.returns_doc, a.notes]
+            for a in actions
+        ]
         context = await _context(connection)
         assert context is None or context.strip(), "its context is an empty text"
         return json.dumps([described, schemas, context], default=str)
@@ -347,6 +357,9 @@ class ConnectionContract(Contract):
         settings = getattr(connection, "settings", None)
         shown = [repr(connection), str(connection), repr(settings), str(settings)]
         shown += [json.dumps(connection.inspect(verbose=True)), repr(connection.metadata)]
+        package = type(connection).__module__.partition(".")[0]
+        held = list[object](cast("dict[str, object]", vars(connection)).values())
+        shown += [repr(own) for own in held if type(own).__module__.partition(".")[0] == package]
         with captured_logs() as lines:
             shown.append(str(await _context(connection)))
             for call in self._calls():
@@ -367,61 +380,51 @@ class ConnectionContract(Contract):
         settings = getattr(connection, "settings", None)
         if not isinstance(settings, PluginSettings):
             return
-        for name, field in type(settings).model_fields.items():
-            plain = str(field.annotation) in ("<class 'str'>", "str | None")
-            assert not (plain and _SECRET_NAME.search(name)), (
-                f"the setting {name!r} is a plain str: `delf config`, errors and logs would show "
-                "it; declare it as delf.settings.SecretStr"
-            )
+        fields = type(settings).model_fields
+        plain = plain_secrets(types_of(fields))
+        assert not plain, (
+            f"the setting {plain[0]!r} is a plain str: `delf config`, errors and logs would show "
+            "it; declare it as delf.settings.SecretStr"
+        )
+
+    def test_refused_login_is_attempted(self, connection: Any) -> None:
+        if not declared_by(getattr(connection, "settings", None)) or not self.logs_in:
+            return
+        assert self.refused_login, (
+            "it has a secret, and nothing shows what happens if the service refuses it: name calls "
+            "in `refused_login`, with a fixture `refused_connection`, or say logs_in = False"
+        )
 
     @needs("refused_login")
     async def test_refused_login_raises(self, refused_connection: Any) -> None:
         for call in self.refused_login:
             try:
                 result = await self._make(call, refused_connection)
-            except DelfError:
+            except DelfError as refusal:
+                for error in chain(refusal):
+                    shown = f"{error!s} {error!r} {getattr(error, 'hint', '')}"
+                    self._has_no_secret(refused_connection, shown, "the error shows the login")
                 continue
+            except Exception as error:
+                pytest.fail(
+                    f"{call.action} raised {type(error).__name__} where the login is refused: "
+                    "raise ToolExecutionError, so that the task says what to do"
+                )
             pytest.fail(
                 f"{call.action} gave {result!r} although the service refuses the login: the "
                 "answer of a task would be that there is nothing"
             )
 
-    async def test_call_changes_no_process_state(self, connection: Any) -> None:
-        environ, folder = dict(os.environ), Path.cwd()
-        kind = cast("type[object]", type(connection))
-        owned = {name: repr(value) for name, value in vars(kind).items() if _is_state(value)}
-        for call in self._calls():
-            await self._make(call, connection)
-        changed = {name for name, value in owned.items() if repr(vars(kind).get(name)) != value}
-        assert not changed, (
-            f"a call changes {kind.__name__}.{min(changed)}, which all connections of the class "
-            "share: keep state in `self`"
-        )
-        left = {
-            name for name in {*environ, *os.environ} if environ.get(name) != os.environ.get(name)
-        }
-        assert not left, (
-            f"a call leaves the variable {min(left)} changed: programs that other plugins start "
-            "would get it"
-        )
-        assert Path.cwd() == folder, "a call leaves the process in another folder"
+    async def test_use_leaves_the_process_unchanged(self, connection: Any) -> None:
+        given = (value for call in self._calls() for value in call.arguments.values())
+        words = {str(value) for value in given if isinstance(value, str)}
 
-    async def test_close_ends_tasks_and_threads(self, connection: Any) -> None:
-        threads, tasks = {*threading.enumerate()}, asyncio.all_tasks()
-        for call in self._calls():
-            await self._make(call, connection)
-        await _close(connection)
-        await asyncio.sleep(0)
-        running = [task for task in asyncio.all_tasks() - tasks if not task.done()]
-        names = [getattr(task.get_coro(), "__qualname__", "a task") for task in running]
-        assert not names, f"{names[0]} still runs after aclose(): end what the connection started"
-        own = [
-            thread.name
-            for thread in {*threading.enumerate()} - threads
-            if not thread.name.startswith(_POOLS)
-            and "process_request" not in thread.name  # of a server in the test
-        ]
-        assert not own, f"the thread {own[0]!r} still runs after aclose(): end it there"
+        async def use() -> None:
+            for call in self._calls():
+                await self._make(call, connection)
+
+        marks = words | declared_by(getattr(connection, "settings", None))
+        await self.leaves_nothing(connection, use, marks=marks)
 
     # -- its life -----------------------------------------------------------------------
 

@@ -14,6 +14,10 @@ from delf.protocols.connection import SupportsClose
 from delf.protocols.embedder import Embedder
 from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing
 
+_LENGTHS = (1, 8)
+"""Repetitions of a sentence before two texts differ: 28 and 224 characters, short for any model."""
+_BATCH = 40
+_MARK = "marmalade-7741"
 _CLOSE = 1e-3
 """The tolerance between two embeddings of one text, because batches change the order of sums."""
 
@@ -108,6 +112,39 @@ class EmbedderContract(Contract):
     async def test_methods_do_not_block_the_event_loop(self, embedder: Any) -> None:
         texts = [f"Fact {number}." for number in range(min(embedder.batch_size, 64))]
         await self.leaves_the_loop(lambda: embedder.embed(texts))
+
+    async def test_late_words_change_the_vector(self, embedder: Any) -> None:
+        for size in _LENGTHS:
+            common = "The minutes of the meeting. " * size
+            one, other = await self._rows(embedder, [common + text for text in self.passages[:2]])
+            assert _apart(one, other) > 0, (
+                f"two texts that differ after {len(common)} characters have one vector: what is "
+                "cut off, or left out of a cache's key, can never be found"
+            )
+
+    async def test_order_of_a_batch_is_kept(self, embedder: Any) -> None:
+        texts = [f"Fact {number} is about {number * 7}." for number in range(_BATCH)]
+        texts = texts[: embedder.batch_size]
+        together = await self._rows(embedder, texts)
+        for place in (0, len(texts) // 2, len(texts) - 1):
+            (alone,) = await self._rows(embedder, [texts[place]])
+            assert _apart(together[place], alone) < _CLOSE, (
+                f"text {place} of {len(texts)} has the vector of another: facts would be found "
+                "under other words"
+            )
+
+    async def test_use_leaves_the_process_unchanged(self, embedder: Any) -> None:
+        async def close() -> None:
+            if isinstance(embedder, SupportsClose):
+                await embedder.aclose()
+
+        await self.leaves_nothing(
+            embedder, lambda: embedder.embed([f"A {_MARK} is a jam."]), close, (_MARK,)
+        )
+
+    async def test_secrets_are_never_shown(self, embedder: Any) -> None:
+        texts = self.passages[: embedder.batch_size]
+        await self.shows_no_secret(embedder, lambda: embedder.embed(texts))
 
     async def test_close_is_idempotent_and_works_unused(self, embedder: Any) -> None:
         for _ in range(2):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
+import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -16,18 +19,23 @@ from delf.values.encoding import dumps, loads
 from delf_devkit.testing.contracts.base import Contract, missing, needs
 
 _AT_ONCE = 8
+_MANY = 2_500
 ODD_VALUES = ('a "b"', "it's", "a,b;c", "a\tb", "a\nb", "a=b", "\\n", "ä 🦊", "<b>&amp;", " x ")
+
+KINDS_OF_VALUES = ("007", "1e5", "true", "NA", "2026-03-01", 7, 2**60 + 1, 1.5, True, None)
 
 
 class FormatContract(Contract):
     """Tests for a file format; needs fixtures ``format`` and ``path``, a file of the format.
 
     ``rows`` are those of the file's first table. With ``writes``, a file is written from ``rows``
-    and read back.
+    and read back. ``cuts_show = False`` says that the format has no mark by which a file that ends
+    too early is known, as a list of plain lines has none.
     """
 
     rows: ClassVar[Sequence[dict[str, Any]]] = ()
     writes: ClassVar[bool] = False
+    cuts_show: ClassVar[bool] = True
 
     @pytest.fixture
     def file_format(self) -> FileFormat:
@@ -52,9 +60,32 @@ class FormatContract(Contract):
         assert len(set(parts)) == len(parts)
         if parts:
             assert await file_format.read(str(path), parts[0]) == list(self.rows)
-            with pytest.raises(ToolExecutionError) as caught:
-                await file_format.read(str(path), "no such part")
-            assert caught.value.message.strip()
+        try:
+            rows = await file_format.read(str(path), "no such part")
+        except ToolExecutionError as error:
+            assert error.message.strip()  # noqa: PT017
+        else:
+            pytest.fail(
+                f"a part that does not exist was read as {rows!r}: raise ToolExecutionError"
+            )
+
+    async def test_truncated_file_raises(
+        self, file_format: Any, path: Path, tmp_path: Path
+    ) -> None:
+        whole = path.read_bytes()  # noqa: ASYNC240
+        cut = tmp_path / f"cut{path.suffix}"
+        for size in {len(whole) - 3, _inside_a_line(whole)}:
+            cut.write_bytes(whole[: max(size, 1)])
+            try:
+                rows = await file_format.read(str(cut), None)
+            except ToolExecutionError:
+                continue
+            except Exception as error:
+                pytest.fail(f"a file that ends early raised {type(error).__name__}: {error}")
+            assert not self.cuts_show or rows == list(self.rows), (
+                f"a file of {len(whole)} bytes that ends after {size} was read as {rows!r}: half "
+                "a table would count as the whole; raise ToolExecutionError"
+            )
 
     async def test_unreadable_file_raises(
         self, file_format: Any, path: Path, tmp_path: Path
@@ -129,6 +160,78 @@ class FormatContract(Contract):
             assert rows == wanted, f"{value!r} is not kept: quote it, or raise ToolExecutionError"
 
     @needs("writes")
+    async def test_values_keep_their_type(
+        self, file_format: Any, tmp_path: Path, path: Path
+    ) -> None:
+        made = tmp_path / f"kinds{path.suffix}"
+        for value in KINDS_OF_VALUES:
+            try:
+                made.write_bytes(await file_format.write({"first": [["name"], [value], ["end"]]}))
+            except ToolExecutionError:
+                continue  # it says that it cannot keep that
+            rows = await file_format.read(str(made), None)
+            names = [next(iter(row.values()), None) for row in rows]
+            same = names == [value, "end"] and type(names[0]) is type(value)
+            # A text format may give a number back as its own digits.
+            as_text = not isinstance(value, str) and names in (
+                [str(value), "end"],
+                [json.dumps(value), "end"],
+                ["", "end"] if value is None else [],
+            )
+            assert same or (as_text and names[0] != "None"), (
+                f"{value!r} was read back as {names[:1]!r}: what a person wrote becomes something "
+                "else; keep it, or raise ToolExecutionError"
+            )
+
+    @needs("writes")
+    async def test_large_table_round_trips_unchanged(
+        self, file_format: Any, tmp_path: Path, path: Path
+    ) -> None:
+        table = [["name"], *([f"desk {number}"] for number in range(_MANY))]
+        before = [list(row) for row in table]
+        made = tmp_path / f"many{path.suffix}"
+        made.write_bytes(await file_format.write({"first": table}))
+        assert table == before, "writing changed the rows that it was given"
+        rows = await file_format.read(str(made), None)
+        assert len(rows) == _MANY, (
+            f"of {_MANY} rows {len(rows)} are left: raise ToolExecutionError rather than cut it"
+        )
+
+    @needs("writes")
+    async def test_uneven_table_is_kept_or_refused(
+        self, file_format: Any, tmp_path: Path, path: Path
+    ) -> None:
+        made = tmp_path / f"uneven{path.suffix}"
+        tables = {
+            "a row with a value too few": [["name", "note"], ["desk"]],
+            "a row with a value too many": [["name"], ["desk", "lost"]],
+            "two columns with one name": [["name", "name"], ["desk", "lost"]],
+        }
+        for what, table in tables.items():
+            try:
+                made.write_bytes(await file_format.write({"first": table}))
+            except ToolExecutionError:
+                continue
+            except Exception as error:
+                pytest.fail(f"{what} raised {type(error).__name__}: raise ToolExecutionError")
+            kept = str(await file_format.read(str(made), None))
+            lost = [value for value in table[1] if value not in kept]
+            assert not lost, (
+                f"{what}: {lost[0]!r} was lost without a word; raise ToolExecutionError"
+            )
+
+    async def test_use_leaves_the_process_unchanged(self, file_format: Any, path: Path) -> None:
+        async def use() -> None:
+            await file_format.read(str(path), None)
+            await file_format.parts(str(path))
+
+        await self.leaves_nothing(file_format, use, marks=(str(path),))
+        gc.collect()
+        assert not any(str(path) in name for name in _open_files()), (
+            f"{path.name} stays open after it was read: a process has so many files only"
+        )
+
+    @needs("writes")
     async def test_empty_table_is_accepted(
         self, file_format: Any, tmp_path: Path, path: Path
     ) -> None:
@@ -176,3 +279,20 @@ class FormatContract(Contract):
         assert same or "05:30" in as_text or "07:00" in as_text, (
             f"{zoned} was read back as {value!r}: without its zone it is another moment"
         )
+
+
+def _open_files() -> set[str]:
+    """Return the open files of this process; empty where the system does not tell."""
+    found: set[str] = set()
+    for link in Path("/proc/self/fd").glob("*"):
+        with contextlib.suppress(OSError):
+            found.add(str(link.readlink()))
+    return found
+
+
+def _inside_a_line(content: bytes) -> int:
+    """Return a place near the middle of a file that is at no end of a line."""
+    middle = len(content) // 2
+    while middle > 1 and b"\n" in content[middle - 1 : middle + 1]:
+        middle -= 1
+    return middle

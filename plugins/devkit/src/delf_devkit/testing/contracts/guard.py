@@ -19,8 +19,11 @@ from typing import Any, Final, cast
 
 import pytest
 
+from delf_devkit.testing.contracts.leavings import remember, restored_process
+
 _KIT: Final = str(Path(__file__).parent.parent)
 _LOOKS: Final = 8
+_LOOK_SECONDS: Final = 0.05
 _HELD_SECONDS: Final = 5.0
 """The interval of checks in seconds."""
 
@@ -32,12 +35,14 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
     async def run(self: Any, *arguments: Any, **named: Any) -> None:
         __tracebackhide__ = True
         seconds = seconds_of(self)
+        for fixture in named.values():
+            remember(fixture)
         work = _to_its_end(function(self, *arguments, **named), named.values())
         task = asyncio.ensure_future(work)
         step: object = None
         looks = 0
         try:
-            with _alarm(max(seconds, _HELD_SECONDS)) as alarm:
+            with _alarm(max(seconds, _HELD_SECONDS)) as alarm, restored_process():
                 while not task.done():
                     await asyncio.wait({task}, timeout=seconds / _LOOKS)
                     alarm()
@@ -162,6 +167,46 @@ def _alarm(seconds: float) -> Generator[Callable[[], None]]:
         signal.signal(signal.SIGALRM, before)
 
 
+class HeldFrames:
+    """The place in which a thread was while its event loop did not turn."""
+
+    def __init__(self) -> None:
+        self._thread, self._last = threading.get_ident(), time.monotonic()
+        self._ends = threading.Event()
+        self._most = 0.0
+        self.longest = ""
+
+    def beat(self) -> None:
+        """Note a turn of the loop."""
+        self._last = time.monotonic()
+
+    def watch(self) -> None:
+        """Look at the thread until :meth:`end` is called."""
+        while not self._ends.wait(_LOOK_SECONDS):
+            held = time.monotonic() - self._last
+            if held > max(self._most, 2 * _LOOK_SECONDS):
+                self._most = held
+                frame = sys._current_frames().get(self._thread)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+                self.longest = _place_in(frame) or self.longest
+
+    def end(self) -> None:
+        """End :meth:`watch`."""
+        self._ends.set()
+
+
+@contextlib.contextmanager
+def held_frames() -> Generator[HeldFrames]:
+    """Watch this thread's event loop from another thread; see :class:`HeldFrames`."""
+    found = HeldFrames()
+    watching = threading.Thread(target=found.watch, name="delf-watch", daemon=True)
+    watching.start()
+    try:
+        yield found
+    finally:
+        found.end()
+        watching.join()
+
+
 # -- what blocks, however quick it is ------------------------------------------------------------
 
 _BLOCKS: Final = {
@@ -253,6 +298,11 @@ def blocking_calls() -> Generator[list[str]]:
 def _caller() -> str:
     """Return the innermost frame outside of Python, installed packages and this kit."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return _place_in(frame) or "?"
+
+
+def _place_in(frame: FrameType | None) -> str:
+    """Return the innermost frame of a plugin, for a message; empty if there is none."""
     last: FrameType | None = None
     while frame is not None:
         name = frame.f_code.co_filename
@@ -261,4 +311,4 @@ def _caller() -> str:
             if "site-packages" not in name and not name.startswith(sys.base_prefix):
                 break
         frame = frame.f_back
-    return "?" if last is None else _line(last.f_code, last.f_lineno)
+    return "" if last is None else _line(last.f_code, last.f_lineno)

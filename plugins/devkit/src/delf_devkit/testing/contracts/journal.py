@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from delf.errors import DelfError, UnknownTaskError
+from delf.errors import DelfError, TaskStoppedError, UnknownTaskError
 from delf.events import Event, Printed, TaskFinished, TaskQueued, TaskStarted
 from delf.protocols.journal import Journal
 from delf.protocols.states import state_of
@@ -20,6 +20,8 @@ from delf_devkit.testing.events import every_event
 _BEHIND = 1_500
 """More events than the usual bounds of queues."""
 _MANY = 500
+_AT_ONCE = 8
+_MARK = "marmalade-7741"
 
 
 def started(task_id: str, at: float = 1.0, key: str | None = None) -> TaskStarted:
@@ -90,6 +92,14 @@ class JournalContract(Contract):
         assert [event.seq for event in await journal.read("t", after=4)] == []
         assert [event.seq for event in await journal.read("t", after=0)] == [1, 2, 3, 4]
 
+    async def test_events_are_ordered_by_number(self, journal: Any) -> None:
+        events = [started("t", at=9.0), *(printed("t", seq) for seq in (2, 3))]
+        for event in events:
+            await journal.append(event)
+        assert list(await journal.read("t")) == events, (
+            "events are sorted by their times: a clock that is set back changes what happened"
+        )
+
     async def test_journal_separates_tasks(self, journal: Any) -> None:
         async def write(task: str) -> None:
             await journal.append(started(task))
@@ -144,6 +154,13 @@ class JournalContract(Contract):
         ]
         assert [item.started_at for item in found] == [3.0, 2.0, 1.0]
         assert [item.task_id for item in await journal.find(limit=2)] == ["c", "b"]
+        await journal.append(started("d", at=4.0, key="ann"))
+        await journal.append(replace(finished("d", 2, status=False), code=TaskStoppedError.code))
+        last = (await journal.find())[0]
+        assert (last.key, last.state) == ("ann", "stopped"), (
+            f"a task of ann that was stopped is listed as {last.state!r}, of {last.key!r}: others "
+            "would see it, or it would count as failed"
+        )
 
     async def test_methods_do_not_block_the_event_loop(self, journal: Any) -> None:
         events = iter([started("t"), *(printed("t", seq) for seq in range(2, 9))])
@@ -221,6 +238,52 @@ class JournalContract(Contract):
         assert found == ["running"], (
             f"once it has begun, it is listed as {found!r}: a record counts the task's `events`"
         )
+
+    async def test_use_leaves_the_process_unchanged(self, journal: Any) -> None:
+        numbers = iter(range(_MANY))
+
+        async def use() -> None:
+            name = f"{_MARK}-{next(numbers)}"
+            events = journal.subscribe(name)
+            for event in (started(name), printed(name, 2), finished(name, 3)):
+                await journal.append(event)
+            assert await self._take(events, 1) == [(name, 1)]
+            await journal.read(name)
+            await journal.find()
+
+        await self.leaves_nothing(journal, use, marks=(_MARK,))
+
+    @needs("durable")
+    async def test_journal_works_on_another_event_loop(
+        self, journal: Any, reopen: Callable[[], Any]
+    ) -> None:
+        """Use a second journal on a second event loop, as another agent of the process does."""
+
+        async def use(opened: Any, task: str) -> None:
+            names = [f"{task}-{number}" for number in range(_AT_ONCE)]
+            await asyncio.gather(*(opened.append(started(name)) for name in names))
+            assert len(await opened.read(names[0])) == 1
+            await opened.aclose()
+
+        async def elsewhere() -> None:
+            again: Any = reopen()
+            await use(await again if inspect.isawaitable(again) else again, "second")
+
+        await use(journal, "first")
+        try:
+            await asyncio.to_thread(asyncio.run, elsewhere())
+        except RuntimeError as error:
+            pytest.fail(
+                f"a second journal, on the event loop of another agent, fails: {error}; make locks "
+                "and queues in `__init__`, not in a class or a module"
+            )
+
+    async def test_secrets_are_never_shown(self, journal: Any) -> None:
+        await self.shows_no_secret(journal, lambda: journal.append(started("t")))
+
+    @needs("fails", "secrets")
+    async def test_failure_shows_no_secret(self, failing_journal: Any) -> None:
+        await self.shows_no_secret(failing_journal, lambda: failing_journal.append(started("t")))
 
     @needs("fails")
     async def test_unstorable_event_raises_an_error_of_delf(self, failing_journal: Any) -> None:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-from collections.abc import Generator, Iterable, Mapping
-from typing import Any
+import re
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from pydantic.fields import FieldInfo
 
 from delf.settings import PluginSettings, SecretStr
 from delf_engine.redact import Redactor
+from delf_engine.secrets import secrets_of_options
 
 _HIDDEN = "[redacted]"
 _AROUND = 80
+_PROBE: Final = "marmalade-7741-probe"
+_TEXT: Final = re.compile(r"\bstr\b")
 
 
 class Secrets:
@@ -46,6 +51,34 @@ class Secrets:
             pytest.fail(f"{what}: … {hidden[at : at + 2 * _AROUND]} …", pytrace=False)
 
 
+def is_secret_name(name: str) -> bool:
+    """Return True if delf takes a value of this name for a secret, such as ``api_key``."""
+    return name.lower() == "dsn" or any(secrets_of_options({name: _PROBE}))
+
+
+def plain_secrets(types: Mapping[str, Any]) -> list[str]:
+    """Name the settings that are secrets by their names and can hold plain text.
+
+    Args:
+        types: The types by name: annotations, or their texts.
+    """
+    found: list[str] = []
+    for name, kind in types.items():
+        text = "str" if kind is str else str(kind)
+        is_path = "_local_path" in text or "LocalPath" in text  # of a file with the secret
+        if is_secret_name(name) and _TEXT.search(text) and "Secret" not in text and not is_path:
+            found.append(name)
+    return found
+
+
+def types_of(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
+    """Return the types of settings, with what is declared beside them."""
+    return {
+        name: f"{field.annotation} {field.metadata}" if field.metadata else field.annotation
+        for name, field in fields.items()
+    }
+
+
 def secrets_of(suite: object, fixtures: Mapping[str, Any]) -> Secrets:
     """Return the secrets that the output of a suite's test must not show.
 
@@ -56,7 +89,17 @@ def secrets_of(suite: object, fixtures: Mapping[str, Any]) -> Secrets:
     found = set[str](getattr(suite, "secrets", ()))
     for value in fixtures.values():
         found |= declared_by(getattr(value, "settings", None))
+        found |= {*_held_by(value)}
     return Secrets(found)
+
+
+def _held_by(value: object) -> Iterator[str]:
+    """Yield the secrets that an object of a plugin keeps in its own attributes."""
+    for name, held in getattr(value, "__dict__", {}).items():
+        if isinstance(held, SecretStr):
+            yield held.get_secret_value()
+        elif isinstance(held, str) and is_secret_name(name):
+            yield from secrets_of_options({name: held})
 
 
 def declared_by(settings: object) -> set[str]:
@@ -64,7 +107,8 @@ def declared_by(settings: object) -> set[str]:
     if not isinstance(settings, PluginSettings):
         return set()
     values = dict(settings).values()
-    return {value.get_secret_value() for value in values if isinstance(value, SecretStr)}
+    found = {value.get_secret_value() for value in values if isinstance(value, SecretStr)}
+    return found - {""}
 
 
 @contextlib.contextmanager

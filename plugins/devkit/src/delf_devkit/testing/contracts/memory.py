@@ -14,6 +14,8 @@ from delf.protocols.memory import MemoryStore
 from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing, needs
 
 _AT_ONCE = 10
+_INSTANT = 0.01
+_MARK = "marmalade-7741"
 
 
 class MemoryContract(Contract):
@@ -175,12 +177,23 @@ class MemoryContract(Contract):
         await store.save(self.facts[:1])
         await other.save(self.facts[1:])
         assert [fact.content for fact in await store.all()] == list(self.facts[:1])
+        spaces = {fact.namespace for each in (store, other) for fact in await each.all()}
+        assert len(spaces) == 2, f"facts of two namespaces say that they are of {spaces!r}"
         found = {fact.content for fact in await store.search(self.query, 100, 0.0)}
         assert found <= {*self.facts[:1]}, "it finds what is in another namespace"
         assert await store.delete(self.facts[1:]) == 0
         assert [fact.content for fact in await other.all()] == list(self.facts[1:])
         await store.clear()
         assert [fact.content for fact in await other.all()] == list(self.facts[1:])
+        longer: Any = elsewhere("it's another one")
+        await longer.save(self.facts[:1])
+        await other.clear()
+        assert [fact.content for fact in await longer.all()] == list(self.facts[:1]), (
+            "a namespace whose name begins with that of another is forgotten with it"
+        )
+        await longer.clear()
+        await longer.aclose()
+        await other.save(self.facts[1:])
         assert await other.search(self.query, 100, 0.0), "it forgets for another namespace, too"
         await other.clear()
         await self._write_both(store, other)
@@ -199,6 +212,52 @@ class MemoryContract(Contract):
         assert list(await store.search(self.query, threshold=0.0)) == []
         await store.save(self.facts[:1])
         assert len(await store.all()) == 1
+
+    async def test_delete_removes_exact_facts_only(self, store: Any) -> None:
+        await store.save(self.facts)
+        for part in (self.facts[1][:10], self.facts[1][10:], f"{self.facts[1]} And more.", "%"):
+            assert await store.delete([part]) == 0, (
+                f"to forget {part!r} forgot a fact with another text: `delete` takes whole texts"
+            )
+        assert [fact.content for fact in await store.all()] == list(self.facts)
+
+    @needs("durable")
+    async def test_store_sees_changes_of_another_instance(
+        self, store: Any, reopen: Callable[[], Any]
+    ) -> None:
+        other: Any = reopen()
+        other = await other if inspect.isawaitable(other) else other
+        assert list(await store.all()) == []
+        assert list(await store.search(self.query, 1, 0.0)) == []
+        await other.save(self.facts)
+        assert len(await store.all()) == len(self.facts), (
+            "what another process saved is not seen: keep no copy of what may change outside"
+        )
+        found = await store.search(self.query, 1, 0.0)
+        assert [fact.content for fact in found] == [self.expected]
+        await other.clear()
+        assert list(await store.search(self.query, 1, 0.0)) == [], "it finds what is forgotten"
+        await other.aclose()
+
+    async def test_fact_is_unchanged_by_reading(self, store: Any) -> None:
+        await store.save(self.facts[:1])
+        (first,) = await store.all()
+        await asyncio.sleep(_INSTANT)
+        (again,) = await store.all()
+        assert again == first, f"a fact changes as it is read: {first!r} became {again!r}"
+        (found,) = await store.search(self.facts[0], 1, 0.0)
+        assert (found.saved_at, found.namespace) == (first.saved_at, first.namespace)
+
+    async def test_use_leaves_the_process_unchanged(self, store: Any) -> None:
+        async def use() -> None:
+            await store.save([f"{_MARK} is a jam."])
+            await store.search(f"What is {_MARK}?", 1, 0.0)
+            await store.clear()
+
+        await self.leaves_nothing(store, use, marks=(_MARK,))
+
+    async def test_secrets_are_never_shown(self, store: Any) -> None:
+        await self.shows_no_secret(store, lambda: store.search(self.query))
 
     async def test_use_after_repeated_close_works(self, store: Any) -> None:
         await store.save(self.facts)

@@ -18,6 +18,7 @@ from delf.messages import (
     ModelReply,
     ModelRequest,
     ModelTool,
+    ToolCall,
     ToolResult,
     assistant,
     results,
@@ -36,6 +37,7 @@ from delf_devkit.testing.contracts.base import (
 from delf_devkit.testing.contracts.leaks import Secrets, captured_logs
 
 _CONCURRENT = 4
+_ROUNDED = 0.05
 _MARK = "marmalade-7741"
 _PIXEL = b"\x89PNG\r\n\x1a\nmarmalade-7741"
 _WITH_IMAGE = ModelRequest(messages=(user("What is it?", [ImagePart(_PIXEL, "image/png")]),))
@@ -62,19 +64,19 @@ class ModelContract(Contract):
     the tool ``add``. ``echoes = True`` needs a fixture ``echo_model`` whose service answers with
     the words of the last message. ``cuts = True`` needs a fixture ``cut_model`` whose service stops
     at the limit of tokens. ``images = True`` means that the model sends images, which ``sent``
-    shows in base64; ``refuses_images = True`` that it refuses a request with one.
+    shows in base64; otherwise it must refuse a request with one. ``cost`` is what an answer of
+    ``model`` costs in USD, worked out by hand, for a model with costs and without a ``price``.
     """
 
     fails: ClassVar[bool] = True
     slow: ClassVar[bool] = False
     counts_tokens: ClassVar[bool] = True
     calls: ClassVar[bool] = False
-    sends: ClassVar[bool] = False
-    echoes: ClassVar[bool] = False
-    cuts: ClassVar[bool] = False
+    sends: ClassVar[bool] = True
+    echoes: ClassVar[bool] = True
+    cuts: ClassVar[bool] = True
     images: ClassVar[bool] = False
-    refuses_images: ClassVar[bool] = False
-    secrets: ClassVar[Sequence[str]] = ()
+    cost: ClassVar[float | None] = None
 
     @pytest.fixture
     def model(self) -> Model:
@@ -130,6 +132,12 @@ class ModelContract(Contract):
         self._check(reply)
         texts = (piece.text for piece in deltas if piece.call is None)
         assert "".join(texts) == reply.text
+        whole = await model.complete(question)
+        counts = [each.usage.input_tokens for each in (whole, reply)]
+        assert counts[0] == counts[1], (
+            f"the same request has {counts[0]} tokens, and {counts[1]} as a stream: count each "
+            "piece once; a budget would be used up too early or too late"
+        )
 
     async def test_stream_can_be_closed_early(self, model: Any, question: ModelRequest) -> None:
         stream = model.stream(question)
@@ -185,19 +193,54 @@ class ModelContract(Contract):
             f"of four messages {len(lost)} did not arrive, first that of the role "
             f"{messages[words.index(lost[0])].role!r}: the model works without its instructions"
         )
+        places = [sent()[-1].index(word) for word in words[1:]]
+        assert places == sorted(places), (
+            "the messages of user and assistant arrive in another order than they were given"
+        )
 
-    @needs("images", "sends")
-    async def test_image_is_sent(self, model: Any, sent: Callable[[], Sequence[str]]) -> None:
+    @needs("sends")
+    async def test_request_keeps_message_roles(
+        self, model: Any, sent: Callable[[], Sequence[str]]
+    ) -> None:
+        begun = (system("Be brief."), user("one"))
+        texts: list[str] = []
+        for second in (assistant("two"), user("two")):
+            await model.complete(ModelRequest(messages=(*begun, second, user("three"))))
+            texts.append(sent()[-1])
+        assert texts[0] != texts[1], (
+            "an answer of the model is sent as the user's words: whoever wrote it gives orders"
+        )
+
+    @needs("sends", "calls")
+    async def test_request_contains_tool_results(
+        self, model: Any, sent: Callable[[], Sequence[str]]
+    ) -> None:
+        asked = assistant("", [ToolCall(id="c1", name="add", arguments='{"a": 1, "b": 2}')])
+        result = results([ToolResult(id="c1", name="add", text=_MARK)])
+        messages = (system("Be brief."), user("Add."), asked, result)
+        await model.complete(ModelRequest(messages=messages, tools=(_ADD,)))
+        assert _MARK in sent()[-1], "the result of a tool did not arrive: the model would guess it"
+        assert _ADD.description in sent()[-1], "the description of a tool did not arrive"
+
+    async def test_image_is_sent_or_refused(self, request: pytest.FixtureRequest) -> None:
+        model = request.getfixturevalue("model")
+        if not self.images:
+            try:
+                await model.complete(_WITH_IMAGE)
+            except DelfError as error:
+                assert error.message.strip()  # noqa: PT017
+                return
+            pytest.fail(
+                "a request with an image was answered: the model never saw the picture; raise "
+                "LLMExecutionError, or send it and say images = True"
+            )
         await model.complete(_WITH_IMAGE)
+        if not self.sends:
+            return
+        sent = request.getfixturevalue("sent")
         assert b64encode(_PIXEL).decode() in sent()[-1], (
             "the image did not arrive: the model answers about a picture that it never saw"
         )
-
-    @needs("refuses_images")
-    async def test_unsupported_image_is_refused(self, model: Any) -> None:
-        with pytest.raises(DelfError) as refused:
-            await model.complete(_WITH_IMAGE)
-        assert refused.value.message.strip()
 
     @needs("echoes")
     async def test_concurrent_answers_are_independent(self, echo_model: Any) -> None:
@@ -225,17 +268,19 @@ class ModelContract(Contract):
     async def test_cost_follows_the_price(self, model: Any, question: ModelRequest) -> None:
         asked: Any = model
         price = await asked.price() if isinstance(model, SupportsPrice) else None
-        reply: ModelReply = await asked.complete(question)
-        if price is None or reply.cost_usd is None or min(price.input, price.output) < 0:
-            return
-        usage = reply.usage
-        fresh = usage.input_tokens - usage.cached_tokens
-        costs = (fresh * price.input, usage.cached_tokens * price.cached_input)
-        due = (sum(costs) + usage.output_tokens * price.output) / 1_000_000
-        assert abs(reply.cost_usd - due) <= max(due, 1e-9) / 2, (
-            f"an answer of {usage.total_tokens} tokens costs {reply.cost_usd} USD, by its price "
-            f"{due:g}: prices are in USD for a million tokens"
-        )
+        streamed = (await _collect(asked.stream(question)))[-1]
+        for reply in (await asked.complete(question), streamed):
+            if not reply.cost_usd or (price is not None and min(price.input, price.output) < 0):
+                continue
+            due = self.cost if price is None else price.cost(reply.usage) + (reply.fees_usd or 0)
+            assert due is not None, (
+                f"an answer costs {reply.cost_usd} USD, which nothing shows to be right: give the "
+                "model a `price`, or work out by hand what it has to be, as `cost`"
+            )
+            assert abs(reply.cost_usd - due) <= max(due * _ROUNDED, 1e-9), (
+                f"an answer of {reply.usage.text} costs {reply.cost_usd} USD, and by its price "
+                f"{due:g}: prices are in USD for a million tokens, cached ones have their own"
+            )
 
     async def test_stream_can_be_cancelled_at_any_point(
         self, model: Any, question: ModelRequest
@@ -283,6 +328,29 @@ class ModelContract(Contract):
             await model.aclose()
         for text in (f"{model!r} {model!s}", repr(reply), *lines):
             Secrets(self.secrets).check(text, "a key is in a repr or an answer, or it is logged")
+
+    @needs("fails")
+    async def test_models_do_not_share_a_key(
+        self, model: Any, failing_model: Any, question: ModelRequest
+    ) -> None:
+        await model.complete(question)
+        try:
+            await failing_model.complete(question)
+        except DelfError:
+            pass
+        else:
+            pytest.fail(
+                "a model whose key is refused answers after another was asked: they share a client "
+                "or an answer; keep both in `self`"
+            )
+        self._check(await model.complete(question))
+
+    async def test_use_leaves_the_process_unchanged(self, model: Any) -> None:
+        async def use() -> None:
+            await model.complete(_about(_MARK))
+            await _collect(model.stream(_about(_MARK)))
+
+        await self.leaves_nothing(model, use, marks=(_MARK, *self.secrets))
 
     @needs("fails")
     async def test_refusal_raises_a_delf_error(

@@ -3,18 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, ClassVar, cast
 
 import pytest
 
+from delf.errors import DelfError
 from delf.events import encode
 from delf.protocols.observer import Observer
-from delf_devkit.testing.contracts.base import Contract, missing
+from delf_devkit.testing.contracts.base import Contract, missing, needs
 from delf_devkit.testing.events import every_event
+
+_MARK = "marmalade-7741"
+_INSTANT = 0.05
+_TASKS = 40
 
 
 class ObserverContract(Contract):
-    """Tests for an observer; needs a fixture ``observer``, which the suite closes."""
+    """Tests for an observer; needs a fixture ``observer``, which the suite closes.
+
+    ``reports = True`` needs a fixture ``reported``, a function that returns the texts that the
+    observer has passed on so far, such as lines of a file or packets that a service got. ``fails =
+    True`` needs a fixture ``failing_observer``, whose file or service is unavailable.
+    """
+
+    reports: ClassVar[bool] = False
+    fails: ClassVar[bool] = False
+
+    @pytest.fixture
+    def reported(self) -> Callable[[], Any]:
+        """Return what the observer has passed on."""
+        missing(self, "a fixture `reported`, or reports = False")
+
+    @pytest.fixture
+    def failing_observer(self) -> Observer:
+        """The same observer, whose file or service is unavailable."""
+        missing(self, "a fixture `failing_observer`, or fails = False")
 
     @pytest.fixture
     def observer(self) -> Observer:
@@ -44,6 +70,93 @@ class ObserverContract(Contract):
 
         await asyncio.gather(*(watch(f"t{number}") for number in range(10)))
 
+    @needs("reports")
+    async def test_close_flushes_all_events(
+        self, observer: Any, reported: Callable[[], Sequence[str]]
+    ) -> None:
+        for event in every_event(_MARK):
+            await observer.observe(event)
+        await observer.aclose()
+        at_once = list(reported())
+        assert at_once, "`reported` gives nothing after a whole task"
+        await asyncio.sleep(_INSTANT)
+        assert list(reported()) == at_once, (
+            "events were reported after aclose(): flush there, or a process that ends loses them"
+        )
+
+    @needs("reports")
+    async def test_concurrent_tasks_are_reported_separately(
+        self, observer: Any, reported: Callable[[], Sequence[str]]
+    ) -> None:
+        pairs = list(zip(every_event("t1"), every_event("t2"), strict=True))
+        for event in (event for pair in pairs for event in pair):
+            await observer.observe(event)
+        await observer.aclose()
+        texts = [str(text) for text in reported()]
+        ones = [text.replace("t1", "t*") for text in texts if "t1" in text]
+        others = [text.replace("t2", "t*") for text in texts if "t2" in text]
+        assert sorted(ones) == sorted(others), (
+            "two equal tasks at one time are reported differently: keep what belongs to a task by "
+            "its id, not in `self`"
+        )
+
+    @needs("fails")
+    async def test_unavailable_service_stops_no_task(self, failing_observer: Any) -> None:
+        for event in every_event():
+            try:
+                await failing_observer.observe(event)
+            except DelfError:
+                continue  # the engine logs its words
+            except Exception as error:
+                pytest.fail(
+                    f"its service is away, and it raised {type(error).__name__}: {error}; log a "
+                    "warning, or raise a DelfError that says what to do"
+                )
+        await failing_observer.aclose()
+
+    async def test_ended_tasks_are_released(self, observer: Any) -> None:
+        async def watch(names: Iterable[str]) -> None:
+            for name in names:
+                for event in every_event(name):
+                    await observer.observe(event)
+
+        await watch(f"early-{number}" for number in range(_TASKS))
+        early = _size_of(observer)
+        await watch(f"later-{number}" for number in range(_TASKS))
+        later = _size_of(observer)
+        assert later < early + _TASKS // 2, (
+            f"after {_TASKS} tasks it holds {early} objects, after as many more {later}: an agent "
+            "that runs for months grows with each task; forget a task with its TaskFinished, and "
+            "bound what waits to be sent"
+        )
+
+    async def test_use_leaves_the_process_unchanged(self, observer: Any) -> None:
+        async def use() -> None:
+            for event in every_event(_MARK):
+                await observer.observe(event)
+
+        await self.leaves_nothing(observer, use, marks=(_MARK,))
+
+    async def test_secrets_are_never_shown(self, observer: Any) -> None:
+        await self.shows_no_secret(observer, lambda: observer.observe(every_event()[0]))
+
     async def test_close_is_idempotent_and_works_unused(self, observer: Any) -> None:
         for _ in range(2):
             await observer.aclose()
+
+
+def _size_of(observer: object) -> int:
+    """Count the items in the containers of an observer, two levels deep."""
+    return sum(_items(value, 2) for value in getattr(observer, "__dict__", {}).values())
+
+
+def _items(value: object, depth: int) -> int:
+    if isinstance(value, deque) and value.maxlen is not None:
+        return 0  # it is bounded
+    if isinstance(value, Mapping):
+        held = list(cast("Mapping[Any, Any]", value).values())
+    elif isinstance(value, (list, deque, AbstractSet)):
+        held = list(cast("Sequence[Any]", value))
+    else:
+        return 0
+    return len(held) + (sum(_items(item, depth - 1) for item in held) if depth > 1 else 0)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
+import inspect
 import json
+import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -20,8 +23,10 @@ from delf.machine.interpreter import own_python
 from delf.plugins.discovery import normalise
 from delf.plugins.host import PluginHost
 from delf.plugins.report import PluginRecord
+from delf.settings import PluginSettings
 from delf.specs import SandboxSpec, Spec
 from delf_devkit.testing.contracts.base import Contract, missing, needs
+from delf_devkit.testing.contracts.leaks import plain_secrets, types_of
 
 _PROBE = """
 import json, sys
@@ -29,6 +34,29 @@ before = set(sys.modules)
 import {module}
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
+
+_CHANGES = """
+import importlib, json, logging, os, signal, threading
+import delf
+def now():
+    root = logging.getLogger()
+    return {{
+        "changes the variable": sorted(os.environ.items()),
+        "sets up the root logger, at level": [root.level, *map(str, root.handlers)],
+        "starts the thread": [thread.name for thread in threading.enumerate()],
+        "handles SIGTERM by": [str(signal.getsignal(signal.SIGTERM))],
+        "goes to the folder": [os.getcwd()],
+    }}
+before = now()
+for module in {modules}:
+    importlib.import_module(module)
+print(json.dumps([
+    f"{{what}} {{[v for v in values if v not in before[what]] or before[what]}}"
+    for what, values in now().items() if values != before[what]
+]))
+"""
+
+_KEPT = ("PATH", "PYTHONPATH", "HOME", "LANG", "SYSTEMROOT", "TEMP")
 
 
 class PluginContract(Contract):
@@ -109,6 +137,36 @@ class PluginContract(Contract):
                     f"its backend {isolation!r}"
                 )
 
+    @needs("imports")
+    def test_factories_declare_their_secrets(self) -> None:
+        for host, spec in self._specs():
+            factory = host.resolve(spec)
+            for owner, types in _options_of(factory):
+                plain = plain_secrets(types)
+                assert not plain, (
+                    f"{owner} takes {plain[0]!r} as a plain str: `delf config`, errors and logs "
+                    "would show it; declare it as delf.settings.SecretStr"
+                )
+
+    @needs("imports")
+    def test_import_changes_no_process_state(self) -> None:
+        modules = {spec.factory.partition(":")[0] for _, spec in self._specs()}
+        code = _CHANGES.format(modules=sorted({f"{self._module}.plugin", *modules}))
+        command = [own_python(), "-c", code]
+        # What they change was changed in this process already.
+        environ = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        result = subprocess.run(  # noqa: S603
+            command, capture_output=True, text=True, check=False, env=environ
+        )
+        assert result.returncode == 0, result.stderr
+        *printed, changes = result.stdout.splitlines()
+        assert not printed, f"importing its modules prints {printed[0]!r}"
+        found: list[str] = json.loads(changes)
+        assert not found, (
+            f"importing its modules {found[0]}: every process with the plugin gets that, used or "
+            "not; do it when the capability is used"
+        )
+
     def test_plugin_module_imports_nothing_heavy(self) -> None:
         if not self._has_hooks:
             return  # its entry point names a class, which is imported on first use
@@ -161,3 +219,14 @@ class PluginContract(Contract):
         for kind, names in self._record(host).kinds.items():
             found += [(host, host.spec(kinds[kind], name)) for name in names]
         return found
+
+
+def _options_of(factory: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the options that a factory takes with their types, by the names of their owners."""
+    name = getattr(factory, "__qualname__", type(factory).__name__)
+    with contextlib.suppress(TypeError, ValueError):
+        parameters = inspect.signature(factory).parameters.values()
+        yield name, {parameter.name: parameter.annotation for parameter in parameters}
+    settings = getattr(factory, "Settings", None)
+    if isinstance(settings, type) and issubclass(settings, PluginSettings):
+        yield settings.__qualname__, types_of(settings.model_fields)

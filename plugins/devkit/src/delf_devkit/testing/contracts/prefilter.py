@@ -14,6 +14,7 @@ from delf.protocols.prefilter import Catalog, CatalogEntry, Prefilter, Selection
 from delf_devkit.testing.contracts.base import Contract, missing, needs
 
 _MANY = 500
+_MOST_QUESTIONS = 20
 _MARK = "marmalade-7741"
 
 
@@ -106,6 +107,36 @@ class PrefilterContract(Contract):
     async def test_unusual_tasks_are_accepted(self, prefilter: Any) -> None:
         for task in ("", "日本語 🦊", "word " * 5000):
             await self._select(prefilter, task, self.catalog, self._ask())
+
+    async def test_use_leaves_the_process_unchanged(self, prefilter: Any) -> None:
+        async def use() -> None:
+            await prefilter.select(f"{self.task} {_MARK}", Catalog(self.catalog), self._ask())
+
+        await self.leaves_nothing(prefilter, use, marks=(_MARK,))
+
+    async def test_secrets_are_never_shown(self, prefilter: Any) -> None:
+        catalog = Catalog(self.catalog)
+        await self.shows_no_secret(
+            prefilter, lambda: prefilter.select(self.task, catalog, self._ask())
+        )
+
+    @needs("asks")
+    async def test_prefilter_asks_few_questions(self, prefilter: Any) -> None:
+        asked: list[str] = []
+
+        async def ask(question: str) -> str:
+            asked.append(question)
+            return self.answer(question)
+
+        more = (
+            CatalogEntry(name=f"zoo.cage_{number}", summary=f"Look into cage {number}.")
+            for number in range(_MANY)
+        )
+        await prefilter.select(self.task, Catalog((*more, *self.catalog)), ask)
+        assert len(asked) <= _MOST_QUESTIONS, (
+            f"it asked the model {len(asked)} times for one task: each costs time and money; ask "
+            "about many tools at once"
+        )
 
     @needs("asks")
     async def test_failing_model_is_a_prefilter_error(self, prefilter: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 
 from delf.protocols.sandbox import (
@@ -216,6 +217,32 @@ add_to_output_files("empty.txt", "")
             failed(await run(f"open({shown!r}, 'w')"))
         assert path.read_text(encoding="utf-8") == "Grüße"
 
+    @needs("input_files")
+    async def test_session_sees_only_its_input_files(
+        self, backend: SandboxBackend, tmp_path: Path
+    ) -> None:
+        paths = [tmp_path / name / "data.txt" for name in ("a", "b", "c")]
+        for path in paths:
+            path.parent.mkdir()
+            path.write_text(f"of {path.parent.name}", encoding="utf-8")
+        shown = [backend.visible_path(str(path)) for path in paths]
+        async with Bench(backend) as bench:
+            run = await bench.open(files=(str(paths[0]), str(paths[1])))
+            for path, name in zip(paths[:2], shown[:2], strict=True):
+                text = done(await run(f"open({name!r}).read()")).value
+                assert text == f"of {path.parent.name}", (
+                    f"of two input files with one name {path} has the text {text!r}: keep their "
+                    "folders apart"
+                )
+            other = await bench.open(files=(str(paths[2]),))
+            assert done(await other(f"open({shown[2]!r}).read()")).value == "of c"
+            if "files" in self.confines:
+                for name in shown[:2]:
+                    outcome = await other(f"open({name!r}).read()")
+                    assert not isinstance(outcome, Done), (
+                        f"a task reads {outcome.value!r}, the input file of another task"
+                    )
+
     @needs("input_files", "cpython", "confines:files")
     async def test_input_files_cannot_be_changed(
         self, backend: SandboxBackend, tmp_path: Path
@@ -232,6 +259,11 @@ add_to_output_files("empty.txt", "")
                 assert kept == "id\n1\n", (
                     f"a script could {name} the user's input file, which now holds {kept!r}: bind "
                     "it read-only, or give the sandbox a copy"
+                )
+                seen = await (await bench.open(files=(str(path),)))(f"open({shown!r}).read()")
+                assert done(seen).value == "id\n1\n", (
+                    f"a script could {name} the copy of an input file, and the next task gets that "
+                    "copy: make one for each session"
                 )
         assert os.listdir(tmp_path) == ["orders.csv"], (  # noqa: PTH208 - async
             "a script left a file beside the user's input file: its folder is bound writable"
@@ -262,9 +294,30 @@ add_to_output_files("empty.txt", "")
             runs = [await bench.open() for _ in range(3)]
             outcomes = await asyncio.gather(*(run(f"me = {n}\nme") for n, run in enumerate(runs)))
             assert [done(outcome).value for outcome in outcomes] == [0, 1, 2]
+            await asyncio.gather(*(run(f"print('of {n}')") for n, run in enumerate(runs)))
+            texts = [run.host.text for run in runs]
+            assert texts == [f"of {n}\n" for n in range(len(runs))], (
+                f"what three sessions printed at one time arrived as {texts!r}: one user sees the "
+                "answer of another"
+            )
+            await runs[0]("import json\njson.dumps = None\nimport math\nmath.pi = 3")
             await runs[0].session.aclose()
             assert done(await runs[1]("me")).value == 1
-            failed(await (await bench.open())("me"), "NameError")
+            fresh = await bench.open()
+            failed(await fresh("me"), "NameError")
+            found = await fresh("import json, math\n[json.dumps(1), math.pi > 3.1]")
+            assert done(found).value == ["1", True], (
+                "a script changed a module, and a later session has the changed one: give each "
+                "session a process of its own, as it was started"
+            )
+            names = ("one", "two")
+            hosts = [RecordingScriptHost({name: partial(str, name)}) for name in names]
+            opened = await asyncio.gather(*(bench.open(host) for host in hosts))
+            for name, run in zip(names, opened, strict=True):
+                outcome = await run(f"await {name}()")
+                assert getattr(outcome, "value", None) == name, (
+                    f"two sessions that are opened at one time are mixed up: {outcome!r}"
+                )
 
     async def test_backend_prepares_sessions(self, backend: SandboxBackend) -> None:
         warm_up = getattr(backend, "warm_up", None)

@@ -20,6 +20,14 @@ from delf_engine.sandboxes.isolation import Measured, measure
 
 _MB = 1024 * 1024
 _COLLECTIONS = 50
+_TOOL_SECONDS = 1.0
+_CPU_SECONDS = 1.0
+_SCRIPTS = 12
+_BUSY = """
+import time
+end = time.process_time() + 0.25
+while time.process_time() < end: pass
+"""
 _FOUND: Final = dict[type, Measured]()
 _LOOPS = ("while True: pass", "import asyncio\nwhile True: await asyncio.sleep(0)")
 
@@ -52,9 +60,31 @@ class SandboxLimits(Contract):
             assert isinstance(outcome, LimitReached), outcome
             assert outcome.limit == "cpu"
             await self._works(bench)
+            await self._waits_as_long_as_a_tool_takes(bench)
+            await self._counts_all_scripts(bench)
             measured = await self._measured(backend)
             # The guest itself could count; the system is asked past it.
             assert measured.cpu is not False, "a script that asks the system for time gets more"
+
+    async def _waits_as_long_as_a_tool_takes(self, bench: Bench) -> None:
+        host = RecordingScriptHost({"wait": lambda: asyncio.sleep(_TOOL_SECONDS, "came")})
+        limits = Limits(cpu_seconds=_TOOL_SECONDS / 2)
+        outcome = await bench.run("await wait()", host, limits=limits)
+        assert isinstance(outcome, Done), (
+            f"a script that waits {_TOOL_SECONDS:g} s for a tool ended as {outcome!r}: "
+            "`cpu_seconds` counts the script's own processor time, and no waiting"
+        )
+
+    async def _counts_all_scripts(self, bench: Bench) -> None:
+        run = await bench.open(limits=Limits(cpu_seconds=_CPU_SECONDS))
+        for _ in range(_SCRIPTS):
+            outcome = await run(_BUSY)
+            if isinstance(outcome, LimitReached):
+                return
+        pytest.fail(
+            f"{_SCRIPTS} scripts of a session used {_CPU_SECONDS * _SCRIPTS / 4:g} s and more of "
+            f"{_CPU_SECONDS:g}: a limit holds over a whole task, and begins anew with no script"
+        )
 
     @needs("limits:memory")
     async def test_memory_is_limited(self, backend: Any) -> None:
@@ -212,7 +242,8 @@ for number in range(40):
     async def test_host_environment_is_not_visible(
         self, backend: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setenv("DELF_CONTRACT_SECRET", "hunter2-in-the-environment")
+        for name in ("DELF_CONTRACT_SECRET", "DATABASE_URL", "EDITOR"):
+            monkeypatch.setenv(name, "hunter2-in-the-environment")
         async with Bench(backend) as bench:
             run = await bench.open()
             await run("import asyncio.base_events as b\nprint(dict(b.os.environ))")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,10 +12,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from delf.errors import LLMExecutionError
-from delf.events import CallFinished, CallStarted, Event, ModelReplied, Printed
-from delf.messages import ModelReply, ModelRequest, Usage
-from delf.protocols.approval import AlreadyDone, Approved
+from delf.errors import LLMExecutionError, ToolExecutionError
+from delf.events import CallFinished, CallStarted, Event, ModelReplied, Printed, ScriptGenerated
+from delf.messages import ModelReply, ModelRequest, TextPart, ToolCall, ToolResult, Usage
+from delf.protocols.approval import AlreadyDone, Approved, Rejected
 from delf.specs import JournalSpec, SandboxSpec, StrategySpec
 from delf.tools.function import Tool, tool
 from delf_devkit.testing.contracts.base import Contract, missing
@@ -49,6 +50,7 @@ class _World:
 
     def __init__(self) -> None:
         self.kept: list[str] = []
+        self.broken = self.slow = ""
         self.adding = asyncio.Event()
         self.may_add = asyncio.Event()
         self.may_add.set()
@@ -58,6 +60,8 @@ class _World:
         @tool(effect="read", confirm=False)
         async def add(a: int, b: int) -> int:
             """Add two numbers."""
+            if self.broken:
+                raise ToolExecutionError(self.broken)
             self.adding.set()
             await self.may_add.wait()
             return a + b
@@ -71,6 +75,8 @@ class _World:
         @tool(effect="write", confirm=False)
         async def keep(name: str) -> str:
             """Keep a name."""
+            if name == self.slow:
+                await asyncio.sleep(_INSTANT)
             self.kept.append(name)
             return f"kept {name}"
 
@@ -102,12 +108,13 @@ class StrategyContract(Contract):
 
     ``replies`` make the strategy call ``add(1, 2)`` and answer with a text that contains 3.
     ``unapproved`` make it try ``forget("Ann")``. ``writing`` make it call ``keep("Ann")``, then
-    ``keep("Bob")``, and answer.
+    ``keep("Bob")``, and answer. ``most_requests`` is how often a task may ask the model.
     """
 
     replies: ClassVar[Sequence[Answer]] = ()
     unapproved: ClassVar[Sequence[Answer]] = ()
     writing: ClassVar[Sequence[Answer]] = ()
+    most_requests: ClassVar[int] = 200
 
     @pytest.fixture
     def strategy(self) -> Any:
@@ -183,6 +190,143 @@ class StrategyContract(Contract):
             "the same task has another prompt: leave times and random names out, and sort what "
             "comes from a set, so that prompts can be cached"
         )
+
+    async def test_prompt_names_every_tool(self, strategy: Any) -> None:
+        model = ScriptedModel()
+        async with self._agent(strategy, self.replies, _World(), None, model) as agent:
+            await agent.arun("Add 1 and 2.", 20)
+        offered = [*(tool.name for tool in model.requests[0].tools), model.prompts[0]]
+        unnamed = [name for name in ("add", "keep", "forget") if name not in " ".join(offered)]
+        assert not unnamed, f"the prompt leaves out the tools {unnamed}: name all of `host.tools`"
+
+    async def test_results_match_their_calls(self, strategy: Any) -> None:
+        """Check results whose calls end in another order than they began."""
+        world, model, journal = _World(), ScriptedModel(), _journal()
+        world.slow = "Ann"
+        async with self._agent(strategy, self.writing, world, journal, model) as agent:
+            response = await agent.arun("Keep Ann and Bob.", 20)
+            response.raise_for_status()
+        if await _runs_scripts(journal, response) or len(model.requests) < 2:
+            return  # a script has the results itself
+        last = model.requests[-1]
+        calls = {
+            part.id: part.arguments
+            for message in last.messages
+            for part in message.parts
+            if isinstance(part, ToolCall)
+        }
+        for name in ("Ann", "Bob"):
+            text = _texts_of(last)
+            assert f"kept {name}" in text, (
+                f"as the model is asked for the last time, the result of keep({name!r}) is not in "
+                "the messages: the model would do the work again, or make the result up"
+            )
+        for result in _results_of(last):
+            name = result.text.partition("kept ")[2][:3]
+            call = calls.get(result.id, name)
+            assert name in call, (
+                f"the result {result.text!r} is given for the call {call}: results are crossed; "
+                "keep each with its call, whichever ends first"
+            )
+        answered = "".join(m.text for m in last.messages if m.role == "user")
+        places = [answered.find(f"kept {name}") for name in ("Ann", "Bob")]
+        assert -1 in places or places == sorted(places), (
+            "the results are sent in another order than the calls: 'kept Bob' stands where that of "
+            "keep('Ann') belongs"
+        )
+
+    async def test_model_learns_of_a_rejection(self, strategy: Any) -> None:
+        asked: list[str] = []
+
+        def reject(request: Any) -> Any:
+            asked.append(request.action)
+            return Rejected(reason=_MARK)
+
+        model, journal = ScriptedModel(), _journal()
+        options: dict[str, Any] = {"on_confirm": reject, "approval_mode": "interactive"}
+        async with self._agent(
+            strategy, self.unapproved, _World(), journal, model, **options
+        ) as agent:
+            response = await agent.arun("Forget Ann.", 20)
+        assert asked == ["forget"], f"after a no the person was asked {len(asked)} times in all"
+        if not await _runs_scripts(journal, response):
+            self._names(_MARK, model, response, "a call was rejected")
+
+    async def test_model_learns_of_a_failure(self, strategy: Any) -> None:
+        model, world = ScriptedModel(), _World()
+        world.broken = _MARK
+        async with self._agent(strategy, self.replies, world, None, model) as agent:
+            response = await agent.arun("Add 1 and 2.", 20)
+        self._names(_MARK, model, response, "a tool failed")
+        made = sum(call.name == "add" for call in response.trace.tool_calls)
+        assert made <= max(1, len(model.requests) - 1), (
+            f"the failing call was made {made} times for one answer of the model: what it changes "
+            "would be changed twice; let the model decide"
+        )
+
+    def _names(self, mark: str, model: ScriptedModel, response: Response, what: str) -> None:
+        """Fail if the model, or else the answer, does not name what went wrong."""
+        later = [_texts_of(request) for request in model.requests[1:]]
+        shown = "\n".join([*later, response.text, response.error or ""])
+        assert mark in shown, (
+            f"{what} with the words {mark!r}, which reached neither the model nor the answer: the "
+            "task would count as done"
+        )
+
+    async def test_earlier_turns_reach_the_model(self, strategy: Any) -> None:
+        model = ScriptedModel()
+        async with self._agent(strategy, self.replies, _World(), None, model, chat=True) as agent:
+            await agent.arun(f"Add 1 and 2 for {_MARK}.", 20)
+            asked = len(model.requests)
+            model.replies.clear()
+            model.says(*self.replies)
+            await agent.arun("Add 1 and 2 again.", 20)
+        assert _MARK in _texts_of(model.requests[asked]), (
+            "of a conversation the earlier turns are not sent: send all messages of `host.begin`"
+        )
+
+    @pytest.mark.parametrize("case", ["the same", "nonsense"])
+    async def test_task_ends_for_any_model(self, strategy: Any, case: str) -> None:
+        first, count = (self.replies or missing(self, "`replies`"))[0], 0
+
+        async def again(request: ModelRequest) -> Any:
+            nonlocal count
+            count += 1
+            if count > self.most_requests:
+                raise LLMExecutionError("it was asked too often")
+            reply = first if case == "the same" else f"{_MARK} {count}"
+            reply = reply(request) if callable(reply) else reply
+            return await reply if inspect.isawaitable(reply) else reply
+
+        model = ScriptedModel(default=again)
+        async with self._agent(strategy, self.replies, _World(), None, model) as agent:
+            model.replies.clear()
+            await agent.arun("Add 1 and 2.", 20)
+        assert count <= self.most_requests, (
+            f"a model that always says {case} is asked more than {self.most_requests} times, each "
+            "paid: end a task after so many steps with CodeGenerationError"
+        )
+
+    async def test_methods_do_not_block_the_event_loop(self, strategy: Any) -> None:
+        model = ScriptedModel()
+        async with self._agent(strategy, self.replies, _World(), None, model) as agent:
+            await agent.arun("Add 1 and 2.", 20)  # what is opened once, the agent opens
+
+            async def solve() -> None:
+                model.replies.clear()
+                model.says(*self.replies)
+                await agent.arun("Add 1 and 2.", 20)
+
+            await self.leaves_the_loop(solve)
+
+    async def test_strategy_leaves_no_task_running(self, strategy: Any) -> None:
+        before = asyncio.all_tasks()
+        async with self._agent(strategy, self.replies, _World()) as agent:
+            await agent.arun("Add 1 and 2.", 20)
+        await asyncio.sleep(_INSTANT)
+        left = [task for task in asyncio.all_tasks() - before if not task.done()]
+        names = [getattr(task.get_coro(), "__qualname__", "a task") for task in left]
+        assert not names, f"{names[0]} still runs after the agent: end what a task starts with it"
 
     async def test_calls_pass_the_gate(self, strategy: Any) -> None:
         response = await self._solve(strategy, self.unapproved)
@@ -336,6 +480,22 @@ def _stopped(answer: Answer) -> Answer:
     if not isinstance(answer, str):
         return answer
     return ModelReply(text=answer, model="scripted", cost_usd=0.0, finish_reason="content_filter")
+
+
+async def _runs_scripts(journal: Any, response: Response) -> bool:
+    events = await journal.read(response.trace.task_id)
+    return any(isinstance(event, ScriptGenerated) for event in events)
+
+
+def _results_of(request: ModelRequest) -> list[ToolResult]:
+    parts = [part for message in request.messages for part in message.parts]
+    return [part for part in parts if isinstance(part, ToolResult)]
+
+
+def _texts_of(request: ModelRequest) -> str:
+    """Return the texts of a request, with the results of its calls."""
+    parts = [part for message in request.messages for part in message.parts]
+    return "\n".join(part.text for part in parts if isinstance(part, (TextPart, ToolResult)))
 
 
 def _printed(events: Sequence[Event]) -> str:

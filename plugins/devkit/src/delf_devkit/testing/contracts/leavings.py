@@ -1,0 +1,315 @@
+"""Checks that a plugin leaves its process, classes and modules as they were."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import io
+import locale
+import logging
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, cast
+
+import pytest
+
+_LOOK_AGAIN: Final = 0.01
+_LOOKS: Final = 100
+"""The number of looks in which tasks, threads and processes may end after a plugin is closed."""
+_POOLS: Final = ("asyncio_", "AnyIO", "delf")
+"""The beginnings of names of threads that belong to the event loop, not to a plugin."""
+_CONTAINERS: Final = (dict, list, set, deque, tuple, str)
+_LARGEST: Final = 1_000
+"""The number of items from which a container counts as a table of constants."""
+_SHORTEST_MARK: Final = 4
+_OURS: Final = frozenset({"delf", "delf_devkit", "delf_engine", "builtins"})
+_OF_PYTHON: Final = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+
+
+async def check_leavings(
+    subject: object,
+    use: Callable[[], Awaitable[Any]],
+    close: Callable[[], Awaitable[Any]],
+    marks: Iterable[str] = (),
+    *,
+    silent: bool = True,
+) -> None:
+    """Use a plugin's object twice, close it, and fail if something of it is left.
+
+    Args:
+        subject: The object.
+        use: Ordinary work with it.
+        close: Closes it.
+        marks: Texts of the work that no class and no module may keep.
+        silent: Whether it must print nothing.
+    """
+    __tracebackhide__ = True
+    process, variables = _process(), dict(os.environ)
+    threads, tasks = {*threading.enumerate()}, asyncio.all_tasks()
+    children = _children()
+    shared = _Shared(subject, marks)
+    printed = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", folder)
+        with contextlib.redirect_stdout(printed) if silent else contextlib.nullcontext():
+            await use()
+            shared.first()
+            await use()
+            shared.check()
+            await close()
+        await _check_running(threads, tasks)
+        files = sorted(path.name for path in Path(folder).iterdir())  # noqa: ASYNC240
+    _check_process(process, variables)
+    assert not printed.getvalue(), (
+        f"it prints {printed.getvalue()[:80]!r}: what a task answers goes to the standard output "
+        "of `delf run`, and nothing else may; use logging"
+    )
+    assert not files, (
+        f"the temporary file {files[0]!r} is left after aclose(): a long-lived agent fills the disk"
+    )
+    left = list[int]()
+    for _ in range(_LOOKS):
+        left = [each for each in _children() - children if not _is_pythons(each)]
+        if not left:
+            return
+        await asyncio.sleep(_LOOK_AGAIN)
+    pytest.fail(
+        f"the program {_command(min(left))!r} still runs after aclose(): end what the plugin "
+        "started"
+    )
+
+
+# -- what runs -----------------------------------------------------------------------------------
+
+
+async def _check_running(
+    threads: AbstractSet[threading.Thread], tasks: AbstractSet[asyncio.Task[Any]]
+) -> None:
+    """Fail if a task or a thread runs on."""
+    __tracebackhide__ = True
+    for _ in range(_LOOKS):
+        if not _running(threads, tasks):
+            return
+        await asyncio.sleep(_LOOK_AGAIN)
+    found = _running(threads, tasks)
+    assert not found, (
+        f"{found[0]} still runs after aclose(): end there what the plugin started, or each agent "
+        "leaves another one"
+    )
+
+
+def _running(
+    threads: AbstractSet[threading.Thread], tasks: AbstractSet[asyncio.Task[Any]]
+) -> list[str]:
+    """Name the new tasks and threads."""
+    new = [task for task in asyncio.all_tasks() - tasks if not task.done()]
+    found = [f"the task {getattr(t.get_coro(), '__qualname__', '?')}" for t in new]
+    return found + [
+        f"the thread {thread.name!r}"
+        for thread in {*threading.enumerate()} - threads
+        if not thread.name.startswith(_POOLS)
+        and "process_request" not in thread.name  # of a server in the test
+    ]
+
+
+def _children() -> set[int]:
+    """Return the running children of this process; none where the system does not tell."""
+    found: set[int] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # a thread that has ended
+            found |= {int(pid) for pid in path.read_text().split()}
+    return {pid for pid in found if _command(pid) != ""}  # empty for one that has ended
+
+
+def _command(pid: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    return "?"
+
+
+def _is_pythons(pid: int) -> bool:
+    """Return True for the helpers that Python's own multiprocessing keeps."""
+    return any(name in _command(pid) for name in _OF_PYTHON)
+
+
+# -- the process ---------------------------------------------------------------------------------
+
+
+def _process() -> dict[str, object]:
+    """Return the settings of the process that all its plugins share."""
+    root, mask = logging.getLogger(), os.umask(0)
+    os.umask(mask)
+    found: dict[str, object] = {
+        "the current folder": Path.cwd(),
+        "the umask": mask,
+        "the level of the root logger": root.level,
+        "the handlers of the root logger": tuple(map(id, root.handlers)),
+        "the default timeout of sockets": socket.getdefaulttimeout(),
+        "the locale": locale.setlocale(locale.LC_ALL),
+        "sys.path": tuple(sys.path),
+        "sys.excepthook": sys.excepthook,
+        "sys.stdout": id(sys.stdout),
+        "sys.stderr": id(sys.stderr),
+    }
+    for number in (signal.SIGINT, signal.SIGTERM):
+        found[f"the handler of {number.name}"] = signal.getsignal(number)
+    return found
+
+
+def _check_process(before: dict[str, object], variables: dict[str, str]) -> None:
+    """Fail if a setting or a variable is another one now."""
+    __tracebackhide__ = True
+    names = {*variables, *os.environ}
+    changed = sorted(name for name in names if variables.get(name) != os.environ.get(name))
+    assert not changed, (
+        f"the variable {changed[0]} is left changed: programs that other plugins start would get it"
+    )
+    now = _process()
+    other = [what for what, value in before.items() if now[what] != value]
+    assert not other, (
+        f"{other[0]} is left changed, which all plugins and the program that embeds delf share"
+    )
+
+
+# -- classes and modules -------------------------------------------------------------------------
+
+
+class _Shared:
+    """The state of the classes and modules of an object, which all its users share.
+
+    A table that is filled at first use and stays so is no state of a user. What changes with each
+    use is, and so is what holds a text of the use.
+
+    Args:
+        subject: The object.
+        marks: Texts that are only in the work that is done with it.
+    """
+
+    def __init__(self, subject: object, marks: Iterable[str]) -> None:
+        self._kind = type(subject)
+        self._marks = [mark for mark in marks if len(mark) >= _SHORTEST_MARK]
+        remember(subject)
+        self._first: dict[str, str] = {}
+
+    def first(self) -> None:
+        """Remember the state after the first use."""
+        self._first = {name: _text(value) for name, value in _own(self._kind)}
+
+    def check(self) -> None:
+        """Fail if a later use changed the state, or if the state holds a text of the use."""
+        __tracebackhide__ = True
+        held = sorted(self._marked())
+        assert not held, (
+            f"{held[0]} keeps what one user's call was about, and all users of the process share "
+            "it: keep state in `self`"
+        )
+        now = {name: _text(value) for name, value in _own(self._kind)}
+        changed = sorted(name for name, text in now.items() if self._first.get(name, text) != text)
+        assert not changed, (
+            f"each use changes {changed[0]}, which all users of the process share: keep state in "
+            "`self`"
+        )
+
+    def _marked(self) -> set[str]:
+        """Name the containers of the object's package that came to hold a text of the use."""
+        before = _PRISTINE.get(self._kind, {})
+        return {
+            name
+            for name, text in _containers(self._kind).items()
+            if text != before.get(name) and any(mark in text for mark in self._marks)
+        }
+
+
+_PRISTINE: Final = dict[type, dict[str, str]]()
+"""The containers of each tested class and its package, before a suite used them here."""
+
+
+def remember(subject: object) -> None:
+    """Remember the containers of an object's class and package, once for each class."""
+    kind = type(subject)
+    if kind not in _PRISTINE and _package(kind) not in sys.stdlib_module_names:
+        _PRISTINE[kind] = _containers(kind)
+
+
+@contextlib.contextmanager
+def restored_process() -> Generator[None]:
+    """Undo what a test changed in the process, so that a later test sees a change of its own."""
+    variables, mask = dict(os.environ), os.umask(0)
+    os.umask(mask)
+    root, timeout, term = logging.getLogger(), socket.getdefaulttimeout(), signal.SIGTERM
+    level, handler = root.level, signal.getsignal(term)
+    try:
+        yield
+    finally:
+        if dict(os.environ) != variables:
+            os.environ.clear()
+            os.environ.update(variables)
+        os.umask(mask)
+        root.setLevel(level)
+        socket.setdefaulttimeout(timeout)
+        if signal.getsignal(term) is not handler and handler is not None:
+            signal.signal(term, handler)
+
+
+def _package(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
+
+
+def _containers(kind: type) -> dict[str, str]:
+    """Return the containers of a class and of its package by their names, as texts."""
+    found = dict(_own(kind))
+    package = _package(kind)
+    for name, module in list(sys.modules.items()):
+        ours = package in _OURS or name.partition(".")[0] != package
+        if not ours:
+            found |= dict(_of_module(module))
+    return {name: _text(value) for name, value in found.items()}
+
+
+def _is_small(value: object) -> bool:
+    return isinstance(value, _CONTAINERS) and len(cast("Any", value)) <= _LARGEST
+
+
+def _text(value: object) -> str:
+    try:
+        return repr(value)
+    except Exception:
+        return ""
+
+
+def _own(kind: type) -> Iterator[tuple[str, object]]:
+    """Yield the containers and caches of an object's own classes."""
+    for cls in kind.__mro__:
+        if cls.__module__.partition(".")[0] in _OURS:
+            continue
+        for name, value in vars(cls).items():
+            if name.startswith("__"):
+                continue
+            if isinstance(value, functools._lru_cache_wrapper):  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+                size = cast("Any", value).cache_info().currsize
+                yield f"the cache of {cls.__name__}.{name}", size
+            elif _is_small(value) or type(value) in (int, float):
+                yield f"{cls.__name__}.{name}", cast("object", value)
+
+
+def _of_module(module: ModuleType) -> Iterator[tuple[str, object]]:
+    """Yield the containers of a module and of its classes."""
+    for name, value in list(vars(module).items()):
+        if name.startswith("__"):
+            continue
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            for inner, held in list(vars(value).items()):
+                if _is_small(held) and not inner.startswith("__"):
+                    yield f"{value.__qualname__}.{inner}", held
+        elif _is_small(value):
+            yield f"{module.__name__}.{name}", cast("object", value)
