@@ -46,10 +46,14 @@ from delf.events import (
     Event,
     ModelReplied,
     TaskFinished,
+    TaskQueued,
+    TaskStarted,
 )
 from delf.protocols.approval import NO_REASON
 from delf.protocols.states import state_of
 from delf.types import OTHERS_WAIT_WORDS, STATE_WORDS, TaskState
+from delf_engine.changes import SHAPED
+from delf_engine.views.copies import COPIED
 from delf_journal_sql import SqlJournal
 from delf_serve.signatures import signature
 from plugins.serve.test_people import person
@@ -489,28 +493,32 @@ class Journeys:
         for record in await self.journal.find(100_000):
             events = await self.journal.read(record.task_id)
             asked = {e.request_id: e for e in events if isinstance(e, ApprovalRequested)}
-            shaped = {name_of(record.key)}
             approved = Counter[str]()
-            first = events[0]
-            shaped |= set(getattr(first, "setup", {}).get("shaped_by", ()))
+            begin = next((e for e in events if isinstance(e, (TaskQueued, TaskStarted))), None)
+            setup = {} if begin is None else begin.setup
+            asker, shaped = name_of(record.key), set(setup.get(SHAPED, ()))
+            copied = setup.get(COPIED, 0)  # what a fork took over was decided in another task
+            before = dict[str, set[str]]()  # request → who had shaped it when it was made
             replayed = is_fork(events)
             for event in events:
+                if isinstance(event, ApprovalRequested):
+                    before[event.request_id] = {*shaped}
                 if isinstance(event, ApprovalDecided) and event.request_id in asked:
                     request = asked[event.request_id]
                     if event.decision == "approved":
                         arguments = event.arguments or request.arguments
                         approved[call_text(request.action, arguments)] += 1
-                        if request.action in ("send", "pay") and event.source == "person":
-                            self.check(
-                                event.by not in (shaped if request.action == "send" else set()),
-                                f"{event.by} approved {request.action} of {record.task_id}, shaped by {shaped}",
-                            )
-                        if request.action == "pay":
-                            by = {event.by, *event.others}
-                            self.check(len(by) == 2, f"pay of {record.task_id} approved by {by}")
-                            self.check(
-                                event.by not in shaped, f"{event.by} shaped {record.task_id}"
-                            )
+                        if event.seq <= copied or event.source != "person":
+                            continue
+                        by = {event.by, *event.others}
+                        shapers = before[event.request_id]
+                        if request.action in ("send", "pay"):
+                            words = f"{request.action} of {record.task_id}, asked by {asker}"
+                            self.check(not by & shapers, f"{by} of {shapers} approved {words}")
+                            is_asker = request.action == "send" and asker in by
+                            self.check(not is_asker, f"{by} approved {words}")
+                            count = 1 if request.action == "send" else 2
+                            self.check(len(by) == count, f"{by} approved {words}")
                     elif event.decision in ("edited", "changes_requested") or (
                         event.decision == "rejected" and event.reason not in (None, "", NO_REASON)
                     ):
@@ -935,7 +943,7 @@ async def stop_task(of: Journeys, who: Person) -> str | None:
 
 async def run_again(of: Journeys, who: Person) -> str | None:
     task = await of.ended(who, "done", "failed", "stopped")
-    if task is None:
+    if task is None or task["task"].startswith("routine"):  # a routine asks no model
         return None
     await who.open(task["task_id"])
     page = who.page
