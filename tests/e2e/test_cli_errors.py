@@ -12,7 +12,7 @@ pytestmark = pytest.mark.timeout(90)  # some import a provider's library, on a b
 KEY = {"OPENAI_API_KEY": "sk-sesame-0123456789"}
 
 
-def check(result, status: int, *words: str) -> None:
+def assert_error(result, status: int, *words: str) -> None:
     """One error, one hint, no traceback, nothing on stdout, no secret."""
     assert result.returncode == status, result.stderr
     assert result.stdout == ""
@@ -34,13 +34,13 @@ def free_port() -> int:
 
 def test_missing_variable_of_delf_toml_is_named_with_its_table(tmp_path):
     (tmp_path / "delf.toml").write_text('[agent.llm]\nmodel = "m"\napi_key = "${TEAM_KEY}"\n')
-    check(delf("run", "x", cwd=tmp_path), 2, "TEAM_KEY", "delf.toml [agent]")
+    assert_error(delf("run", "x", cwd=tmp_path), 2, "TEAM_KEY", "delf.toml [agent]")
 
 
 def test_refused_connection_error_names_the_port(tmp_path, free_port):
     flags = ["--llm", "m", "--base-url", f"http://127.0.0.1:{free_port}/v1"]
     result = delf("run", "x", *flags, cwd=tmp_path, env=KEY)
-    check(result, 1, "connection refused", str(free_port))
+    assert_error(result, 1, "connection refused", str(free_port))
 
 
 @pytest.mark.parametrize(("status", "word"), [(500, "500"), (401, "key")])
@@ -48,7 +48,7 @@ def test_provider_rejection_is_reported(tmp_path, status, word):
     with OpenAIServer(lambda _: Reply(status=status)) as server:
         flags = ["--llm", "m", "--base-url", server.base_url]
         result = delf("run", "x", *flags, cwd=tmp_path, env=KEY)
-    check(result, 1, word)
+    assert_error(result, 1, word)
 
 
 @pytest.mark.parametrize("kind", ["postgresql", "mysql"])
@@ -56,7 +56,7 @@ def test_unreachable_database_is_reported_with_its_port(tmp_path, free_port, kin
     llm = write_recording(tmp_path / "r.jsonl", "print(1)")
     env = {"DELF_SQL_URL": f"{kind}://u:sesame@127.0.0.1:{free_port}/shop"}
     result = delf("run", "x", "--llm", llm, "-c", "sql", cwd=tmp_path, env=env)
-    check(result, 1, str(free_port))
+    assert_error(result, 1, str(free_port))
 
 
 @pytest.mark.parametrize(

@@ -92,28 +92,29 @@ def test_completion_offers_words_for_each_position(typed, offered, tmp_path):
         '[agent]\nlight_llm = "gpt-4o-mini"\nheavy_llm = {model = "gpt-4o"}\n'
         '[connections.shop]\nurl = "sqlite:///shop.db"\n'
     )
-    complete(typed, offered, tmp_path)
+    assert completions(typed, tmp_path) == offered
 
 
 def test_completion_offers_task_and_request_ids(here):
     with running(here, "await desk.send('ada')") as run:
         request = run.request()
         (task,) = written(here, "runs", "list", "--json")
-        complete("delf approvals approve ", {request.removeprefix("req_")[:7]}, here)
-        complete("delf runs show ", {task["task_id"].removeprefix("task_")[:7]}, here)
-        complete("delf resume ", {task["task_id"].removeprefix("task_")[:7]}, here)
+        assert completions("delf approvals approve ", here) == {request.removeprefix("req_")[:7]}
+        assert completions("delf runs show ", here) == {task["task_id"].removeprefix("task_")[:7]}
+        assert completions("delf resume ", here) == {task["task_id"].removeprefix("task_")[:7]}
         assert delf("approvals", "approve", request, cwd=here).returncode == 0
         assert run.end()[0] == 0
 
 
-def complete(typed, offered, folder):
+def completions(typed, folder):
+    """The words that bash offers after a typed line."""
     words = typed.split(" ")
     env = environment(
         _DELF_COMPLETE="bash_complete", COMP_WORDS=typed, COMP_CWORD=str(len(words) - 1)
     )
     done = run([DELF], cwd=folder, env=env, text=True)
     assert done.stderr == ""
-    assert {line.partition(",")[2] for line in done.stdout.split()} == offered
+    return {line.partition(",")[2] for line in done.stdout.split()}
 
 
 def test_name_completion_imports_nothing_heavy(tmp_path):

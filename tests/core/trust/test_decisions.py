@@ -45,6 +45,14 @@ def refused(folder: Path, items) -> FolderNotTrustedError:
     return caught.value
 
 
+def trusts(folder: Path, items) -> bool:
+    try:
+        Trust.here().check(folder, items)
+    except FolderNotTrustedError:
+        return False
+    return True
+
+
 def changes(folder: Path, items) -> set[tuple[str, str, str]]:
     known = trusted(folder)
     assert known is not None
@@ -58,7 +66,7 @@ class TestRemembering:
         assert error.code == "ERR-TRUST-001"
         assert f"delf trust {folder}" in (error.hint or "")
         remember(folder, ITEMS)
-        Trust.here().check(folder, ITEMS)
+        assert trusts(folder, ITEMS)
 
     def test_folder_without_settings_needs_no_trust(self, folder):
         assert Trust.here().check(folder, {}) is None
@@ -88,20 +96,20 @@ class TestRemembering:
     def test_change_in_one_file_keeps_trust_in_the_others(self, folder):
         remember(folder, ITEMS)
         remember(folder, {"delf.toml": {"agent.timeout": "6"}})
-        Trust.here().check(folder, {**ITEMS, "delf.toml": {"agent.timeout": "6"}})
+        assert trusts(folder, {**ITEMS, "delf.toml": {"agent.timeout": "6"}})
         assert refused(folder, ITEMS).files == ("delf.toml",)
 
     def test_trust_is_bound_to_the_real_path(self, folder, tmp_path):
         remember(folder, ITEMS)
         link = tmp_path / "link"
         link.symlink_to(folder)
-        Trust.here().check(link, ITEMS)
+        assert trusts(link, ITEMS)
         folder.rename(tmp_path / "moved")
-        refused(tmp_path / "moved", ITEMS)
+        assert not trusts(tmp_path / "moved", ITEMS)
         (tmp_path / "other").mkdir()
         link.unlink()
         link.symlink_to(tmp_path / "other")
-        refused(link, ITEMS)
+        assert not trusts(link, ITEMS)
 
     def test_trust_decisions_can_be_listed_and_revoked(self, folder, tmp_path):
         (tmp_path / "other").mkdir()
@@ -110,7 +118,7 @@ class TestRemembering:
         assert [record.root for record in all_trusted()] == [tmp_path / "other", folder]
         assert revoke(folder)
         assert not revoke(folder)
-        refused(folder, ITEMS)
+        assert not trusts(folder, ITEMS)
         assert [record.root for record in all_trusted()] == [tmp_path / "other"]
 
     def test_trust_file_holds_only_salted_digests(self, folder, tmp_path):
@@ -134,13 +142,13 @@ class TestTheStore:
         remember(folder, ITEMS)
         (file,) = store().glob("*.json")
         file.chmod(mode)
-        refused(folder, ITEMS)
+        assert not trusts(folder, ITEMS)
         assert all_trusted() == []
 
     def test_trust_folder_writable_by_others_is_ignored(self, folder):
         remember(folder, ITEMS)
         store().chmod(0o777)
-        refused(folder, ITEMS)
+        assert not trusts(folder, ITEMS)
         with pytest.raises(ConfigurationError, match="others can write") as caught:
             remember(folder, ITEMS)
         assert "chmod 700" in (caught.value.hint or "")
@@ -150,12 +158,12 @@ class TestTheStore:
         (file,) = store().glob("*.json")
         file.rename(tmp_path / "elsewhere.json")
         file.symlink_to(tmp_path / "elsewhere.json")
-        refused(folder, ITEMS)
+        assert not trusts(folder, ITEMS)
         remember(folder, ITEMS)  # takes the place of the link
         assert not file.is_symlink()
         store().rename(tmp_path / "records")
         store().symlink_to(tmp_path / "records")
-        refused(folder, ITEMS)
+        assert not trusts(folder, ITEMS)
 
     def test_trust_record_copied_from_another_folder_is_ignored(self, folder, tmp_path):
         (tmp_path / "mine").mkdir()
@@ -163,16 +171,16 @@ class TestTheStore:
         remember(folder, {})
         mine, other = sorted(store().glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
         other.write_bytes(mine.read_bytes())
-        refused(folder, ITEMS)
+        assert not trusts(folder, ITEMS)
 
     @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format": 1}', '{"format": 2}'])
     def test_invalid_trust_record_is_ignored(self, folder, text):
         remember(folder, ITEMS)
         (file,) = store().glob("*.json")
         file.write_text(text)
-        refused(folder, ITEMS)
+        assert not trusts(folder, ITEMS)
         remember(folder, ITEMS)
-        Trust.here().check(folder, ITEMS)
+        assert trusts(folder, ITEMS)
 
     @pytest.mark.timeout(10)
     def test_named_pipe_as_trust_record_does_not_block(self, folder):
@@ -180,7 +188,7 @@ class TestTheStore:
         (file,) = store().glob("*.json")
         file.unlink()
         os.mkfifo(file, 0o600)
-        refused(folder, ITEMS)
+        assert not trusts(folder, ITEMS)
 
     @pytest.mark.parametrize("home", ["inside", "."])
     def test_folder_cannot_ship_its_own_trust_record(self, folder, monkeypatch, home):
@@ -195,7 +203,7 @@ class TestTheStore:
         brought.chmod(0o600)
         monkeypatch.chdir(folder)
         monkeypatch.setenv("XDG_STATE_HOME", str(place))
-        refused(folder, ITEMS)
+        assert not trusts(folder, ITEMS)
         with pytest.raises(ConfigurationError, match="cannot be kept") as caught:
             remember(folder, ITEMS)
         assert "DELF_TRUST=" in (caught.value.hint or "")
@@ -207,9 +215,9 @@ class TestVouching:
         (tmp_path / "shops").mkdir()
         monkeypatch.setenv("DELF_TRUST", f"/nowhere{os.pathsep}{folder}")
         for place in (folder, folder / "below"):
-            Trust.here().check(place, ITEMS)
-        refused(tmp_path / "shops", ITEMS)
-        refused(tmp_path, ITEMS)
+            assert trusts(place, ITEMS)
+        assert not trusts(tmp_path / "shops", ITEMS)
+        assert not trusts(tmp_path, ITEMS)
 
     @pytest.mark.parametrize("name", [".", "shop", "~/shop"])
     def test_relative_trust_variable_is_refused(self, name, monkeypatch):
@@ -226,7 +234,7 @@ class TestVouching:
         Trust.here(folder).keep(folder, ITEMS)
         assert trusted(folder) is None
         Trust.here().keep(folder, ITEMS)
-        Trust.here().check(folder, ITEMS)
+        assert trusts(folder, ITEMS)
 
 
 class TestFilesOfAFolder:

@@ -66,8 +66,8 @@ def outcome(attempt: Callable[[], object]) -> str:
         return str(error)
 
 
-def hold(files: Filesystem, path: str, outside: Path) -> None:
-    """Every action tries a path; the secret is neither told nor touched, nothing is made outside."""
+def assert_outside_is_safe(files: Filesystem, path: str, outside: Path) -> None:
+    """Try a path with every action: none may reveal or change a file outside, or make one."""
     before = sorted(os.listdir(outside.parent))
     for attempt in everything(files, path):
         assert SECRET not in outcome(attempt)
@@ -79,7 +79,7 @@ def hold(files: Filesystem, path: str, outside: Path) -> None:
 @pytest.mark.parametrize("line", PATHS)
 def test_path_cannot_leave_its_root(line: str, files: Filesystem, outside: Path) -> None:
     path = ast.literal_eval(f'"{line}"').replace("OUTSIDE", str(outside))
-    hold(files, path, outside)
+    assert_outside_is_safe(files, path, outside)
 
 
 LINKS: dict[str, Callable[[Path, Path], str]] = {
@@ -139,7 +139,7 @@ def test_link_cannot_leave_its_root(
     scene: str, root: str, files: Filesystem, outside: Path, tmp_path: Path
 ) -> None:
     path = LINKS[scene](tmp_path / root, outside)
-    hold(files, f"{root}/{path}", outside)
+    assert_outside_is_safe(files, f"{root}/{path}", outside)
 
 
 def test_write_does_not_follow_a_planted_temporary_link(
@@ -175,7 +175,7 @@ def test_special_file_is_not_opened(kind: str, files: Filesystem, out: Path, out
         with pytest.raises(DelfError):
             files.write_file("out/x", "owned")
         assert files.list_files("out") == []
-        hold(files, "out/x", outside)
+        assert_outside_is_safe(files, "out/x", outside)
 
 
 def test_search_stays_on_one_file_system(files: Filesystem, out: Path, outside: Path) -> None:
@@ -186,7 +186,7 @@ def test_search_stays_on_one_file_system(files: Filesystem, out: Path, outside: 
         pytest.skip("nothing can be mounted here")
     try:
         (mounted / "name").write_text(SECRET)
-        hold(files, "out/mounted/name", outside)
+        assert_outside_is_safe(files, "out/mounted/name", outside)
         assert (mounted / "name").read_text() == SECRET
         assert files.list_files("out") == []
     finally:
@@ -238,7 +238,10 @@ while True:
 
 
 def test_concurrent_escape_attempts_fail(files: Filesystem, outside: Path) -> None:
-    threads = [threading.Thread(target=hold, args=(files, p, outside)) for p in PATHS[:12]]
+    threads = [
+        threading.Thread(target=assert_outside_is_safe, args=(files, p, outside))
+        for p in PATHS[:12]
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
