@@ -54,7 +54,7 @@ class SourcedText(str):
 
 
 class FileText(SourcedText):
-    """A text of ``delf.toml`` with the place of its file, for relative paths.
+    """A text of ``delf.toml`` with the location of its file, for relative paths.
 
     Args:
         text: The text, with its references looked up.

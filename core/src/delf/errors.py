@@ -28,7 +28,7 @@ class DelfError(Exception):
     """The root of the tree.
 
     Args:
-        message: The problem and its place.
+        message: The problem and where it is.
         hint: The suggested next step; the class's own hint when omitted.
         can_retry: Whether another script could succeed; the class's default when omitted. If False
             (an unreachable service, a missing right), the task fails at once and the model is not

@@ -582,7 +582,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequested(ApprovalRequest, _Kind):
-    """A request was made: the request itself, with its place in the journal.
+    """A request was made: the request itself, with its number in the journal.
 
     The request waits for a person, unless ``by_policy`` is true: then the policy has decided
     already, and the ``ApprovalDecided`` follows.

@@ -60,7 +60,7 @@ class StateWords(NamedTuple):
     """The mark, words and colour that describe a task state to people.
 
     Args:
-        mark: A shape that stands before the text.
+        mark: A shape shown before the text.
         text: The words.
         colour: A colour of terminals.
     """
@@ -133,5 +133,5 @@ def effect_words(effect: str) -> EffectWords:
 
 
 def isolation_rank(isolation: Isolation) -> int:
-    """Return the place of an isolation level in the order from weakest (0) to strongest."""
+    """Return the rank of an isolation level, from weakest (0) to strongest."""
     return ISOLATION_ORDER.index(isolation)

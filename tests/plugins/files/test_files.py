@@ -329,26 +329,30 @@ JSON = {
         "a.json",
         '[{"a": 1, "a": 2, "b": {"c": 1, "c": null}}]',
         [{"a": 2, "b": {"c": None}}],
-        ["a.json has keys that are twice in one object, and the last value was taken: 'c', 'a'"],
+        ["a.json has objects with a repeated key, and the last value was taken: 'c', 'a'"],
     ),
-    "and in a line": ("a.jsonl", '1\n{"k": 1, "k": 2}', [1, {"k": 2}], ["a.jsonl has keys"]),
+    "and in a line": ("a.jsonl", '1\n{"k": 1, "k": 2}', [1, {"k": 2}], ["a.jsonl has objects"]),
     "numbers that no float holds": (
         "a.json",
         "[1e400, -1e400, 1e-400, 0e9, 0.0, -0.0E-400, 1e308]",
         ["1e400", "-1e400", "1e-400", 0.0, 0.0, 0.0, 1e308],
-        ["a.json has numbers that no float or int holds, and they came as text: 1e400, -1e400, 1e"],
+        [
+            "a.json has numbers that fit no float or int, and they were read as text: 1e400, -1e400, 1e"
+        ],
     ),
     "a number of very many digits": (
         "a.jsonl",
         "9" * 5000 + "\n" + "9" * 40,
         ["9" * 5000, int("9" * 40)],
-        ["a.jsonl has numbers that no float or int holds, and they came as text: 9999999999999"],
+        ["a.jsonl has numbers that fit no float or int, and they were read as text: 9999999999999"],
     ),
     "infinite": (
         "a.json",
         "[Infinity, -Infinity]",
         [float("inf"), float("-inf")],
-        ["a.json has what is not JSON, and it was read as a float: Infinity, -Infinity"],
+        [
+            "a.json has constants that are not JSON, and they were read as floats: Infinity, -Infinity"
+        ],
     ),
     "lines in a file for one value": (
         "a.json",

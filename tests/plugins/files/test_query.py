@@ -211,13 +211,13 @@ ROWS = {
         [(1,), (3,)],
         ["t.jsonl has 1 of 3 lines that are not JSON"],
     ),
-    "a key that is there twice": ("t.json", '[{"a": 1, "a": 2}]', [(2,)], ["t.json has keys"]),
+    "a key that is there twice": ("t.json", '[{"a": 1, "a": 2}]', [(2,)], ["t.json has objects"]),
     "a number that no float holds": ("t.json", '[{"a": 1e400}]', [("1e400",)], ["t.json has num"]),
     "integers over 64 bits": (
         "t.json",
         '[{"a": 18446744073709551617, "b": 9007199254740993}, {"a": 1, "b": 2}]',
         [("18446744073709551617", 9007199254740993), ("1", 2)],
-        ["t.json has numbers that no float holds, and came as text: 'a'"],
+        ["t.json has numbers that fit no float, and they were read as text: 'a'"],
     ),
     "a key that comes late": (
         "t.jsonl",
@@ -229,9 +229,9 @@ ROWS = {
 
 
 MORE_ROWS = {
-    "a key that is there twice, in lines": ("t.jsonl", '{"a": 1, "a": 2}\n', [(2,)], ["t.jsonl has keys"]),
-    "a key that is there twice, in an object": ("t.json", '{"a": {"b": 1, "b": 2}}', [({"b": 2},)], ["t.json has keys"]),
-    "a key that is there twice, after others": ("t.json", '\ufeff[\n{"a": 12}\n,{"a": "]", "a": 678} ] \n', [(12,), (678,)], ["t.json has keys"]),
+    "a key that is there twice, in lines": ("t.jsonl", '{"a": 1, "a": 2}\n', [(2,)], ["t.jsonl has objects"]),
+    "a key that is there twice, in an object": ("t.json", '{"a": {"b": 1, "b": 2}}', [({"b": 2},)], ["t.json has objects"]),
+    "a key that is there twice, after others": ("t.json", '\ufeff[\n{"a": 12}\n,{"a": "]", "a": 678} ] \n', [(12,), (678,)], ["t.json has objects"]),
     "lines in a value": ("t.csv", 'n,v\n1,"a\nb"\n2,\n', [("1", "a\nb"), ("2", None)], []),
     "lines in a value of a ragged table": ("t.csv", 'n,v\n1,"a\r\nb"\n2\n', [("1", "a\r\nb"), ("2", None)], []),
     "what Excel says about itself": ("t.csv", "sep=;\nn;v\n1,5;x\n", [("1,5", "x")], []),
@@ -244,7 +244,7 @@ MORE_ROWS = {
         "t.json",
         '[{"a": 9007199254740993}, {"a": 1.5}]',
         [("9007199254740993",), ("1.5",)],
-        ["t.json has numbers that no float holds, and came as text: 'a'"],
+        ["t.json has numbers that fit no float, and they were read as text: 'a'"],
     ),
     "texts among numbers": ("t.jsonl", '{"a": 1}\n{"a": "x"}\n', [("1",), ("x",)], []),
     "numbers and lists": ("t.jsonl", '{"a": 1}\n{"a": ["x"]}\n', [(1,), (["x"],)], []),

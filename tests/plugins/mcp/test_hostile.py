@@ -152,8 +152,8 @@ async def test_invalid_bytes_between_messages_are_ignored(rogue, mode, gives) ->
 DOUBLED = '{"content": [], "structuredContent": {"rows": [{"n": 1e999, "id": 1, "id": 2}]}}'
 READ = {"rows": [{"n": "1e999", "id": 2}]}
 MESSAGE = [
-    "the server's answer has keys that are twice in one object, and the last value was taken: 'id'",
-    "the server's answer has numbers that no float or int holds, and they came as text: 1e999",
+    "the server's answer has objects with a repeated key, and the last value was taken: 'id'",
+    "the server's answer has numbers that fit no float or int, and they were read as text: 1e999",
 ]
 
 

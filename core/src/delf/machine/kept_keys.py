@@ -64,7 +64,7 @@ class KeptKeys:
         """Store a variable in the keyring or, without a keyring, in the file.
 
         Returns:
-            The place of the value: ``the system's keyring``, or the file's path.
+            Where the value is now: ``the system's keyring``, or the file's path.
 
         Raises:
             ConfigurationError: If the name or value is invalid, or the file cannot be written.

@@ -21,7 +21,7 @@ class TaskFilter:
 
     Args:
         text: Words to search for in the task, its scripts, calls with arguments, answer and errors.
-            All words must occur in one of these places; a phrase in double quotes must occur as
+            All words must occur in one of these texts; a phrase in double quotes must occur as
             such. The last word matches as a prefix.
         person: The name of the person who submitted the task.
         connection: A connection that the task called.

@@ -32,7 +32,7 @@ class Conditions(TypedDict, total=False):
 
     ``state`` is the state of a task. ``text`` is contained in the task's words, ignoring case.
     ``since`` is the earliest start as Unix time. ``keys`` are the accepted owners. ``after`` is the
-    place of the last task of the previous page; all pages cost the same to read.
+    position of the last task of the previous page; all pages cost the same to read.
     """
 
     state: TaskState | None
@@ -63,7 +63,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
 
     @property
     def place(self) -> str:
-        """The place of the journal for people, without credentials."""
+        """Where the journal is, in words for people, without credentials."""
         ...
 
     async def find(
@@ -297,7 +297,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
     ) -> Sequence[Figures]:
         """Return the figures of the tasks that meet a filter, by group.
 
-        Days without tasks are left out.
+        Days without tasks are omitted.
 
         Args:
             by: The kind of group. Days are those on which tasks started.

@@ -23,7 +23,7 @@ def state_of(
     interrupted: bool = False,
     waiting: Collection[str] = (),
 ) -> TaskState:
-    """Return the state of a task, for every place that shows or compares it.
+    """Return the state of a task, as all code shows and compares it.
 
     Args:
         task: All events of the task, or its record in a journal. With a record, pass ``waiting``,
@@ -58,7 +58,7 @@ def _of_record(record: TaskRecord, waiting: Collection[str]) -> TaskState:
 def stored_states(state: TaskState) -> tuple[TaskState, ...]:
     """Return the stored states of which some tasks may be in a given state.
 
-    A journal stores tasks that wait for a person, or for a place in their process, as running. A
+    A journal stores a task as running while it waits for a person or for its turn in a process. A
     search for a state therefore reads these records and checks each with :func:`state_of`.
     """
     match state:

@@ -24,7 +24,7 @@ TOOLS_BUDGET: Final = 21_700
 OnDelta = Callable[["ModelDelta"], "Sequence[ModelDelta] | None"]
 """A listener for pieces of a model's answer. A recorded answer comes in whole pieces.
 
-The listener may return the pieces that people see in place of the raw one, each with its ``kind``.
+The listener may return the pieces that people see instead of the raw one, each with its ``kind``.
 """
 
 

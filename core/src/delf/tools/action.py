@@ -374,7 +374,7 @@ def check_flow(
         author: The field or parameter with the author.
 
     Raises:
-        ToolDefinitionError: For an unknown trust, for a text in place of a list of names, and for
+        ToolDefinitionError: For an unknown trust, for a text instead of a list of names, and for
             ``sinks`` and ``contents`` at once.
     """
     given = {"*": trust} if isinstance(trust, str) else trust

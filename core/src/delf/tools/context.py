@@ -38,7 +38,7 @@ class Connect(Protocol):
             kind: The name of a type, or the path of a class, such as ``mycompany.tools.Database``.
             settings: The settings as in ``[connections.NAME]``, including ``allow`` and
                 ``confirm``. Relative paths count from the project's folder.
-            where: The place of the configuration, for messages.
+            where: The location of the configuration, for messages.
 
         Raises:
             ConfigurationError: If the type is unknown or the settings are invalid.

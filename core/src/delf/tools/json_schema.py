@@ -62,7 +62,7 @@ _TAGS: Final = re.compile(
     r"|tr|tt|u|ul|var)(?=[\s/>])[^<>]{0,200}>",
     re.IGNORECASE,
 )
-"""Matches HTML's tags; other words in angle brackets are places to fill in, such as ``<id>``."""
+"""Matches HTML's tags; other words in angle brackets are placeholders, such as ``<id>``."""
 _LINKS: Final = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,500}\)")
 
 
@@ -94,7 +94,7 @@ class Fault(NamedTuple):
 class Checker:
     """Validate values against one schema.
 
-    References lead to places of the schema itself: ``#`` or ``#/a/path``. The number of steps is
+    References point into the schema itself: ``#`` or ``#/a/path``. The number of steps is
     limited in advance, because schemas that choose among each other can double the steps with each
     level. Patterns stop after a number of attempts.
 

@@ -20,7 +20,7 @@ class Result(NamedTuple):
     Args:
         name: Such as ``FlowRun``.
         record: The type in full.
-        text: The type of the result, with the name in place of the record.
+        text: The type of the result, with the name instead of the record.
         first: The first tool that returns the record.
     """
 

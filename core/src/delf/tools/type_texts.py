@@ -101,7 +101,7 @@ def with_types(text: str, found: Iterable[tuple[Sequence[str], str]]) -> str:
     Args:
         text: A type in stub notation.
         found: The keys that lead to each value, with ``*`` for list items, and the value's type,
-            as ``None``. Unknown places are ignored.
+            as ``None``. Unknown paths are ignored.
     """
     for place, kind in sorted((tuple(place), kind) for place, kind in found):
         try:
@@ -113,7 +113,7 @@ def with_types(text: str, found: Iterable[tuple[Sequence[str], str]]) -> str:
 
 
 def _with_type(parts: _Parts, place: Sequence[str], kind: str) -> _Parts:
-    """Add a type at a place in a type: the keys that lead to the place, ``*`` for list items."""
+    """Add a type within a type, at a path of keys, ``*`` for list items."""
     if not place:
         text = _written(parts, _WHOLE, _nothing)
         if kind.startswith(f"{text} ("):  # a text with its content

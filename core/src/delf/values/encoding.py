@@ -134,7 +134,7 @@ def _decoded(read: Callable[[str], Any], raw: bytes) -> Any:
 def weight(value: Any, most: int) -> int:
     """Estimate the encoded size of a value in bytes, without encoding it.
 
-    A shared value counts once for each place, because it is encoded at each.
+    A shared value counts each time it occurs, because it is encoded each time.
 
     Args:
         value: Any value.
@@ -163,8 +163,8 @@ def weight(value: Any, most: int) -> int:
 def check_size(value: Any, most: int, most_values: int | None = None) -> None:
     """Raise for a value that is too large to encode.
 
-    A shared value is encoded at each place, so 40 lists that each hold the next list twice expand
-    to 10¹² values. The check visits each object once and is therefore fast.
+    A shared value is encoded each time it occurs, so 40 lists that each hold the next list twice
+    expand to 10¹² values. The check visits each object once and is therefore fast.
 
     Args:
         value: Any value.

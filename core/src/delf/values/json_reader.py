@@ -58,9 +58,9 @@ class JSONReader:
     def tell(self) -> None:
         """Add the collected notes to the current call, one sentence for each kind."""
         for found, what in (
-            (self._twice, "has keys that are twice in one object, and the last value was taken"),
-            (self._texts, "has numbers that no float or int holds, and they came as text"),
-            (self._constants, "has what is not JSON, and it was read as a float"),
+            (self._twice, "has objects with a repeated key, and the last value was taken"),
+            (self._texts, "has numbers that fit no float or int, and they were read as text"),
+            (self._constants, "has constants that are not JSON, and they were read as floats"),
         ):
             if found:
                 note(f"{self._about} {what}: {listed(list(found))}")

@@ -235,7 +235,7 @@ class Setup:
 
     @property
     def journal_was_chosen(self) -> bool:
-        """True if the user configured a place for events."""
+        """True if the user configured a destination for events."""
         return "journal" in self.project.agent.model_fields_set
 
     @property

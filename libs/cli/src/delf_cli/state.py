@@ -27,7 +27,7 @@ class State:
     Args:
         debug: Show tracebacks.
         no_plugins: Use no installed plugin.
-        config: The file to use in place of the nearest ``delf.toml``.
+        config: The file to use instead of the nearest ``delf.toml``.
         trust: Folders whose files are trusted for this command only.
         plugin: Python files, each used as an installed plugin.
     """

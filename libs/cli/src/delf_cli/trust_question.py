@@ -124,7 +124,7 @@ def _indented(
 
 
 def _effect_lines(some: Sequence[Effect], named: bool) -> Iterator[str]:
-    """Yield each effect once, with all its places."""
+    """Yield each effect once, with all the settings that have it."""
     if named:
         yield ", ".join(dict.fromkeys(effect.what for effect in some))
         return

@@ -120,7 +120,7 @@ def tell_bare(name: str, bare: int, total: int) -> None:
 
 
 def _is_garbled(text: str) -> bool:
-    """Return whether a text has glyph names or private characters in place of letters."""
+    """Return whether a text has glyph names or private characters instead of letters."""
     signs = "".join(text.split())
     named = sum(map(len, _GLYPH.findall(signs)))
     strange = sum(1 for sign in signs if category(sign) in ("Co", "Cn", "Cc") or sign == "\ufffd")

@@ -34,11 +34,11 @@ class Turn:
         self.began: float | None = None
         self.place: asyncio.Future[None] | None = None
         self.gives_way: asyncio.Future[None] | None = None
-        """A future that is done when the call must release its place and wait again."""
+        """A future that is done when the call must release its permit and wait again."""
 
 
 class Turns:
-    """The places for concurrent calls of one event loop.
+    """The permits for concurrent calls of one event loop.
 
     Args:
         most: The number of concurrent calls.
@@ -60,13 +60,13 @@ class Turns:
 
     @classmethod
     def of_loop(cls, most: int) -> Turns:
-        """Return the places shared by everything on the running event loop."""
+        """Return the permits shared by everything on the running event loop."""
         known = cls._of_loops.setdefault(asyncio.get_running_loop(), {})
         return known.setdefault(most, cls(most))
 
     @asynccontextmanager
     async def taken(self, turn: Turn) -> AsyncGenerator[None]:
-        """Acquire a place, and release the place after the block."""
+        """Acquire a permit, and release it after the block."""
         loop = asyncio.get_running_loop()
         turn.place, turn.gives_way = loop.create_future(), loop.create_future()
         self._waiting[turn] = next(self._order)
@@ -92,7 +92,7 @@ class Turns:
             self._past.pop(key, None)
 
     def _fill(self) -> None:
-        """Assign free places, and choose calls that must give way."""
+        """Assign free permits, and choose calls that must release theirs."""
         while len(self._running) < self._most and (turn := self._next()) is not None:
             del self._waiting[turn]
             self._running.add(turn)
@@ -102,7 +102,7 @@ class Turns:
         self._look()
 
     def _next(self) -> Turn | None:
-        """Return the next call; one place is reserved for calls that have not run yet."""
+        """Return the next call; one permit is reserved for calls that have not run yet."""
         is_full = sum(turn.used > 0 for turn in self._running) >= max(1, self._most - 1)
         allowed = [turn for turn in self._waiting if not (is_full and turn.used > 0)]
         return min(allowed, key=self._rank, default=None)
@@ -118,7 +118,7 @@ class Turns:
         return used + self._past.get(key, 0.0)
 
     def _look(self) -> None:
-        """Make the longest call of another caller release its place after its time slice."""
+        """Make the longest call of another caller release its permit after its time slice."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

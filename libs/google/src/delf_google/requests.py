@@ -22,7 +22,7 @@ class Request:
         what: The purpose, for messages: ``read a message``.
         method: The HTTP method.
         url: The address, or its path from the service's root.
-        query: Parameters; a list is repeated, None is left out.
+        query: Parameters; a list is repeated, None is omitted.
         body: The JSON body, if any.
         content: The raw body.
         headers: More headers.

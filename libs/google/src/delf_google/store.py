@@ -42,7 +42,7 @@ class TokenStore:
         return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
     def write(self, account: str, client_id: str, login: dict[str, Any]) -> Path:
-        """Store a login, replacing the earlier one; return its place."""
+        """Store a login, replacing the earlier one; return where it is stored."""
         path = self.path(account, client_id)
         write_private(path, json.dumps(login).encode())
         return path

@@ -245,7 +245,7 @@ def _variable(context: PluginContext, name: str) -> str | None:
 
 @dataclass(frozen=True)
 class _Key:
-    """A key, if found, with its place and source."""
+    """A key, if found, with its location and source."""
 
     text: str | None
     place: str

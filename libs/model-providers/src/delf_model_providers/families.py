@@ -10,7 +10,7 @@ from delf.specs import Provider
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
 RESPONSES: Final = "openai-responses"
-"""OpenAI with its responses in place of chat completions."""
+"""OpenAI with its responses instead of chat completions."""
 
 FAMILIES: Final = (
     Provider(

@@ -36,7 +36,7 @@ def hints_of(document: Document, schema: Any, most: int, depth: int) -> str:
     Args:
         document: The document, for resolving references.
         schema: The schema of a parameter.
-        most: The maximum number of characters; whole hints are left out.
+        most: The maximum number of characters; whole hints are omitted.
         depth: The number of nested record levels to include.
     """
     hints: list[str] = []

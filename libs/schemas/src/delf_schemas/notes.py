@@ -53,7 +53,7 @@ class _Key(NamedTuple):
     Args:
         path: The keys that lead to the value, without lists.
         text: The description.
-        rank: The place of the description: units first, then numbers, whose units no type tells.
+        rank: The rank among descriptions: units first, then numbers, whose units no type tells.
     """
 
     path: tuple[str, ...]
@@ -64,13 +64,13 @@ class _Key(NamedTuple):
 def notes_of(document: Document, schema: Any, mode: Mode, *texts: str) -> str:
     """Return the descriptions of a record's keys: ``fee: in cents; route: <site>-<hub> codes``.
 
-    Descriptions that only repeat the key's name are left out. A key that has several descriptions
+    Descriptions that only repeat the key's name are omitted. A key that has several descriptions
     in the record is given with the keys around it. Numbers come first, because no type shows their
     unit.
 
     Args:
         document: The document, for resolving references.
-        schema: The schema of a value, whose own description is left out.
+        schema: The schema of a value, whose own description is omitted.
         mode: ``in`` for parameters, ``out`` for results.
         texts: Descriptions of the value itself, which come first.
     """

@@ -17,7 +17,7 @@ from delf_schemas.shapes import Shapes, safe_text
 Place = tuple[str, ...]
 """The keys that lead to a value, with ``*`` for each index of a list."""
 Found = tuple[Place, str]
-"""A place in results and the type of a value that was there, against the declaration."""
+"""A path in results with the type of a value found there, contrary to the declaration."""
 
 ANY_INDEX: Final = "*"
 _MAX_DEPTH: Final = 4
@@ -50,7 +50,7 @@ class Store(Protocol):
         ...
 
     def write(self, value: Any) -> None:
-        """Keep plain data; a place that cannot be written costs a warning."""
+        """Keep plain data; log a warning if it cannot be written."""
         ...
 
 
@@ -81,7 +81,7 @@ class Samples:
         return safe_text(Shapes(_Alone()), schema, "out", _CHARS)
 
     def found(self, name: str) -> frozenset[Found]:
-        """Return the undeclared types in an action's results, with their places."""
+        """Return the undeclared types in an action's results, with their paths."""
         return frozenset(self._found.get(name, ()))
 
     def wants(self, name: str) -> bool:
@@ -132,7 +132,7 @@ class Samples:
 
 
 def place_of(path: Iterable[str | int]) -> Place:
-    """Return the place of a path into a value, the same for all items of a list."""
+    """Return a path into a value in general form, the same for all items of a list."""
     return tuple(ANY_INDEX if isinstance(part, int) else part for part in path)
 
 

@@ -69,7 +69,7 @@ _MOST_RETRIES: Final = 3
 _GONE: Final = "This request is not pending any more."
 _NOT_SHOWN: Final = "Slack does not show all of this request: approve it on the page or with delf."
 _NOTE: Final = "slack"
-"""The kind of note with the place of a message."""
+"""The kind of note that identifies the Slack message of a request."""
 _THREAD: Final = "thread"
 _FILES: Final = " files"
 _LOOK_SECONDS: Final = 0.25

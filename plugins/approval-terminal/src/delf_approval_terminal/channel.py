@@ -48,11 +48,11 @@ class TerminalChannel:
             return terminal is not None
 
     async def decide(self, request: ApprovalRequest) -> Decision | None:
-        """Ask the person at the terminal; None where there is no terminal."""
+        """Ask the person at the terminal; None if there is no terminal."""
         return await self._asked(request, _Approval)
 
     async def answer(self, request: ApprovalRequest) -> Decision | None:
-        """Ask the person at the terminal a question; None where there is no terminal."""
+        """Ask the person at the terminal a question; None if there is no terminal."""
         return await self._asked(request, _Question)
 
     async def _asked(

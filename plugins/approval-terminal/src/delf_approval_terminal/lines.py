@@ -17,7 +17,7 @@ from typing import Final, Self, TextIO
 from delf_approval_terminal.render import indented, style
 
 _CHARACTERS: Final = 6
-"""The places of the special characters in termios' list."""
+"""The indexes of the special characters in termios' list."""
 _DISABLED: Final = b"\0" if sys.platform == "linux" else b"\xff"
 _LONGEST: Final = 4095
 """The maximum length of a typed line; the system truncates longer lines."""
@@ -28,7 +28,7 @@ _CUT: Final = "that line was longer than a terminal can take; nothing was change
 
 
 class CtrlCError(Exception):
-    """Ctrl-C was typed in place of an answer."""
+    """Ctrl-C was typed instead of an answer."""
 
 
 class Terminal:

@@ -216,7 +216,7 @@ def request_text(
 def fact_lines(
     request: ApprovalRequest, found: Sequence[Fact], width: int, *, whole: bool
 ) -> tuple[list[str], int]:
-    """Lay out facts in lines of this width, and count the characters that are left out.
+    """Lay out facts in lines of this width, and count the characters that are omitted.
 
     Args:
         request: The request, or its event.

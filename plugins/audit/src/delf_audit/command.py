@@ -48,7 +48,7 @@ def _configured(state: Any) -> str | None:
 def verify(trail: AuditTrail, head: str | None, *, as_json: bool) -> None:
     """Check who wrote the records, and that none was changed or removed.
 
-    A full check needs DELF_AUDIT_KEY and --head, a digest that you kept in another place. A
+    A full check needs DELF_AUDIT_KEY and --head, a digest that you kept elsewhere. A
     person who can write the file could otherwise replace it. Without them, the command lists
     what is not proven, and fails.
     """
@@ -78,7 +78,7 @@ def _tell(trail: AuditTrail, checked: Checked) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Write it as JSON.")
 @click.pass_obj
 def head(trail: AuditTrail, *, as_json: bool) -> None:
-    """Print the digest of the last line; keep it in another place."""
+    """Print the digest of the last line; keep it elsewhere."""
     digest = trail.check().head
     click.echo(json.dumps({"head": digest}) if as_json else digest)
 

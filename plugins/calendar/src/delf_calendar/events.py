@@ -160,7 +160,7 @@ def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str
 
     Args:
         lines: The lines, such as ``RRULE:FREQ=WEEKLY;COUNT=4``.
-        start: The place of its start, in the service's form.
+        start: The location of its start, in the service's form.
 
     Raises:
         ToolRefusedError: If a line is not a recurrence rule.

@@ -82,7 +82,7 @@ def backup(ctx: click.Context, path: Path, as_json: bool) -> None:
     """Copy the journal into a new FILE; tasks may run meanwhile.
 
     FILE becomes a SQLite journal, also if the journal is in PostgreSQL. To restore it, name it
-    in plugins.journal-sql.url, put it in the place of the lost file, or import it.
+    in plugins.journal-sql.url, copy it to the path of the lost file, or import it.
     """
     _refuse_to_overwrite(path)
     ask_journal(ctx, lambda kept: kept.back_up(path))

@@ -27,7 +27,7 @@ _COMMANDS: Final = (
     ("runs search", "Find tasks by what happened in them.", "search:search"),
     ("runs stop", "Stop a task, wherever it runs.", "stop:stop"),
 )
-"""Each command: its words, its purpose, and its place in this package."""
+"""Each command: its words, its purpose, and its module in this package."""
 
 
 @hookimpl

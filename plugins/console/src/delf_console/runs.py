@@ -227,7 +227,7 @@ def code(ctx: click.Context, task_id: str, as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def prune(ctx: click.Context, pruning: Pruning, as_json: bool) -> None:
-    """Remove old tasks with all their events; never one that runs."""
+    """Remove old tasks with all their events, except running tasks."""
     age, keep, dry_run = pruning.older_than, pruning.keep, pruning.dry_run
     done = ask_journal(ctx, lambda j: prune_tasks(j, age, keep, dry_run=dry_run))
     if as_json:

@@ -20,7 +20,7 @@ _EDITABLE: Final = "--editable="
 
 
 def receipt() -> Path | None:
-    """Return the receipt of this environment; None where it is not of ``uv tool``."""
+    """Return the receipt of this environment; None if it is not of ``uv tool``."""
     path = Path(sys.prefix) / _RECEIPT
     return path if path.is_file() else None
 
@@ -44,7 +44,7 @@ def install(uv: str, path: Path, arguments: Sequence[str]) -> list[str]:
 
 
 def uninstall(uv: str, path: Path, packages: Sequence[str]) -> list[str] | None:
-    """Return the command that takes packages out; None where the receipt names none of them.
+    """Return the command that uninstalls packages; None if the receipt names none of them.
 
     Args:
         uv: The program.

@@ -58,7 +58,7 @@ class DocumentInfo(TypedDict):
 
 
 class Replaced(TypedDict):
-    """The number of places where a text was found."""
+    """The number of occurrences that were replaced."""
 
     changed: int
 
@@ -243,7 +243,7 @@ class Docs(GoogleConnection):
         place: Callable[[Mapping[str, Any]], Place],
         context: CallContext | None = None,
     ) -> DocumentInfo:
-        """Write Markdown at a place in the current document."""
+        """Write Markdown at a position in the current document."""
         blocks = await asyncio.to_thread(blocks_of, markdown)
         if not blocks:
             raise ToolRefusedError("there is nothing to write")
@@ -405,7 +405,7 @@ def _looks(
 
 
 def _occurrences(found: Mapping[str, Any], text: str) -> Iterator[tuple[int, int]]:
-    """Yield the places of a text, in the units of indexes."""
+    """Yield the positions of a text, in the units of indexes."""
     for element in paragraphs(found):
         whole, start = plain_text(element), int(element.get("startIndex") or 1)
         position = whole.find(text)

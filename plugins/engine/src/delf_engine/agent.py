@@ -391,7 +391,7 @@ class Agent(FixedAttributes, Generic[T]):
             timeout: Seconds until this method returns at the latest; the task is then stopped and
                 the response has a timeout error. When omitted, the configuration's timeout (60)
                 applies, which does not count time spent waiting for a person.
-            given: Options of this task in place of the agent's: ``output`` (the type of
+            given: Options of this task instead of the agent's: ``output`` (the type of
                 ``response.value``), ``files`` (input files), ``conversation_id`` (the current
                 conversation when omitted), ``strategy`` and ``llm`` (names).
 
@@ -516,7 +516,7 @@ class Agent(FixedAttributes, Generic[T]):
             task_id: The other task, in this agent's journal.
             at: The number of the last event to copy; when omitted, the event before the model was
                 last asked.
-            script: The script to run in place of the model's next script.
+            script: The script to run instead of the model's next script.
             llm: The name of another model for the following scripts.
 
         Returns:
@@ -788,7 +788,7 @@ class Agent(FixedAttributes, Generic[T]):
         return self._home.call(lambda r: r.stop_anywhere(str(task_id), word), "cancel", "acancel")
 
     async def acancel(self, task_id: str, *, by: str = "", via: str = "") -> bool:
-        """Async version of :meth:`cancel`; the journal records the person and the place.
+        """Async version of :meth:`cancel`; the journal records the person and the channel.
 
         Args:
             task_id: The task.

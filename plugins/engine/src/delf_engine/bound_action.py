@@ -114,7 +114,7 @@ class BoundAction:
 
 
 def _place_of(item: object) -> str:
-    """Return the place where a class or a function is defined."""
+    """Return where a class or a function is defined."""
     return f"{getattr(item, '__module__', '')}.{getattr(item, '__qualname__', '')}"
 
 

@@ -18,7 +18,7 @@ async def close_all(parts: Mapping[str, object]) -> None:
     """Close objects at the same time, each within :data:`STOP_SECONDS`.
 
     Args:
-        parts: The objects by their names in messages; an object without ``aclose`` is left out.
+        parts: The objects by their names in messages; an object without ``aclose`` is omitted.
 
     Raises:
         PluginError: If one object failed to close or did not end in time.

@@ -364,7 +364,7 @@ class AgentConfig(FixedAttributes, BaseModel):
     def models(self) -> dict[str, LLMConfig]:
         """The models by their role: ``llm`` alone, or ``heavy``, ``light`` and ``vision``.
 
-        A fallback stands behind its model, such as ``llm fallback 1``.
+        A fallback follows its model, such as ``llm fallback 1``.
         """
         roles = {"heavy": self.main_llm, "light": self.light_llm, "vision": self.vision_llm}
         if self.heavy_llm is None and self.vision_llm is None:

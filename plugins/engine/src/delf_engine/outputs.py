@@ -74,7 +74,7 @@ class Output(Generic[T]):
         """Validate a script's value and convert it to plain JSON data.
 
         Raises:
-            ToolRefusedError: If the value is invalid, with the place and reason.
+            ToolRefusedError: If the value is invalid, with the location and reason.
         """
         if self._adapter is None:
             from pydantic_core import to_jsonable_python

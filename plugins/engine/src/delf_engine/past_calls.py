@@ -29,7 +29,7 @@ class PastCall:
 def past_calls(events: Sequence[Event]) -> list[PastCall]:
     """Return a task's finished calls, sorted by their beginning.
 
-    The call with which a script hands over a typed answer (``ANSWER``) is left out.
+    The call with which a script hands over a typed answer (``ANSWER``) is omitted.
 
     Args:
         events: The task's events.

@@ -1,6 +1,6 @@
 """Collection of declared secrets from settings, models, options and environments.
 
-A secret is declared: by its type (``SecretStr``), by its place (a model's key, a password in a
+A secret is declared: by its type (``SecretStr``), by where it is (a model's key, a password in a
 URL), or by its name, such as a header ``Authorization`` or a variable that ends in ``_TOKEN``.
 """
 

@@ -28,10 +28,10 @@ class OfTask(TypedDict, total=False):
     """The options of one task.
 
     Args:
-        files: Input files in place of the agent's.
+        files: Input files instead of the agent's.
         conversation_id: A conversation of the agent's chat; the current one when omitted.
-        strategy: The name of a strategy in place of the agent's.
-        llm: The name of a main model in place of the agent's.
+        strategy: The name of a strategy instead of the agent's.
+        llm: The name of a main model instead of the agent's.
         variables: Plain data by name, which scripts find as variables. Others may have written
             the data: only the task's words are instructions.
         trust: The author of the task's words; ``outside`` if others wrote some of them.

@@ -306,7 +306,7 @@ class TaskRun:
         return Origins(words, before, tool_of, files, has_read=has_read, given=given)
 
     def _texts_of_connections(self) -> Iterator[tuple[Trust, str, str]]:
-        """Yield the texts of connections in the prompt, each with its author and its place."""
+        """Yield the texts of connections in the prompt, each with its author and its source."""
         sources = self.tools.with_context
         for name, text in self.context.live.items():
             yield _author_of(sources.get(name), "context_trust"), text, f"the facts about {name}"

@@ -77,7 +77,7 @@ def _other_readings(action: Action, named: Mapping[str, Any]) -> Iterator[dict[s
 
 
 def _spread(named: Mapping[str, Any], names: list[str]) -> dict[str, Any] | None:
-    """Return the content of a single dict that was passed in place of keywords."""
+    """Return the content of a single dict that was passed instead of keywords."""
     values = list(named.values())
     if len(values) != 1 or not isinstance(values[0], dict):
         return None

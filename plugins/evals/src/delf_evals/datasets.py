@@ -46,7 +46,7 @@ class CaseInputs(BaseModel):
         task: The task, in plain words.
         recording: The file of a recording, with results of calls and facts for the prompt.
         calls: Further results of calls, which come before those of the recording.
-        context: Facts for the prompt by connection, in place of live ones such as a schema.
+        context: Facts for the prompt by connection, instead of live ones such as a schema.
         files: Input files.
         output: The JSON Schema of a typed answer.
         variables: Variables of the task's scripts.

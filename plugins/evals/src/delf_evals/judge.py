@@ -72,7 +72,7 @@ class Judge:
 
 
 def _json_of(text: str) -> str:
-    """Return the JSON object in an answer, which may stand in a fence or between words."""
+    """Return the JSON object in an answer, which may be in a code fence or between words."""
     return text[text.find("{") : text.rfind("}") + 1] or text
 
 

@@ -33,7 +33,7 @@ class RecordedResult(BaseModel):
         action: The action, as ``gmail.send``, or a pattern, as ``gmail.*``.
         arguments: The arguments, by name; omitted for a stub, which answers any arguments.
         result: The result.
-        error: The error, in place of a result.
+        error: The error, instead of a result.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -49,7 +49,7 @@ class World:
 
     Args:
         results: The recorded results and stubs, in order.
-        context: Facts for the prompt by connection, in place of live facts.
+        context: Facts for the prompt by connection, instead of live facts.
         live_reads: Make unrecorded calls that only read.
     """
 

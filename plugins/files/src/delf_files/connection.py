@@ -98,7 +98,7 @@ class Files(Connection):
     ) -> Any:
         """Rows as list[dict] (.csv .tsv: text; .xlsx: the first sheet, or sheet=), parsed .json,
         .jsonl as list, str (.docx), list[str] (.pdf: the text of each page), bytes.
-        header: the number of the row with the columns' names, where it is not the first; 0: none.
+        header: the number of the row with the columns' names, if it is not the first; 0: none.
         """  # noqa: D205 - the model reads the whole paragraph
         file = self._find(name)
         factory, kind = self._formats.factory(file.ending), _kind(file)

@@ -314,7 +314,8 @@ def _json_source(connection: Any, table: dict[str, Any]) -> str:
             kinds[name] = "JSON" if is_nested else "VARCHAR"
     if texts:
         listed = ", ".join(map(repr, texts))
-        note(f"{table['names'][0]} has numbers that no float holds, and came as text: {listed}")
+        name = table["names"][0]
+        note(f"{name} has numbers that fit no float, and they were read as text: {listed}")
     return _source(table, typed=f", columns = {_struct(kinds)}")
 
 

@@ -256,11 +256,11 @@ class Filesystem(Connection[FilesystemSettings]):
     def write_file(
         self, path: str, content: str | bytes, *, context: CallContext | None = None
     ) -> int:
-        """Write a file, whole: a new one, or in the place of the one of that name.
+        """Write a whole file; an existing file of that name is replaced.
 
         Args:
-            path: As ``output/report.md``; missing folders are made.
-            content: All that will be in it.
+            path: Such as ``output/report.md``; missing folders are made.
+            content: The whole content.
             context: The task.
 
         Returns:
@@ -273,7 +273,7 @@ class Filesystem(Connection[FilesystemSettings]):
     def edit_file(
         self, path: str, old_text: str, new_text: str, *, context: CallContext | None = None
     ) -> None:
-        """Replace a text that stands exactly once in a file.
+        """Replace a text that occurs exactly once in a file.
 
         Args:
             path: The file.
@@ -477,7 +477,7 @@ class _Ends:
         self._content = content
 
     def of(self, found: re.Match[bytes]) -> bytes:
-        """Return the text to put in the place of a match."""
+        """Return the text that replaces a match."""
         if b"\r" in self._text or b"\n" not in self._text:
             return self._text
         lines = found[0] if b"\n" in found[0] else self._content

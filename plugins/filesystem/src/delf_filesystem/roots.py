@@ -37,7 +37,7 @@ class Place:
         return "/".join((self.name, *self.parts))
 
     def below(self, name: str) -> Place:
-        """Return the place with this name in this folder."""
+        """Return the path with this name in this folder."""
         return Place(self.name, self.settings, (*self.parts, name))
 
 
@@ -55,7 +55,7 @@ class Roots:
         return (Place(name, settings, ()) for name, settings in self._roots.items())
 
     def place(self, path: str) -> Place:
-        """Return the place of a path.
+        """Return the checked path.
 
         Args:
             path: ``root/folder/file``.
@@ -82,7 +82,7 @@ class Roots:
         return place
 
     def file(self, path: str, *, write: bool = False) -> Place:
-        """Return the place of a file that is to be read or written.
+        """Return the checked path of a file to read or write.
 
         Raises:
             ToolRefusedError: If the name or the root does not allow the access.
@@ -155,7 +155,7 @@ def _tell(place: Place, doing: str, error: OSError) -> NoReturn:
 
 @contextmanager
 def root_of(place: Place) -> Generator[int]:
-    """Yield the descriptor of a place's root folder."""
+    """Yield the descriptor of a path's root folder."""
     try:
         descriptor = os.open(place.settings.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
@@ -195,12 +195,12 @@ def reading(place: Place) -> Generator[BinaryIO]:
 
 @contextmanager
 def replacing(place: Place) -> Generator[BinaryIO]:
-    """Yield a file to be written that takes a place's name when all is written, or not at all.
+    """Yield a file to write; it gets its name when it is complete, or not at all.
 
     The file that has the name keeps its permissions; folders that are missing are made.
 
     Raises:
-        ToolExecutionError: If the place is a folder, a link or no plain file.
+        ToolExecutionError: If the path is a folder, a link or no plain file.
     """
     *above, name = place.parts
     with (

@@ -1,4 +1,4 @@
-"""Walks the files under a place, and searches them for a text."""
+"""Walks the files under a path, and searches them for a text."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ class Glob:
 
 
 def walk(place: Place, glob: Glob) -> Iterator[tuple[Place, os.stat_result]]:
-    """Yield the regular files under a place, folder by folder in order of names.
+    """Yield the regular files under a path, folder by folder in order of names.
 
     Links, other file systems and hidden files are skipped.
 
     Args:
         place: A folder, or one file.
-        glob: Selects files by path relative to the place.
+        glob: Selects files by path relative to it.
     """
     with root_of(place) as root:
         with convert_errors(place, "list"):

@@ -20,7 +20,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Attachment(TypedDict):
-    """A file to send; the type follows from the name where it is left out."""
+    """A file to send; without a type, the type follows from the name."""
 
     name: str
     data: bytes | str

@@ -128,7 +128,7 @@ def find_tasks(
         text: Only tasks that contain this text, in any case.
         since: Only tasks that started at this time or later.
         keys: Only tasks of these owners.
-        after: Only tasks after this place in the list.
+        after: Only tasks after this position in the list.
     """
     where: list[str] = []
     values: dict[str, Any] = {"limit": limit}

@@ -50,7 +50,7 @@ class LeftOut:
 
     Args:
         kind: ``tools``, ``resources`` or ``resourceTemplates``.
-        name: The server's name of the item, or its place in the list.
+        name: The server's name of the item, or its index in the list.
         why: The fault.
     """
 

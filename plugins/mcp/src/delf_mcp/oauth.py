@@ -137,7 +137,7 @@ class Returning:
             self._server = await asyncio.start_server(self._take, "127.0.0.1", self._port)
         except OSError as error:
             raise ConnectionUnavailableError(
-                f"port {self._port} of loopback is taken, to which a login comes back",
+                f"port {self._port} of loopback is in use, but the login page must answer there",
                 hint="oauth_port in the connection's settings",
             ) from error
         await self._open_url(url)

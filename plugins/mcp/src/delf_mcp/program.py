@@ -146,7 +146,7 @@ def _parsed(line: bytes) -> SessionMessage | None:
 
 
 def _unreadable(line: bytes) -> SessionMessage | None:
-    """Return an error message in place of an unreadable response, to end the wait for it."""
+    """Return an error message instead of an unreadable response, to end the wait for it."""
     ends = line[:_ENDS] + b" " + line[-_ENDS:]
     found = _ID.search(ends)
     if found is None or b'"jsonrpc"' not in ends or b'"method"' in ends:

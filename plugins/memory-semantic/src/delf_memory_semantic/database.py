@@ -149,7 +149,7 @@ class FactDatabase:
 
     @property
     def place(self) -> str:
-        """The place of the facts, without a password."""
+        """Where the facts are stored, without a password."""
         return self._url.render_as_string(hide_password=True)
 
     def open(self) -> None:

@@ -118,7 +118,7 @@ class SemanticStore:
         """Store facts atomically; an equivalent fact is replaced.
 
         Args:
-            facts: Texts; empty ones are left out.
+            facts: Texts; empty ones are omitted.
             source: The source of the facts: a task, a document or a person.
             saved_at: When each was saved first, as Unix time; now when None.
 
@@ -313,7 +313,7 @@ class SemanticStore:
 
         Args:
             error: The failure.
-            started: The time of the request; an embedder that fails slowly is paused for a while.
+            started: The time of the request; an embedder that fails slowly is paused for some time.
         """
         now = time.monotonic()
         late = started is not None and now - started > AT_ONCE

@@ -22,8 +22,8 @@ class RequestParts:
         settings: The given settings, without ``timeout``.
         endpoint: The provider and the model.
         facts: Known facts of the model.
-        stream: Whether the answer is to come in pieces.
-        search: The provider's own search, if it is wanted.
+        stream: Whether to stream the answer.
+        search: The provider's own search, if the request uses it.
     """
 
     request: ModelRequest

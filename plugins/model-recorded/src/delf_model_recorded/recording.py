@@ -55,7 +55,7 @@ class Entry:
 
     @property
     def contains(self) -> tuple[str, ...] | None:
-        """The texts to look for, or None where the whole request is known."""
+        """The texts to look for, or None if the whole request is known."""
         texts: Any = self.request.get("contains")
         return None if texts is None else tuple(texts)
 

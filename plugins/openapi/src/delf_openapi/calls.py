@@ -148,7 +148,7 @@ class Caller:
         _log.warning("%s is called against its specification: %s", action, "; ".join(faults))
 
     def _tell(self, what: str, faults: Sequence[Fault], context: CallContext | None) -> None:
-        """Report that a response does not match its declaration, once per place and kind of fault.
+        """Report that a response does not match its declaration, once per path and kind of fault.
 
         Raises:
             ToolExecutionError: If the settings make a mismatch an error.

@@ -64,7 +64,7 @@ class Argument(NamedTuple):
     Args:
         arg: The keyword.
         name: The name on the wire.
-        place: A parameter's place, or ``body``.
+        place: ``path``, ``query``, ``header``, ``cookie`` or ``body``.
         type: The type.
         default: The default, or None when it is required.
         doc: A short line about it.
@@ -86,7 +86,7 @@ class Entry:
     """A compiled action.
 
     Args:
-        spot: The place of the operation.
+        spot: Where the operation is in the specification.
         effect: The effect of a call.
         summary: A one-line description.
         returns: The type of the result.

@@ -259,7 +259,7 @@ class APITool(Connection[OpenAPISettings]):
         return f"{text}."
 
     def _hidden(self, api: API) -> set[tuple[str, str]]:
-        """Return parameters with values given in code, as place and lower-case name."""
+        """Return parameters with values given in code, as location and lower-case name."""
         own = self._own
         hidden = {("path", n.lower()) for n in own.path_params}
         hidden |= {("query", n.lower()) for n in own.params}

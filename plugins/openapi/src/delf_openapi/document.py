@@ -70,10 +70,10 @@ class Trees:
         self.documents[uri] = tree
 
     def _check(self, uri: str) -> None:
-        """Check that a document is in the specification's own place or an allowed one.
+        """Check that a document has the specification's own origin or folder, or an allowed one.
 
         Raises:
-            SpecError: If the place is not allowed; names the place.
+            SpecError: If it is not; the error names the address.
         """
         own = self.uri
         if not own:

@@ -12,7 +12,7 @@ class SpecError(ConnectionConfigurationError):
 
     Args:
         reason: The fault.
-        pointer: The place as a JSON pointer, after the document's address if there are several.
+        pointer: Where it is, as a JSON pointer, after the document's address if there are several.
         hint: The suggested next step.
     """
 

@@ -27,7 +27,7 @@ def open_document(
         dates: Whether dates in answers become date objects.
 
     Raises:
-        SpecError: If the specification is invalid; names the place and the reason.
+        SpecError: If the specification is invalid; names the location and the reason.
     """
     tree = source.tree
     version = _version(tree)

@@ -30,7 +30,7 @@ Place = Literal["path", "query", "header", "cookie"]
 
 
 class Spot(NamedTuple):
-    """The place of an operation in the specification.
+    """Where an operation is in the specification.
 
     Args:
         name: The unique Python name.
@@ -56,7 +56,7 @@ class Param:
     Args:
         arg: The keyword in scripts.
         name: The name on the wire.
-        place: The place in the request.
+        place: The part of the request.
         required: Whether a call must give it.
         schema: The schema of the value.
         style: How values are written.
@@ -83,7 +83,7 @@ class Operation:
     """A parsed operation.
 
     Args:
-        spot: The place of the operation.
+        spot: Where the operation is in the specification.
         raw: The operation as it is written.
         item: The path item around it.
         params: The parameters, all of them.
@@ -207,7 +207,7 @@ def read_operation(document: Document, spot: Spot) -> Operation:
     """Return an operation with its parameters and body.
 
     Raises:
-        SpecError: If the operation cannot be called; the error names the place and the reason.
+        SpecError: If the operation cannot be called; the error names the location and the reason.
     """
     item = document.path_item(document.at(pointer_of(spot.tokens[:2])))
     raw: dict[str, Any] = item

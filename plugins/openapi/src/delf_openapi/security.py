@@ -82,7 +82,7 @@ def _schemes(document: Document) -> dict[str, Any]:
 
 
 def secured_names(document: Document, settings: OpenAPISettings) -> set[tuple[str, str]]:
-    """Return parameters that credentials replace, as place and lower-case name."""
+    """Return parameters that credentials replace, as location and lower-case name."""
     names: set[tuple[str, str]] = set()
     for name, raw in _schemes(document).items():
         try:

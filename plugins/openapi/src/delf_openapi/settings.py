@@ -29,7 +29,7 @@ with warnings.catch_warnings():
 
 
 class OpenAPISettings(_Checks):
-    """The place of the specification, the caller, and the limits."""
+    """The settings of an API: its specification, its credentials, and the limits."""
 
     spec: LocalPath | None = Field(
         default=None, description="The specification: a file or a URL, JSON or YAML."

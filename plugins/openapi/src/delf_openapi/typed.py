@@ -52,7 +52,7 @@ class Fault:
 
     Args:
         text: A one-line description with the path to the first such value.
-        place: The place; equal for all items of a list.
+        place: The path; equal for all items of a list.
         kind: The violated schema keyword.
         found: The type of the value, as ``None``; empty for the whole response.
     """
@@ -69,7 +69,7 @@ class Typed:
 
     Args:
         value: The body; mismatching values are unconverted.
-        faults: The faults, one for each place and kind.
+        faults: The faults, one for each path and kind.
         declared: Whether the specification declares this response.
     """
 

@@ -66,7 +66,7 @@ class SemanticPrefilter:
         return Selection(names=tuple(catalog[number].name for number in chosen))
 
     async def rank(self, task: str, catalog: Catalog) -> Sequence[int]:
-        """Return the places in the catalog of the actions that fit a task, best first."""
+        """Return the catalog indexes of the actions that fit a task, best first."""
         vectors = await self._vectors(catalog)
         by_words = fit(catalog, task, max(self._limit, _LOOKED_AT))
         if vectors is None:
@@ -121,7 +121,7 @@ def _tell_failure(making: asyncio.Task[CatalogVectors]) -> None:
 
 
 def _fused(by_words: Mapping[int, float], likeness: Any) -> list[int]:
-    """Return the best by words and by the task's meaning."""
+    """Return the numbers of the best actions, scored by words and by the task's meaning."""
     some = min(_LOOKED_AT, len(likeness) - 1)
     nearest = np.argpartition(-likeness, some)[:_LOOKED_AT].tolist()
     numbers = np.fromiter({*by_words, *nearest}, dtype=np.int64)

@@ -48,7 +48,7 @@ class RoutineStrategy:
     The task is a call with values: ``monthly_report(month="2026-10")``.
 
     Args:
-        store: The place of routines; the project's when omitted.
+        store: Where routines are stored; the project's store when omitted.
     """
 
     def __init__(self, store: RoutineStore | None = None) -> None:

@@ -201,7 +201,7 @@ class Runner:
 
     @asynccontextmanager
     async def _permit(self) -> AsyncGenerator[bool]:
-        """Acquire a place among this runner's concurrent tasks, with a timeout."""
+        """Acquire a permit for one of this runner's concurrent tasks, with a timeout."""
         try:
             async with asyncio.timeout(PERMIT_SECONDS):
                 await self._permits.acquire()

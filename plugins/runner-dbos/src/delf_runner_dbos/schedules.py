@@ -218,7 +218,7 @@ def open_schedules(project: AnyProject) -> DbosSchedules:
     """Return the schedules of a project. The export ``open_schedules``.
 
     Raises:
-        ConfigurationError: If the place of DBOS's database cannot be written.
+        ConfigurationError: If DBOS's database cannot be written.
     """
     queue = DbosQueue(database_url(project, settings_of(project)))
     return DbosSchedules(queue, project.root)

@@ -125,10 +125,10 @@ class Hooks:
 
 
 def _value_at(pointer: str, message: Any) -> Any:
-    """Return the value at a place of a message.
+    """Return the value at a JSON pointer in a message.
 
     Args:
-        pointer: The place, as a JSON pointer (RFC 6901): ``/order/id``.
+        pointer: The JSON pointer (RFC 6901): ``/order/id``.
         message: The message.
 
     Raises:

@@ -971,7 +971,7 @@ class Session(Shown):
 
 
 class Health(Shown):
-    """The server runs."""
+    """The answer of a server that runs."""
 
     ok: bool
 

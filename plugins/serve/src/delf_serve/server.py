@@ -96,7 +96,7 @@ class Places:
             self._held.add(connection)
 
     def leave(self, connection: Protocol) -> None:
-        """Release a closed connection's place."""
+        """Count a closed connection no more."""
         self._held.discard(connection)
 
 
@@ -277,7 +277,7 @@ class Protocol(HttpToolsProtocol):
 
 
 def _say_nothing() -> None:
-    """Do nothing, in place of an announcement."""
+    """Do nothing, instead of an announcement."""
 
 
 def make_server(

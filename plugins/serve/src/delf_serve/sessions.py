@@ -121,7 +121,7 @@ class Sessions:
 
     @contextmanager
     def seat(self, key: Key, cookie: str | None) -> Generator[Seat]:
-        """Hold a place for a long-lived request while the block runs.
+        """Count a long-lived request against the limit while the block runs.
 
         Raises:
             ProblemError: If the server's or the key's limit is reached.

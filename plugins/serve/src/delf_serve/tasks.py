@@ -246,7 +246,7 @@ class Tasks:
             order: The request.
             key: The owner.
             same: The idempotency key.
-            strategy: A strategy in place of the agent's.
+            strategy: A strategy instead of the agent's.
             client: The client's address.
             paths: Input files in addition to those of the request.
             shaped_by: Other people who wrote parts of the task.

@@ -32,7 +32,7 @@ def value_of(cell: Mapping[str, Any], *, formulas: bool = False) -> Any:
 
     Args:
         cell: The cell as the service gives it.
-        formulas: Whether a formula is wanted in place of its result.
+        formulas: Whether a formula is wanted instead of its result.
     """
     entered: Mapping[str, Any] = cell.get("userEnteredValue") or {}
     if formulas and "formulaValue" in entered:
@@ -114,7 +114,7 @@ def _serial(value: Any) -> tuple[float, str | None]:
 def grid_of(sheet: Mapping[str, Any], *, formulas: bool = False) -> list[list[Any]]:
     """Return the values of a range, row by row.
 
-    Rows and cells at the ends that are empty are left out.
+    Rows and cells at the ends that are empty are omitted.
 
     The service gives cells that only have a format, too.
     """

@@ -91,7 +91,7 @@ class Sheets(GoogleConnection):
     ) -> list[Any]:
         """The rows of a range, or of the first sheet: dicts by the names in the first row, or with
         `header=False` lists. Numbers, dates, times and bools keep their types; an empty cell is
-        None. With `formulas` formulas in place of their results.
+        None. With `formulas` formulas instead of their results.
         """  # noqa: D205 - the model reads the whole paragraph
         grid = await self._grid(spreadsheet, range, formulas=formulas)
         rows = records_of(grid) if header else grid

@@ -64,14 +64,14 @@ class OwnTables:
         return cls(kept, dialect, functions)
 
     def is_whole(self, table: str) -> bool:
-        """Return whether all columns of a table are own."""
+        """Return whether all columns of a table hold the user's own words."""
         table = self._key(table)
         others = (key for key, whose in self.trust.items() if whose != "own")
         is_cut = any(key.startswith(f"{table}.") for key in others)
         return self.trust.get(table) == "own" and not is_cut
 
     def has_column(self, table: str, column: str) -> bool:
-        """Return whether a column is own."""
+        """Return whether a column holds the user's own words."""
         table, column = self._key(table), self._key(column)
         return self.trust.get(f"{table}.{column}", self.trust.get(table)) == "own"
 
@@ -93,7 +93,7 @@ class OwnTables:
         return Table(self.without_comment(table.relation), columns, broken)
 
     def of_query(self, statement: object, params: object) -> Trust | Mapping[str, Trust]:
-        """Return whose words the rows of a query hold, by column if not all are own."""
+        """Return whose words the rows of a query hold, by column unless all are the user's own."""
         if not isinstance(statement, str) or len(statement) > _LONGEST:
             return _OUTSIDE
         given = cast("Params", params if isinstance(params, (dict, list, tuple)) else None)

@@ -60,7 +60,7 @@ class Bound:
     casts: list[bool] = field(default_factory=list[bool])
 
     def text(self, mark: str = "?") -> str:
-        """Return the statement with a mark in place of each value."""
+        """Return the statement with a mark instead of each value."""
         return mark.join(self.pieces)
 
     def clause(self) -> TextClause:

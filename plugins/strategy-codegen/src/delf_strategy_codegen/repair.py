@@ -164,7 +164,7 @@ class _Field:
         return "".join(_written(self.code))
 
     def is_new_for(self, quotes: str) -> bool:
-        """Return True if only Python 3.12 and later can parse the field within such quotes."""
+        """Return True if only Python 3.12 and later can parse the field in such quotes."""
         text = "".join(part.plainly() if isinstance(part, _Text) else part for part in self.code)
         lines = "\n" in text and len(quotes) == 1
         inner = [part for part in self.spec or () if isinstance(part, _Field)]

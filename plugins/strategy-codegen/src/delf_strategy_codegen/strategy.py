@@ -159,7 +159,7 @@ class _Written(NamedTuple):
     """The text that the model wrote.
 
     Args:
-        code: A script; None where the answer is prose.
+        code: A script; None if the answer is prose.
         text: The answer's text.
         calls: The tool calls with the script, if a tool was offered.
     """

@@ -93,7 +93,7 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
 
 
 def from_tags(text: str) -> list[tuple[str, int, int]]:
-    """Return the scripts between the tags of a text, with their places."""
+    """Return the scripts between the tags of a text, with their positions."""
     for pattern in _PARAMETER:
         if found := [(_content(m[1]), m.start(), m.end()) for m in pattern.finditer(text)]:
             return found

@@ -31,7 +31,7 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class Misread:
-    """Unreadable text in place of calls.
+    """Text that was expected to be calls but cannot be parsed.
 
     Args:
         text: The unreadable text.
@@ -44,7 +44,7 @@ class Misread:
 
 @dataclass(frozen=True, slots=True)
 class Invented:
-    """Text of the model in place of tool results, which is ignored."""
+    """Text in which the model made up tool results; it is ignored."""
 
     text: str
 

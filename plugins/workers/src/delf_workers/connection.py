@@ -45,7 +45,7 @@ class WorkerSpec(_Named, total=False):
     """A worker to create.
 
     ``connections`` are names of those that you have; ``result`` is a JSON Schema of its answer,
-    ``inputs`` are values for places as {{topic}} in the instructions.
+    ``inputs`` are values for placeholders as {{topic}} in the instructions.
     """
 
     description: str

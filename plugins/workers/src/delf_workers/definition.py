@@ -75,7 +75,7 @@ class Limits(_Part):
 
 
 class Input(_Part):
-    """A value that fills a place of the instructions."""
+    """A value for a placeholder of the instructions."""
 
     type: Literal["string", "number", "integer", "boolean"] = "string"
     description: str = ""

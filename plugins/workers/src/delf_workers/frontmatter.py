@@ -38,7 +38,7 @@ class FrontMatter:
     lines: dict[tuple[str, ...], int] = field(repr=False)
 
     def place(self, keys: Sequence[str | int] = ()) -> str:
-        """Return the place of a value: file, line, keys.
+        """Return where a value is: file, line, keys.
 
         Args:
             keys: The keys that lead to the value; the nearest existing key is used.

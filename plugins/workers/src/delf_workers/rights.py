@@ -101,7 +101,7 @@ class Workshop:
     def _connected(
         self, name: str, kind: str | None, settings: Mapping[str, Any], where: str
     ) -> ConnectionLike:
-        """Make a connection; errors name the place in the worker's file."""
+        """Make a connection; errors name the line in the worker's file."""
         try:
             return self.connect(name, kind=kind, settings=settings, where=where)
         except ConfigurationError as error:

@@ -1,4 +1,4 @@
-"""Settings: the places of workers, and the callable ones."""
+"""Settings: where workers are searched, and the callable ones."""
 
 from __future__ import annotations
 

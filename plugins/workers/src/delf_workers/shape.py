@@ -21,7 +21,7 @@ def schema_problem(schema: Mapping[str, Any]) -> str | None:
 
 
 def problem(schema: Mapping[str, Any], value: Any) -> str | None:
-    """Return the fault of a value, in words for its author; None where there is none."""
+    """Return the fault of a value, in words for its author; None if there is none."""
     faults = Checker(schema, "result").faults(value, _MOST_LISTED + 1)
     if not faults:
         return None

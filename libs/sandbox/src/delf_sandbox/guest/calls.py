@@ -59,7 +59,7 @@ EXCEPTIONS: dict[str, type[ToolError]] = {
 
 
 class ToolMessage(str):
-    """A tool's error message, returned in place of a result.
+    """A tool's error message, returned instead of a result.
 
     It is text; using it as a record or a list raises an error with the message.
     """

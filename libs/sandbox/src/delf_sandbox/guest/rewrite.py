@@ -224,7 +224,7 @@ class Rewriting:
             call_of.later = True
 
     def _streams(self, place: Place) -> bool:
-        """Return True if ``async for`` is allowed in place of a loop."""
+        """Return True if ``async for`` is allowed instead of a loop."""
         return (
             is_async_node(place.node)
             and self._functions.can_await(place.scope)

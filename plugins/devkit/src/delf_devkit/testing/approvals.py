@@ -38,7 +38,7 @@ class ScriptedApprovals:
 
     Args:
         decisions: The decisions in order; further requests are rejected.
-        default: The decision for further requests, in place of a rejection.
+        default: The decision for further requests, instead of a rejection.
     """
 
     decisions: deque[Answer] = field(default_factory=deque[Answer])

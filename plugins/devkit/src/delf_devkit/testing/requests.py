@@ -40,7 +40,7 @@ def question_for(**arguments: Any) -> ApprovalRequest:
     """Make a question like the gate does.
 
     Args:
-        arguments: The arguments of ``ask``, in place of a question with two options.
+        arguments: The arguments of ``ask``, instead of a question with two options.
     """
     asked = arguments or {"question": "Who is it?", "options": ["Ann", "Bob"]}
     return replace(

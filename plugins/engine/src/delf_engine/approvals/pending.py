@@ -23,7 +23,7 @@ Count = Callable[[Answer], Answer | None]
 
 
 TakeTalk = Callable[[Talk, Decider, int | None], None]
-"""Records a comment or an assignment, with its author and its place in the journal's inbox."""
+"""Records a comment or an assignment, with its author and its number in the journal's inbox."""
 
 
 def _as_it_is(answer: Answer) -> Answer:

@@ -62,7 +62,7 @@ class TaskApprovals:
         shared: The parts that the agent's tasks share.
         task: The task.
         log: The log that records requests and decisions.
-        permit: The task's place among running tasks, released while a person decides.
+        permit: The task's permit to run, released while a person decides.
         clock: The task's clock, which is paused meanwhile.
         flows: Finds the origins of values; None if origins are off.
     """

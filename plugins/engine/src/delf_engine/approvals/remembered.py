@@ -119,7 +119,7 @@ def refused_calls(past: Sequence[Event]) -> dict[CallKey, str]:
 def answer_before(events: Iterable[Event], question: ApprovalRequest) -> ApprovalDecided | None:
     """Return a person's answer to the same question of an earlier script of the task, if any.
 
-    A script that takes the place of a failed script asks nothing that the person has answered.
+    A script that replaces a failed script asks nothing that the person has answered.
 
     Args:
         events: The task's events.

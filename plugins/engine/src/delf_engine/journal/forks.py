@@ -144,7 +144,7 @@ def forked(
         task_id: The new task.
         key: The owner, if not the local user.
         setup: Setup data to add to that of the other task.
-        script: The script to run in place of the model's next script.
+        script: The script to run instead of the model's next script.
 
     Raises:
         UnknownTaskError: If the task had not started by then, has no such event, or no script

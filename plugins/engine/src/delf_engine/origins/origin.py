@@ -33,7 +33,7 @@ class Origin:
             words of others.
         call_id: The number of the call with the result.
         action: The called action.
-        path: The place in the result, such as ``[3].body``.
+        path: The path in the result, such as ``[3].body``.
         is_part: Whether value and text share only a part.
     """
 
@@ -80,7 +80,7 @@ class ReadCall:
     number: int
     """Its number; 0 for a text of the prompt."""
     action: str
-    """The called action, or the place of the text."""
+    """The called action, or the source of the text."""
     trust: Trust | Mapping[str, Trust]
     """The author of the result, as a whole or by field with ``*`` for the rest."""
     arguments: Mapping[str, Any]

@@ -262,7 +262,7 @@ def field_of(node: ast.expr) -> tuple[ast.Call, Sequence[str]] | None:
     """Parse a field of a call's result, such as ``find(sender="ada")[0].address``.
 
     Returns:
-        The call, and the names of the field from the outside in; places in lists do not count.
+        The call, and the names of the field from the outside in, without indexes of lists.
         None for composed expressions.
     """
     path: list[str] = []

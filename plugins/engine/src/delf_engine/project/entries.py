@@ -30,7 +30,7 @@ class ConnectionEntry:
         confirm: The unchecked value; checked when the connection is created.
         trust: The unchecked value; checked when the connection is created.
         contents: The unchecked value; checked when the connection is created.
-        where: The place of the configuration, for messages.
+        where: The location of the configuration, for messages.
         values: The settings with their origins.
         environ: The variables for references.
     """

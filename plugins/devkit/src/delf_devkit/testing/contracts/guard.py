@@ -86,7 +86,7 @@ def hanging(work: object) -> str:
 
 
 def place_of(work: object) -> str:
-    """Return the place of a waiting coroutine for a message; empty if unknown."""
+    """Return where a coroutine waits, for a message; empty if unknown."""
     frames = list(_frames(work))
     if not frames:
         return ""
