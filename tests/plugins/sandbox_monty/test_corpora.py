@@ -9,7 +9,7 @@ need_corpora()
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
 HONEST_SHARE = 0.75
-"""The share of honest scripts that run as outside. The others use modules that Monty lacks (string,
+"""The share of honest scripts that run as outside. The others use modules that Monty does not have (string,
 contextlib, difflib …), base classes, properties, cancelling, or rare methods of built-in types."""
 
 PRINTS_WITHOUT_DOING = {

@@ -1,4 +1,4 @@
-"""A model is told what Monty lacks, and ``auto`` does not choose it for packages."""
+"""The prompt names what Monty does not support, and ``auto`` does not choose it for packages."""
 
 import pytest
 

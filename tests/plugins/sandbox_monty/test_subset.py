@@ -1,4 +1,4 @@
-"""What Monty's subset of Python lacks is said so that a model can act on it."""
+"""Errors about unsupported Python say what a model can write instead."""
 
 import asyncio
 

@@ -51,7 +51,7 @@ ATTACKS: Final[tuple[tuple[str, str, str, Any, int], ...]] = (
     ("ada", "POST", "/approvals/REQUEST/assignee", {"person": ["bo"]}, 422),
     ("ada", "POST", "/approvals/REQUEST/assignee", {}, 422),
     ("dee", "POST", "/approvals/REQUEST/assignee", {"person": "bo"}, 403),
-    # People: rights that the manager lacks, twins of names, by those who do not manage.
+    # People: rights that the manager does not have, twins of names, by those who do not manage.
     ("mia", "POST", "/people", {"name": "mia", "rights": ["read", "people", "decide"]}, 403),
     ("mia", "POST", "/people", {"name": "bo", "key": "mine"}, 403),
     ("mia", "POST", "/people", {"name": "new", "rights": ["decide"], "key": "k"}, 403),

@@ -235,7 +235,7 @@ async def test_result_size_is_limited(shop, open_sql):
 
 
 BAD_PARAMS = [
-    ("SELECT id FROM orders WHERE id = :id", {"ID": 1}, "has :id, which params lacks"),
+    ("SELECT id FROM orders WHERE id = :id", {"ID": 1}, "has :id, which params does not have"),
     ("SELECT id FROM orders WHERE id = ?", {"id": 1}, "no :name placeholder"),
     ("SELECT id FROM orders WHERE id = %s", [1], "0 \\? placeholders, params has 1"),
     ("SELECT id FROM orders WHERE id = ? AND id = ?", [1], "2 \\? placeholders, params has 1"),

@@ -79,7 +79,9 @@ class Inflater:
         names = [name for name in names if name not in ("", "identity")]
         if len(names) > 1:
             encodings = ", ".join(names)[:100]
-            raise BodyEncodingError(f"it is compressed as {encodings}: several times, unasked")
+            raise BodyEncodingError(
+                f"it is compressed several times ({encodings}), which delf did not request"
+            )
         if names and names[0] not in ("gzip", "deflate"):
             raise BodyEncodingError(f"it is compressed as {names[0][:40]}, which was not asked for")
         self._encoding = names[0] if names else None

@@ -66,7 +66,8 @@ class Proxy:
             return url
         if socks is None:
             raise ConfigurationError(
-                f"{self} is SOCKS, and not spoken here", hint="use a proxy of http://"
+                f"{self} is a SOCKS proxy, which is not supported here",
+                hint="use a proxy of http://",
             )
         if find_spec(socks) is None:
             raise OptionalDependencyError(

@@ -163,8 +163,8 @@ def check_made(kind: str, made: object, what: str) -> None:
         what: The name of the kind, for error messages.
 
     Raises:
-        ConfigurationError: If the object is a class, lacks a member, or has a plain method in place
-            of an async method.
+        ConfigurationError: If the object is a class, has no such member, or has a plain
+            method instead of an async method.
     """
     if made is None:
         return

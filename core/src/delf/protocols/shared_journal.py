@@ -63,7 +63,7 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
 
     @property
     def place(self) -> str:
-        """Where the journal is, in words for people, without credentials."""
+        """The journal's file or server in words for people, without credentials."""
         ...
 
     async def find(

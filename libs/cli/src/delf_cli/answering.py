@@ -279,7 +279,7 @@ async def assign(
     if person is not None and person not in able:
         names = ", ".join(able[:_SHOWN]) + (", …" if len(able) > _SHOWN else "")
         raise DelfError(
-            f"{person[:80]!r} is nobody who may approve this request",
+            f"{person[:80]!r} may not approve this request",
             hint=f"one of: {names}" if able else "delf users add NAME",
         )
     return await _talk(journal, record, Assignment(person), who)

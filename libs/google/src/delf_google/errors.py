@@ -64,7 +64,7 @@ class LoginError(ConnectionUnavailableError):
 
 
 class MissingScopeError(LoginError):
-    """The login is valid, but lacks a required scope.
+    """The login is valid, but without a required scope.
 
     Args:
         message: The request.
@@ -125,7 +125,7 @@ class Problem:
             )
         if self.is_scope_missing:
             return MissingScopeError(
-                f"{what}: the login lacks a right; it needs {' '.join(scopes)}",
+                f"{what}: a right is missing in the login; it needs {' '.join(scopes)}",
                 scopes=scopes,
                 hint=f"run {LOGIN}, and agree to all rights",
             )

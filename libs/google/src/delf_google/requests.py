@@ -72,7 +72,7 @@ class Request:
         try:
             return json.dumps(self.body, ensure_ascii=False).encode(), headers
         except UnicodeEncodeError:
-            raise ToolRefusedError(f"{self.what}: a text holds half of a character") from None
+            raise ToolRefusedError(f"{self.what}: a text contains half of a character") from None
 
 
 @dataclass(frozen=True, slots=True)

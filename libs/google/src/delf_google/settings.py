@@ -26,15 +26,15 @@ class GoogleSettings(PluginSettings):
         default=None, description="The user for whom the service account acts."
     )
     token: SecretStr | None = Field(
-        default=None, description="An access token that is used as it is, until it is over."
+        default=None, description="An access token, used unchanged until it expires."
     )
     account: str = Field(
         default="default",
         pattern=r"^[A-Za-z0-9_.@-]{1,64}$",
-        description="Which login of `delf google login`, where there are several.",
+        description="The account of a `delf google login`, if there are several logins.",
     )
     base_url: str | None = Field(
-        default=None, description="Where the services are, if not at Google's own addresses."
+        default=None, description="The base URL of the services, if not Google's own."
     )
     timeout: float = Field(
         default=60.0, gt=0, le=3600, description="Seconds to wait for an answer."

@@ -71,7 +71,9 @@ async def _begin(transport: Transport, request: Request, content: bytes, kind: s
     )
     address = (await transport.send(opening)).headers.get("location")
     if not address:
-        raise GoogleError(f"{transport.name}: {request.what}: no place to upload to")
+        raise GoogleError(
+            f"{transport.name}: {request.what}: Google gave no address for the upload"
+        )
     return address
 
 

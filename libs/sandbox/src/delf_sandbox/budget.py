@@ -91,7 +91,7 @@ class Budget:
         """
         self._readings += len(readings)
         if self._readings > _MAX_READINGS:
-            raise WireError("the sandbox sent too many looks at the clock")
+            raise WireError("the sandbox asked for the time too often")
 
     def took_turns(self, turns: Sequence[int]) -> None:
         """Count recorded turns of the script's event loop.

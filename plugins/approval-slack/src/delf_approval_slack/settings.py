@@ -21,10 +21,10 @@ class SlackSettings(PluginSettings):
     )
     signing_secret: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,
-        description="The app's signing secret, for HTTP in place of Socket Mode.",
+        description="The app's signing secret, for HTTP instead of Socket Mode.",
     )
     channel: str = Field(
-        min_length=1, description="The id of the channel that is asked in, as C0123ABCD."
+        min_length=1, description="The id of the channel for requests, such as C0123ABCD."
     )
     approvers: list[str] = Field(
         min_length=1,
@@ -35,7 +35,7 @@ class SlackSettings(PluginSettings):
         default_factory=dict,
         description="The names that people (U…) and teams (S…) have in delf, for a team's rules.",
     )
-    host: str = Field(default="127.0.0.1", description="The address that HTTP is received on.")
+    host: str = Field(default="127.0.0.1", description="The address on which to listen for HTTP.")
     port: int = Field(default=8799, ge=0, le=65535, description="Its port.")
     api_url: str = Field(
         default="https://slack.com/api/", description="The address of Slack's Web API."

@@ -166,7 +166,7 @@ def _short(value: Any) -> str:
         return str(round(value, 6))
     try:
         return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):  # what JSON lacks, as Python has it
+    except (TypeError, ValueError):  # values that JSON does not have
         return repr(value)
 
 

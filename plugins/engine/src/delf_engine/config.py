@@ -131,12 +131,16 @@ class AgentConfig(FixedAttributes, BaseModel):
         def __init__(self, **options: Unpack[AgentOptions]) -> None: ...
 
     llm: LLM = Field(default=None, description="The model for everything.")
-    light_llm: LLM = Field(default=None, description="The quick model; set heavy_llm, too.")
-    heavy_llm: LLM = Field(default=None, description="The strong model; set light_llm, too.")
+    light_llm: LLM = Field(
+        default=None, description=("The model for simple work; set heavy_llm, too.")
+    )
+    heavy_llm: LLM = Field(default=None, description="The model for hard work; set light_llm, too.")
     vision_llm: LLM = Field(
         default=None, description="The model for images and files; heavy_llm if it is not set."
     )
-    system_prompt: str | None = Field(default=None, description="Added to every model call.")
+    system_prompt: str | None = Field(
+        default=None, description=("Instructions added to every model call.")
+    )
     providers: Table[Text] = Field(
         default=FrozenDict(), description="API keys by provider.", repr=False
     )
@@ -172,8 +176,10 @@ class AgentConfig(FixedAttributes, BaseModel):
         default=2,
         ge=0,
         le=20,
-        description="The most further scripts that rerun() may ask for, once something changed; "
-        "a task that has only read may ask eight times.",
+        description=(
+            "The most further scripts that rerun() may ask for after a change; a task that "
+            "has only read may ask for eight."
+        ),
     )
     sandbox: str = Field(default="auto", description="The sandbox backend's name, or auto.")
     sandbox_config: Table[Any] = Field(
@@ -195,7 +201,9 @@ class AgentConfig(FixedAttributes, BaseModel):
     allow_unpriced: bool = Field(
         default=False, description="Let models without a known price run under a budget."
     )
-    strategy: str = Field(default="codegen", description="The way from a task to tool calls.")
+    strategy: str = Field(
+        default="codegen", description=("The strategy that turns a task into tool calls.")
+    )
     approval_mode: ApprovalMode = Field(
         default="interactive",
         description="Ask, approve everything, deny everything, or deny every change, even one that "
@@ -229,16 +237,16 @@ class AgentConfig(FixedAttributes, BaseModel):
         description="Names of further observers, such as otel.",
     )
     approval_timeout: float = Field(
-        default=300.0, gt=0, description="Seconds until a request expires, which means no."
+        default=300.0, gt=0, description="Seconds until an unanswered request counts as rejected."
     )
-    stream: bool = Field(default=False, description="Take model answers in pieces.")
+    stream: bool = Field(default=False, description="Stream model answers.")
     record: str | None = Field(
-        default=None, description="Write what models answer to this file, for recorded:FILE."
+        default=None, description="Record model answers in this file, for recorded:FILE."
     )
     max_tasks: int = Field(default=256, ge=1, description="The most tasks at the same time.")
     max_children: int = Field(default=100, ge=0, description="The most child tasks of one task.")
     keep_prompts: bool = Field(
-        default=True, description="Keep the messages to models in the journal, without secrets."
+        default=True, description="Store the messages to models in the journal, without secrets."
     )
     timeout: float = Field(default=60.0, gt=0, description="Seconds for one task.")
     journal: str = Field(default="none", description="The journal's name.")

@@ -17,7 +17,10 @@ class MemoryConfig(BaseModel):
     )
     scope: Literal["person", "agent"] = Field(
         default="person",
-        description="Whose facts a task has: those of the person who asks, or all of the agent.",
+        description=(
+            "The facts that a task gets: the facts of the person who asks, or all facts of "
+            "the agent."
+        ),
     )
     top_k: int = Field(default=5, ge=1, le=100, description="The most facts that a task gets.")
     threshold: float = Field(

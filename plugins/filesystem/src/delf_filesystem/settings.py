@@ -16,20 +16,22 @@ class RootSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     root: LocalPath = Field(description="The folder.")
-    mode: Literal["ro", "rw"] = Field(default="ro", description="Read only, or also written.")
+    mode: Literal["ro", "rw"] = Field(
+        default="ro", description=("Whether scripts may only read, or also write.")
+    )
     suffixes: tuple[str, ...] = Field(
-        default=(), description='Only names that end so, as [".md", ".pdf"]; all when empty.'
+        default=(), description='Allowed endings of names, such as [".md", ".pdf"]; all when empty.'
     )
     max_file_bytes: int = Field(
-        default=10_000_000, ge=1, description="The most that is read or written at once."
+        default=10_000_000, ge=1, description="The most bytes to read or write at once."
     )
     read_approval: bool = Field(default=False, description="Ask a person before each read.")
     write_approval: bool = Field(default=True, description="Ask a person before each write.")
     create: bool = Field(
-        default=False, description="Make the folder when it is not there and may be written."
+        default=False, description="Make the folder if it is missing and writable."
     )
     hidden: bool = Field(
-        default=False, description="Whether names that begin with a dot exist for scripts."
+        default=False, description="Whether scripts see names that begin with a dot."
     )
 
     @field_validator("suffixes")

@@ -37,28 +37,36 @@ class JournalSettings(PluginSettings):
     )
     durability: Literal["process", "power"] = Field(
         default="process",
-        description="What an event survives in SQLite once it is kept: the end of the process, "
-        "or a power cut, too, which is slower.",
+        description=(
+            "What a stored event survives in SQLite: the end of the process, or also a "
+            "power cut, which is slower."
+        ),
     )
     lock_timeout: float = Field(
-        default=30.0, gt=0, le=3600, description="Seconds to wait while others write."
+        default=30.0, gt=0, le=3600, description="Seconds to wait while other processes write."
     )
     blob_bytes: int = Field(
-        default=65_536, ge=1024, description="Larger values are stored apart, compressed."
+        default=65_536,
+        ge=1024,
+        description=("Values with more bytes are stored separately, compressed."),
     )
 
     keep: dict[str, Seconds] | None = Field(
         default=None,
-        description="How long tasks stay that nobody works on, as 90 days or 12h, or by state: "
-        '{ done = "30 days", failed = "90 days" }. Servers and runners remove older ones. For '
-        "ever, if it is not set.",
+        description=(
+            "How long tasks that no process works on are stored, such as 90 days or 12h, "
+            'or by state: { done = "30 days", failed = "90 days" }. Servers and runners '
+            "remove older tasks. Without it, tasks are never removed."
+        ),
     )
 
     keep_prompts: float = Field(
         default=30 * 86_400.0,
         gt=0,
-        description="How long what models were asked stays, as 30 days or 12h; pruning takes it "
-        "out of older tasks.",
+        description=(
+            "How long the messages to models are stored, such as 30 days or 12h; pruning "
+            "removes the messages of older tasks."
+        ),
     )
 
     @field_validator("keep", mode="before")

@@ -83,7 +83,7 @@ def server_settings(
     kind = entry.get("type", entry.get("transport"))
     if kind == "sse":
         raise ConnectionConfigurationError(
-            f"{path}: {name} is reached by SSE, which is no longer spoken",
+            f"{path}: {name} is reached by SSE, which delf no longer supports",
             hint="the server's address for streamable HTTP, often /mcp",
         )
     known = {key: value for key, value in entry.items() if key in _KNOWN}

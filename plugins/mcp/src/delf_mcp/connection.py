@@ -362,7 +362,7 @@ class MCP(Connection[MCPSettings]):
         tell(result.meta)
         context = server.asking.context
         if faults := await self._results.learn(tool, value):
-            message = f"{self.name}.{tool.name} answered with {faults}, which its schema lacks"
+            message = f"{self.name}.{tool.name} answered with {faults}, contrary to its schema"
             _log.warning("%s", message)
             if context is not None:
                 context.say(f"{message}\n")

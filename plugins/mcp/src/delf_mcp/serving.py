@@ -293,7 +293,7 @@ class Served:
 def _run_tool() -> types.Tool:
     return types.Tool(
         name=_RUN,
-        description="Have a task done: a script is written for it, which may use all connections.",
+        description="Do a task: delf writes a script for it, which may use all connections.",
         input_schema={
             "type": "object",
             "properties": {"task": {"type": "string", "description": "In plain words."}},

@@ -13,26 +13,29 @@ from delf.types import Effect
 class MCPSettings(PluginSettings):
     """The address of a server: a program, a URL, or a name in an ``mcp.json``."""
 
-    command: str | None = Field(default=None, description="The program that is the server.")
-    args: tuple[str, ...] = Field(default=(), description="Its arguments.")
+    command: str | None = Field(default=None, description="The program of the server.")
+    args: tuple[str, ...] = Field(default=(), description="The arguments of the program.")
     env: NamedValues = Field(
         default_factory=dict,
-        description="Variables that it gets beside PATH, HOME and the like.",
+        description="Environment variables of the program, in addition to PATH, HOME and the like.",
     )
-    cwd: LocalPath | None = Field(default=None, description="The folder that it runs in.")
+    cwd: LocalPath | None = Field(default=None, description="The working folder of the program.")
     url: str | None = Field(default=None, description="The address of a server (streamable HTTP).")
     headers: SentValues = Field(
         default_factory=dict, description="Headers for every request to the address."
     )
     config: LocalPath | None = Field(
-        default=None, description='A file as other programs have it: {"mcpServers": {…}}.'
+        default=None, description='A file in the format of other MCP clients: {"mcpServers": {…}}.'
     )
     server: str | None = Field(
-        default=None, description="The server's name there; the connection's when left out."
+        default=None,
+        description=("The server's name in that file; the connection's name when omitted."),
     )
     effects: dict[str, Effect] = Field(
         default_factory=dict,
-        description="What tools do, by name or pattern; what the server says does not count.",
+        description=(
+            "Effects of tools, by name or pattern; the server's own statements are ignored."
+        ),
     )
     max_tools: int = Field(
         default=2000, ge=1, le=20_000, description="A server with more tools is an error."
@@ -52,27 +55,37 @@ class MCPSettings(PluginSettings):
     )
     start_timeout: float = Field(default=60.0, gt=0, description="Seconds for the server to start.")
     protocol: Literal["auto", "legacy"] = Field(
-        default="auto", description="Begin as of 2026, or at once as servers before that do."
+        default="auto", description="The handshake: that of 2026, or the one of earlier servers."
     )
     oauth: Literal["off", "browser", "client_credentials"] = Field(
         default="off", description="How to log in at the address."
     )
-    client_id: str | None = Field(default=None, description="For OAuth, where one was given.")
+    client_id: str | None = Field(
+        default=None, description=("For OAuth: the client's id, if the login server gave one.")
+    )
     client_secret: SecretStr | None = Field(default=None, description="For OAuth.")
     private_key: SecretStr | None = Field(
-        default=None, description="For OAuth: a PEM that proves the client, in place of its secret."
+        default=None,
+        description=(
+            "For OAuth: a private key in PEM that proves the client, instead of a secret."
+        ),
     )
-    signing_algorithm: str = Field(default="RS256", description="What the private key signs with.")
+    signing_algorithm: str = Field(
+        default="RS256", description=("The algorithm with which the private key signs.")
+    )
     issuer: str | None = Field(
-        default=None, description="For OAuth: the only server at which to log in."
+        default=None, description="For OAuth: the only permitted login server."
     )
     scopes: tuple[str, ...] = Field(default=(), description="For OAuth.")
     client_metadata_url: str | None = Field(
         default=None, description="For OAuth: the https address that describes this client."
     )
     oauth_port: int = Field(
-        default=8765, ge=1, le=65535, description="Where the browser comes back to, on loopback."
+        default=8765,
+        ge=1,
+        le=65535,
+        description=("The loopback port to which the browser returns after login."),
     )
     tokens: LocalPath | None = Field(
-        default=None, description="The file of the tokens; one in the user's data folder."
+        default=None, description="The file for tokens; by default in the user's data folder."
     )

@@ -149,7 +149,7 @@ class FactDatabase:
 
     @property
     def place(self) -> str:
-        """Where the facts are stored, without a password."""
+        """The store of the facts in words for people, without a password."""
         return self._url.render_as_string(hide_password=True)
 
     def open(self) -> None:

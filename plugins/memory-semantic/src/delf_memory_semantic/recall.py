@@ -38,15 +38,18 @@ _END_OF_TIME: Final = 1e12
 class RecallSettings(PluginSettings):
     """Settings: the conversations that are searched, and how."""
 
-    namespace: str = Field(default="default", description="Whose: that of Chat(namespace=…).")
+    namespace: str = Field(
+        default="default",
+        description=("The namespace of the conversations, as in Chat(namespace=…)."),
+    )
     url: Annotated[SecretStr | None, SentTo()] = Field(
-        default=None, description="The journal's file or URL, where it is not the agent's own."
+        default=None, description="The journal's file or URL, if it is not the agent's own."
     )
     embedding_model: str | None = Field(
         default=None, description='An embedder; the agent\'s when omitted; "off": words alone.'
     )
     max_messages: int = Field(
-        default=20_000, ge=1, description="How many are looked through, the newest conversations."
+        default=20_000, ge=1, description="The number of newest conversations to search."
     )
 
 

@@ -83,7 +83,7 @@ class HttpModel(EndpointModel):
         endpoint = resolve(config, context, SPOKEN)
         if endpoint.dialect is None:
             raise ModelConfigurationError(
-                f"{config.model!r}: model-http does not speak with {endpoint.provider}",
+                f"{config.model!r}: model-http does not support {endpoint.provider}",
                 hint="delf plugins install model-litellm; or give the base_url of its "
                 "OpenAI-compatible API, and the name without its prefix",
             )

@@ -86,7 +86,7 @@ class Entry:
     """A compiled action.
 
     Args:
-        spot: Where the operation is in the specification.
+        spot: The position of the operation in the specification.
         effect: The effect of a call.
         summary: A one-line description.
         returns: The type of the result.

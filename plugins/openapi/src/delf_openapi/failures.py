@@ -12,7 +12,7 @@ class SpecError(ConnectionConfigurationError):
 
     Args:
         reason: The fault.
-        pointer: Where it is, as a JSON pointer, after the document's address if there are several.
+        pointer: The position as a JSON pointer, after the document's address if there are several.
         hint: The suggested next step.
     """
 

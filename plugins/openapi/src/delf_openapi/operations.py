@@ -30,7 +30,7 @@ Place = Literal["path", "query", "header", "cookie"]
 
 
 class Spot(NamedTuple):
-    """Where an operation is in the specification.
+    """The position of an operation in the specification.
 
     Args:
         name: The unique Python name.
@@ -83,7 +83,7 @@ class Operation:
     """A parsed operation.
 
     Args:
-        spot: Where the operation is in the specification.
+        spot: The position of the operation in the specification.
         raw: The operation as it is written.
         item: The path item around it.
         params: The parameters, all of them.

@@ -20,11 +20,13 @@ with warnings.catch_warnings():
 
         validate: Validation = Field(  # pyright: ignore[reportIncompatibleMethodOverride]
             default="warn",
-            description="What a response does that is not as declared; off gives it untyped.",
+            description=(
+                "What happens if a response differs from its declaration; off returns it untyped."
+            ),
         )
         check_arguments: Literal["warn", "raise"] = Field(
             default="raise",
-            description="What an argument does that its schema forbids; warn sends it anyway.",
+            description="What happens if an argument violates its schema; warn sends it anyway.",
         )
 
 
@@ -42,7 +44,7 @@ class OpenAPISettings(_Checks):
         description="Further servers that keys may go to, such as https://api.shop.example.",
     )
     headers: SentValues = Field(
-        default_factory=dict, description="Sent with every call, and hidden from scripts."
+        default_factory=dict, description="Headers of every call, hidden from scripts."
     )
     params: SentValues = Field(
         default_factory=dict, description="Query parameters of every call, hidden from scripts."
@@ -52,7 +54,7 @@ class OpenAPISettings(_Checks):
         description="Values for {placeholders} of paths and servers, hidden from scripts.",
     )
     api_key: SecretStr | None = Field(
-        default=None, description="For security schemes of the type apiKey."
+        default=None, description="The key for security schemes of the type apiKey."
     )
     token: SecretStr | None = Field(default=None, description="A bearer or OAuth2 access token.")
     username: str | None = Field(default=None, description="For basic authentication.")
@@ -62,7 +64,7 @@ class OpenAPISettings(_Checks):
         default=None, description="For OAuth2 client credentials."
     )
     token_url: str | None = Field(
-        default=None, description="Where OAuth2 tokens are had, instead of the specification's."
+        default=None, description="The URL for OAuth2 tokens, instead of the specification's."
     )
     scopes: tuple[str, ...] = Field(default=(), description="The OAuth2 scopes to ask for.")
     credentials: dict[str, SecretStr] = Field(
@@ -71,36 +73,43 @@ class OpenAPISettings(_Checks):
     )
     effects: dict[str, Effect] = Field(
         default_factory=dict,
-        description="What operations do, in the words of allow; wins over method and name.",
+        description=(
+            "Effects of operations, with names as in allow; they take precedence over "
+            "method and name."
+        ),
     )
     refs: tuple[LocalPath, ...] = Field(
         default=(),
-        description="Folders or origins that $ref may lead to, beside the specification's own.",
+        description=(
+            "Folders or origins that $ref may refer to, in addition to the specification's own."
+        ),
     )
-    cache: bool = Field(default=False, description="Keep the documents that were read on disk.")
+    cache: bool = Field(default=False, description="Cache downloaded documents on disk.")
     cache_dir: LocalPath | None = Field(
-        default=None, description="Where; the user's cache folder when left out."
+        default=None,
+        description=("The folder of that cache; in the user's cache folder when omitted."),
     )
     enrich: bool = Field(
         default=False,
         description="Let a model improve descriptions and infer responses, once for each version.",
     )
     llm: str | None = Field(
-        default=None, description="The model for that; the agent's light one when left out."
+        default=None, description="The model for this; the agent's light model when omitted."
     )
     sample: bool = Field(
         default=True,
-        description="Learn the shape of undeclared responses, for later programs, too.",
+        description="Learn the shape of undeclared responses, and store it for later programs.",
     )
     operations: int = Field(
-        default=100, ge=1, le=20_000, description="The most operations without allow."
+        default=100, ge=1, le=20_000, description="The most operations, if allow is not set."
     )
     timeout: float = Field(default=30.0, gt=0, le=3600, description="Seconds a request may take.")
-    retries: int = Field(
-        default=2, ge=0, le=10, description="Further attempts, of idempotent methods only."
-    )
+    retries: int = Field(default=2, ge=0, le=10, description="Retries, of idempotent methods only.")
     max_wait: float = Field(
-        default=30.0, ge=0, le=600, description="The longest Retry-After that is waited for."
+        default=30.0,
+        ge=0,
+        le=600,
+        description=("The longest Retry-After in seconds that delf waits."),
     )
     max_response_bytes: int = Field(
         default=50_000_000, ge=1000, description="A larger response is an error."

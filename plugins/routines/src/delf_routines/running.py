@@ -48,7 +48,7 @@ class RoutineStrategy:
     The task is a call with values: ``monthly_report(month="2026-10")``.
 
     Args:
-        store: Where routines are stored; the project's store when omitted.
+        store: The store of routines; the project's own when omitted.
     """
 
     def __init__(self, store: RoutineStore | None = None) -> None:

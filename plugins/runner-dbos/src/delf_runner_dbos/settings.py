@@ -35,20 +35,21 @@ class QueueSettings(BaseModel, extra="forbid"):
     retries: int = Field(
         default=0,
         ge=0,
-        description="How often a task is tried again where a model or service was away, unless it "
-        "says so itself.",
+        description=(
+            "Retries of a task if a model or service was unavailable, unless the task sets "
+            "its own number."
+        ),
     )
     retry_after: float = Field(
         default=30.0,
         gt=0,
-        description="Seconds until the first of these; each later one waits twice as long.",
+        description="Seconds until the first retry; each later retry waits twice as long.",
     )
 
     losses: int = Field(
         default=10,
         ge=1,
-        description="How many runners may end while they do a task, before it is given up as "
-        "failed.",
+        description="The number of runners that may die during a task before it counts as failed.",
     )
 
 
@@ -63,16 +64,20 @@ class RunnerSettings(PluginSettings, QueueSettings):
     lease: float = Field(
         default=30.0,
         ge=1,
-        description="Seconds of silence after which a runner's tasks are handed on.",
+        description="Seconds of silence after which other runners take over a runner's tasks.",
     )
     former_folders: list[str] = Field(
         default_factory=list,
-        description="Folders that the project had before, as on another machine: runners do their "
-        "tasks here.",
+        description=(
+            "Earlier folders of the project, for example on another machine: runners run "
+            "those tasks here."
+        ),
     )
     queues: dict[str, QueueSettings] = Field(
         default_factory=dict,
-        description="What holds for single queues, by their names; the rest holds for the others.",
+        description=(
+            "Settings of single queues, by their names; other queues use the settings above."
+        ),
     )
 
     def of(self, queue: str) -> QueueSettings:

@@ -71,8 +71,8 @@ class LocalBackend:
     modules. A few are forked ahead, so that tasks need not wait.
 
     Args:
-        scratch: Where scripts' files are: in ``memory``, limited by ``scratch_bytes``, or on the
-            ``disk`` without a total limit, for systems without mount namespaces such as macOS.
+        scratch: The storage of scripts' files: in ``memory``, limited by ``scratch_bytes``, or on
+            the ``disk`` without a total limit, for systems without mount namespaces such as macOS.
         pool_size: How many processes to keep ready.
         python: The interpreter of scripts, CPython 3.11 or newer; this program's own when omitted.
     """

@@ -11,8 +11,8 @@ ALIASES: Final = {
     "ToolNotAllowed": "Rounded",
     "ApprovalRejected": "Inexact",
 }
-"""Substitutes for script-defined exceptions, which Monty lacks: built-in ones of the same family
-that scripts otherwise do not use.
+"""Substitutes for script-defined exceptions, which Monty does not support: built-in exceptions
+of the same family that scripts otherwise do not use.
 """
 
 PREAMBLE: Final = "import decimal as _decimal\n" + "\n".join(

@@ -1,4 +1,4 @@
-"""Lowers Python that Monty lacks to supported Python."""
+"""Lowers Python that Monty does not support to Python that it does."""
 
 from __future__ import annotations
 

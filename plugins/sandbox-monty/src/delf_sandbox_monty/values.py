@@ -95,7 +95,7 @@ def shown(value: Any, most: int) -> Any:
 
 
 def for_monty(value: Any) -> Any:
-    """Convert a result for Monty, which lacks UUIDs and paths."""
+    """Convert a result for Monty, which has no UUIDs and paths."""
     match value:
         case uuid.UUID() | PurePath():
             return str(value)

@@ -83,13 +83,13 @@ class Problem(Shown):
     type: str = Field(description="Always about:blank: `code` names the kind of failure.")
     title: str = Field(description="The status in words.")
     status: int
-    detail: str = Field(description="What was wrong with this request.")
-    code: str = Field(description="Names the kind of failure forever.")
-    hint: str | None = Field(default=None, description="What to do about it.")
+    detail: str = Field(description="The fault of this request.")
+    code: str = Field(description="The kind of failure; never renamed.")
+    hint: str | None = Field(default=None, description="How to fix it.")
     param: str | None = Field(
         default=None, description="The field or parameter that was wrong, with dots between names."
     )
-    request_id: str = Field(description="By which the server's logs know this request.")
+    request_id: str = Field(description="The id of this request in the server's logs.")
     error: dict[str, Any] | None = Field(
         default=None, description="The same for clients of OpenAI's API, at its addresses only."
     )
@@ -113,10 +113,11 @@ class RunRequest(Given):
 
     task: TaskWords = Field(description="What to do, in plain words.")
     timeout: Seconds | None = Field(
-        default=None, description="Seconds from when it begins to run; else the agent's."
+        default=None,
+        description=("Seconds from the start of the task; the agent's timeout when omitted."),
     )
     conversation_id: ConversationId | None = Field(
-        default=None, description="The conversation that it continues; else a new one."
+        default=None, description="The conversation to continue; a new one when omitted."
     )
     files: list[FileReference] = Field(default_factory=list[FileReference], max_length=100)
     llm: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
@@ -129,7 +130,7 @@ class RunRequest(Given):
     )
     wait: Wait = Field(
         default=0,
-        description="Seconds to wait until it is over or asks a person; 0 answers at once.",
+        description="Seconds to wait until the task ends or asks a person; 0 answers at once.",
     )
 
 
@@ -138,14 +139,17 @@ class RoutineRequest(Given):
 
     inputs: dict[str, str | int | float] = Field(
         default_factory=dict[str, str | int | float],
-        description="Its parameters; the others are as in the task that it came from.",
+        description=(
+            "Values of parameters; the others are as in the task that the routine came from."
+        ),
     )
     timeout: Seconds | None = Field(
-        default=None, description="Seconds from when it begins to run; else the agent's."
+        default=None,
+        description=("Seconds from the start of the task; the agent's timeout when omitted."),
     )
     wait: Wait = Field(
         default=0,
-        description="Seconds to wait until it is over or asks a person; 0 answers at once.",
+        description="Seconds to wait until the task ends or asks a person; 0 answers at once.",
     )
 
 
@@ -153,7 +157,9 @@ class ScheduleRequest(Given):
     """A task that runners do at set times, or for each new item of a call."""
 
     name: str = Field(min_length=1, max_length=100)
-    cron: str = Field(max_length=200, description="The times: minute, hour, day, month, weekday.")
+    cron: str = Field(
+        max_length=200, description=("The times as in cron: minute, hour, day, month, weekday.")
+    )
     task: str = Field(
         min_length=1,
         description="The task, in plain words; with `routine` the call of a routine, such as "
@@ -176,7 +182,7 @@ class ScheduleRequest(Given):
 class ScheduleChange(Given):
     """A change of a schedule."""
 
-    paused: bool = Field(description="Whether nothing is started until it is resumed.")
+    paused: bool = Field(description="Whether the schedule is paused.")
 
 
 class RoutineParameter(Shown):
@@ -185,26 +191,28 @@ class RoutineParameter(Shown):
     name: str
     type: Literal["text", "number", "integer", "date"]
     default: str | int | float
-    pattern: str | None = Field(default=None, description="What a text has to match as a whole.")
+    pattern: str | None = Field(
+        default=None, description=("A pattern that the whole text must match.")
+    )
 
 
 class Task(Shown):
     """A task in lists."""
 
     task_id: str
-    task: str = Field(description="What was asked.")
+    task: str = Field(description="The text of the task.")
     state: TaskState
     started_at: Time
     finished_at: Time | None = None
     duration_ms: float | None = None
-    cost_usd: float | None = Field(default=None, description="Null where it is not known.")
+    cost_usd: float | None = Field(default=None, description="Null if unknown.")
     error: str | None = None
     events: int = 0
-    owner: str | None = Field(default=None, description="The process that works on it.")
+    owner: str | None = Field(default=None, description="The process that works on the task.")
     asked_by: str = Field(description="The name of the person; `local` for the machine's user.")
     project: str | None = Field(default=None, description=_PROJECT)
     waits_for_you: bool = Field(
-        default=False, description="Whether it waits for a decision that you may give."
+        default=False, description="Whether the task waits for a decision that you may make."
     )
     is_terminal: bool
 
@@ -213,7 +221,7 @@ class TaskList(Shown):
     """Tasks, the newest first."""
 
     tasks: list[Task]
-    more: bool = Field(description="Whether there are further ones.")
+    more: bool = Field(description="Whether there are more tasks.")
     next: str | None = Field(description="The `after` of the next page, if there is one.")
 
 
@@ -221,8 +229,10 @@ class FoundTask(Shown):
     """A task that a search found, with the matching text."""
 
     task: Task
-    person: str = Field(description="Who asked; empty where nobody is named.")
-    place: Place | None = Field(default=None, description="The part in which the words are.")
+    person: str = Field(description="The person who submitted the task; empty if unnamed.")
+    place: Place | None = Field(
+        default=None, description=("The part of the task that contains the words.")
+    )
     event: int | None = Field(default=None, description="The number of the event with the words.")
     excerpt: str = Field(default="", description="The text around the words.")
 
@@ -231,7 +241,7 @@ class FoundList(Shown):
     """The tasks that a search found, the newest first."""
 
     tasks: list[FoundTask]
-    more: bool = Field(description="Whether there are older ones.")
+    more: bool = Field(description="Whether there are older tasks.")
     behind: int = Field(description="How many events are not searched yet.")
 
 
@@ -243,7 +253,7 @@ class FigureList(Shown):
     """Figures by group."""
 
     figures: list[Figures]
-    more: bool = Field(description="Whether there are further ones.")
+    more: bool = Field(description="Whether there are more tasks.")
 
 
 class RoutineSaveRequest(Given):
@@ -254,10 +264,11 @@ class RoutineSaveRequest(Given):
     fixed: list[Annotated[str, StringConstraints(max_length=200)]] = Field(
         default_factory=list[str],
         max_length=100,
-        description="Proposed parameters that stay as they are in the script.",
+        description="Proposed parameters to leave as constants in the script.",
     )
     seen: Annotated[str, StringConstraints(max_length=64)] | None = Field(
-        default=None, description="The `digest` of what you saw; it is saved if it is still that."
+        default=None,
+        description=("The `digest` that you saw; the routine is saved only if it is unchanged."),
     )
 
 
@@ -265,12 +276,12 @@ class RoutineDraft(Shown):
     """A task as a routine."""
 
     name: str
-    change: str = Field(description="Its file, or a diff where it replaces one.")
+    change: str = Field(description="The routine's file, or a diff if it replaces a routine.")
     parameters: list[str]
     differences: list[str] = Field(
-        description="What it does otherwise than its task; then it cannot be saved."
+        description="How the routine differs from its task; if it does, it cannot be saved."
     )
-    cost_usd: float | None = Field(description="What it cost to write several scripts as one.")
+    cost_usd: float | None = Field(description="The cost of merging several scripts into one.")
     digest: str = Field(description="Send it as `seen` to save this.")
     saved: bool
 
@@ -282,10 +293,8 @@ class RoutineView(Shown):
     title: str
     parameters: list[RoutineParameter]
     text: str = Field(description="Its file.")
-    done: int = Field(description="How many of its newest runs are done.")
-    saved_usd: float | None = Field(
-        description="What these would have cost as tasks; null where it is not known."
-    )
+    done: int = Field(description="The number of newest runs that succeeded.")
+    saved_usd: float | None = Field(description="The cost of these runs as tasks; null if unknown.")
     runs: list[Task] = Field(description="The newest runs.")
 
 
@@ -301,8 +310,10 @@ class ScheduleView(Shown):
     id_field: str | None
     queue: str
     paused: bool
-    last: Time | None = Field(description="When it last started something or looked.")
-    owner: str | None = Field(description="Whose tasks it starts; null for the local user's.")
+    last: Time | None = Field(description="The Unix time when it last started a task or checked.")
+    owner: str | None = Field(
+        description=("The person whose tasks it starts; null for the local user.")
+    )
 
 
 class ScheduleList(Shown):
@@ -311,7 +322,7 @@ class ScheduleList(Shown):
     schedules: list[ScheduleView]
     more: bool = Field(default=False, description="Whether there are further schedules.")
     missing: str | None = Field(
-        default=None, description="What schedules need that is not here, such as their plugin."
+        default=None, description="What schedules need that is missing, such as their plugin."
     )
 
 
@@ -322,14 +333,14 @@ class FiringView(Shown):
     state: TaskState
     task_ids: list[str]
     test: bool = Field(description="Whether it was a test, whose task may only read.")
-    note: str | None = Field(description="What was found, or why it failed.")
+    note: str | None = Field(description="The items that were found, or the reason of a failure.")
 
 
 class ScheduleHistory(Shown):
     """The outcomes of the last times of a schedule, the newest first."""
 
     firings: list[FiringView]
-    more: bool = Field(default=False, description="Whether there are further ones.")
+    more: bool = Field(default=False, description="Whether there are more tasks.")
 
 
 class EvaluationView(Shown):
@@ -378,8 +389,8 @@ class ComparedTask(Shown):
 class ComparedLine(Shown):
     """A line of both compared tasks, or of only one task."""
 
-    left: str | None = Field(description="Null where the first task has no such line.")
-    right: str | None = Field(description="Null where the second task has no such line.")
+    left: str | None = Field(description="Null if the first task has no such line.")
+    right: str | None = Field(description="Null if the second task has no such line.")
     same: bool
 
 
@@ -422,15 +433,15 @@ class PersonRequest(Given):
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=64)]
     rights: list[Right] | None = Field(default=None, max_length=5)
-    scope: Scope | None = Field(default=None, description="Whose tasks they see.")
+    scope: Scope | None = Field(default=None, description="The tasks that the person sees.")
     teams: list[Annotated[str, StringConstraints(min_length=1, max_length=64)]] | None = Field(
         default=None, max_length=50
     )
     mail: Annotated[str, StringConstraints(max_length=200)] | None = Field(
-        default=None, description="The address by which a login knows them, and for mails."
+        default=None, description="The person's mail address, for logins and notices."
     )
     key: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = Field(
-        default=None, description="The label of a key to make; the answer has the key, once."
+        default=None, description="The label of a key to make; only this answer contains the key."
     )
 
 
@@ -450,7 +461,9 @@ class PersonView(Shown):
     teams: list[str]
     mail: str
     made_at: Time
-    revoked_at: Time | None = Field(description="Since when the person may do nothing.")
+    revoked_at: Time | None = Field(
+        description=("The Unix time when the person's access was revoked.")
+    )
     keys: list[PersonKeyView] = Field(description="The keys that are valid.")
 
 
@@ -464,7 +477,7 @@ class PersonList(Shown):
     """The people of the server."""
 
     people: list[PersonView]
-    more: bool = Field(description="Whether there are further ones.")
+    more: bool = Field(description="Whether there are more tasks.")
 
 
 class AuditEntry(Shown):
@@ -487,7 +500,7 @@ class AuditList(Shown):
     """Decisions, changes of people and sessions, the newest first."""
 
     entries: list[AuditEntry]
-    more: bool = Field(description="Whether there are further ones.")
+    more: bool = Field(description="Whether there are more tasks.")
 
 
 class NoticesRequest(Given):
@@ -502,12 +515,14 @@ class NoticesRequest(Given):
     ways: list[NoticeWay] | None = Field(
         default=None,
         max_length=4,
-        description="The ways in which you get them; they stay as they are when left out.",
+        description="The ways in which you get notices; unchanged when omitted.",
     )
     webhook: Annotated[str, StringConstraints(max_length=2_000)] | None = Field(
         default=None,
-        description="The https address of your own webhook, at a host of the setting "
-        "`notice_hosts`; empty for none. It stays as it is when left out.",
+        description=(
+            "The https address of your own webhook, at a host of the setting "
+            "`notice_hosts`; empty for none. Unchanged when omitted."
+        ),
     )
 
 
@@ -531,7 +546,7 @@ class Prompt(_as_body(prompts.Prompt)):
     """A model call, with its messages and its answer."""
 
     messages: list[PromptMessage] | None = Field(
-        description="Null where they are not kept, or not any more."
+        description="Null if they are not stored, or were removed."
     )
     calls: list[AskedCall]
     usage: ModelUsage
@@ -541,7 +556,7 @@ class PromptList(Shown):
     """A task's model calls, in order."""
 
     prompts: list[Prompt]
-    more: bool = Field(description="Whether there are further ones.")
+    more: bool = Field(description="Whether there are more tasks.")
 
 
 class OutputFile(Shown):
@@ -561,31 +576,36 @@ class TaskDecision(Shown):
         "`already_done` or `answered`."
     )
     source: str = Field(
-        description="`person`; or what decided instead, as `timeout` or `sandbox_died`."
+        description=(
+            "`person`, or another cause of the decision, such as `timeout` or `sandbox_died`."
+        )
     )
     by: str
-    via: str = Field(description="From where, as `page, 203.0.113.9` or `slack`.")
+    via: str = Field(description="The channel, such as `page, 203.0.113.9` or `slack`.")
     at: Time
-    is_final: bool = Field(description="False if another person has to approve it, too.")
+    is_final: bool = Field(description="False if another person must approve it, too.")
 
 
 class TaskDetail(Task):
     """A task with its result."""
 
-    result: str | None = Field(default=None, description="The answer, once it is there.")
-    value: Any = Field(default=None, description="The answer as data, where `output` was given.")
+    result: str | None = Field(default=None, description="The answer, once the task has one.")
+    value: Any = Field(default=None, description="The answer as data, if `output` was given.")
     output_so_far: str = Field(default="", description="What its scripts printed.")
     files: list[OutputFile] = Field(default_factory=list[OutputFile])
     conversation_id: str | None = None
-    asked_from: str | None = Field(default=None, description="The address from where.")
+    asked_from: str | None = Field(default=None, description="The address of the client.")
     stopped_by: str | None = Field(default=None, description="The person who stopped it.")
-    stopped_from: str | None = Field(default=None, description="The place from where they did.")
+    stopped_from: str | None = Field(
+        default=None, description=("The channel by which it was stopped.")
+    )
     decisions: list[TaskDecision] = Field(
-        default_factory=list[TaskDecision], description="What was decided in it, and by whom."
+        default_factory=list[TaskDecision],
+        description=("The decisions in the task, with the people who made them."),
     )
     tokens_used: int | None = None
     approvals: list[str] = Field(
-        default_factory=list[str], description="The ids of what it asks a person now."
+        default_factory=list[str], description="The ids of pending requests to people."
     )
 
 
@@ -596,23 +616,23 @@ class Accepted(Shown):
     state: TaskState
     conversation_id: str | None = None
     approvals: list[str] = Field(
-        default_factory=list[str], description="The ids of what it asks a person now."
+        default_factory=list[str], description="The ids of pending requests to people."
     )
-    url: str = Field(description="Where to look for it.")
+    url: str = Field(description="The URL of the task.")
 
 
 class HookAnswer(Shown):
     """An accepted message of a hook."""
 
     task_id: str
-    is_new: bool = Field(description="False if the message had been taken in before.")
+    is_new: bool = Field(description="False if the message was received before.")
 
 
 class Cancelled(Shown):
     """The outcome of a cancellation."""
 
     task_id: str
-    cancelled: bool = Field(description="False where the task was over already.")
+    cancelled: bool = Field(description="False if the task had already ended.")
 
 
 class WaitingCount(Shown):
@@ -620,7 +640,9 @@ class WaitingCount(Shown):
 
     count: int = Field(description="How many requests the caller may decide.")
     action: str | None = Field(default=None, description="The action of the newest of them.")
-    asked_by: str | None = Field(default=None, description="The person whose task asks for it.")
+    asked_by: str | None = Field(
+        default=None, description=("The person whose task makes the request.")
+    )
 
 
 class DecidedView(Shown):
@@ -634,12 +656,13 @@ class DecidedView(Shown):
     arguments: dict[str, Any] | None = None
     answer: Any = Field(default=None, description="The answer to a question.")
     at: Time
-    via: str = Field(default="", description="From where it was given.")
+    via: str = Field(default="", description="The channel of the decision.")
     others: list[str] = Field(
-        default_factory=list[str], description="Who approved it before, where a rule wants two."
+        default_factory=list[str],
+        description=("The person who approved first, if a rule requires two."),
     )
     is_final: bool = Field(
-        default=True, description="False where another person has to approve it, too."
+        default=True, description="False if another person must approve it, too."
     )
 
 
@@ -652,14 +675,14 @@ class Remembered(Shown):
     action: str
     covers: Literal["call", "action"]
     arguments: dict[str, Any] | None = Field(
-        default=None, description="With what a call passes; null where any arguments do."
+        default=None, description="The arguments of calls that pass; null for any arguments."
     )
     flow_rules: list[str] = Field(
-        default_factory=list, description="Flows of others' words that pass, too."
+        default_factory=list, description="Flows of other people's words that pass, too."
     )
     by: str
     key: str | None = Field(
-        default=None, description="Whose tasks it holds for; null for the local user's."
+        default=None, description="The person whose tasks it applies to; null for the local user."
     )
     project: str | None = Field(default=None, description="The folder of their project.")
     at: Time
@@ -669,7 +692,7 @@ class RememberedList(Shown):
     """The remembered decisions, the oldest first."""
 
     remembered: list[Remembered]
-    more: bool = Field(description="Whether there are further ones.")
+    more: bool = Field(description="Whether there are more tasks.")
 
 
 class FactView(_as_body(Fact)):
@@ -688,7 +711,9 @@ class CommentView(Shown):
 class Request(_as_body(ApprovalRequest)):
     """A request or question for a person, pending or decided."""
 
-    facts: list[FactView] = Field(description="All that a person has to know, worded, in order.")
+    facts: list[FactView] = Field(
+        description=("All facts that a person must know, as text, in order.")
+    )
     message: str = Field(description="The request in one line.")
     state: str = Field(description="waiting, a decision, interrupted, or over.")
     since: Time
@@ -698,11 +723,11 @@ class Request(_as_body(ApprovalRequest)):
         default=None, description="The person to whom it is assigned; others may decide, too."
     )
     comments: list[CommentView] = Field(
-        default_factory=list[CommentView], description="The comments on it, in order."
+        default_factory=list[CommentView], description="The comments on the request, in order."
     )
     can_decide: bool = Field(default=False, description="Whether you may approve it.")
     can_reject: bool = Field(
-        default=False, description="Whether you may reject it, as who asked and who voted may."
+        default=False, description="Whether you may reject it, as the submitter and voters may."
     )
     can_talk: bool = Field(
         default=False, description="Whether you may comment on it and assign it, while it waits."
@@ -716,7 +741,7 @@ class RequestList(Shown):
     """Questions, the oldest first."""
 
     approvals: list[Request]
-    more: bool = Field(description="Whether there are further ones.")
+    more: bool = Field(description="Whether there are more tasks.")
 
 
 Reason = Annotated[str, StringConstraints(max_length=10_000)]
@@ -729,12 +754,13 @@ class Approval(Given):
     reason: Reason | None = Field(default=None, description="A note.")
     remember: Literal["no", "task", "until_revoked"] = Field(
         default="no",
-        description="Let later calls pass without a question, in this task or until that is "
-        "revoked.",
+        description=(
+            "Let later calls pass without a request, in this task or until this is revoked."
+        ),
     )
     covers: Literal["call", "action"] = Field(
         default="call",
-        description="With remember: the call with the same arguments, or the action with any.",
+        description="With remember: calls with the same arguments, or any call of the action.",
     )
 
 
@@ -743,7 +769,7 @@ class Rejection(Given):
 
     decision: Literal["reject"]
     reason: Reason | None = Field(
-        default=None, description="The script reads it, and the model, too."
+        default=None, description="The reason, which the script and the model read."
     )
 
 
@@ -752,7 +778,7 @@ class ChangeWish(Given):
 
     decision: Literal["request_changes"]
     reason: Annotated[str, StringConstraints(max_length=10_000, pattern=r"\S")] = Field(
-        description="What the model should change. Of a request with `takes_changes` alone."
+        description="What the model should change, only for a request with `takes_changes`."
     )
 
 
@@ -766,21 +792,21 @@ class AssigneeRequest(Given):
     """The person to whom a request is assigned."""
 
     person: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = Field(
-        description="The name of one who may approve it; null for nobody."
+        description="The name of a person who may approve it; null for nobody."
     )
 
 
 class AssignableList(Shown):
     """The people to whom a request can be assigned."""
 
-    people: list[str] = Field(description="The names of those who may approve it.")
+    people: list[str] = Field(description="The names of the people who may approve it.")
 
 
 class Edit(Given):
     """An approval of the call with other arguments."""
 
     decision: Literal["edit"]
-    arguments: dict[str, Any] = Field(min_length=1, description="Those that change.")
+    arguments: dict[str, Any] = Field(min_length=1, description="The arguments to change.")
 
 
 class AlreadyDoneAnswer(Given):
@@ -819,7 +845,7 @@ class ResumeRequest(Given):
 
     timeout: Seconds | None = Field(
         default=None,
-        description="The time for the task from now on; when left out, the time that it had.",
+        description="The timeout of the task from now on; its earlier timeout when omitted.",
     )
 
 
@@ -827,10 +853,11 @@ class AgainRequest(Given):
     """The differences of a repeated task."""
 
     task: TaskWords | None = Field(
-        default=None, description="Other words of the task; else the same."
+        default=None, description="A new text for the task; the same text when omitted."
     )
     timeout: Seconds | None = Field(
-        default=None, description="Seconds from when it begins to run; else the agent's."
+        default=None,
+        description=("Seconds from the start of the task; the agent's timeout when omitted."),
     )
     llm: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
         default=None,
@@ -838,7 +865,7 @@ class AgainRequest(Given):
     )
     wait: Wait = Field(
         default=0,
-        description="Seconds to wait until it is over or asks a person; 0 answers at once.",
+        description="Seconds to wait until the task ends or asks a person; 0 answers at once.",
     )
 
 
@@ -847,16 +874,18 @@ class ForkRequest(Given):
 
     at: Annotated[int, Field(ge=1, le=2**53), BeforeValidator(_whole)] | None = Field(
         default=None,
-        description="The last event that counts; when left out, the one before the model was "
-        "asked last.",
+        description=(
+            "The last event to copy; when omitted, the event before the last request to the model."
+        ),
     )
     script: Annotated[str, StringConstraints(max_length=200_000, pattern=r"\S")] | None = Field(
-        default=None, description="A script in place of the one that the model wrote next."
+        default=None, description="A script that replaces the model's next script."
     )
     llm: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = Field(
         default=None,
-        description="The name of another model, which writes the scripts that come then: one of "
-        "`models` of GET /session.",
+        description=(
+            "The name of another model for the later scripts: one of `models` of GET /session."
+        ),
     )
 
 
@@ -873,7 +902,7 @@ class StoredList(Shown):
     """The uploaded files of a key, the newest first."""
 
     files: list[Stored]
-    more: bool = Field(description="Whether there are further ones.")
+    more: bool = Field(description="Whether there are more tasks.")
 
 
 class Conversation(Shown):
@@ -889,7 +918,7 @@ class ConversationList(Shown):
     """Conversations, the newest first."""
 
     conversations: list[Conversation]
-    more: bool = Field(description="Whether there are further ones.")
+    more: bool = Field(description="Whether there are more tasks.")
 
 
 class ChatLine(_as_body(ChatMessage)):
@@ -901,7 +930,7 @@ class ConversationDetail(Shown):
 
     conversation_id: str
     messages: list[ChatLine]
-    more: bool = Field(description="Whether there are further ones.")
+    more: bool = Field(description="Whether there are more tasks.")
 
 
 class LoginRequest(Given):
@@ -920,10 +949,10 @@ class TaskCost(Shown):
 class Budget(Shown):
     """The agent's budget in this process, limited to the caller's scope."""
 
-    limit_usd: float | None = Field(description="Null for who does not see all tasks.")
-    cost_usd: float = Field(description="What all the tasks that you see have spent.")
-    left_usd: float | None = Field(description="Null for who does not see all tasks.")
-    tasks: list[TaskCost] = Field(description="The newest tasks that spent, the newest first.")
+    limit_usd: float | None = Field(description="Null for a person who does not see all tasks.")
+    cost_usd: float = Field(description="The cost of all tasks that you see.")
+    left_usd: float | None = Field(description="Null for a person who does not see all tasks.")
+    tasks: list[TaskCost] = Field(description="The newest tasks with a cost, newest first.")
 
 
 class Login(Shown):
@@ -933,16 +962,16 @@ class Login(Shown):
     began: Time
     until: Time
     way: str = Field(description="`key`, or `oidc`.")
-    client: str = Field(description="The address from where.")
+    client: str = Field(description="The address of the client.")
     browser: str
-    is_this: bool = Field(description="Whether this request belongs to it.")
+    is_this: bool = Field(description="Whether this request comes from that session.")
 
 
 class LoginList(Shown):
     """The sessions of the caller, the oldest first."""
 
     sessions: list[Login]
-    more: bool = Field(description="Whether there are further ones.")
+    more: bool = Field(description="Whether there are more tasks.")
 
 
 class Session(Shown):
@@ -950,12 +979,12 @@ class Session(Shown):
 
     name: str
     rights: list[str]
-    scope: str = Field(description="Whose tasks are seen: `own`, `team` or `all`.")
+    scope: str = Field(description="The tasks that you see: `own`, `team` or `all`.")
     teams: list[str] = Field(default_factory=list[str])
-    way: str = Field(description="How they came in: `none`, `key`, `session` or `proxy`.")
-    csrf: str | None = Field(default=None, description="To be sent back as X-CSRF-Token.")
-    login: bool = Field(description="Whether a key is needed at all.")
-    server: str = Field(description="Another one after the server was restarted.")
+    way: str = Field(description="How you are logged in: `none`, `key`, `session` or `proxy`.")
+    csrf: str | None = Field(default=None, description="The token to send as X-CSRF-Token.")
+    login: bool = Field(description="Whether the server requires a key.")
+    server: str = Field(description="An id that changes when the server restarts.")
     model: str | None = None
     models: list[str] = Field(
         default_factory=list[str], description="Further models, for `llm` of a task."
@@ -963,7 +992,7 @@ class Session(Shown):
     browser_notices: bool = Field(
         default=True, description="Whether the person wants notices in the browser."
     )
-    budget: Budget | None = Field(default=None, description="Null where there is no limit.")
+    budget: Budget | None = Field(default=None, description="Null if there is no limit.")
     budgets: list[OwnBudget] = Field(
         default_factory=list[OwnBudget],
         description="The budgets for this month of the person or key, and of their teams.",
@@ -985,8 +1014,8 @@ class Query(BaseModel):
 class PageQuery(Query):
     """The requested part of a list."""
 
-    limit: Annotated[int, Field(ge=1, le=1000, description="How many at the most.")] = 100
-    offset: Annotated[int, Field(ge=0, le=100_000, description="How many are passed over.")] = 0
+    limit: Annotated[int, Field(ge=1, le=1000, description="The maximum number of items.")] = 100
+    offset: Annotated[int, Field(ge=0, le=100_000, description="The number of items to skip.")] = 0
 
 
 class RunQuery(Query):
@@ -998,17 +1027,17 @@ class RunQuery(Query):
 class TaskQuery(Query):
     """The filter of tasks."""
 
-    limit: Annotated[int, Field(ge=1, le=1000, description="How many at the most.")] = 100
+    limit: Annotated[int, Field(ge=1, le=1000, description="The maximum number of items.")] = 100
     after: (
         Annotated[str, StringConstraints(max_length=500, pattern=r"^[0-9]{1,12}\.[0-9]{9}~.+$")]
         | None
-    ) = Field(default=None, description="The `next` of the page before.")
+    ) = Field(default=None, description="The `next` of the previous page.")
     state: TaskState | None = None
     text: Annotated[str, StringConstraints(max_length=1000)] | None = Field(
-        default=None, description="Only those whose words hold this, in any case."
+        default=None, description="Only tasks whose text contains this, in any case."
     )
     since: Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)] | None = Field(
-        default=None, description="Only those that started at this Unix time or later."
+        default=None, description="Only tasks that started at this Unix time or later."
     )
 
 
@@ -1021,22 +1050,24 @@ class FilterQuery(Query):
     text: Annotated[str, StringConstraints(max_length=1000)] | None = Field(
         default=None,
         description=(
-            "Words of the task, a script, a call, the answer or an error. What is in double "
-            "quotes has to follow each other; the last word may be the beginning of one."
+            "Words of the task, a script, a call, the answer or an error. Words in double "
+            "quotes must be adjacent; the last word may be the start of a word."
         ),
     )
-    person: Name | None = Field(default=None, description="The name of who asked.")
+    person: Name | None = Field(
+        default=None, description=("The name of the person who submitted the task.")
+    )
     connection: Name | None = Field(default=None, description="A connection that was called.")
     action: Name | None = Field(default=None, description="An action that was called.")
     model: Name | None = Field(default=None, description="A model that was asked.")
     since: Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)] | None = Field(
-        default=None, description="Only those that started at this Unix time or later."
+        default=None, description="Only tasks that started at this Unix time or later."
     )
     until: Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)] | None = Field(
-        default=None, description="Only those that started before this Unix time."
+        default=None, description="Only tasks that started before this Unix time."
     )
     least_cost: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = Field(
-        default=None, description="Only those that cost so much, in US dollars."
+        default=None, description="Only tasks that cost at least this, in US dollars."
     )
 
 
@@ -1044,9 +1075,9 @@ class SearchQuery(FilterQuery):
     """The conditions of a search for tasks."""
 
     state: TaskState | None = Field(default=None, description="The state.")
-    limit: Annotated[int, Field(ge=1, le=200, description="How many at the most.")] = 50
+    limit: Annotated[int, Field(ge=1, le=200, description="The maximum number of items.")] = 50
     before: Name | None = Field(
-        default=None, description="Only those older than the task with this id: the next page."
+        default=None, description="Only tasks older than the task with this id: the next page."
     )
 
 
@@ -1061,32 +1092,32 @@ class FiguresQuery(FilterQuery):
 
     by: FigureBy = Field(default="day", description="The kind of group.")
     state: Annotated[TaskState, AfterValidator(_is_stored)] | None = Field(
-        default=None, description="The state; one that waits for a person is running here."
+        default=None, description="The state; a task that waits for a person counts as running."
     )
     zone: Annotated[str, StringConstraints(min_length=1, max_length=60)] = Field(
         default="UTC", description="The time zone of the days, by its IANA name."
     )
     format: Literal["json", "csv"] = Field(
-        default="json", description="A table for a spreadsheet has all groups."
+        default="json", description="The format; a table for a spreadsheet has all groups."
     )
-    limit: Annotated[int, Field(ge=1, le=10_000, description="How many at the most.")] = 1000
-    offset: Annotated[int, Field(ge=0, le=100_000, description="How many are passed over.")] = 0
+    limit: Annotated[int, Field(ge=1, le=10_000, description="The maximum number of items.")] = 1000
+    offset: Annotated[int, Field(ge=0, le=100_000, description="The number of items to skip.")] = 0
 
 
 class AuditQuery(PageQuery):
     """The conditions for audit entries."""
 
     since: Annotated[float, Field(ge=0, le=2**53)] | None = Field(
-        default=None, description="The Unix time from which on."
+        default=None, description="The earliest Unix time."
     )
     until: Annotated[float, Field(ge=0, le=2**53)] | None = Field(
-        default=None, description="The Unix time before which."
+        default=None, description="The Unix time before which entries are returned."
     )
     by: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = Field(
-        default=None, description="Only what this person did."
+        default=None, description="Only entries of this person."
     )
     format: Literal["json", "csv"] = Field(
-        default="json", description="A table for a spreadsheet has all entries."
+        default="json", description="The format; a table for a spreadsheet has all entries."
     )
 
 
@@ -1094,9 +1125,9 @@ class MessageQuery(Query):
     """The position of the requested messages in a conversation."""
 
     after: Annotated[int, Field(ge=0, le=2**53)] = Field(
-        default=0, description="The position of the last message that is known."
+        default=0, description="The position of the last message that you have."
     )
-    limit: Annotated[int, Field(ge=1, le=1000, description="How many at the most.")] = 100
+    limit: Annotated[int, Field(ge=1, le=1000, description="The maximum number of items.")] = 100
 
 
 class WaitQuery(Query):
@@ -1110,8 +1141,8 @@ class WaitQuery(Query):
 class RequestQuery(PageQuery):
     """The filter of approval requests."""
 
-    waiting: bool = Field(default=True, description="Only those that wait for an answer.")
-    mine: bool = Field(default=False, description="Only those that you may decide.")
+    waiting: bool = Field(default=True, description="Only pending requests.")
+    mine: bool = Field(default=False, description="Only requests that you may decide.")
     rejectable: bool = Field(
         default=False,
         description="Only those that you may reject, but not approve; with `mine`, after those.",
@@ -1122,7 +1153,7 @@ class EventQuery(Query):
     """The position from which events are sent."""
 
     after: Annotated[int, Field(ge=0, le=2**53)] = Field(
-        default=0, description="The number of the last event that is known."
+        default=0, description="The number of the last event that you have."
     )
 
 

@@ -23,21 +23,24 @@ class HookSettings(BaseModel):
 
     secret: SecretStr = Field(
         min_length=16,
-        description="Signs the messages: a text of at least 16 characters, or whsec_ and base64.",
+        description=(
+            "The secret that signs the messages: at least 16 characters, or whsec_ and base64."
+        ),
     )
     task: str = Field(
-        default="", description="The task, whose scripts find the message as the variable `item`."
+        default="",
+        description=("The task to start; its scripts find the message as the variable `item`."),
     )
-    routine: str = Field(default="", description="Or the routine that a message starts.")
+    routine: str = Field(default="", description="The routine to start, instead of a task.")
     inputs: dict[str, str] = Field(
         default_factory=dict,
-        description="The places of a routine's values in the message, by parameter: /order/id.",
+        description="JSON pointers to a routine's values in the message, by parameter: /order/id.",
     )
     body_schema: dict[str, Any] | None = Field(
-        default=None, alias="schema", description="The JSON Schema that a message has to fit."
+        default=None, alias="schema", description="The JSON Schema that messages must fit."
     )
     person: str = Field(
-        default="", description="Whose tasks they are; of nobody who is known when omitted."
+        default="", description="The person to whom the tasks belong; nobody when omitted."
     )
 
     @model_validator(mode="after")
@@ -63,13 +66,17 @@ class ServeSettings(PluginSettings):
 
     api_key: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,
-        description="Keys with a comma between them: KEY, NAME:KEY, or NAME:read+run+decide:KEY. "
-        "DELF_API_KEY is the same.",
+        description=(
+            "Keys, separated by commas: KEY, NAME:KEY, or NAME:read+run+decide:KEY. "
+            "DELF_API_KEY is the same."
+        ),
     )
     hosts: list[str] = Field(
         default_factory=list,
-        description="Names by which the server is reached, beside localhost, the machine's own "
-        "name and its addresses. `*` lets any pass.",
+        description=(
+            "Host names of the server, in addition to localhost, the machine's own name "
+            "and its addresses. `*` allows any name."
+        ),
     )
     allow_origins: list[str] = Field(
         default_factory=list, description="Other sites whose pages may use the API (CORS)."
@@ -83,17 +90,19 @@ class ServeSettings(PluginSettings):
         default=True, description="Write a line of JSON for each request to stderr."
     )
     body_bytes: int = Field(
-        default=1_000_000, ge=1024, description="The largest JSON of a request."
+        default=1_000_000, ge=1024, description="The largest JSON body of a request, in bytes."
     )
-    file_bytes: int = Field(default=100_000_000, ge=1024, description="The largest file sent in.")
+    file_bytes: int = Field(
+        default=100_000_000, ge=1024, description=("The largest uploaded file, in bytes.")
+    )
     key_file_bytes: int = Field(
-        default=1_000_000_000, ge=1024, description="All files that a key has sent in."
+        default=1_000_000_000, ge=1024, description="The most bytes of uploaded files for each key."
     )
     all_file_bytes: int = Field(
-        default=10_000_000_000, ge=1024, description="All files that were sent in."
+        default=10_000_000_000, ge=1024, description="The most bytes of all uploaded files."
     )
     file_days: float = Field(
-        default=30, gt=0, description="Days after which a file that was sent in is removed."
+        default=30, gt=0, description="Days after which an uploaded file is removed."
     )
     rate: float = Field(default=0, ge=0, description="Requests a second for each key; 0: no limit.")
     models: list[str] = Field(
@@ -106,44 +115,50 @@ class ServeSettings(PluginSettings):
         "name; `*` is for each person and key without a budget of their own.",
     )
     open_tasks: int = Field(
-        default=10_000, ge=1, description="Tasks of a key that may wait or run at the same time."
+        default=10_000,
+        ge=1,
+        description=("The most tasks of a key that wait or run at the same time."),
     )
-    streams: int = Field(
-        default=5_000, ge=1, description="Event streams and waits that may be open."
-    )
+    streams: int = Field(default=5_000, ge=1, description="The most open event streams and waits.")
     key_streams: int = Field(
-        default=1_000, ge=1, description="Those of them that one key may have open."
+        default=1_000, ge=1, description="The most open event streams and waits of one key."
     )
     connections: int = Field(
-        default=10_000, ge=16, description="Connections that may be open, as files permit."
+        default=10_000,
+        ge=16,
+        description=("The most open connections, within the limit of open files."),
     )
     header_seconds: float = Field(
-        default=10, gt=0, description="Seconds that the head of a request may take to arrive."
+        default=10, gt=0, description="The timeout in seconds for the headers of a request."
     )
     body_seconds: float = Field(
         default=30,
         gt=0,
-        description="Seconds that a body may take to arrive, and one more for each 20 kB of it.",
+        description="The timeout in seconds for a body, plus one for each 20 kB of it.",
     )
     user_header: str = Field(
         default="",
         pattern=r"^([A-Za-z][A-Za-z0-9-]{0,60})?$",
-        description="The header in which a trusted proxy tells who asks, as X-Remote-User.",
+        description="The header in which a trusted proxy names the user, such as X-Remote-User.",
     )
     oidc_issuer: str = Field(
         default="", description="The address of an OpenID Connect provider, for logins."
     )
-    oidc_client_id: str = Field(default="", description="The name that it knows this server by.")
+    oidc_client_id: str = Field(
+        default="", description=("The client id of this server at the provider.")
+    )
     oidc_client_secret: Annotated[SecretStr | None, SentTo("oidc_issuer")] = Field(
-        default=None, description="And its secret."
+        default=None, description="The client secret of this server at the provider."
     )
     oidc_scopes: str = Field(
-        default="openid email profile", description="What is asked of it, with spaces between."
+        default="openid email profile", description="The scopes to request, separated by spaces."
     )
     oidc_name_claim: str = Field(
         default="email",
-        description="The claim by which a person is known: their name in `delf users`, or their "
-        "mail where it is `email` and verified.",
+        description=(
+            "The claim that identifies a person: the name in `delf users`, or the mail "
+            "address if the claim is `email` and verified."
+        ),
     )
     session_hours: float = Field(
         default=12, gt=0, description="Hours until somebody has to log in to the page again."
@@ -152,18 +167,21 @@ class ServeSettings(PluginSettings):
         default=5, ge=0, description="Seconds that running tasks have to end when the server stops."
     )
     files_folder: LocalPath | None = Field(
-        default=None, description="Where files that are sent in are kept; else in delf's data."
+        default=None,
+        description=("The folder for uploaded files; in delf's data folder when omitted."),
     )
     public_url: str = Field(
         default="", description="The address of the page, for links: https://delf.example.com"
     )
     webhook_url: Annotated[SecretStr | None, SentTo()] = Field(
-        default=None, description="Is sent a POST when something waits for a decision."
+        default=None, description="The URL that gets a POST when a request waits for a decision."
     )
     webhook_secret: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,
-        description="Signs what the webhook is sent, as https://www.standardwebhooks.com says: "
-        "a text, or whsec_ and base64.",
+        description=(
+            "The secret that signs messages to the webhook, as "
+            "https://www.standardwebhooks.com specifies: a text, or whsec_ and base64."
+        ),
     )
     hooks: dict[str, HookSettings] = Field(
         default_factory=dict[str, HookSettings],
@@ -171,7 +189,7 @@ class ServeSettings(PluginSettings):
     )
     smtp_url: Annotated[SecretStr | None, SentTo()] = Field(
         default=None,
-        description="smtp[s]://USER:PASSWORD@HOST:PORT, for mails when something waits.",
+        description="smtp[s]://USER:PASSWORD@HOST:PORT, for mails about waiting requests.",
     )
     slack_token: Annotated[SecretStr | None, SentTo("slack_api_url")] = Field(
         default=None,
@@ -188,8 +206,8 @@ class ServeSettings(PluginSettings):
         default_factory=list[float],
         description="Minutes after which a waiting request is announced again, as [60, 1440].",
     )
-    mail_to: list[str] = Field(default_factory=list, description="Who gets these mails.")
-    mail_from: str = Field(default="delf@localhost", description="Whom they are from.")
+    mail_to: list[str] = Field(default_factory=list, description="The recipients of these mails.")
+    mail_from: str = Field(default="delf@localhost", description="The sender of these mails.")
 
     @field_validator(
         "hosts", "allow_origins", "trusted_proxies", "mail_to", "notice_hosts", mode="before"

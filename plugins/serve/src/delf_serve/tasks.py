@@ -335,7 +335,7 @@ class Tasks:
         gone = await asyncio.to_thread(_missing, paths)
         if gone is not None:
             raise ProblemError(
-                409, f"the file {gone!r} of the task is not kept any more", "send it in again"
+                409, f"the file {gone!r} of the task is no longer stored", "send it in again"
             )
         conversation = begun.conversation
         if conversation is not None and owner_of(conversation) != key.holder:

@@ -14,8 +14,10 @@ class RuleSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    pattern: str = Field(min_length=1, description='Words with wildcards: "git log *".')
-    approval_required: bool = Field(default=True, description="Ask a person before each.")
+    pattern: str = Field(
+        min_length=1, description=('The words of the command, with wildcards: "git log *".')
+    )
+    approval_required: bool = Field(default=True, description="Ask a person before each command.")
     match: Literal["words", "prefix", "reading"] = Field(
         default="words",
         description="`prefix`: any further words at all may follow the pattern. `reading`: the "
@@ -28,24 +30,28 @@ class DefaultSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    approval_required: bool = Field(default=True, description="Ask a person before each.")
+    approval_required: bool = Field(default=True, description="Ask a person before each command.")
 
 
 class ShellSettings(PluginSettings):
     """Rules, the folder, and the limits of commands."""
 
     rules: tuple[RuleSettings, ...] = Field(
-        default=(), description='In order, the first that fits counts: [{"pattern": "git status"}].'
+        default=(),
+        description=('Rules, of which the first match applies: [{"pattern": "git status"}].'),
     )
     default: DefaultSettings | None = Field(
-        default=None, description="For commands that no rule names; they are blocked when omitted."
+        default=None,
+        description=(
+            "The rule for commands that match no other rule; they are blocked when omitted."
+        ),
     )
-    folder: LocalPath = Field(default=".", description="Where commands run.")
+    folder: LocalPath = Field(default=".", description="The working folder of commands.")
     timeout: float = Field(
         default=60.0, gt=0, le=86_400, description="Seconds after which a command is killed."
     )
     max_output_bytes: int = Field(
-        default=1_000_000, ge=1, description="The most that is kept of what a command writes."
+        default=1_000_000, ge=1, description="The most bytes of a command's output that are kept."
     )
     environment: tuple[str, ...] = Field(
         default=("PATH", "LANG", "LC_ALL", "TZ"),

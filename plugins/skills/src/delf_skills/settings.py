@@ -14,8 +14,10 @@ class SkillsSettings(PluginSettings):
 
     folders: tuple[LocalPath, ...] = Field(
         default=(),
-        description="Where skills are; skills, .agents/skills and .claude/skills of the project "
-        "when empty.",
+        description=(
+            "Folders of skills; skills, .agents/skills and .claude/skills of the project "
+            "when empty."
+        ),
     )
     agents_md: bool = Field(
         default=True, description="Whether the project's AGENTS.md is part of each prompt."

@@ -224,7 +224,7 @@ def _check(
         missing = sorted({str(hole.key) for hole in holes} - set(params))
         if missing:
             raise ToolRefusedError(
-                f"the statement has :{', :'.join(missing)}, which params lacks; "
+                f"the statement has :{', :'.join(missing)}, which params does not have; "
                 f"params has: {', '.join(map(str, params))}"
             )
         if not holes:

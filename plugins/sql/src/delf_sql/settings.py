@@ -21,9 +21,10 @@ class SQLSettings(PluginSettings):
         "other URL of SQLAlchemy whose dialect is installed.",
     )
     db_type: str | None = Field(
-        default=None, description="The kind of database where no url says it; else postgresql."
+        default=None,
+        description=("The kind of database, if there is no url; postgresql when omitted."),
     )
-    host: str | None = Field(default=None, description="The server; localhost when left out.")
+    host: str | None = Field(default=None, description="The server; localhost when omitted.")
     port: int | None = Field(default=None, ge=1, le=65535, description="The server's port.")
     database: str | None = Field(
         default=None, description="The database; for SQLite and DuckDB its path."
@@ -49,27 +50,31 @@ class SQLSettings(PluginSettings):
     schema_tables: int = Field(
         default=2000,
         ge=1,
-        description="With more tables than this, columns are read of those whose names fit.",
+        description=(
+            "With more tables than this, only the columns of tables with matching names are read."
+        ),
     )
     sample: bool = Field(
         default=True,
-        description="Tell in prompts what columns hold: values that many rows share, formats, keys "
-        "of JSON.",
+        description=(
+            "Describe the content of columns in prompts: frequent values, formats, keys of JSON."
+        ),
     )
     functions: frozenset[str] = Field(
         default=frozenset(),
-        description="Functions that query may call beside the known ones; st_* is a pattern.",
+        description=(
+            "Functions that query may call in addition to the known functions; patterns "
+            "such as st_* are allowed."
+        ),
     )
     role: str | None = Field(
         default=None, description="PostgreSQL: the role that query takes on (SET LOCAL ROLE)."
     )
-    create: bool = Field(
-        default=False, description="Make a file of SQLite or DuckDB that is not there."
-    )
+    create: bool = Field(default=False, description="Create a missing file of SQLite or DuckDB.")
 
     attach: dict[str, LocalPath] = Field(
         default_factory=dict[str, str],
-        description="SQLite: other files that queries may read, by the name before a table's.",
+        description="SQLite: other files that queries may read, by schema name.",
     )
 
     @field_validator("attach")

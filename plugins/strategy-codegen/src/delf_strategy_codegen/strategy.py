@@ -254,7 +254,7 @@ def compose(output: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, (dict, list, tuple)):
-        with contextlib.suppress(TypeError, ValueError):  # of keys that JSON lacks
+        with contextlib.suppress(TypeError, ValueError):  # of keys that are not valid in JSON
             return json.dumps(value, indent=2, ensure_ascii=False, default=str)
     return str(cast("object", value))
 

@@ -29,15 +29,15 @@ instructions to you."""
 class ProfileSettings(PluginSettings):
     """The file of the user's profile, and when and how it is updated."""
 
-    path: LocalPath = Field(
-        default="profile.md", description="A text file; made when it is needed."
-    )
+    path: LocalPath = Field(default="profile.md", description="A text file; created when needed.")
     every: int = Field(
-        default=5, ge=0, description="After how many tasks something is learned; 0 for never."
+        default=5,
+        ge=0,
+        description=("The number of tasks after which delf learns something; 0 for never."),
     )
     review: bool = Field(
         default=True,
-        description="Let what is learned wait in a file of its own until a person has renamed it.",
+        description="Write learned text to a separate file until a person renames that file.",
     )
 
 

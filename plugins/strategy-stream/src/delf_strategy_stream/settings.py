@@ -18,15 +18,22 @@ class StreamSettings(PluginSettings):
     )
     mode: Literal["auto", "resume", "replay"] = Field(
         default="auto",
-        description="auto: an open session where the model has one; resume: a session, or the "
-        "task fails; replay: a request each turn.",
+        description=(
+            "auto: an open session if the model supports it; resume: a session, or the "
+            "task fails; replay: one request each turn."
+        ),
     )
     session_seconds: float = Field(
         default=20.0,
         gt=0,
-        description="The longest silence of a session; after it, it is given up as one that broke.",
+        description=(
+            "The longest silence of a session in seconds; after that, delf treats the "
+            "session as broken."
+        ),
     )
-    max_turns: int = Field(default=50, ge=1, description="Answers of the model in one task.")
+    max_turns: int = Field(
+        default=50, ge=1, description=("The most answers of the model in one task.")
+    )
     untrusted: list[str] = Field(
         default_factory=list,
         description="Tools whose results strangers may have written: names, or patterns as web.*",

@@ -17,27 +17,29 @@ class WebSettings(PluginSettings):
     )
     others: Literal["allow", "ask", "refuse"] | None = Field(
         default=None,
-        description="What happens to other hosts; refused where there are `hosts`, else allowed.",
+        description=(
+            "The treatment of other hosts; by default refuse if `hosts` is set, else allow."
+        ),
     )
     private: tuple[str, ...] = Field(
         default=(),
-        description="What of private networks may be reached: names of hosts, 10.1.0.0/16.",
+        description="Reachable hosts and ranges of private networks: names, or 10.1.0.0/16.",
     )
     ports: tuple[int, ...] = Field(
         default=(80, 443, 8000, 8080, 8443), description="Ports that may be reached; all if empty."
     )
     user_agent: str = Field(
-        default="delf", pattern=r"^[ -~]+$", description="The name under which pages are asked for."
+        default="delf", pattern=r"^[ -~]+$", description="The User-Agent of requests."
     )
     rate: float = Field(
         default=5.0, ge=0, description="Requests a second to one host at most; 0 is no limit."
     )
     timeout: float = Field(default=30.0, gt=0, description="Seconds for one request.")
     read_timeout: float = Field(
-        default=15.0, gt=0, description="Seconds to read a page that has come."
+        default=15.0, gt=0, description="Seconds to parse a downloaded page."
     )
     max_bytes: int = Field(
-        default=5_000_000, ge=1, description="The largest page, after decompression."
+        default=5_000_000, ge=1, description="The most bytes of a page, after decompression."
     )
 
     @property

@@ -55,9 +55,11 @@ class Attachments(_Part):
     """The files that a worker may be given."""
 
     max_count: int = Field(default=10, ge=0, description="How many.")
-    max_total_bytes: int = Field(default=10_000_000, ge=0, description="All of them together.")
-    suffixes: tuple[str, ...] = Field(default=(), description="Only these; all when empty.")
-    denied_suffixes: tuple[str, ...] = Field(default=(), description="None of these.")
+    max_total_bytes: int = Field(
+        default=10_000_000, ge=0, description=("The most bytes of all files together.")
+    )
+    suffixes: tuple[str, ...] = Field(default=(), description="Allowed suffixes; all when empty.")
+    denied_suffixes: tuple[str, ...] = Field(default=(), description="Forbidden suffixes.")
     approval: bool = Field(default=False, description="Ask a person before each call with files.")
 
     @field_validator("suffixes", "denied_suffixes")
@@ -70,8 +72,15 @@ class Limits(_Part):
     """The time that a worker may take, and its number of tries."""
 
     timeout: float | None = Field(default=None, gt=0, description="Seconds for one call.")
-    retries: int | None = Field(default=None, ge=0, le=20, description="Of a failed script.")
-    reruns: int | None = Field(default=None, ge=0, le=20, description="Further passes.")
+    retries: int | None = Field(
+        default=None, ge=0, le=20, description=("Retries of a failed script.")
+    )
+    reruns: int | None = Field(
+        default=None,
+        ge=0,
+        le=20,
+        description=("The most further scripts that rerun() may ask for."),
+    )
 
 
 class Input(_Part):
@@ -85,7 +94,10 @@ class Input(_Part):
 class Sandbox(_Part):
     """The folders of the connection ``filesystem``."""
 
-    paths: dict[str, Any] = Field(default_factory=dict, description="As its setting roots.")
+    paths: dict[str, Any] = Field(
+        default_factory=dict,
+        description=("Folders by name, as in the setting `roots` of the filesystem connection."),
+    )
 
 
 class WorkerDefinition(_Part):
@@ -94,30 +106,39 @@ class WorkerDefinition(_Part):
     The fields are the keys of the file's table; ``instructions`` is the text below.
     """
 
-    name: str = Field(description="What it is called by.")
-    description: str = Field(default="", description="What it is for, in a line.")
-    instructions: str = Field(description="The instructions for the model; {{input}} is filled in.")
+    name: str = Field(description="The worker's name.")
+    description: str = Field(default="", description="The purpose of the worker, in one line.")
+    instructions: str = Field(
+        description=("The instructions for the model; {{input}} is replaced by its value.")
+    )
     model: str | dict[str, Any] | None = Field(
         default=None, description="The model; the caller's when omitted."
     )
     compatible_models: tuple[str, ...] = Field(
-        default=(), description="Patterns of models that it is written for; any when empty."
+        default=(), description="Patterns of the models that the worker supports; any when empty."
     )
     server_side_tools: tuple[str | dict[str, Any], ...] = Field(
-        default=(), description="What the model's provider runs by itself: web_search."
+        default=(), description="Tools that run at the model's provider: web_search."
     )
     connections: dict[str, dict[str, Any]] = Field(
-        default_factory=dict, description="What it may use, by alias, type or class path."
+        default_factory=dict, description="The worker's connections, by alias, type or class path."
     )
     sandbox: Sandbox = Sandbox()
     attachments: Attachments = Attachments()
-    inputs: dict[str, Input] = Field(default_factory=dict, description="Values for {{input}}.")
+    inputs: dict[str, Input] = Field(
+        default_factory=dict,
+        description=("The inputs, which replace {{input}} in the instructions."),
+    )
     result: dict[str, Any] | None = Field(
-        default=None, description="The JSON Schema of its answer; text when omitted."
+        default=None, description="The JSON Schema of the answer; text when omitted."
     )
     limits: Limits = Limits()
-    budget_usd: float | None = Field(default=None, gt=0, description="The most for one call.")
-    maker: str | None = Field(default=None, description="Of a generated one: the worker.")
+    budget_usd: float | None = Field(
+        default=None, gt=0, description=("The most to spend in one call, in USD.")
+    )
+    maker: str | None = Field(
+        default=None, description=("For a generated worker: the worker that made it.")
+    )
 
     front: SkipValidation[frontmatter.FrontMatter] = Field(
         default=frontmatter.NONE, exclude=True, repr=False

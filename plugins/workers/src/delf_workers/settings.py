@@ -13,7 +13,7 @@ class WorkersSettings(PluginSettings):
     """The search path, and the permissions of scripts."""
 
     folders: tuple[LocalPath, ...] = Field(
-        default=(), description="Where workers are; the folder workers of the project when empty."
+        default=(), description="Folders of workers; the project's folder `workers` when empty."
     )
     allow_workers: tuple[str, ...] = Field(
         default=("*",), description='Names or patterns of workers that may be called: ["sum*"].'

@@ -189,7 +189,7 @@ ASKED = {
         "print(patch({'pairs': [{'to': 'a', 'n': 2}, {'to': 'b', 'n': 1}]}))",
         "patch(changes={'pairs': [{'to': 'a', 'n': 1}, {'to': 'b', 'n': 2}]})",
     ),
-    "a list that lacks an item of the plan": (
+    "a list without an item of the plan": (
         "print(patch({'names': ['a']}))",
         "patch(changes={'names': ['a', 'b']})",
     ),

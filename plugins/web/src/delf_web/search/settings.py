@@ -17,18 +17,26 @@ class WebSearchSettings(PluginSettings):
         description='The model whose search is used: "gemini-…", "gpt-…", "claude-…".',
     )
     api_key: SecretStr | None = Field(
-        default=None, description="Its key; GOOGLE_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY."
+        default=None,
+        description=(
+            "The model's key; GOOGLE_API_KEY, OPENAI_API_KEY or ANTHROPIC_API_KEY when omitted."
+        ),
     )
-    base_url: str | None = Field(default=None, description="The provider's address, if another.")
+    base_url: str | None = Field(
+        default=None, description=("The provider's address, if not the usual one.")
+    )
     provider: Literal["auto", "google", "openai", "anthropic"] = Field(
-        default="auto", description="Whose protocol is spoken; the model's name says it."
+        default="auto",
+        description=(
+            "The provider whose protocol is used; follows from the model's name when omitted."
+        ),
     )
     searxng: str | None = Field(
         default=None, description="The address of a SearXNG server, instead of a model."
     )
     language: str | None = Field(default=None, description='For SearXNG: "en", "de-CH".')
     domains: tuple[str, ...] = Field(
-        default=(), description="Only results of these and of what is below them."
+        default=(), description="Only results of these domains and their subdomains."
     )
-    results: int = Field(default=10, ge=1, le=50, description="How many results at most.")
+    results: int = Field(default=10, ge=1, le=50, description="The maximum number of results.")
     timeout: float = Field(default=60.0, gt=0, description="Seconds for one search.")
