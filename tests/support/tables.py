@@ -141,7 +141,8 @@ def _signature(name: str, declared: Any) -> str:
     before = "async " if inspect.iscoroutinefunction(declared) else ""
     signature = inspect.signature(declared)
     given = [item for key, item in signature.parameters.items() if key != "self"]
-    whole = re.sub(r"'([^']+)'", r"\1", str(signature.replace(parameters=given)))
+    # Annotations are quoted, and so are default texts: only the quotes of annotations go.
+    whole = re.sub(r"(: |-> )'([^']+)'", r"\1\2", str(signature.replace(parameters=given)))
     return f"{before}{name}{whole}"
 
 

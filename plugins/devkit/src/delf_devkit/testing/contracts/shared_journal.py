@@ -269,7 +269,9 @@ class SharedJournalContract(Contract):
         with pytest.raises(UnknownRequestError):
             await other.revoke("req_2", "ann")
         revoked = await _ended(one.revoke("req_1", "ann"), other.revoke("req_1", "bob"))
-        assert sum(isinstance(end, UnknownRequestError) for end in revoked) == 1
+        assert sum(isinstance(end, UnknownRequestError) for end in revoked) == 1, (
+            "two revoked one decision at once: the later one raises UnknownRequestError"
+        )
         assert [each.request_id for each in await one.remembered()] == ["req_4"]
 
     @needs("upkeep")
