@@ -71,8 +71,8 @@ async def check_leavings(
         files = sorted(path.name for path in Path(folder).iterdir())  # noqa: ASYNC240
     _check_process(process, variables)
     assert not printed.getvalue(), (
-        f"it prints {printed.getvalue()[:80]!r}: what a task answers goes to the standard output "
-        "of `delf run`, and nothing else may; use logging"
+        f"it prints {printed.getvalue()[:80]!r}: the answer of a task goes to the standard output "
+        "of the command, and nothing else may; use logging"
     )
     assert not files, (
         f"the temporary file {files[0]!r} is left after aclose(): a long-lived agent fills the disk"
