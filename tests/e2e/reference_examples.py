@@ -113,8 +113,8 @@ TOOL, DB = act, os.environ["DB"]
 """
 
 
-def _become(block: Mapping[str, Any], folder: Path) -> None:
-    """In a child: run a block."""
+def _run_child(block: Mapping[str, Any], folder: Path) -> None:
+    """Run a block in the forked child."""
     os.chdir(folder)
     os.environ.update({**block["environ"], "SCRIPTS": json.dumps(block["scripts"])})
     os.environ["STUB_LOG"] = str(folder / f"asked-{block['n']}.log")
@@ -153,7 +153,7 @@ def main(folder: Path) -> None:
         child = os.fork()
         if child == 0:
             try:
-                _become(block, folder)
+                _run_child(block, folder)
             except BaseException:
                 (folder / f"failed-{block['n']}.txt").write_text(traceback.format_exc())
                 os._exit(1)

@@ -342,7 +342,7 @@ def test_plan_of_a_whole_script_is_approved_on_a_terminal(here):
     assert sent(here) == ["closed 1", "closed 2", "ada 1"]
 
 
-def test_plan_of_a_whole_script_is_decided_by_another_process(here):
+def test_approvals_command_decides_whole_scripts(here):
     scripts = ("await desk.close(1)", "await desk.close(2)")
     with running(here, *scripts, flags=("--confirm-mode", "plan")) as run:
         name = run.request()

@@ -252,7 +252,7 @@ def test_upload_killed_midway_creates_one_file(google: GoogleServer, project: De
     assert [f.content for f in stored] == [b"x" * 4 * 1024 * 1024]
 
 
-def test_mail_of_a_killed_process_is_not_sent_again_unasked(
+def test_mail_of_a_killed_process_is_not_sent_again_without_asking(
     google: GoogleServer, project: DelfProject
 ) -> None:
     script = 'sent = await gmail.send("bob@example.com", "Once", "Once.")\nprint("sent")'

@@ -100,7 +100,7 @@ def test_published_text_names_no_foreign_package() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_name_check_covers_every_text() -> None:
+def test_package_name_check_reads_every_published_file() -> None:
     seen = set(texts())
     assert {ROOT / "README.md", CORE / "README.md", CORE / "pyproject.toml"} <= seen
     for package in (*PLUGINS, *LIBRARIES):

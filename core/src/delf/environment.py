@@ -222,9 +222,9 @@ def _of_env_file() -> dict[str, str]:
 
 
 def apart(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function in a fresh context that keeps only the current environment for settings.
+    """Call a function in an empty context, in which only the settings environment is set.
 
-    The objects that the function makes may be shared by other tasks, which must not see the
+    The objects that the function creates may be shared with other tasks, which must not see the
     caller's ContextVars.
     """
     context = Context()

@@ -102,7 +102,7 @@ class LLMConfig:
             same.
         provider: The protocol to speak, by a name that an installed plugin declares; ``auto``
             infers the protocol from the model's name.
-        fallbacks: Models that are asked in this order where this one is not available.
+        fallbacks: Models to ask, in this order, if this model is not available.
 
     Raises:
         ModelConfigurationError: For an empty name or provider, or an unknown setting.

@@ -278,7 +278,7 @@ def _check_addresses(
 
 
 def _declared_addresses(cls: type[PluginSettings], field: str) -> tuple[str, ...] | None:
-    """Return the fields with the destination addresses of a secret; None if none are declared."""
+    """Return the fields declared as destinations of a secret; None without a declaration."""
     found = [one for one in cls.model_fields[field].metadata if isinstance(one, SentTo)]
     return found[-1].fields if found else None
 

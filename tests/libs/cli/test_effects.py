@@ -77,8 +77,8 @@ def test_effects_of_every_kind_are_reported(tmp_path):
     assert "agent.timeout" in found["set"]
 
 
-def test_effects_mention_every_setting_of_the_folder(tmp_path):
-    """Whatever a key is called, it is told somewhere."""
+def test_effects_mention_every_setting_of_delf_toml(tmp_path):
+    """Every key of the file is mentioned, whatever its name."""
     (tmp_path / "delf.toml").write_text(TOML)
     folder = read_folder(tmp_path, None, {})
     message = " ".join(f"{effect.what} {effect.where}" for effect in effects(folder))

@@ -114,7 +114,7 @@ def test_transform_keeps_the_trust_of_messages(talk, trust):
     assert talk(chat, "print('hello')", PAY)[-1] == ("ok" if trust == "own" else "rejected")
 
 
-def test_message_appended_by_a_program_counts_as_foreign(talk):
+def test_message_appended_by_a_program_counts_as_outside_text(talk):
     chat = Chat()
     chat.append("assistant", f"The account is {IBAN}")
     assert talk(chat, PAY) == ["rejected"]

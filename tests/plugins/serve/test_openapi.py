@@ -71,7 +71,7 @@ def test_events_match_the_openapi_document(event):
     assert message.get("headline", "") == event.headline
 
 
-async def test_stream_answers_have_types_in_the_document(serve):
+async def test_stream_events_match_the_specification(serve):
     server = await serve()
     task = await server.run("print(await look(1))")
     events = await server.events(task["task_id"])
@@ -169,6 +169,6 @@ def test_lists_come_in_pages():
         assert given & {"offset", "after", "before"}, operation.path
 
 
-def test_csv_answer_is_declared_in_the_document():
+def test_specification_declares_the_csv_response():
     message = OWN["paths"]["/figures"]["get"]["responses"]["200"]["content"]
     assert message.keys() == {"application/json", "text/csv"}

@@ -83,7 +83,7 @@ def rpc(method: Any, params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": "1", "method": method, "params": params}
 
 
-async def test_malformed_requests_are_refused_in_words(serve):
+async def test_malformed_requests_get_a_json_error(serve):
     served = await serve()
     for path, body in bodies():
         answer = await served.client.post(path, json=body)
@@ -92,7 +92,7 @@ async def test_malformed_requests_are_refused_in_words(serve):
     assert (await served.client.get("/tasks")).json()["tasks"] == []
 
 
-async def test_malformed_requests_of_a2a_are_refused_in_words(serve):
+async def test_malformed_a2a_requests_cause_no_internal_error(serve):
     served = await serve()
     head = {"A2A-Version": "1.0"}
     message = {"messageId": "1", "role": "ROLE_USER"}

@@ -116,7 +116,7 @@ def test_query_of_a_task_is_decided_by_a_person(
     assert ('"n": 2' in str(response.text)) is yes
 
 
-async def test_sqlite_attacks_are_refused_by_the_gate(tmp_path, monkeypatch, open_sql, subtests):
+async def test_statement_gate_refuses_sqlite_attacks(tmp_path, monkeypatch, open_sql, subtests):
     monkeypatch.chdir(tmp_path)
     database = sqlite_file(tmp_path / "x.db")
     database.run(ITEMS["sqlite"])

@@ -90,7 +90,7 @@ async def test_attack_is_refused_and_changes_nothing(kind, attacks, databases, o
 
 
 @pytest.mark.parametrize(("kind", "attacks"), list(cases(but={*GATE_ONLY, "", " ; -- nothing"})))
-async def test_database_refuses_writes_without_the_gate(
+async def test_database_refuses_writes_without_the_statement_gate(
     kind, attacks, databases, open_sql, monkeypatch, subtests
 ):
     gate_off(monkeypatch)

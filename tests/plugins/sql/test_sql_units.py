@@ -393,7 +393,7 @@ USES = (
 
 
 @pytest.mark.parametrize("dialect", ["duckdb", "sqlite"])
-def test_shown_names_are_valid_in_statements(dialect):
+def test_quoted_keywords_are_valid_column_names(dialect):
     listed = duckdb.sql("SELECT keyword_name FROM duckdb_keywords()").fetchall()
     database = duckdb.connect() if dialect == "duckdb" else sqlite3.connect(":memory:")
     with contextlib.closing(database):

@@ -108,7 +108,9 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("status", "words"), REFUSALS.values(), ids=REFUSALS)
-def test_code_in_auto_returns_to_a_fence_without_tools(status, words, openai_server, delf_host):
+def test_code_in_auto_falls_back_to_a_fence_if_tools_are_refused(
+    status, words, openai_server, delf_host
+):
     texts = iter(["I would multiply.", "```python\nprint(6 * 7)\n```"])
 
     def answer(request):

@@ -44,7 +44,7 @@ class KeptKeys:
         return cls(user_config_path("delf", appauthor=False) / "keys.json")
 
     def names(self) -> dict[str, bool]:
-        """Map each kept name to True if its value is in the keyring."""
+        """Return the variables' names, mapped to True if the keyring holds the value."""
         return {name: value is None for name, value in self._read().items()}
 
     def values(self, without: Mapping[str, str]) -> dict[str, str]:

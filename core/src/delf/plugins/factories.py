@@ -155,7 +155,7 @@ def _fit(hint: Any, value: Any, place: str) -> Any:
 
 
 def check_made(kind: str, made: object, what: str) -> None:
-    """Raise for an object that does not fit its kind; None passes.
+    """Raise if an object does not implement the protocol of its kind; None is accepted.
 
     Args:
         kind: The kind, a :attr:`delf.specs.Spec.kind`.
@@ -163,8 +163,8 @@ def check_made(kind: str, made: object, what: str) -> None:
         what: The name of the kind, for error messages.
 
     Raises:
-        ConfigurationError: If the object is a class, has no such member, or has a plain
-            method instead of an async method.
+        ConfigurationError: If the object is a class, lacks a member of the protocol, or has a
+            plain method instead of an async method.
     """
     if made is None:
         return

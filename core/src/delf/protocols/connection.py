@@ -194,7 +194,7 @@ class NeedsApproval(_Shown):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The verdict that refuses the call unasked. The script and the model read the message."""
+    """The verdict that refuses the call without asking. The script and model read the message."""
 
     message: str
 

@@ -20,7 +20,7 @@ class InputFile:
         name: The name for scripts and the user.
         path: The path on the host.
         visible: The path for scripts.
-        trust: Whose words it holds: ``own`` for the user's, by the user's word.
+        trust: The author of the contents: ``own`` if the user declared them as the user's own.
     """
 
     name: str

@@ -24,7 +24,7 @@ _MOST_SOURCE: Final = 1_000_000
 
 
 def class_doc(owner: type[Any]) -> str:
-    """Return the first paragraph of a class's docstring; of an enum also its members' texts.
+    """Return a class's first docstring paragraph, followed by an enum's member descriptions.
 
     Args:
         owner: A record type or an enum.

@@ -228,10 +228,10 @@ class Ranking:
                 name = self._names[number]
                 share = len(name.intersection(meant)) / len(name) if name else 0.0
                 scores[number] *= (1 + _NAMED * share) / (1 + _NAMED)
-        perfect = sum(map(self._counts, found))
+        perfect = sum(map(self._max_score, found))
         best = heapq.nsmallest(limit, scores, key=lambda number: (-scores[number], number))
         return [(number, scores[number] / perfect) for number in best]
 
-    def _counts(self, word: str) -> float:
+    def _max_score(self, word: str) -> float:
         """Return the maximum score that a word can contribute."""
         return self._most.get(word, self._unknown)

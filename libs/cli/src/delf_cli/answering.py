@@ -288,7 +288,7 @@ async def assign(
 async def _talk(
     journal: SharedJournal, record: RequestRecord, talk: Talk, who: Decider
 ) -> RequestRecord:
-    """Send a comment or an assignment to the process of a request, and wait for its event."""
+    """Post a comment or an assignment to the task's process, and wait for the recorded event."""
     _check_waits(record)
     asked = record.requested
     check_talk(talk, record.so_far)

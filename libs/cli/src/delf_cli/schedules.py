@@ -192,7 +192,7 @@ class Schedules(Protocol):
         ...
 
     async def history(self, name: str, limit: int = 20) -> Sequence[Firing]:
-        """Return the outcomes of the schedule's last times, the newest first."""
+        """Return the outcomes of the schedule's most recent firings, newest first."""
         ...
 
     async def aclose(self) -> None:

@@ -44,7 +44,7 @@ def aligned(
     texts = [column for column, name in enumerate(head) if not name.startswith(_NUMBER)]
     over = 0 if width is None else sum(widths) + 2 * (len(widths) - 1) - width
     texts.sort(key=lambda column: -widths[column])
-    # Each keeps enough to be read; if that is too much, the widest keeps it longest.
+    # Narrow columns to a readable width, widest first; if needed, to half of it, narrowest first.
     for column, least in [(c, _LEAST) for c in texts] + [(c, _LEAST // 2) for c in texts[::-1]]:
         narrower = min(max(0, over), max(0, widths[column] - least))
         widths[column] -= narrower

@@ -88,7 +88,7 @@ def _answer(
     except OSError as error:
         return {"error": f"no process can be started: {error.strerror}"}
     if pid == 0:
-        _become(request, descriptors[0], control, os.getppid())
+        _run_child(request, descriptors[0], control, os.getppid())
     return {"pid": pid}
 
 
@@ -108,8 +108,10 @@ def _import(function: str, preload: Sequence[str]) -> None:
     gc.freeze()  # what is there is not looked at again, so that children go on sharing it
 
 
-def _become(request: dict[str, Any], wire: int, control: socket.socket, template: int) -> NoReturn:
-    """In the child: leave everything behind, confine, make the call."""
+def _run_child(
+    request: dict[str, Any], wire: int, control: socket.socket, template: int
+) -> NoReturn:
+    """Confine the forked child, serve the call, and exit."""
     try:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody waits for the answer
         control.close()

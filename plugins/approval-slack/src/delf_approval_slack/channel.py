@@ -101,12 +101,12 @@ class _Waiting:
 
 @dataclass(frozen=True)
 class _Found:
-    """A pending request of any process.
+    """A pending request of this or another process.
 
     Args:
-        request: The request; for another process's task, from its event.
-        waiting: The pending request, if it waits in this process.
-        record: The record in the journal; None without a journal that processes share.
+        request: The request; read from the journal if another process runs the task.
+        waiting: The request with its future; None if another process runs the task.
+        record: The record in the journal; None if the journal is not shared by processes.
     """
 
     request: ApprovalRequest

@@ -41,7 +41,7 @@ def open_reader(commands: Mapping[str, str], history: Path) -> LineReader:
 
 
 def is_typed() -> bool:
-    """Return whether a person types at a terminal."""
+    """Return whether the standard input is a terminal."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 

@@ -198,9 +198,9 @@ class Drive(GoogleConnection):
         file: str = "",
         context: CallContext | None = None,
     ) -> FileInfo:
-        """Store a new file, in a folder or else at the top, with `content` or that of the task's
-        file `file`. With type "document" Markdown becomes a Google document, with "spreadsheet"
-        CSV a sheet.
+        """Store a new file with `content`, or with the content of the task's file `file`. Without a
+        folder, it is stored at the top. The type "document" turns Markdown into a Google document,
+        "spreadsheet" turns CSV into a sheet.
         """  # noqa: D205 - the model reads the whole paragraph
         if file:
             if content:

@@ -330,7 +330,7 @@ class TaskRun:
 
 
 def _author_of(connection: object, what: str, undeclared: Trust = "outside") -> Trust:
-    """Return the author of a connection's texts, as its user or else its type declares."""
+    """Return the declared author of a connection's texts: the user's choice, else the type's."""
     declared = getattr(connection, "trust", None)
     if isinstance(declared, str):
         return "own" if declared == "own" else "outside"

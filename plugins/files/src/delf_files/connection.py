@@ -167,7 +167,7 @@ class Files(Connection):
         return "\n".join([_SHAPES, *parts])
 
     async def _shape(self, file: InputFile, room: int) -> str:
-        """Describe a file; on failure, by the reason."""
+        """Return the description of a file or, on failure, the reason."""
         name = file.name if file.name.isprintable() else repr(file.name)
         try:
             key = (file.path, room, *_state(file))

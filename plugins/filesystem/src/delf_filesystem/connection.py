@@ -333,7 +333,7 @@ class Filesystem(Connection[FilesystemSettings]):
         return changes
 
     def _changes(self, name: str, arguments: Mapping[str, Any]) -> Iterator[Change]:
-        """Yield the changes of a call, by the present files."""
+        """Yield the changes that a call would make to the current files."""
         match name:
             case "write_file":
                 yield self._written(str(arguments["path"]), arguments["content"])

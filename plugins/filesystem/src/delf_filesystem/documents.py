@@ -97,7 +97,7 @@ def convert(content: bytes, name: str, suffix: str) -> str:
 
 
 def _tell_bare_pages(content: bytes, name: str) -> None:
-    """Note pages of a PDF without text, which Markdown does not show."""
+    """Add a note on pages of a PDF that have no text and are missing in the Markdown."""
     import pdfplumber
 
     try:

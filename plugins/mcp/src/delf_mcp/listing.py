@@ -88,13 +88,14 @@ class Sieve:
             if isinstance(items, list):
                 most = self._max_tools if kind == "tools" else MAX_ITEMS
                 listed = cast("list[Any]", items)[: most + 1]  # one more says that there are more
-                answer.result[kind] = self._fitting(kind, method, answer.result, listed)
+                answer.result[kind] = self._valid_items(kind, method, answer.result, listed)
 
-    def _fitting(
+    def _valid_items(
         self, kind: str, method: str, result: Mapping[str, Any], items: list[Any]
     ) -> list[Any]:
+        """Return the valid items of a list, and record the others as removed."""
         if self._fault(method, {**result, kind: []}) is not None:
-            return items  # it is no such list, or broken as a whole
+            return items  # not a list result, or invalid even without items
         kept: list[Any] = []
         for index, item in enumerate(items):
             why = self._fault(method, {**result, kind: [item]})

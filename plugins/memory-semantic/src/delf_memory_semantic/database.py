@@ -432,7 +432,7 @@ def _make_tables(engine: sa.Engine) -> None:
 
 
 def _driver(url: str) -> sa.URL:
-    """Return a URL with the driver that is meant."""
+    """Return a URL with an explicit driver."""
     try:
         made = sa.make_url(url)
     except ArgumentError as error:

@@ -107,7 +107,7 @@ class HttpModel(EndpointModel):
 
     @property
     def _live(self) -> str | None:
-        """The model of sessions: this one, or the configured one."""
+        """The model for sessions: the endpoint's if it has sessions, else ``live_model``."""
         if self._endpoint.dialect not in _LIVE:
             return None
         if _LIVE_NAME.search(self._endpoint.name):

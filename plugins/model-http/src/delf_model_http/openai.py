@@ -36,7 +36,7 @@ _FIXED: Final = ("temperature", "top_p", "presence_penalty", "frequency_penalty"
 
 
 def is_reasoning(parts: RequestParts) -> bool:
-    """Return whether a model thinks before it answers, by the catalogue or its name."""
+    """Return whether a model is a reasoning model, judging by the catalogue or the name."""
     return parts.facts.reasons or _REASONING.match(parts.endpoint.name) is not None
 
 

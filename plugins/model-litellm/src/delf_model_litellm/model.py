@@ -274,7 +274,7 @@ def _prefix(endpoint: Endpoint) -> str | None:
 
 
 def _name(endpoint: Endpoint) -> str:
-    """Return the model's name, in front of which litellm wants the kind of API."""
+    """Return the model's name, prefixed with ``responses/`` for OpenAI's Responses API."""
     return f"responses/{endpoint.name}" if endpoint.dialect == RESPONSES else endpoint.name
 
 

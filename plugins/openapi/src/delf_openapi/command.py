@@ -58,12 +58,13 @@ async def _proposed(made: Any) -> tuple[list[str], int]:
             f"{made.name} is not a REST API", hint='in delf.toml it has type = "openapi"'
         )
     try:
-        return await asyncio.to_thread(_readers, made)
+        return await asyncio.to_thread(_likely_reads, made)
     finally:
         await made.aclose()
 
 
-def _readers(made: APITool) -> tuple[list[str], int]:
+def _likely_reads(made: APITool) -> tuple[list[str], int]:
+    """Return the writes that only read judging by their names, and the number of operations."""
     from delf_openapi.selection import only_reads
 
     methods: list[Mapping[str, Any]] = made.inspected(verbose=True)["methods"]

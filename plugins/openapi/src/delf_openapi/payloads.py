@@ -202,7 +202,7 @@ def _framed(mark: str, name: str, filename: str | None, media: str | None) -> by
 
 
 def _escaped(text: str) -> str:
-    """Escape a quoted name like browsers."""
+    """Escape a quoted name as browsers do."""
     for char, code in (("\r", "%0D"), ("\n", "%0A"), ('"', "%22")):
         text = text.replace(char, code)
     return text

@@ -56,15 +56,16 @@ The answer was:
 
 @dataclass(frozen=True, kw_only=True)
 class BoundDraft:
-    """An unsaved routine of an agent's task, made by ``Routines.adraft``.
+    """An unsaved routine, drafted from a task by ``Routines.adraft``.
 
     Args:
         agent: The agent.
         store: The store of routines.
-        routine: The routine.
-        case: The recorded run of its task.
-        before: The routine that it would replace.
-        differences: Differences from the task. A draft with differences cannot be saved.
+        routine: The draft.
+        case: The recording of the task.
+        before: The saved routine of the same name, which saving the draft replaces.
+        differences: The differences between a replay of the draft and the task, one line each.
+            A draft with differences cannot be saved.
         cost_usd: The cost of merging several scripts.
     """
 

@@ -166,7 +166,7 @@ def resume(ctx: click.Context, name: str, *, as_json: bool) -> None:
 @as_json_option
 @click.pass_context
 def history(ctx: click.Context, name: str, *, limit: int, as_json: bool) -> None:
-    """Show what happened at the last times of the schedule NAME."""
+    """Show the outcomes of the most recent firings of the schedule NAME."""
     found = _with_schedules(ctx, lambda schedules: schedules.history(name, limit))
     if as_json:
         click.echo(json.dumps([_fields(firing) for firing in found]))

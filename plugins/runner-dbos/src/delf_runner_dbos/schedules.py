@@ -155,7 +155,7 @@ class DbosSchedules:
         return _firing(rows[0])
 
     async def history(self, name: str, limit: int = 20) -> Sequence[Firing]:
-        """Return what happened at the schedule's last times, the newest first."""
+        """Return the outcomes of the schedule's most recent firings, newest first."""
         await self.find(name)
 
         def look(client: DBOSClient) -> list[WorkflowStatus]:

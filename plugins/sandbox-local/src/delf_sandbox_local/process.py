@@ -75,10 +75,10 @@ class LocalProcess:
             os.killpg(self.pid, signal.SIGKILL)
             self._is_hit = True
         except (ProcessLookupError, PermissionError):
-            self._kill_leader()
+            self._kill_process()
 
-    def _kill_leader(self) -> None:
-        """Kill the process itself, which is not yet a group leader just after the fork."""
+    def _kill_process(self) -> None:
+        """Kill the process alone: just after the fork, it has no process group yet."""
         try:
             if self._handle is not None:
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)

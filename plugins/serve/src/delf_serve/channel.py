@@ -324,7 +324,7 @@ class WebChannel:
         event: ApprovalCommented | ApprovalAssigned,
         so_far: Sequence[Event],
     ) -> None:
-        """Send a notice of an assignment to the person, and of a comment to those who take part."""
+        """Notify the assignee of an assignment, and the participants of a comment."""
         journal = self._journal
         if journal is None:
             return
@@ -334,18 +334,18 @@ class WebChannel:
         except DelfError as error:
             _log.warning("people get no notice of %s: %s", request.request_id, error.message)
             return
-        present = [one for one in everybody if one.holder != event.key]
-        present = [one for one in present if sees(one, everybody, owner)]
+        readers = [one for one in everybody if one.holder != event.key]
+        readers = [one for one in readers if sees(one, everybody, owner)]
         if isinstance(event, ApprovalAssigned):
-            to = [one for one in present if one.name == event.to and "assigned" in one.notices]
+            to = [one for one in readers if one.name == event.to and "assigned" in one.notices]
         else:
-            talkers = {owner, *(getattr(one, "key", None) for one in so_far)}
+            participants = {owner, *(getattr(one, "key", None) for one in so_far)}
             assigned = [one.to for one in so_far if isinstance(one, ApprovalAssigned)]
             to = [
                 one
-                for one in present
+                for one in readers
                 if "commented" in one.notices
-                and (one.holder in talkers or one.name in assigned[-1:])
+                and (one.holder in participants or one.name in assigned[-1:])
             ]
         if to:
             self._notices.tell(notice_of_talk(self._settings, request, event), to, to_all=False)

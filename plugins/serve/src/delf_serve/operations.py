@@ -153,7 +153,7 @@ async def add_schedule(call: Call, body: s.ScheduleRequest) -> s.ScheduleView:
 
 @OPERATIONS.add("GET", "/schedules/{schedule}/history", "read", other=_NO_SCHEDULES)
 async def schedule_history(call: Call, query: s.PageQuery) -> s.ScheduleHistory:
-    """Return what happened at the last times of a schedule."""
+    """Return the outcomes of a schedule's most recent firings."""
     found = await call.service.schedules.history(call.part("schedule"), call.key)
     part, more = page_of(found.firings, query)
     return s.ScheduleHistory(firings=part, more=more)
@@ -529,7 +529,7 @@ async def end_session_of_person(call: Call) -> None:
 
 @OPERATIONS.add("GET", "/audit", "people", answer=s.AuditList, also="text/csv")
 async def audit(call: Call, query: s.AuditQuery) -> s.AuditList | Response:
-    """List decisions, changes of people and sessions, the newest first."""
+    """List decisions on requests, changes of people, and logins, newest first."""
     found = await staff.audit(call, query)
     if query.format == "json":
         part, more = page_of(found, query)

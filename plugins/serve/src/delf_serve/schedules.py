@@ -101,7 +101,7 @@ class ProjectSchedules:
             return _firing(await schedules.firing(await schedules.test(name)))
 
     async def history(self, name: str, key: Key) -> s.ScheduleHistory:
-        """Return what happened at the last times of a schedule."""
+        """Return the outcomes of a schedule's most recent firings."""
         with self._opened() as schedules:
             await self._seen(schedules, name, key)
             found = await schedules.history(name, _SHOWN)

@@ -327,7 +327,7 @@ class ScheduleList(Shown):
 
 
 class FiringView(Shown):
-    """The outcome of one of a schedule's times."""
+    """The outcome of one firing of a schedule."""
 
     at: Time
     state: TaskState
@@ -337,7 +337,7 @@ class FiringView(Shown):
 
 
 class ScheduleHistory(Shown):
-    """The outcomes of the last times of a schedule, the newest first."""
+    """The outcomes of a schedule's most recent firings, newest first."""
 
     firings: list[FiringView]
     more: bool = Field(default=False, description="Whether there are more tasks.")
@@ -497,7 +497,7 @@ class AuditEntry(Shown):
 
 
 class AuditList(Shown):
-    """Decisions, changes of people and sessions, the newest first."""
+    """Decisions on requests, changes of people, and logins, newest first."""
 
     entries: list[AuditEntry]
     more: bool = Field(description="Whether there are more tasks.")

@@ -127,7 +127,7 @@ def login_view(one: SessionRecord, *, is_this: bool) -> s.Login:
 
 
 async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:
-    """List decisions, changes of people and sessions, the newest first."""
+    """List decisions on requests, changes of people, and logins, newest first."""
     _manager(call)
     journal = call.service.tasks.journal
     entries = [*_of_people(await journal.people())]

@@ -222,9 +222,10 @@ class SQL(Connection[SQLSettings]):
         return "" if most == usual else f"(query: {most:,} rows at most, not {usual:,})\n"
 
     async def _sampled(self, tables: Sequence[Table]) -> list[Table]:
-        """Return tables with descriptions of column values, if tasks may read rows unasked.
+        """Return tables with column value descriptions, if tasks may read rows without approval.
 
-        Kept until something is written. Tables that take too long are not tried again.
+        Descriptions are cached until something is written. A table that takes too long is not
+        sampled again.
         """
         query = next(each for each in await self.actions() if each.name == "query")
         is_free = is_allowed(self.allow, query) and not needs_confirmation(self.confirm, query)

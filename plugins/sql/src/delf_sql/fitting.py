@@ -178,7 +178,7 @@ def _fits(value: Any, family: Family) -> bool:
         return isinstance(value, bytes)
     if family in _MOMENTS:
         if isinstance(value, str):
-            return _fits_text_of_moment(value, family)
+            return _fits_moment_text(value, family)
         return _fits_moment(value, family)
     return True
 
@@ -202,8 +202,8 @@ def _number(text: str) -> decimal.Decimal | None:
         return None
 
 
-def _fits_text_of_moment(text: str, family: Family) -> bool:
-    """Return True if a text has no part that the column type would drop, as far as is known."""
+def _fits_moment_text(text: str, family: Family) -> bool:
+    """Return False if the column type would drop the text's date, time or zone."""
     found = _MOMENT.fullmatch(text.strip())
     if found is None or family == "timestamptz":
         return True

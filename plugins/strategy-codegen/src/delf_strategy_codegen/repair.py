@@ -210,42 +210,42 @@ class _Reader:
         self._at = 0
 
     def code(self, closing: str) -> list[str | _Text]:
-        """Parse code up to a sign outside of brackets, or to the end.
+        """Parse code up to a closing character outside of brackets, or to the end.
 
         Args:
-            closing: Signs that end it; none for all of the script.
+            closing: Characters that end the code; empty to parse the whole script.
         """
         found: list[str | _Text] = []
         plain: list[str] = []
         depth = 0
         while self._at < len(self._text):
-            sign = self._text[self._at]
-            if not depth and sign in closing and not self._is_comparison(sign):
+            char = self._text[self._at]
+            if not depth and char in closing and not self._is_comparison(char):
                 break
-            if sign == "#":
+            if char == "#":
                 end = self._text.find("\n", self._at)
                 end = len(self._text) if end < 0 else end
                 plain.append(self._text[self._at : end])
                 self._at = end
                 continue
-            if sign in "\"'" or sign in _DOUBLE or sign in _SINGLE:
+            if char in "\"'" or char in _DOUBLE or char in _SINGLE:
                 prefix = _prefix_of(plain)
                 found += ["".join(plain), self._string(prefix)]
                 plain.clear()
                 continue
-            depth += (sign in "([{") - (sign in ")]}")
-            plain.append(_SIGNS.get(sign, sign))
+            depth += (char in "([{") - (char in ")]}")
+            plain.append(_SIGNS.get(char, char))
             self._at += 1
         if closing and self._at == len(self._text):
             raise _UnreadableError
         return [*found, "".join(plain)]
 
-    def _is_comparison(self, sign: str) -> bool:
-        """Return whether a sign that could end a field is a part of ``!=``, ``==`` and the like."""
+    def _is_comparison(self, char: str) -> bool:
+        """Return whether a ``!`` or ``=`` is part of a comparison such as ``!=`` or ``==``."""
         around = self._text[max(0, self._at - 1) : self._at + 2]
-        if sign == "!":
+        if char == "!":
             return around[1:] == "!="
-        return sign == "=" and ("==" in around or around[:1] in ("!", "<", ">", ":"))
+        return char == "=" and ("==" in around or around[:1] in ("!", "<", ">", ":"))
 
     def _string(self, prefix: str) -> _Text:
         opened = self._text[self._at]
@@ -261,20 +261,20 @@ class _Reader:
         text = _Text(prefix, quotes)
         is_raw = "r" in prefix.lower()
         while True:
-            sign = self._next()
-            if sign in closers and self._closes(closers, count):
+            char = self._next()
+            if char in closers and self._closes(closers, count):
                 self._at += count
                 return text
-            if sign == "\n" and count == 1:
+            if char == "\n" and count == 1:
                 raise _UnreadableError
-            if text.is_formatted and sign in "{}":
+            if text.is_formatted and char in "{}":
                 self._field_or_brace(text.parts)
                 continue
-            if sign == "\\" and not (is_raw and curly):
+            if char == "\\" and not (is_raw and curly):
                 text.parts.append(self._text[self._at : self._at + 2])
                 self._at += 2
                 continue
-            text.parts.append(f"\\{sign}" if curly and sign == plain else sign)
+            text.parts.append(f"\\{char}" if curly and char == plain else char)
             self._at += 1
 
     def _next(self) -> str:
@@ -284,7 +284,7 @@ class _Reader:
 
     def _closes(self, closers: str, count: int) -> bool:
         around = self._text[self._at : self._at + count]
-        return len(around) == count and all(sign in closers for sign in around)
+        return len(around) == count and all(char in closers for char in around)
 
     def _field_or_brace(self, parts: list[str | _Field]) -> None:
         pair = self._text[self._at : self._at + 2]

@@ -66,7 +66,7 @@ class Workers(Connection[WorkersSettings]):
     context_trust = "own"
 
     def __init__(self, **options: Any) -> None:
-        # A worker's own calls ask where they must; `create` asks always.
+        # Calling a worker needs no approval: its own calls ask. `create` always asks.
         if options.get("confirm") is None:
             options["confirm"] = False
         super().__init__(**options)

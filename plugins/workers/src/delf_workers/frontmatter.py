@@ -106,6 +106,7 @@ def parse(path: Path, text: str) -> FrontMatter:
 
 
 def _load(path: Path, head: str, found: dict[tuple[str, ...], int]) -> dict[str, Any]:
+    """Parse the YAML of the front matter, recording the line of each key in ``found``."""
     loader: Any = yaml.SafeLoader(head)
     try:
         node = loader.get_single_node()
@@ -113,20 +114,20 @@ def _load(path: Path, head: str, found: dict[tuple[str, ...], int]) -> dict[str,
             return {}
         if not isinstance(node, yaml.MappingNode):
             raise ConfigurationError(f"{path}, line 2: this is not a table", hint=_HINT)
-        _look(path, node, (), found, set())
+        _record_lines(path, node, (), found, set())
         return loader.construct_document(node)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         line = 2 if mark is None else mark.line + 2
         problem = getattr(error, "problem", None) or "it is not YAML"
         raise ConfigurationError(f"{path}, line {line}: {problem}") from None
-    except (ValueError, RecursionError) as error:  # the 45th of a 13th month, a deep nesting
+    except (ValueError, RecursionError) as error:  # an impossible date, deep nesting
         raise ConfigurationError(f"{path}: the table is not YAML: {error}", hint=_HINT) from None
     finally:
         loader.dispose()
 
 
-def _look(
+def _record_lines(
     path: Path,
     node: yaml.Node,
     keys: tuple[str, ...],
@@ -142,7 +143,7 @@ def _look(
     found.setdefault(keys, line)
     if isinstance(node, yaml.SequenceNode):
         for number, item in enumerate(node.value):
-            _look(path, item, (*keys, str(number)), found, seen)
+            _record_lines(path, item, (*keys, str(number)), found, seen)
     elif isinstance(node, yaml.MappingNode):
         for key, item in node.value:
             at = key.start_mark.line + 2
@@ -153,4 +154,4 @@ def _look(
             if below in found:
                 raise ConfigurationError(f"{path}, line {at}: {'.'.join(below)} is there twice")
             found[below] = at
-            _look(path, item, below, found, seen)
+            _record_lines(path, item, below, found, seen)

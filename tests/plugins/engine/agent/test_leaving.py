@@ -253,7 +253,7 @@ async def test_task_abandoned_at_any_event_repeats_nothing(
     assert place > 10
 
 
-async def test_fork_of_an_abandoned_task_repeats_nothing_unasked(
+async def test_fork_of_an_abandoned_task_repeats_nothing_without_asking(
     delf_host: TestHost, scripted_model: ScriptedModel
 ) -> None:
     """It goes on from the last event that was kept, beside the task that was left."""

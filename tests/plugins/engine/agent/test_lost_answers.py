@@ -79,7 +79,7 @@ def test_later_script_repeating_a_lost_call_is_asked_about(make_agent, scripted_
     assert asked == [{"amount": 10}]
 
 
-def test_call_with_a_lost_answer_is_not_repeated_unasked(make_agent, scripted_model) -> None:
+def test_call_with_a_lost_answer_is_not_repeated_without_asking(make_agent, scripted_model) -> None:
     bank = Bank()
     scripted_model.writes("print(await pay(10))", "print(await pay(10))")
     response = make_agent(bank.tool(), retry_count=1).run("Pay.")

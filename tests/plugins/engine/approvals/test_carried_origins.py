@@ -113,7 +113,7 @@ def test_learned_fact_from_foreign_text_keeps_its_origin(desk):
     assert memory.facts[1].startswith("Ada likes tea.")
 
 
-def test_value_from_a_carried_fact_counts_as_foreign(desk):
+def test_value_from_a_carried_fact_counts_as_outside_text(desk):
     memory = Notebook()
     memory.facts = [f"Bills go to {ACCOUNT}. (learned from what others wrote)"]
     desk.model.writes(f"print(pay('{ACCOUNT}'))")
@@ -122,7 +122,7 @@ def test_value_from_a_carried_fact_counts_as_foreign(desk):
     assert desk.asked == ["iban: in part from memory; others wrote it"]
 
 
-def test_fact_of_unknown_author_counts_as_foreign(desk):
+def test_fact_of_unknown_author_counts_as_outside_text(desk):
     memory = Notebook()
     memory.facts = [f"Bills go to {ACCOUNT}."]
     desk.model.writes(f"print(pay('{ACCOUNT}'))")
@@ -156,7 +156,7 @@ def test_child_task_text_inherits_the_origin_of_its_parent(desk, read, asks):
     assert desk.asked == asks
 
 
-def test_attachment_of_a_child_counts_as_foreign(desk, tmp_path):
+def test_attachment_of_a_child_counts_as_outside_text(desk, tmp_path):
     bill = tmp_path / "bill.txt"
     bill.write_text(f"Please pay to {ACCOUNT}")
     desk.model.writes(
@@ -167,7 +167,7 @@ def test_attachment_of_a_child_counts_as_foreign(desk, tmp_path):
     assert desk.asked == ["iban: in part from the input file bill.txt; others wrote it"]
 
 
-def test_child_answer_counts_as_foreign(desk):
+def test_child_answer_counts_as_outside_text(desk):
     desk.model.writes("print(pay(clerk('which account?', [])[-27:]))")
     desk.model.writes("print(mails()[0]['body'])")
     with desk.agent() as agent:
@@ -206,7 +206,7 @@ WORDS = "iban: written by the model after it read what others wrote"
 
 
 @pytest.mark.parametrize("trust", ["outside", "own"])
-def test_child_task_from_a_tool_counts_as_foreign_by_default(desk, trust):
+def test_child_task_from_a_tool_counts_as_outside_text_by_default(desk, trust):
     @tool(effect="read", confirm=False)
     async def ticket(number: int, context: CallContext) -> str:
         """Have a clerk work on a ticket."""
@@ -225,7 +225,7 @@ def test_child_task_from_a_tool_counts_as_foreign_by_default(desk, trust):
     assert len(desk.asked) == (trust == "outside")
 
 
-def test_notification_counts_as_foreign(desk):
+def test_notification_counts_as_outside_text(desk):
     news = [[TICKET], []]
 
     async def notifications():
@@ -237,7 +237,7 @@ def test_notification_counts_as_foreign(desk):
     assert desk.asked == ["iban: in part from a notification; others wrote it"]
 
 
-def test_foreign_tool_description_counts_as_foreign(desk):
+def test_foreign_tool_description_counts_as_outside_text(desk):
     def weather(city: str) -> str:
         return "rain"
 

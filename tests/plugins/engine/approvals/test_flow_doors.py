@@ -298,7 +298,7 @@ HONEST = {
 
 
 @pytest.mark.parametrize(("scripts", "options"), HONEST.values(), ids=HONEST)
-def test_own_words_ask_nobody_at_the_same_doors(desk, scripts, options):
+def test_own_text_needs_no_approval(desk, scripts, options):
     options = {**options, "more": [make() for make in options.get("more", ())]}
     assert not desk.run(*scripts, **options)
     assert desk.response.status, desk.response.error

@@ -237,14 +237,14 @@ def test_invalid_flow_declaration_is_refused(options, message):
         tool(**options)(send)
 
 
-def test_input_file_content_counts_as_foreign(run, tmp_path):
+def test_input_file_content_counts_as_outside_text(run, tmp_path):
     path = tmp_path / "bill.txt"
     path.write_text(BILL)
     _, asked = run("print(pay(open('bill.txt').read()[24:51], 250))", files=[str(path)])
     assert asked[0].flow == "iban: in part from the input file bill.txt; others wrote it"
 
 
-def test_earlier_answer_counts_as_foreign(delf_host, scripted_model):
+def test_earlier_answer_counts_as_outside_text(delf_host, scripted_model):
     scripted_model.writes("print(mails()[0]['body'])", f"print(pay('{OWN}', 250))")
     scripted_model.writes("print(pay('DE89370400440532013000', 250))")
     scripted_model.outline = f"pay(iban='{OWN}', amount=250)"

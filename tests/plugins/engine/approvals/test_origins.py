@@ -307,7 +307,7 @@ def test_word_of_the_user_counts_as_task_origin(value, says, is_there):
     assert (origin(value, task=says, outside="x").kind == "task") is is_there
 
 
-def test_script_after_a_provider_search_counts_as_foreign():
+def test_script_after_a_provider_search_counts_as_outside_text():
     origins = Origins("Pay the bill", list, lambda action: bound(action, "own"))
     asked = ModelCalled(**SEEN, model="m", purpose="generate", server_side=("web_search",))
     origins.follow([asked, ScriptGenerated(**SEEN, code="pay('DE89 3704')", attempt=1)])

@@ -1,4 +1,4 @@
-"""Where values of calls came from that nobody was asked about, as the events tell later."""
+"""Origins of argument values in calls without approval, computed from the events."""
 
 from delf import Agent, tool
 from delf_engine.views.sources import sources_of
@@ -16,7 +16,7 @@ def note(title: str, who: str, phone: str, kind: str, length: int) -> str:
     return "kept"
 
 
-def test_unasked_calls_have_their_origins(delf_host, scripted_model):
+def test_calls_without_approval_have_origins(delf_host, scripted_model):
     scripted_model.writes(
         "m = mails()[0]\nnote('Party', m['sender'], m['body'][-15:], 'x-kind', len(m['body']) + 70)"
     )

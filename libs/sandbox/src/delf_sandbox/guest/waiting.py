@@ -101,15 +101,15 @@ class Waiting:
         return self._loop.block(settled(given)) if inspect.isawaitable(given) else given
 
     def meant(self, given: Any) -> Any:
-        """Await a coroutine where a result is expected; return other values unchanged."""
+        """Await a coroutine that a script uses as a result; return other values unchanged."""
         kind = _type_of(given)
-        # By exact type: a task or future that a script keeps, to await it later, is a value here.
+        # Exact types only: the script may keep a task or a future, and await it later.
         if kind is ToolCall or kind is types.CoroutineType or kind is _Again:
             return self._loop.block(settled(given))
         if kind is not types.AsyncGeneratorType:
             return given
         stream = _Stream(given, self.wait)
-        # A stream that nobody reads makes none of its calls: the line goes into the warning.
+        # An unread stream makes no calls; the line is for the warning about that.
         self._streams.append((stream, sys._getframe(1).f_lineno))  # pyright: ignore[reportPrivateUsage]
         return stream
 

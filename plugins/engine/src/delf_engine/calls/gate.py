@@ -239,7 +239,7 @@ class Gate:
             return await self._reject(call, "changes to the script were requested")
         if past is None:
             if call.digest in self._maker.unknown_outcomes:
-                return await self._ask_after_doubt(call)
+                return await self._ask_after_unknown_outcome(call)
             return await self._ask_and_make(call)
         # What only reads is made again; anything else may have been done already.
         if past.started is not None and past.started.effect != "read":
@@ -411,8 +411,8 @@ class Gate:
         if self._replay.before is not None:
             await self._replay.before.over()
 
-    async def _ask_after_doubt(self, call: Call) -> CallAnswer:
-        """Ask about a call whose earlier identical call in this task has an unknown outcome."""
+    async def _ask_after_unknown_outcome(self, call: Call) -> CallAnswer:
+        """Ask whether to make a call again: the task made it before, with an unknown outcome."""
         verdict = await self._verdict(call)
         if isinstance(verdict, Refused):
             return await self._turn_down(call, _refused(call, verdict.message))

@@ -134,9 +134,9 @@ def forked(
 ) -> list[Event]:
     """Return the events of a new task that continues from an event of another task.
 
-    A call that had started by then keeps its end, even if that came later. Approvals of unfinished
-    calls and remembered approvals are not copied. Copied model answers cost nothing, because the
-    other task paid for them. The new task does not continue a conversation.
+    A call that started before the fork keeps its result, even if the result came later. Approvals
+    of unfinished calls and remembered approvals are not copied. Copied model answers cost
+    nothing, because the other task paid for them. The new task does not continue a conversation.
 
     Args:
         events: The events of the other task.
@@ -181,7 +181,7 @@ def forked(
         if isinstance(changed, TaskStarted):
             kept = {name: v for name, v in changed.setup.items() if name != ASKED_FROM}
             own = {**kept, **(setup or {}), COPIED: len(before)}
-            if changed.key != key:  # the words of the task are those of who asked for it
+            if changed.key != key:  # the other task's owner wrote its words
                 asker = name_of_holder(changed.key)
                 own[SHAPED] = list(dict.fromkeys((*kept.get(SHAPED, ()), asker)))
             changed = replace(

@@ -272,10 +272,10 @@ class TaskPipeline:
         await asyncio.wait({work}, timeout=GRACE_SECONDS)
 
     async def _cancel(self, work: asyncio.Future[str] | None) -> None:
-        """End a cancelled task at any point; re-raise the cancellation, whatever fails here.
+        """End a cancelled task and its running work. Failures are logged, not raised.
 
         Args:
-            work: The running work.
+            work: The running work; None if it has not started.
         """
         is_left = self._is_left
         self._log.hurry(_LAST_SECONDS)

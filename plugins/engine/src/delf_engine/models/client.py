@@ -148,7 +148,7 @@ class ModelClient:
         return sorted(models, key=lambda model: self._away.get(_account(model), now) > now)
 
     async def _fall_back(self, failed: LLMConfig, other: LLMConfig, error: DelfError) -> None:
-        """Note that another model is asked; this one is asked last for some time."""
+        """Warn of the fallback, and ask the failed model last for some time."""
         # A prompt that is too long says nothing about the next, shorter prompt.
         if not getattr(error, "too_long", False):
             self._away[_account(failed)] = time.monotonic() + _AWAY_SECONDS

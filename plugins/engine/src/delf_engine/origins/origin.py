@@ -109,9 +109,10 @@ class ReadCall:
 def find_in(
     calls: Iterable[ReadCall], text: str, trusts: Sequence[Trust] = _TRUSTS
 ) -> Origin | None:
-    """Return the first place of a text or its pieces in results, in others' words at first.
+    """Return the first place in results that contains a text or, failing that, a piece of it.
 
-    A short text must match a whole value, because it occurs in many texts.
+    Texts of others are searched before those of the user. A short text must equal a whole value,
+    because it occurs in many texts.
     """
     value = letters_of(text)
     whole = f"{_SEAM}{value}{_SEAM}" if len(value) < _SHORT else value

@@ -76,7 +76,7 @@ class Planned:
         self._is_answer = is_answer
         self._calls: list[ast.Call] = []
         self.orders: Sequence[ast.Call] = ()
-        """The calls that read texts which the user's words order to follow."""
+        """The calls that read texts whose instructions the user asks to follow."""
         self.answers = 0
         """The model's answers to the question for an outline."""
         self._passed: Counter[tuple[str, ...]] = Counter()
@@ -220,8 +220,8 @@ class Planned:
     def _holds(self, call: ast.Call, path: Sequence[str], text: str, inner: Sequence[str]) -> bool:
         """Return whether a field of an earlier call's result contains a value.
 
-        The value is the whole field, or the only word of its kind in the field's text. Among
-        several records, those named by others do not count.
+        The value is the whole field, or the only word of its kind in the field's text. If the field
+        has several values, a value that others' texts mention does not count.
         """
         made = [each for each in self._made.get(dotted(call.func), ()) if self.is_call(call, each)]
         items = (item for each in made for item in fields_at(each.result, (*path, *inner)))

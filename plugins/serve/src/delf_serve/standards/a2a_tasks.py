@@ -66,7 +66,7 @@ _STATES: Final = {
 
 
 async def card_of(call: Call, path: str) -> pb.AgentCard:
-    """Return the card of the agent, which takes tasks at a path; its workers are skills."""
+    """Return the agent card of an endpoint; the agent and its workers are listed as skills."""
     url = page_link(call, path)
     names = [name for name in await models_of(call) if not name.startswith(f"{OWN_MODEL}/")]
     card: dict[str, Any] = {

@@ -107,7 +107,11 @@ async def _task(call: Call, body: RunInput) -> tuple[str, int]:
 
 
 async def _resumed(call: Call, answers: Sequence[Resume]) -> tuple[str, int]:
-    """Decide the requests that a run answers; a cancelled interrupt is a no."""
+    """Decide the requests that a resumed run answers; a cancelled interrupt rejects its request.
+
+    Returns:
+        The task's id, and the number of the event of the latest request.
+    """
     task_id, after = "", 0
     for answer in answers:
         payload = (answer.payload or {}) if answer.status == "resolved" else {}

@@ -65,7 +65,7 @@ class JournalContract(Contract):
 
     @pytest.fixture
     def failing_journal(self) -> Journal:
-        """The same journal in a state where appends fail."""
+        """A journal like the one under test, whose appends fail."""
         missing(self, "a fixture `failing_journal`, or fails = False")
 
     async def test_journal_returns_every_event_unchanged(self, journal: Any) -> None:

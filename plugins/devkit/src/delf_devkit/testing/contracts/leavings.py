@@ -185,14 +185,14 @@ def _check_process(before: dict[str, object], variables: dict[str, str]) -> None
 
 
 class _Shared:
-    """The state of the classes and modules of an object, which all its users share.
+    """The state of an object's class and modules, which all users of the process share.
 
-    A table that is filled at first use and stays so is no state of a user. What changes with each
-    use is, and so is what holds a text of the use.
+    A cache may be filled on the first use. State that changes on each use, or that contains a text
+    of a use, belongs in the object instead.
 
     Args:
         subject: The object.
-        marks: Texts that are only in the work that is done with it.
+        marks: Texts that occur only in the uses of the object.
     """
 
     def __init__(self, subject: object, marks: Iterable[str]) -> None:

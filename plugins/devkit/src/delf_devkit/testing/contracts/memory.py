@@ -55,7 +55,7 @@ class MemoryContract(Contract):
 
     @pytest.fixture
     def failing_store(self) -> MemoryStore:
-        """The same store in a state where reads and writes fail."""
+        """A store like the one under test, whose reads and writes fail."""
         missing(self, "a fixture `failing_store`, or fails = False")
 
     async def test_list_returns_saved_facts_oldest_first(self, store: Any) -> None:

@@ -85,12 +85,12 @@ class ModelContract(Contract):
 
     @pytest.fixture
     def failing_model(self) -> Model:
-        """The same model with a service that refuses."""
+        """A model like the one under test, whose service refuses requests."""
         missing(self, "a fixture `failing_model`, or fails = False")
 
     @pytest.fixture
     def slow_model(self) -> Model:
-        """The same model with a slow service."""
+        """A model like the one under test, whose service is slow."""
         missing(self, "a fixture `slow_model`, or slow = False")
 
     @pytest.fixture
@@ -100,17 +100,17 @@ class ModelContract(Contract):
 
     @pytest.fixture
     def calling_model(self) -> Model:
-        """The same model, answering with a call."""
+        """A model like the one under test, which answers with a call."""
         missing(self, "a fixture `calling_model`, or calls = False")
 
     @pytest.fixture
     def echo_model(self) -> Model:
-        """The same model, answering with the words of the last message."""
+        """A model like the one under test, which repeats the last message."""
         missing(self, "a fixture `echo_model`, or echoes = False")
 
     @pytest.fixture
     def cut_model(self) -> Model:
-        """The same model, whose answers are cut at the limit of tokens."""
+        """A model like the one under test, whose answers are cut at the token limit."""
         missing(self, "a fixture `cut_model`, or cuts = False")
 
     @pytest.fixture

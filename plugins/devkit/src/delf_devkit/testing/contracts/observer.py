@@ -39,7 +39,7 @@ class ObserverContract(Contract):
 
     @pytest.fixture
     def failing_observer(self) -> Observer:
-        """The same observer, whose file or service is unavailable."""
+        """An observer like the one under test, whose file or service is unavailable."""
         missing(self, "a fixture `failing_observer`, or fails = False")
 
     @pytest.fixture

@@ -46,15 +46,15 @@ class SandboxContract(SandboxCalls):
         assert backend.isolation in ISOLATION_ORDER
         async with Bench(backend):
             if backend.isolation != "process":
-                await self._isolates_as_far_as_it_says(backend)
+                await self._check_claimed_isolation(backend)
 
-    async def _isolates_as_far_as_it_says(self, backend: SandboxBackend) -> None:
+    async def _check_claimed_isolation(self, backend: SandboxBackend) -> None:
         measured = await self._measured(backend)
-        believed = measured.believed(backend.isolation)
+        proven = measured.believed(backend.isolation)
         reached = ", ".join(measured.reached) or "nothing that tells it from the host's kernel"
-        assert believed == backend.isolation, (
+        assert proven == backend.isolation, (
             f"its isolation is {backend.isolation!r}, and a script reached {reached}: at most "
-            f"{believed!r} is believed"
+            f"{proven!r} is believed"
         )
 
     # -- scripts ------------------------------------------------------------------------
