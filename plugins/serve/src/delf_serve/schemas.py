@@ -221,7 +221,7 @@ class TaskList(Shown):
     """Tasks, the newest first."""
 
     tasks: list[Task]
-    more: bool = Field(description="Whether there are more tasks.")
+    more: bool = Field(description="Whether there are more entries.")
     next: str | None = Field(description="The `after` of the next page, if there is one.")
 
 
@@ -253,7 +253,7 @@ class FigureList(Shown):
     """Figures by group."""
 
     figures: list[Figures]
-    more: bool = Field(description="Whether there are more tasks.")
+    more: bool = Field(description="Whether there are more entries.")
 
 
 class RoutineSaveRequest(Given):
@@ -340,7 +340,7 @@ class ScheduleHistory(Shown):
     """The outcomes of a schedule's most recent firings, newest first."""
 
     firings: list[FiringView]
-    more: bool = Field(default=False, description="Whether there are more tasks.")
+    more: bool = Field(default=False, description="Whether there are more entries.")
 
 
 class EvaluationView(Shown):
@@ -477,7 +477,7 @@ class PersonList(Shown):
     """The people of the server."""
 
     people: list[PersonView]
-    more: bool = Field(description="Whether there are more tasks.")
+    more: bool = Field(description="Whether there are more entries.")
 
 
 class AuditEntry(Shown):
@@ -500,7 +500,7 @@ class AuditList(Shown):
     """Decisions on requests, changes of people, and logins, newest first."""
 
     entries: list[AuditEntry]
-    more: bool = Field(description="Whether there are more tasks.")
+    more: bool = Field(description="Whether there are more entries.")
 
 
 class NoticesRequest(Given):
@@ -556,7 +556,7 @@ class PromptList(Shown):
     """A task's model calls, in order."""
 
     prompts: list[Prompt]
-    more: bool = Field(description="Whether there are more tasks.")
+    more: bool = Field(description="Whether there are more entries.")
 
 
 class OutputFile(Shown):
@@ -692,7 +692,7 @@ class RememberedList(Shown):
     """The remembered decisions, the oldest first."""
 
     remembered: list[Remembered]
-    more: bool = Field(description="Whether there are more tasks.")
+    more: bool = Field(description="Whether there are more entries.")
 
 
 class FactView(_as_body(Fact)):
@@ -741,7 +741,7 @@ class RequestList(Shown):
     """Questions, the oldest first."""
 
     approvals: list[Request]
-    more: bool = Field(description="Whether there are more tasks.")
+    more: bool = Field(description="Whether there are more entries.")
 
 
 Reason = Annotated[str, StringConstraints(max_length=10_000)]
@@ -902,7 +902,7 @@ class StoredList(Shown):
     """The uploaded files of a key, the newest first."""
 
     files: list[Stored]
-    more: bool = Field(description="Whether there are more tasks.")
+    more: bool = Field(description="Whether there are more entries.")
 
 
 class Conversation(Shown):
@@ -918,7 +918,7 @@ class ConversationList(Shown):
     """Conversations, the newest first."""
 
     conversations: list[Conversation]
-    more: bool = Field(description="Whether there are more tasks.")
+    more: bool = Field(description="Whether there are more entries.")
 
 
 class ChatLine(_as_body(ChatMessage)):
@@ -930,7 +930,7 @@ class ConversationDetail(Shown):
 
     conversation_id: str
     messages: list[ChatLine]
-    more: bool = Field(description="Whether there are more tasks.")
+    more: bool = Field(description="Whether there are more entries.")
 
 
 class LoginRequest(Given):
@@ -971,7 +971,7 @@ class LoginList(Shown):
     """The sessions of the caller, the oldest first."""
 
     sessions: list[Login]
-    more: bool = Field(description="Whether there are more tasks.")
+    more: bool = Field(description="Whether there are more entries.")
 
 
 class Session(Shown):
