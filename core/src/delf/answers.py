@@ -143,7 +143,7 @@ def _unopened(text: str) -> tuple[int, int] | None:
         before_line = not text[found.end() :].partition("\n")[0].strip()
         if alone or before_line:
             last = found.span()
-    # Where a mark opens before it, the text is about such marks.
+    # With an opening mark in front of the closing one, the text is about such marks.
     if last is None or _ANY_OPENING.search(text, 0, last[0]) is not None:
         return None
     return None if _in_block(text, last[0]) else last

@@ -31,7 +31,7 @@ Source: TypeAlias = Literal["command line", "environment", "program", "project"]
 """The source of a value: a person at the command line, the environment, code, or a file."""
 
 _MOST_BYTES: Final = 64 * 1024
-# What the parser takes a time for that grows with the square.
+# Runs of blanks, which the parser reads in quadratic time.
 _ENDLESS: Final = re.compile(r"[^\S\r\n]{256}")
 
 
@@ -215,7 +215,7 @@ def _of_env_file() -> dict[str, str]:
         file = EnvFile.read(path, root)
         items = {path.relative_to(root).as_posix(): file.says} if file.written else {}
         Trust.here().check(root, items)
-    except ConfigurationError as error:  # a stranger's file has no effect, not even this one
+    except ConfigurationError as error:  # an untrusted file has no effect; warn and go on
         _warn(f"{path} is not read: {error.describe()}")
         return {}
     return file.variables(os.environ)

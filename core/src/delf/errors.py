@@ -456,10 +456,10 @@ class UnrecordedCallError(TaskLeftError):
     default_hint = "the task stopped there; resume it when the journal can be written"
 
 
-# Comparing takes time with the length of both; what is longer was not mistyped.
+# Comparing long texts is slow, and a text this long is no mistyped name.
 _MOST_COMPARED: Final = 2000
 _LONGEST_COMPARED: Final = 100
-# What other libraries call an option of an agent; none of these words looks like ours.
+# Other libraries' names of our options, which no comparison of letters would find.
 _MEANT: Final = {
     **dict.fromkeys(("model", "model_name", "model_id", "language_model"), "llm"),
     **dict.fromkeys(("instructions", "system", "system_message", "prompt"), "system_prompt"),

@@ -177,7 +177,7 @@ def _secret(name: str) -> property:
     return property(lambda self: self._secrets.value[name])
 
 
-# After the dataclass was made, which takes what is in the class for defaults.
+# Set after the class is made: a dataclass would take the properties for default values.
 LLMConfig.api_key = _secret("api_key")  # pyright: ignore[reportAttributeAccessIssue]
 LLMConfig.headers = _secret("headers")  # pyright: ignore[reportAttributeAccessIssue]
 

@@ -35,13 +35,13 @@ else:
         """
 
         def make(cls: type) -> type:
-            cls.__doc__ = cls.__doc__ or cls.__name__  # else its signature is looked up for it
+            cls.__doc__ = cls.__doc__ or cls.__name__  # else it becomes the signature
             with _thawed_bases(cls, frozen=frozen):
                 options = {"init": False, "repr": False, "eq": False}
                 cls = dataclasses.dataclass(cls, slots=slots, kw_only=kw_only, **options)
             cls.__dataclass_params__.frozen = frozen
             for name, method in _methods(cls, frozen=frozen, slots=slots).items():
-                if cls.__dict__.get(name) is None:  # as __hash__ is where __eq__ was written
+                if cls.__dict__.get(name) is None:  # None: a class with __eq__ has no __hash__
                     setattr(cls, name, method)
             cls.__signature__ = _Signature()
             return cls

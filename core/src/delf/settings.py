@@ -323,7 +323,7 @@ def _from_environ(cls: type[PluginSettings], name: str, prefix: str) -> dict[str
     try:
         return source()
     except SettingsError as error:
-        # A table, or a list that begins as one, that is not JSON; its cause holds the value.
+        # The value is invalid JSON. It may be a secret, so the error's cause is dropped.
         field = str(error).partition('"')[2].partition('"')[0]
         raise ConnectionConfigurationError(
             f"{name}: {prefix}{field.upper()} is not valid JSON",

@@ -18,8 +18,8 @@ _AGAIN_SECONDS = 0.02
 
 def main() -> int:
     """Return the program's exit status."""
-    # Hardly anything that a start makes is garbage: to look for some after each 700 objects, and
-    # once more at the end, when the memory is given back anyway, is a quarter of a short run.
+    # A start makes hardly any garbage. Collecting after each 700 objects, and again at the exit,
+    # would take a quarter of a short run.
     gc.set_threshold(_OBJECTS)
     try:
         return _run()
@@ -29,7 +29,7 @@ def main() -> int:
 
 def _run() -> int:
     handler = signal.getsignal(signal.SIGINT)
-    if handler is signal.default_int_handler:  # not when it is ignored, as under nohup
+    if handler is signal.default_int_handler:  # nohup ignores Ctrl-C: leave that as it is
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         importlib.import_module("delf_cli")
@@ -43,7 +43,7 @@ def _run() -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        if handler is signal.default_int_handler:  # nothing is left to be done in order
+        if handler is signal.default_int_handler:  # the clean-up is done: end at once
             signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -54,7 +54,7 @@ def _interrupt_again(failure: sys.UnraisableHookArgs) -> Any:
     """
     if not issubclass(failure.exc_type, KeyboardInterrupt):
         return sys.__unraisablehook__(failure)
-    main_thread = threading.main_thread().ident or 0  # only a signal to it ends its waiting
+    main_thread = threading.main_thread().ident or 0  # only its own signal wakes it
     again = threading.Timer(_AGAIN_SECONDS, signal.pthread_kill, (main_thread, signal.SIGINT))
     again.daemon = True
     return again.start()

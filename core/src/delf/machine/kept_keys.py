@@ -94,7 +94,7 @@ class KeptKeys:
         if ring is not None:
             try:
                 ring.delete_password(SERVICE, name)
-            except Exception as error:  # of whatever keyring this is; the name is removed anyway
+            except Exception as error:  # keyrings raise errors of any type
                 _log.warning("the keyring did not remove %s: %s", name, error)
         self._write(kept)
         return True
@@ -136,13 +136,13 @@ def _warn(text: str) -> None:
 def _keyring() -> Any:
     """Return the keyring, if the package ``keyring`` is installed and finds a backend."""
     try:
-        import keyring  # where it is installed, it is needed only for keys that lie in it
+        import keyring  # optional, and slow to import
     except ImportError:
         return None
     try:
         backend = keyring.get_keyring()
         usable = backend.priority >= 1
-    except Exception as error:  # of whatever system this is
+    except Exception as error:  # keyrings raise errors of any type
         _log.debug("no keyring can be used: %s", error)
         return None
     return backend if usable else None
@@ -151,7 +151,7 @@ def _keyring() -> Any:
 def _from_ring(ring: Any, name: str) -> str | None:
     try:
         return ring.get_password(SERVICE, name)
-    except Exception as error:  # it is locked, or gone
+    except Exception as error:  # the keyring is locked or gone
         _warn(f"the keyring does not give {name}: {error}")
         return None
 
@@ -161,6 +161,6 @@ def _into_ring(ring: Any, name: str, value: str) -> bool:
     try:
         ring.set_password(SERVICE, name, value)
         return ring.get_password(SERVICE, name) == value
-    except Exception as error:  # it is locked, or read-only
+    except Exception as error:  # the keyring is locked or read-only
         _log.debug("the keyring does not take %s: %s", name, error)
         return False

@@ -34,10 +34,10 @@ def in_own_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
         how: Callable[[Any], None]
         try:
             how, value = future.set_result, function()
-        except BaseException as error:  # those that are not Exceptions would end the loop
+        except BaseException as error:  # a SystemExit would end the event loop
             passes = isinstance(error, Exception) and not isinstance(error, StopIteration)
             how, value = future.set_exception, error if passes else RuntimeError(repr(error))
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody awaits the result
             loop.call_soon_threadsafe(finish, how, value)
 
     context = contextvars.copy_context()

@@ -40,7 +40,7 @@ def _zone(given: str) -> Zone:
         if rule:
             return Zone(rule, _name_of(path))
     if given and path is None:
-        return Zone(given)  # a rule itself
+        return Zone(given)  # TZ holds a rule instead of a name
     return Zone(_fixed(time.localtime().tm_gmtoff))
 
 

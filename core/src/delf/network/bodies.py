@@ -19,7 +19,7 @@ ACCEPTED: Final = "gzip, deflate"
 
 _PIECE: Final = 64 * 1024
 _IN_A_TURN: Final = 16
-_GZIP: Final = zlib.MAX_WBITS | 16  # zlib's sign for a header of gzip; a negative one for none
+_GZIP: Final = zlib.MAX_WBITS | 16  # gzip header; a negative value: no header
 _RAW: Final = -zlib.MAX_WBITS
 # Servers send "deflate" with zlib's header or without: its first byte tells which.
 _METHOD: Final = 0x0F

@@ -48,7 +48,7 @@ def codec_of(label: str | None) -> str | None:
     name = _MEANT.get(name.removeprefix("x-"), name)
     try:
         codec = codecs.lookup(name).name
-        "".encode(codec)  # there are codecs of bytes, too, as "hex"
+        "".encode(codec)  # raises for a codec of bytes, such as "hex"
     except (LookupError, ValueError):
         return None
     return None if codec in _NO_CHARSETS else codec
@@ -76,7 +76,7 @@ def decoded(data: bytes, label: str | None) -> str | None:
         label: The charset, if declared.
 
     Returns:
-        None, if the text is of neither.
+        The text; None if the data is valid in neither charset.
     """
     known = codec_of(label)
     is_first = known is not None and _SHIFTING.match(known) is not None

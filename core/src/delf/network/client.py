@@ -25,7 +25,7 @@ _ours: ContextVar[bool] = ContextVar("delf_network_request", default=False)
 _httpx_log: Final = logging.getLogger("httpx")
 
 
-def _not_ours(record: logging.LogRecord) -> bool:
+def _is_logged(record: logging.LogRecord) -> bool:
     return record.levelno > logging.INFO or not _ours.get()
 
 
@@ -92,7 +92,7 @@ class HttpClient:
             sent: Any = headers if isinstance(headers, Mapping) else list(headers)
             given: Any = None if params is None else list(params)
             exchange = client.stream(method, url, params=given, headers=sent, content=content)
-            # Whoever waits for a turn was not sent yet, and has not used up any time.
+            # The timeout starts once a place is free: a waiting request was not sent yet.
             limit = self._timeout + more_seconds
             async with turn, asyncio.timeout(limit), exchange as response:
                 body = await read_body(response, most)
@@ -121,7 +121,7 @@ class HttpClient:
             )
             # No cookies: a session that one task began must not be used by another.
             self._client.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-            _httpx_log.addFilter(_not_ours)  # adding it twice changes nothing
+            _httpx_log.addFilter(_is_logged)  # adding it twice changes nothing
             self._loop = loop
             self._turn = asyncio.Semaphore(self._at_once)
         return self._client, self._turn

@@ -36,7 +36,7 @@ class Outage:
 
     @contextmanager
     def noted(self, *kinds: type[BaseException]) -> Generator[None]:
-        """Run a block; record a failure of these kinds and suppress it."""
+        """Run a block; record its success, or suppress and record an error of the given types."""
         try:
             yield
         except kinds as error:

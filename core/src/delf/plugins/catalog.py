@@ -146,7 +146,7 @@ class Catalog:
 
     def serving(self, model: LLMConfig, environ: Mapping[str, str]) -> ModelSpec:
         """Return the spec that fits a model best: by its name, and by its address and provider."""
-        fits = [(_fit(spec, model, environ), spec) for spec in self._specs(ModelSpec)]
+        fits = [(_fit_rate(spec, model, environ), spec) for spec in self._specs(ModelSpec)]
         most = max((fit for fit, _ in fits), default=-1.0)
         named = kind_named_by(model.model)
         if named is not None and most < len(named[0]) and model.base_url is None:
@@ -175,9 +175,9 @@ class Catalog:
 
     def _unknown(self, kind: str, name: str) -> PluginError:
         package = package_of(kind, name)
-        broken = _meant(kind, name, package, self.records)
+        broken = _unusable_plugin_for(kind, name, package, self.records)
         if broken is not None:
-            return PluginError(f"no {kind} {name!r}: {_say(broken)}")
+            return PluginError(f"no {kind} {name!r}: {_state_text(broken)}")
         if package is not None:
             return PluginError(f"no {kind} {name!r} is installed", hint=how_to_install(package))
         known = sorted(n for k, n in self._offers if k == kind)
@@ -227,12 +227,12 @@ def _listed(plugins: Iterable[Candidate]) -> str:
     return " and ".join(plugin.origin for plugin in plugins)
 
 
-def _fit(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> float:
-    """Measure the fit of a spec: the length of its longest matching pattern, or -1.
+def _fit_rate(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> float:
+    """Rate how well a spec fits a model: by the length of its longest matching pattern.
 
-    The plugin of a named provider comes first. A plugin whose protocol other servers speak comes
-    between a fallback and a more exact match if an address is given, and after all others without
-    an address.
+    The highest rate wins; -1 means no fit. A plugin of the named provider has the highest rate. A
+    plugin with a protocol that other servers use, too, has a low rate: above a fallback if an
+    address is given, else 0.
     """
     name = model.model
     fitting: list[float] = [len(p) for p in spec.serves if fnmatch.fnmatchcase(name, p)]
@@ -257,7 +257,7 @@ def _fit(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> float
     return max(fitting, default=-1)
 
 
-def _meant(
+def _unusable_plugin_for(
     kind: str, name: str, package: str | None, records: Sequence[PluginRecord]
 ) -> PluginRecord | None:
     """Return the unusable plugin that would provide a name, by the naming rules for plugins."""
@@ -273,15 +273,15 @@ def _meant(
 def _not_served(model: str, records: Sequence[PluginRecord]) -> PluginError:
     name = usual_model(model)
     for likely in dict.fromkeys((name, usual_model("another/model"))):
-        broken = _meant("model", likely, package_of("model", likely), records)
+        broken = _unusable_plugin_for("model", likely, package_of("model", likely), records)
         if broken is not None:
-            return PluginError(f"no plugin serves the model {model!r}: {_say(broken)}")
+            return PluginError(f"no plugin serves the model {model!r}: {_state_text(broken)}")
     return PluginError(
         f"no installed plugin serves the model {model!r}",
         hint=how_to_install(packages("model")[name]),
     )
 
 
-def _say(record: PluginRecord) -> str:
+def _state_text(record: PluginRecord) -> str:
     of = f" ({record.distribution} {record.version})" if record.distribution else ""
     return f"plugin {record.name!r}{of} is {record.state}: {record.reason}"

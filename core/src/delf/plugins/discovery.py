@@ -195,7 +195,7 @@ def _read(read_text: ReadText) -> list[Candidate]:
         text = read_text("entry_points.txt") or ""
     except (OSError, ValueError) as error:
         return _declared_only(read_text, f"{type(error).__name__}: {error}")
-    # Most distributions have no such section: to parse them all takes longer than the rest.
+    # Most distributions have no such section, and parsing all of them would be slow.
     if not _SECTION.search(text):
         if ENTRY_POINT_GROUP not in text:
             return []
@@ -232,7 +232,7 @@ def _declared_only(read_text: ReadText, problem: str) -> list[Candidate]:
         return []
     name, keywords = headers.get("name"), headers.get("keywords", "")
     if name is None or not _KEYWORD.search(keywords):
-        return []  # another package: not ours to report
+        return []  # not a plugin of delf
     problem = f"its entry_points.txt cannot be read: {problem}"
     return [Candidate(name=name, distribution=name, problem=problem)]
 
@@ -263,12 +263,12 @@ def _headers(text: str) -> dict[str, str]:
     for line in text.splitlines():
         if not line:
             break
-        if line[0] in " \t":  # a long header goes on
+        if line[0] in " \t":  # a continuation line
             found[last] = f"{found.get(last, '')} {line.strip()}"
             continue
         name, _, value = line.partition(":")
         last = name.strip().lower()
         if last in found:
-            last = ""  # nobody asks for it
+            last = ""  # collects continuation lines of a repeated header
         found[last] = value.strip()
     return found

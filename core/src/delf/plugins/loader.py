@@ -25,7 +25,7 @@ from delf.specs import CommandSpec, ConnectionSpec, SandboxSpec, Spec
 from delf.types import ISOLATION_ORDER
 
 _FACTORY = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
-# An entry point has no place for a number, and the keywords of a distribution do.
+# The API number is a keyword, because an entry point cannot hold a number.
 _API = re.compile(r"delf-plugin-api-(\d+)", re.IGNORECASE)
 _PROJECT: Final = "delf"
 

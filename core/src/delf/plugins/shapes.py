@@ -102,7 +102,7 @@ def faults(kind: str, made: object) -> Iterator[str]:
     if protocol is None:
         return
     missing = [name for name in members(protocol) if not has(made, name)]
-    if missing and kind != "connection":  # it has its name and permissions once it is made
+    if missing and kind != "connection":  # its name is set when it is made
         yield f"has no {', '.join(missing)}"
     problems = (not_as_declared(each, made) for each in (protocol, *optional_protocols(kind)))
     yield from dict.fromkeys(fault for found in problems for fault in found)

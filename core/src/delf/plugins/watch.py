@@ -31,19 +31,19 @@ class ImportWatch:
     @contextmanager
     def running(self) -> Generator[None]:
         """Watch the imports that :meth:`importing` announces."""
-        thread = threading.Thread(target=self._look, name="delf-imports", daemon=True)
+        thread = threading.Thread(target=self._warn_when_slow, name="delf-imports", daemon=True)
         thread.start()
         try:
             yield
         finally:
             self._over.set()
-            thread.join()  # a program may fork next, which needs a process without threads
+            thread.join()  # forking is only safe without threads
 
     def importing(self, plugin: Candidate | None) -> None:
         """Announce the import of a plugin, or None for the time between two imports."""
         self._importing = None if plugin is None else (plugin, time.monotonic())
 
-    def _look(self) -> None:
+    def _warn_when_slow(self) -> None:
         named: Candidate | None = None
         while not self._over.wait(LOOK_SECONDS):
             importing = self._importing
@@ -67,7 +67,7 @@ def watched_import(plugin: Candidate | None) -> Generator[None]:
     """Warn if the block, which imports a plugin's code, takes long.
 
     Args:
-        plugin: The plugin; None for none, whose import is not watched.
+        plugin: The plugin; None watches nothing.
     """
     if plugin is None:
         yield

@@ -268,7 +268,7 @@ def _flows_of(asked: ApprovalRequest) -> tuple[str, ...]:
     for argument, origin in asked.origins.items():
         if asked.flow and origin["kind"] == "result" and origin["trust"] == "outside":
             between = flow_between(origin["action"], origin["path"], asked.action, argument)
-            # A name in a result is others' word, too, and no pattern.
+            # Others chose the names in a result: escape characters with a meaning in patterns.
             found.append(" -> ".join(re.sub(r"[*?[]", r"[\g<0>]", name) for name in between))
     return tuple(dict.fromkeys(found))
 
@@ -278,13 +278,13 @@ class SupportsPresence(Protocol):
     """A channel that knows in advance whether a person can answer."""
 
     def can_ask(self) -> bool:
-        """Return True if a person could answer now, as far as is known without asking."""
+        """Return True if a person can probably answer now; must not ask anybody."""
         ...
 
 
 @runtime_checkable
 class SupportsQuestions(Protocol):
-    """A channel that also passes on questions of scripts; other channels are not asked them."""
+    """A channel that also passes on questions of scripts; other channels get approvals only."""
 
     async def answer(self, request: ApprovalRequest) -> Decision | DecidedBy | None:
         """Return the answer to a question, or None to leave the question to the next channel.

@@ -25,7 +25,7 @@ from delf.values.encoding import dumps
 EFFECTS: Final[tuple[Effect, ...]] = get_args(Effect)
 TRUSTS: Final[tuple[Trust, ...]] = ("own", "outside")
 _MARK = "__delf_action__"
-_read_method = lru_cache(1000)(read_signature)  # all connections of a class have the same
+_read_method = lru_cache(1000)(read_signature)  # equal for all connections of a class
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -55,14 +55,14 @@ def field_docs(owner: type[Any]) -> Mapping[str, str]:
         parsed = read_docstring(_doc(each))
         found |= {name: _line(text) for name, text in parsed.parameters.items() if text}
         found |= {name: _line(text) for name, text in parsed.attributes.items() if text}
-        found |= _under_fields(each)
+        found |= _texts_under_fields(each)
     return found
 
 
 def _own(owner: type[Any]) -> Iterator[type[Any]]:
     """Yield a class and its bases, except base classes of libraries."""
     bases = [base for base in owner.__mro__ if base is not owner]
-    for base in getattr(owner, "__orig_bases__", ()):  # a TypedDict has no others
+    for base in getattr(owner, "__orig_bases__", ()):  # a TypedDict keeps its bases only here
         origin = getattr(base, "__origin__", base)
         if isinstance(origin, type) and origin is not owner and origin not in bases:
             bases += [each for each in origin.__mro__ if each not in bases]
@@ -89,10 +89,10 @@ def _line(text: str) -> str:
     return " ".join(text.split()).rstrip(".")
 
 
-def _under_fields(owner: type[Any]) -> dict[str, str]:
+def _texts_under_fields(owner: type[Any]) -> dict[str, str]:
     try:
         path = inspect.getsourcefile(owner)
-    except (TypeError, OSError):  # built in, or no file has its code
+    except (TypeError, OSError):  # a built-in class, or one without a source file
         return {}
     return dict(_texts_of(path).get(owner.__qualname__, {})) if path else {}
 

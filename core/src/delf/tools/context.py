@@ -349,7 +349,7 @@ def _read_known(known: Mapping[str, Path], name: str, most: int) -> bytes:
             f"Its files: {', '.join(known) or 'none'}"
         )
     with path.open("rb") as file:
-        data = file.read(most + 1)  # what is there now, whatever its size was before
+        data = file.read(most + 1)  # the file may have grown
     if len(data) > most:
         raise ToolRefusedError(f"{name} has more than {most:,} bytes")
     return data

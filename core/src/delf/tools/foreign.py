@@ -79,7 +79,7 @@ def _langchain(item: Any) -> Callable[..., Any] | None:
         return None
     if not hasattr(item, "args_schema"):
         return None
-    # Its oldest kind is a function of one text, and has no schema.
+    # LangChain's oldest kind of tool takes one text, and has no schema.
     if item.args_schema is None and [*getattr(item, "args", ())] == [*_ONE_TEXT["properties"]]:
         return _function(item.name, item.description, _ONE_TEXT, _of_one_text(item))
     schema = getattr(item, "tool_call_schema", None) or item.args_schema

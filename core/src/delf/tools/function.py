@@ -203,7 +203,7 @@ def _check_kind(target: Callable[..., Any]) -> None:
         parameters = inspect.signature(target).parameters.values()
         hints = typing.get_type_hints(target)
     except (NameError, TypeError, ValueError, AttributeError):
-        return  # reported better where the whole signature is read
+        return  # read_signature() reports this fault
     warn_of_bare(name, [i.name for i in parameters if i.name not in hints and _is_named(i)])
     for item, hint in hints.items():
         if item != "return" and _has_callable(hint):

@@ -20,12 +20,12 @@ MAX_BYTES: Final = 1_000_000
 """The maximum number of bytes of a schema as JSON."""
 MAX_PARTS: Final = 20_000
 """The maximum number of subschemas of a schema."""
-# Counting takes seconds for a million values, such as the rows of an answer.
+# Counting the steps for a million values, such as the rows of an answer, takes seconds.
 _CHEAP: Final = 50
 """The maximum number of subschemas of a non-recursive schema that is checked without counting steps
 first.
 """
-# The library has no limit of time, so the steps of a check are counted before it.
+# The library has no time limit, so the steps are counted before each check.
 _STEPS: Final = 20_000
 _STEPS_EACH: Final = 50
 """The step limit of a check grows by this number for each part of the value."""
@@ -54,7 +54,7 @@ _BELOW_LISTS: Final = ("prefixItems", "items")
 _BELOW_MAPS: Final = ("properties", "patternProperties")
 _UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
 _DEAR: Final = ("pattern", "patternProperties", *_UNEVALUATED)
-# Where these lead depends on the path of the check, so its steps could not be counted.
+# Refused, because the targets depend on the path of the check: steps cannot be counted.
 _ELSEWHERE: Final = ("$dynamicRef", "$recursiveRef")
 _TAGS: Final = re.compile(
     r"</?(?:a|abbr|b|blockquote|br|code|dd|del|details|div|dl|dt|em|font|h[1-6]|hr|i|img|ins|kbd|li"
@@ -112,7 +112,7 @@ class Checker:
         self._where = where
         self._targets: dict[str, Any] = {}
         try:
-            self._is_cheap = self._look_at()
+            self._is_cheap = self._inspect()
             self._validator = _compiled(self._root)
         except (ValueError, TypeError, RecursionError) as error:
             text = clean(str(error).partition("\n")[0], _MESSAGE) or "it is nested too deeply"
@@ -154,7 +154,7 @@ class Checker:
 
     # -- the schema ---------------------------------------------------------------------
 
-    def _look_at(self) -> bool:
+    def _inspect(self) -> bool:
         """Inspect all subschemas; return True if checking any value takes few steps.
 
         Raises:
@@ -165,7 +165,7 @@ class Checker:
             raise ValueError(f"it has {size:,} characters, and at most {MAX_BYTES:,} are read")
         seen: set[int] = set()
         left: list[Any] = [self._root]
-        here = _Here(self._target)
+        here = _AppliedSchemas(self._target)
         cheap = True
         while left:
             node = left.pop()
@@ -173,7 +173,7 @@ class Checker:
                 continue
             found = cast("dict[str, Any]", node)
             if id(found) in seen:
-                cheap = False  # it is used twice, or holds itself
+                cheap = False  # a shared or recursive schema
                 continue
             seen.add(id(found))
             if len(seen) > MAX_PARTS:
@@ -229,7 +229,7 @@ def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
         problem = _allowed(error, root)
         message = clean(error.message, _MESSAGE) if problem is None else clean(problem, _LISTED)
         return Fault(tuple(error.instance_path), message)
-    # Whoever gives a value does not mean that there is none.
+    # The alternative ``null`` is not what the author of a value intended.
     inner = [e for e in inner if not e.message.endswith('is not of type "null"')] or inner
     best = max(inner, key=_likeness)
     place = best.instance_path
@@ -271,11 +271,11 @@ def _keys_at(root: Mapping[str, Any], path: Iterable[str | int]) -> list[str]:
 
 
 def _likeness(error: Any) -> tuple[int, bool]:
-    """Rank an error by its depth in the value, less if another alternative's key was used."""
+    """Return a sort key: errors deep in the value, and not about an enum, rank highest."""
     return len(error.instance_path), error.kind.name not in ("enum", "const")
 
 
-class _Here:
+class _AppliedSchemas:
     """Counts the schemas that apply to the same part of a value.
 
     Args:
@@ -301,7 +301,7 @@ class _Here:
         parts = _parts_here(schema, self._target)
         count = 1 + sum(self.weight(_mapped(p)) for p in parts if isinstance(p, dict))
         if any(name in schema for name in _UNEVALUATED):
-            count *= 2  # all of it is looked at once more, to see what it has looked at
+            count *= 2  # the library applies them again
         self._known[id(schema)] = count
         return count
 

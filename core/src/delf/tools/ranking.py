@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-# BM25: how soon a repeated word counts no more, and how much long texts are held back.
+# _SATURATION and _LENGTH are BM25's k1 and b: saturation of repeats, penalty of long texts.
 _LONG: Final = 3
 """The number of words from which one word of a name may be missing in the task."""
 _SATURATION: Final = 1.2
@@ -173,7 +173,7 @@ class Ranking:
         self, texts: Iterable[Iterable[tuple[str, float]]], names: Iterable[str] = ()
     ) -> None:
         self._names = [frozenset(_terms(name)) for name in names]
-        # By word: which things have it, and first its weight there, then what it counts for.
+        # For each word, the items that have it: first with its weight, then with its score.
         self._postings: dict[str, dict[int, float]] = {}
         sizes: list[float] = []
         for number, fields in enumerate(texts):

@@ -155,12 +155,12 @@ def with_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Itera
         names: The chosen actions, best first.
         catalog: All actions.
     """
-    readers = _readers(catalog)
+    readers = _read_actions(catalog)
     found: set[str] = set()
     for name in names:
         nouns = _nouns(name)
         near = [group for noun in nouns for group in readers.get(noun, ()) if group.nouns <= nouns]
-        # Of `flow run` and `flow`, the former is meant.
+        # An action about `flow run` matches the resources `flow run` and `flow`: keep the first.
         exact = [g for g in near if not any(g.nouns < other.nouns for other in near)]
         exact.sort(key=lambda group: (-len(group.nouns), group.names))
         siblings = [item for group in exact for item in group.names[:_MOST_SIBLINGS]]
@@ -182,32 +182,32 @@ def named_readers(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
     order = {word: at for at, word in reversed([*enumerate(map(stem, words_of(task)))])}
     shared = frozenset(map(stem, shared_words(entry.name for entry in catalog)))
     found: list[tuple[int, str]] = []
-    for group in {id(g): g for groups in _readers(catalog).values() for g in groups}.values():
+    for group in {id(g): g for groups in _read_actions(catalog).values() for g in groups}.values():
         own = {noun for noun in group.nouns if not noun.endswith(".")} - shared
         if own and own <= order.keys():
             found.append((max(order[noun] for noun in own), group.names[0]))
     return [name for _, name in sorted(found)[:_MOST_NAMED]]
 
 
-class _Readers(NamedTuple):
-    """The reading actions of a resource, the plainest first."""
+class _ReadActions(NamedTuple):
+    """The nouns of a resource, and the names of its read actions, the plainest first."""
 
     nouns: frozenset[str]
     names: list[str]
 
 
-def _readers(catalog: Sequence[CatalogEntry]) -> Mapping[str, Sequence[_Readers]]:
-    """Return the reading actions of each resource, by the resource's rarest noun."""
+def _read_actions(catalog: Sequence[CatalogEntry]) -> Mapping[str, Sequence[_ReadActions]]:
+    """Group read actions by resource; the key is the rarest noun of the resource."""
     groups: dict[frozenset[str], list[str]] = {}
     for entry in sorted(catalog, key=lambda entry: len(entry.name)):
         if (entry.reads or looks_only(entry.name)) and not is_count(entry.name):
             groups.setdefault(_nouns(entry.name), []).append(entry.name)
     counts = Counter(noun for nouns in groups for noun in nouns)
-    found: dict[str, list[_Readers]] = {}
+    found: dict[str, list[_ReadActions]] = {}
     for nouns, names in groups.items():
         if nouns:
             rarest = min(nouns, key=lambda noun: (counts[noun], noun))
-            found.setdefault(rarest, []).append(_Readers(nouns, names))
+            found.setdefault(rarest, []).append(_ReadActions(nouns, names))
     return found
 
 

@@ -141,10 +141,10 @@ def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]
     ranks = frozenset(order)
     by_words = [name for name in best_first(choice.catalog, task)[:_FIRSTS] if name in ranks]
     readers = [name for name in named_readers(task, choice.catalog) if name in ranks]
-    first = [*by_words, *order[:_FIRSTS], *readers]  # a prefilter knows no plain changes
+    first = [*by_words, *order[:_FIRSTS], *readers]  # prefilters may miss plain changes
     wanted = dict.fromkeys([*first, *with_readers(order, choice.catalog)])
     left = [by_name[name] for name in wanted]
-    for _ in range(_ROUNDS):  # what a stub takes beside others is known once they are together
+    for _ in range(_ROUNDS):  # stubs share headers and types, so the exact size shows together
         names = names_of((name for name in by_name if name not in kept), budget)
         size = _size([*kept.values()], LEAST, named, budget, firsts) + len(names)
         room = budget - size
@@ -180,7 +180,7 @@ def _taken(
         if tool.returns not in seen and (found := results.get(tool.returns)):
             size += len(_definition(found, detail, named)) + 5
         size += 0 if tool.connection in seen else len(_head(tool)) + 1
-        size -= len(tool.method) + 2 if is_listed else 0  # it is no longer among the names
+        size -= len(tool.method) + 2 if is_listed else 0  # drops out of the list of names
         if size > room:
             left.append(tool)
             if len(left) > _IN_VAIN:

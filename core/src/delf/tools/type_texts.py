@@ -40,6 +40,8 @@ class _Item(NamedTuple):
 
 
 class _Group(NamedTuple):
+    """A record, or else a ``Literal``, with its items."""
+
     is_record: bool
     items: tuple[_Item, ...]
     is_cut: bool

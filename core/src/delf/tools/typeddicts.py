@@ -72,12 +72,12 @@ def _translate(hint: Any, done: dict[Any, Any]) -> Any:
 def _translate_record(record: Any, done: dict[Any, Any]) -> Any:
     if record in done or record.__class__.__module__ == "typing_extensions":
         return done.get(record, record)
-    done[record] = dict[str, Any]  # where a record contains itself
+    done[record] = dict[str, Any]  # used within a record that contains itself
     hints = typing.get_type_hints(record, include_extras=True)
     required: frozenset[str] = record.__required_keys__
     fields: dict[str, Any] = {}
     for name, hint in hints.items():
-        # In a module whose annotations are texts, the class has not read them.
+        # With string annotations, __required_keys__ ignores NotRequired and Required.
         inner, qualified = hint, set[Any]()
         while (qualifier := typing.get_origin(inner)) in _QUALIFIERS:
             qualified.add(qualifier)

@@ -194,7 +194,7 @@ def trusted(root: Path) -> Trusted | None:
         root: The real path.
     """
     folder = store()
-    return _read(_file(folder, root)) if _may_hold(folder, root) else None
+    return _read(_file(folder, root)) if _is_own_store(folder, root) else None
 
 
 def all_trusted() -> list[Trusted]:
@@ -251,11 +251,7 @@ def remember(root: Path, items: Items) -> None:
 
 
 def revoke(root: Path) -> bool:
-    """Remove a folder's trust record; return False if there was none.
-
-    Returns:
-        True if the folder was trusted.
-    """
+    """Remove a folder's trust record; return False if there was none."""
     folder, real = store(), root.resolve()
     was = trusted(real) is not None
     if was:
@@ -273,8 +269,8 @@ def _digest(salt: str, file: str, key: str, value: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _may_hold(folder: Path, root: Path) -> bool:
-    """Return True if a record is the user's own, not planted by the folder itself."""
+def _is_own_store(folder: Path, root: Path) -> bool:
+    """Return True if the store of records is the user's own, and outside of the folder."""
     inside = not folder.is_absolute() or folder.resolve().is_relative_to(root)
     return not inside and is_own_folder(folder)
 

@@ -89,7 +89,7 @@ def _is_own(folder: Path) -> bool:
 
 
 def _home() -> Path | None:
-    # pathlib's own raises where there is none
+    # Path.home() raises if there is no home folder.
     home = Path(os.path.expanduser("~"))  # noqa: PTH111
     return home.resolve() if home.is_absolute() else None
 
@@ -141,8 +141,8 @@ def parse_toml(text: str) -> dict[str, Any]:
     """
     import tomllib
 
-    # What the parser takes for a key grows with the square of its parts, in time and memory.
-    spanning = '"""' in text or "'''" in text  # then a quote may belong to a line above
+    # The parser needs quadratic time and memory for a key with many parts.
+    spanning = '"""' in text or "'''" in text  # a quote may close a text of an earlier line
     for number, line in enumerate(text.split("\n"), 1):
         bare = line if spanning or line.count(".") <= _MOST_DOTS else _QUOTED.sub("", line)
         if bare.count(".") > _MOST_DOTS:

@@ -119,7 +119,7 @@ def _plain(value: Any, text: Text) -> Any:
         return value
     if isinstance(value, (set, frozenset)):
         return [_plain(item, text) for item in cast("Collection[Any]", value)]
-    if isinstance(value, decimal.Decimal):  # of more digits than cross: as a float it is infinite
+    if isinstance(value, decimal.Decimal):  # too long to encode; a float could be infinite
         return text(value)
     for as_data in _WAYS:
         try:

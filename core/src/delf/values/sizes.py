@@ -39,7 +39,7 @@ async def apart(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     task = asyncio.current_task()
     for error in cancelled:
         if task is not None:
-            task.uncancel()  # so that each counts once
+            task.uncancel()  # each cancellation must count once
             task.cancel(*error.args)
     return working.result()
 
