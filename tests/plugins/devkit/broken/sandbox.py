@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import os
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -450,6 +451,22 @@ class TestLeaksWhatIsOpened(Backend):
         return session
 
 
+class TestLeavesOrphans(Suite):
+    """What it starts ends, and what that started in turn runs on below the system's first."""
+
+    breaks = ("test_session_leaves_no_process_or_file", "test_cancelled_open_leaves_nothing")
+    says = "end the whole group"
+
+    async def leftovers(self, seen):
+        return await gone(seen, 0.2)
+
+    class kind(Backend):
+        async def open(self, spec):
+            script = "sleep 3 >/dev/null 2>&1 &"
+            await asyncio.to_thread(subprocess.run, ["/bin/sh", "-c", script], check=True)
+            return await super().open(spec)
+
+
 @breaks("test_closed_session_is_released", says="closed sessions are kept")
 class TestKeepsClosedSessions(Backend):
     def __init__(self):
@@ -516,6 +533,11 @@ class TestLetsFilesBeMadeBesideInputs(BindsWritable):
 
     def change(self, path):
         path.with_name("new").write_text("x")
+
+
+@breaks("test_input_files_cannot_be_changed", says="could change by a system call the user's")
+class TestGuardsInputFilesInPythonAlone(BindsWritable):
+    what = "syscall("
 
 
 class Sharing(Session):

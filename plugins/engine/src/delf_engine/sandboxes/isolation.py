@@ -48,7 +48,7 @@ class Measured:
 
     Args:
         calls: Whether system calls are possible at all; other interpreters have none.
-        files: Whether host files can neither be read nor created.
+        files: Whether host files can neither be read nor created, and input files not changed.
         network: Whether neither servers of the host nor other networks can be reached.
         processes: Whether no host process can be inspected, traced or killed.
         starts: Whether no process can be started; a container may start its own.
@@ -100,7 +100,9 @@ class _Bait:
     """Files, processes and servers of the host that test scripts try to reach."""
 
     secret: str = field(default_factory=lambda: secrets.token_hex(16))
+    given: str = field(default_factory=lambda: secrets.token_hex(16))
     folders: list[Path] = field(default_factory=list[Path])
+    inputs: list[Path] = field(default_factory=list[Path])
     port: int = 0
     visits: list[str] = field(default_factory=list[str])
     process: subprocess.Popen[bytes] | None = None
@@ -124,9 +126,15 @@ class _Bait:
         return pending or ends or fields["TracerPid"] != "0"
 
     def has_strange_files(self) -> bool:
-        """Return True if a script created a file in the bait folder."""
-        known = {"secret", "listener"}
-        return any(path.name not in known for folder in self.folders for path in folder.iterdir())
+        """Return True if a script created a file in a bait folder or beside an input file."""
+        known = {"secret", "listener", "inputs", *(path.name for path in self.inputs)}
+        folders = (*self.folders, *(path.parent for path in self.inputs))
+        return any(path.name not in known for folder in folders for path in folder.iterdir())
+
+    def has_changed_inputs(self) -> bool:
+        """Return True if a script changed or removed an input file."""
+        given = self.given.encode()
+        return any(not path.is_file() or path.read_bytes() != given for path in self.inputs)
 
 
 @contextlib.asynccontextmanager
@@ -149,6 +157,10 @@ async def _bait() -> AsyncGenerator[_Bait]:
                 stack.callback(shutil.rmtree, folder, ignore_errors=True)
                 folder.joinpath("secret").write_text(bait.secret, encoding="utf-8")
                 bait.folders.append(folder)
+                path = folder / "inputs" / "given.txt"
+                path.parent.mkdir()
+                path.write_text(bait.given, encoding="utf-8")
+                bait.inputs.append(path)
         server = await asyncio.start_server(visited, "127.0.0.1", 0)
         stack.push_async_callback(_close, server)
         bait.port = server.sockets[0].getsockname()[1]
@@ -194,12 +206,14 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
             calls = "calls" in await probe.run("")
             kernel = await probe.run(_KERNEL)
             files = await probe.run(_FILES)
+            await probe.run(CHANGES_INPUTS)
             network = await probe.run(_NETWORK)
             processes = await probe.run(_PROCESSES)
         finally:
             await probe.aclose()
         in_files = ["a file of the host"] * (bait.secret in files)
         in_files += ["a folder of the host, to write"] * bait.has_strange_files()
+        in_files += ["an input file, to write"] * bait.has_changed_inputs()
         in_network = [*_lines(network), *bait.visits]
         in_processes = ["a process of the host"] * bait.is_hit
         in_processes += ["the environment of a process"] * (bait.secret in processes)
@@ -217,7 +231,7 @@ async def measure(backend: SandboxBackend, *, thorough: bool = False) -> Measure
         return found
     memory = await _is_limited(backend, _TAKES_MEMORY, replace(_LIMITS, memory_bytes=_MEMORY))
     cpu = await _is_limited(backend, _TAKES_TIME, replace(_LIMITS, cpu_seconds=_CPU))
-    forks = found.starts or await _is_limited(backend, _WAYS + _TAKES_PROCESSES, _LIMITS, Done)
+    forks = found.starts or await _is_limited(backend, WAYS + _TAKES_PROCESSES, _LIMITS, Done)
     return replace(found, memory=memory, cpu=cpu, forks=forks)
 
 
@@ -231,11 +245,13 @@ class _Probe:
 
     def __init__(self, backend: SandboxBackend, bait: _Bait) -> None:
         self._backend = backend
-        self._spec = SessionSpec(tools=(), limits=_LIMITS)
+        inputs = tuple(map(str, bait.inputs))
+        self._spec = SessionSpec(tools=(), limits=_LIMITS, files=inputs)
         self._session: SandboxSession | None = None
         self._named = {
             "PATHS": [str(folder / "secret") for folder in bait.folders],
             "FOLDERS": list(map(str, bait.folders)),
+            "INPUTS": [backend.visible_path(path) for path in inputs],
             "PORT": bait.port,
             "LISTENER": str(bait.folders[0] / "listener") if bait.folders else "",
             "PID": bait.pid,
@@ -250,7 +266,7 @@ class _Probe:
         host = _Host()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_SECONDS):
-                await self._session.execute(values + _WAYS + script, host)
+                await self._session.execute(values + WAYS + script, host)
         return host.text
 
     async def aclose(self) -> None:
@@ -288,7 +304,7 @@ def _is_another(kernel: str) -> bool:
 
 # -- the scripts -----------------------------------------------------------------------------
 
-_WAYS: Final = """
+WAYS: Final = """
 modules = None
 try:
     import sys
@@ -382,6 +398,21 @@ for folder in FOLDERS:
     attempt("", lambda: posix.mkdir(folder + "/e"))
     attempt("", lambda: posix.symlink("secret", folder + "/f"))
 """
+
+CHANGES_INPUTS: Final = """
+def spoil(path, name):
+    attempt("", lambda: posix.write(posix.open(path, 1), b"x"))
+    attempt("", lambda: libc.write(libc.open(name, 1), b"x", 1))
+    attempt("", lambda: syscall(1, 64, syscall(257, 56, -100, name, 1, 0), b"x", 1))
+    attempt("", lambda: libc.chmod(name, 0o666))
+    attempt("", lambda: libc.write(libc.open(name, 1), b"x", 1))
+    attempt("", lambda: libc.open(name + b".new", 0o101, 0o600))
+    attempt("", lambda: libc.unlink(name))
+
+for path in INPUTS:
+    spoil(path, path.encode())
+"""
+"""Code after :data:`WAYS` that changes the input files ``INPUTS``, past Python's own ``open``."""
 
 _NETWORK: Final = """
 def visit(family, address, kind=1):

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import ctypes
 import os
+import sys
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -13,6 +17,8 @@ from delf.protocols.sandbox import Done, Failed, Outcome, SandboxBackend, Sandbo
 from delf_devkit.testing.scripts import RecordingScriptHost
 
 _LOOK_AGAIN = 0.02
+_SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
+"""The options of Linux' ``prctl``."""
 
 
 @dataclass
@@ -104,6 +110,26 @@ def still_runs(process: tuple[int, str]) -> bool:
     """Return True if a process still runs and its pid was not reused."""
     fields = _stat(Path(f"/proc/{process[0]}"))
     return bool(fields) and fields[19] == process[1] and fields[0] != "Z"
+
+
+@contextlib.contextmanager
+def orphans_stay_below() -> Generator[None]:
+    """Make this process the parent of processes whose own parent ends, while the block runs.
+
+    Without that, what a sandbox leaves belongs to the system's first process, and
+    :func:`processes_below` misses it. Only Linux offers that.
+    """
+    if sys.platform != "linux":
+        yield
+        return
+    libc = ctypes.CDLL(None)
+    before = ctypes.c_int()
+    libc.prctl(_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        yield
+    finally:
+        libc.prctl(_SET_CHILD_SUBREAPER, before.value, 0, 0, 0)
 
 
 async def gone(processes: set[tuple[int, str]], seconds: float) -> set[tuple[int, str]]:

@@ -18,17 +18,19 @@ from delf_devkit.testing.contracts.base import needs
 from delf_devkit.testing.contracts.bench import Bench, done, failed
 from delf_devkit.testing.contracts.sandbox_calls import SandboxCalls
 from delf_devkit.testing.scripts import RecordingScriptHost
+from delf_engine.sandboxes.isolation import CHANGES_INPUTS, WAYS
 
 _CHANGES = {
-    "append to": "with open({path!r}, 'a') as f: f.write('2')",
-    "overwrite": "with open({path!r}, 'r+') as f: f.write('xx')",
-    "truncate": "import os\nos.truncate({path!r}, 0)",
-    "remove": "import os\nos.remove({path!r})",
-    "replace": "import os\nopen('new', 'w').write('x')\nos.replace('new', {path!r})",
-    "overwrite after chmod": "import os\nos.chmod({path!r}, 438)\nopen({path!r}, 'w').write('x')",
-    "write beside": "import os\nopen(os.path.dirname({path!r}) + '/new', 'w').write('x')",
+    "append to": "with open(path, 'a') as f: f.write('2')",
+    "overwrite": "with open(path, 'r+') as f: f.write('xx')",
+    "truncate": "import os\nos.truncate(path, 0)",
+    "remove": "import os\nos.remove(path)",
+    "replace": "import os\nopen('new', 'w').write('x')\nos.replace('new', path)",
+    "overwrite after chmod": "import os\nos.chmod(path, 438)\nopen(path, 'w').write('x')",
+    "write beside": "import os\nopen(os.path.dirname(path) + '/new', 'w').write('x')",
+    "change by a system call": f"INPUTS = [path]\n{WAYS}\n{CHANGES_INPUTS}",
 }
-"""Scripts that try to change an input file."""
+"""Scripts that try to change the input file ``path``."""
 
 
 class SandboxContract(SandboxCalls):
@@ -253,7 +255,7 @@ add_to_output_files("empty.txt", "")
         async with Bench(backend) as bench:
             for name, code in _CHANGES.items():
                 run = await bench.open(files=(str(path),))
-                await run(code.format(path=shown))
+                await run(f"path = {shown!r}\n{code}")
                 await run.session.aclose()
                 kept = path.read_text(encoding="utf-8") if path.is_file() else "nothing"
                 assert kept == "id\n1\n", (

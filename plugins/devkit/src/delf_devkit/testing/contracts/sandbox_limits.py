@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import tempfile
 import weakref
+from collections.abc import AsyncGenerator
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -14,7 +16,13 @@ import pytest
 
 from delf.protocols.sandbox import Crashed, Done, Failed, LimitReached, Limits, SandboxBackend
 from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing, needs
-from delf_devkit.testing.contracts.bench import Bench, Running, gone, processes_below
+from delf_devkit.testing.contracts.bench import (
+    Bench,
+    Running,
+    gone,
+    orphans_stay_below,
+    processes_below,
+)
 from delf_devkit.testing.scripts import RecordingScriptHost
 from delf_engine.sandboxes.isolation import Measured, measure
 
@@ -327,30 +335,40 @@ for number in range(40):
         self, backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        before, begun = self.belongings(), asyncio.Event()
-        async with Bench(backend) as bench:
+        begun = asyncio.Event()
+        async with (
+            self._leaves_no_process("a process of an ended session still runs"),
+            Bench(backend) as bench,
+        ):
             run = await bench.open()
             await run("open('notes.txt', 'w').write('x')" if self.cpython else "1")
             endless = await bench.open(RecordingScriptHost({"begin": begun.set}))
             await self._cancel(endless, "await begin()\nwhile True: pass", begun)
             await bench.run(self.crash or "1")
-            seen = self.belongings() - before
-        assert await self.leftovers(seen) == set()
         assert _names_in(tmp_path) == [], "temporary files are left"
 
     async def test_cancelled_open_leaves_nothing(
         self, backend: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-        before = self.belongings()
-        async with Bench(backend) as bench:
+        async with (
+            self._leaves_no_process("a process of a cancelled opening is left"),
+            Bench(backend) as bench,
+        ):
             spec = RecordingScriptHost().spec()
             for turns in TURNS:
                 await cancelled_at(lambda: backend.open(spec), turns)
             await self._works(bench)
-            seen = self.belongings() - before
-        assert await self.leftovers(seen) == set(), "a process of a cancelled opening is left"
         assert _names_in(tmp_path) == [], "a folder of a cancelled opening is left"
+
+    @contextlib.asynccontextmanager
+    async def _leaves_no_process(self, what: str) -> AsyncGenerator[None]:
+        """Check that what the block started ends with it, even if its parent ended before."""
+        before = self.belongings()
+        with orphans_stay_below():
+            yield
+            left = await self.leftovers(self.belongings() - before)
+        assert left == set(), f"{what}: end the whole group, and what a program started in turn"
 
     async def test_closed_session_is_released(self, backend: Any) -> None:
         async with Bench(backend) as bench:
