@@ -102,9 +102,9 @@ if TYPE_CHECKING:
     from delf_engine.views.snapshot import StreamSnapshot
 
     T = TypeVar("T", default=Any)
-    Out = TypeVar("Out", default=Any)  # a JSON Schema leaves the type of the answer open
+    Out = TypeVar("Out", default=Any)  # a JSON Schema does not determine the Python type
     U = TypeVar("U")
-else:  # what the default is good for, only type checkers know
+else:  # only type checkers need the defaults
     from typing import TypeVar
 
     T = TypeVar("T")
@@ -746,13 +746,13 @@ class Agent(FixedAttributes, Generic[T]):
         """
         self._home.check_elsewhere("poll", "apoll")
         if (task := self._tasks.find(task_id)) is not None:
-            return task.look()
+            return task.snapshot()
         return self._home.call(lambda r: snapshot_of(r.journal, str(task_id)), "poll", "apoll")
 
     async def apoll(self, task_id: str) -> StreamSnapshot:
         """Async version of :meth:`poll`."""
         if (task := self._tasks.find(task_id)) is not None:
-            return task.look()
+            return task.snapshot()
         return await self._home.call_async(lambda r: snapshot_of(r.journal, str(task_id)))
 
     def wait(self, task_id: str, timeout: float | None = None) -> Response:

@@ -79,7 +79,7 @@ def _option(given: object) -> str:
     )
 
 
-async def _unasked(**_: Any) -> None:
+async def _refuse_call(**_: Any) -> None:
     raise ToolRefusedError("a question is answered by a person and never called")
 
 
@@ -91,7 +91,7 @@ _ACTION: Final = Action(
     parameters=_PARAMETERS,
     returns="str | bool | int | float",
     validate=_validated,
-    call=_unasked,
+    call=_refuse_call,
     schema=_schema,
     trust="own",
 )

@@ -57,13 +57,13 @@ class BackgroundTask:
     events: list[Event]
     outcome: Future[Response]
 
-    def look(self) -> StreamSnapshot:
+    def snapshot(self) -> StreamSnapshot:
         """Return a snapshot of the task; thread-safe."""
         seen: StreamSnapshot = snapshot(tuple(self.events))
         if seen.is_terminal or not self.outcome.done():
             return seen
         if self.outcome.cancelled():
-            return replace(seen, state=TaskState.STOPPED)  # its last steps are still on their way
+            return replace(seen, state=TaskState.STOPPED)  # its last events are not journalled yet
         error = self.outcome.exception()
         return seen if error is None else replace(seen, state=TaskState.FAILED, error=str(error))
 

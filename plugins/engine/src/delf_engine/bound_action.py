@@ -54,11 +54,13 @@ class BoundAction:
         return hashlib.sha256(dumps(content)).hexdigest()
 
     def trust_of(self, arguments: Mapping[str, Any]) -> Trust | Mapping[str, Trust] | None:
-        """Return the trust of a call's result, if the connection tells that by the arguments."""
+        """Return the trust of a call's result, if the connection derives it from the arguments."""
         connection = self.connection
         if not hasattr(connection, "result_trust"):  # much faster than the protocol's isinstance
             return None
-        is_all_own = isinstance(getattr(connection, "trust", None), str)  # its user's word
+        is_all_own = isinstance(
+            getattr(connection, "trust", None), str
+        )  # set by the user for all results
         if is_all_own or not isinstance(connection, SupportsResultTrust):
             return None
         return connection.result_trust(self.action.name, arguments)

@@ -58,7 +58,7 @@ def excess(code: str, tools: Iterable[BoundAction], *, calls: int, children: int
     tools = [*tools]
     starting = {bound.name for bound in tools if bound.action.resumes}
     if not starting and calls >= _MANY and _LARGE.search(code) is None:
-        return None  # as nearly every script: it is not looked through
+        return None  # the usual case, decided without parsing
     least = least_calls(code, [bound.name for bound in tools])
     if (started := sum(least[name] for name in starting)) > children:
         return (

@@ -109,7 +109,7 @@ class AgentMemory:
             store = await asyncio.shield(self.open())
             if isinstance(store, SupportsEarlyStart):
                 await store.warm_up()
-        except Exception as error:  # the search says what is wrong, in the trace of its task
+        except Exception as error:  # the search reports it in its task's trace
             _log.debug("the memory could not be prepared: %s", error)
 
     async def recall(self, query: str, seconds: float = _MOST_SECONDS) -> Sequence[str]:
@@ -125,7 +125,7 @@ class AgentMemory:
         bound = min(seconds, _MOST_SECONDS)
         store = await self._bounded(asyncio.shield(self.open()), bound)
         if isinstance(store, SupportsEarlyStart):
-            # To load a model is no failure: after this time the store searches without it.
+            # A slow model is no failure: after this time the store searches without the model.
             await asyncio.wait({self.begin()}, timeout=seconds * _SHARE)
 
         async def search() -> list[str]:
@@ -202,7 +202,7 @@ class AgentMemory:
                     hint="it is not asked again for a minute",
                 )
         finally:
-            task.cancel()  # nobody waits for it any more
+            task.cancel()  # abandoned or done
         try:
             return task.result()
         except MemoryRetrievalError:

@@ -72,7 +72,7 @@ def _mentions(
         case ast.Call(func=function):
             label = _label(function)
             if label in names:
-                if later:  # in a lambda, which may never be called
+                if later:  # in a lambda or function that may never be called
                     yield label, node.lineno
             else:
                 yield from _mentions(function, names, later=later)

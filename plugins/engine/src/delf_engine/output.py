@@ -71,7 +71,7 @@ class OutputFolder:
         parent.mkdir(parents=True, exist_ok=True)
         temporary = parent / f".delf-{secrets.token_hex(8)}"
         try:
-            with temporary.open("xb") as file:  # with the mode that the user's umask leaves
+            with temporary.open("xb") as file:  # unlike tempfile, this respects the umask
                 file.write(data)
             path = self._put(temporary, parent / Path(place).name, own)
         except BaseException:
@@ -101,7 +101,7 @@ class OutputFolder:
         taken = {other.casefold() for other in self.files.values()}
         for number in itertools.count(1):
             free = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
-            if str(free).casefold() in taken:  # one file only, where the folder is copied to
+            if str(free).casefold() in taken:  # the same name on a case-insensitive system
                 continue
             try:
                 _link(temporary, free)

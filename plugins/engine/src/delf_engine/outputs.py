@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     T = TypeVar("T", default=Any)
-else:  # what that is good for, only type checkers know
+else:  # only type checkers need the defaults
     from typing import TypeVar
 
     T = TypeVar("T")

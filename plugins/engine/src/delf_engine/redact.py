@@ -66,7 +66,7 @@ class Forms:
         """Return the index at which the end of a text may begin a secret; its length if none."""
         longest = len(self._forms[0]) if self._forms else 0
         for at in range(max(0, len(text) - longest + 1), len(text)):
-            # A script may print thousands of lines, and few of their characters begin a form.
+            # By first character, for speed: a script may print thousands of lines.
             forms = self._by_start.get(text[at])
             if forms and any(map(str.startswith, forms, repeat(text[at:]))):
                 return at
@@ -106,7 +106,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """Redact a text; return the same object if it contains no secret."""
-        forms = self.forms  # another thread may learn one meanwhile
+        forms = self.forms  # one set of forms: other threads may replace it
         if len(text) < forms.shortest or not forms.holds(text):
             return text
         return forms.pattern.sub(REDACTED, text)
@@ -189,7 +189,7 @@ class Redactor:
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, (int, float, ImagePart)):
-            return value  # an image is not text, and to look through it takes a second
+            return value  # searching an image would take a second
         if isinstance(value, _BYTES):
             return self._clean_bytes(cast("bytes", value))
         if isinstance(value, Mapping):
@@ -200,7 +200,7 @@ class Redactor:
             return self._clean(value.value)
         fields = fields_of(value)
         if fields is None:
-            for tell in (repr, str):  # events are written with the one, results with the other
+            for tell in (repr, str):  # events are written by repr, results by str
                 formatted = tell(value)
                 safe = self.text(formatted)
                 if safe is not formatted:
@@ -280,7 +280,7 @@ def _with_fields(value: Any, fields: dict[str, Any]) -> Any:
     """Copy a record with other fields; return a dict if its class refuses them."""
     try:
         return dataclasses.replace(value, **fields)
-    except Exception:  # whatever the class checks as it is made
+    except Exception:  # the class's own validation may raise anything
         return fields
 
 
@@ -296,14 +296,14 @@ def _forms_of(secret: str) -> Iterator[str]:
     """Yield a secret in plain form, in URLs, in JSON, in hexadecimal digits and in base64."""
     urls = {quote(secret, safe=""), quote(secret), quote_plus(secret)}
     texts = {secret, *urls, *(re.sub("%..", _lower, url) for url in urls)}
-    for _ in range(2):  # JSON is often a text within JSON
+    for _ in range(2):  # twice: JSON is often nested as text within JSON
         texts |= {json.dumps(t, ensure_ascii=plain)[1:-1] for t in texts for plain in (True, False)}
     yield from texts
     yield from (text.replace("/", "\\/") for text in texts)
     data = secret.encode("utf-8", "surrogatepass")
     yield data.hex()
     yield data.hex().upper()
-    for before in range(3):  # it may begin anywhere in three bytes
+    for before in range(3):  # base64 depends on the position modulo three
         encoded = base64.b64encode(bytes(before) + data)
         whole = encoded[(0, 2, 3)[before] : (before + len(data)) * 8 // 6].decode()
         yield whole

@@ -234,10 +234,9 @@ class Resources:
         config, around = agent.config, agent.context
         for connection in agent.connections:
             if isinstance(connection, SupportsSecrets):
-                # Before anything can fail or log: errors of the start are redacted, too.
+                # First, so that errors of the start are redacted, too.
                 connection.tell_secrets(redactor)
-        # From here on each part is noted for closing as soon as it exists, so that a failure of the
-        # next one leaves nothing open.
+        # Register each part for closing at once, so that a later failure leaves nothing open.
         models = _models_of(agent, redactor)
         closing.pools.append(models.aclose)
         limits = make_limits(config.sandbox_config)
@@ -251,7 +250,7 @@ class Resources:
         files = TaskFiles(inputs, Formats(around.host))
         closing.pools.append(files.formats.aclose)
         tools = await _tools_of(agent.connections, files, around)
-        if isinstance(sandbox.backend, SupportsWarmUp):  # it starts while the rest is imported
+        if isinstance(sandbox.backend, SupportsWarmUp):  # starts during the imports below
             spec = _session_spec(config, limits, tools, files.formats, inputs)
             await _try(sandbox.backend.warm_up(spec), redactor)
         journal = make_journal(around.host, config.journal, around.plugin_options, around.environ)
@@ -269,7 +268,7 @@ class Resources:
         context = agent.plugin_context
         closing.pools.append(agent.embedders.aclose)
         if config.embedder is not None:
-            agent.embedders.spec(config.embedder)  # a wrong name is an error of the start
+            agent.embedders.spec(config.embedder)  # raises for an unknown name
         for connection in agent.connections:
             if isinstance(connection, SupportsPluginContext):
                 connection.use_context(context)
@@ -281,7 +280,7 @@ class Resources:
         observers = open_observers(around.host, config.observers, agent.make, redactor)
         closing.pools.append(observers.aclose)
         for model in (config.main_llm, *config.main_llm.fallbacks):
-            models.get(model)  # a wrong name is an error of the start, not of a task
+            models.get(model)  # raises now for an unknown name
         strategy = agent.strategy_named(config.strategy)
         notice = Notice(sandbox.warning, context.data_dir)
         if sandbox.passed_over and notice.is_new and runs_scripts(strategy):
@@ -368,7 +367,7 @@ class Resources:
             DelfError: If a component is missing or unusable.
         """
         try:
-            await self.models.check(self.config.main_llm)  # others are asked by some tasks only
+            await self.models.check(self.config.main_llm)  # only some tasks use other models
             spec = self.session_spec(self.tools, self.files.inputs)
             await (await self.sandbox.backend.open(spec)).aclose()
             sources = self.tools.tools.with_context.items()
@@ -385,7 +384,7 @@ class Resources:
 async def _try(warming: Awaitable[None], redactor: Redactor) -> None:
     try:
         await warming
-    except DelfError as error:  # the task that needs it will say so
+    except DelfError as error:  # the task itself will report it
         _log.debug("warming up: %s", redactor.text(str(error)))
 
 

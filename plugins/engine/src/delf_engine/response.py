@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from delf_engine.task import TaskOutcome
 
     T = TypeVar("T", default=Any)
-else:  # what the default is good for, only type checkers know
+else:  # only type checkers need the defaults
     from typing import TypeVar
 
     T = TypeVar("T")

@@ -59,7 +59,7 @@ def _remove_outputs(paths: Iterable[str]) -> None:
         own = [p for p in parents if p.parent == place and p.name.startswith(OUTPUT_PREFIX)]
         if not own or ".." in path.parts:
             continue
-        with contextlib.suppress(OSError):  # it is gone, or somebody else's
+        with contextlib.suppress(OSError):  # already deleted, or owned by another user
             path.unlink(missing_ok=True)
             for folder in parents[: parents.index(own[0]) + 1]:
                 folder.rmdir()

@@ -41,9 +41,9 @@ from delf_engine.waiting import Permit, Stops, to_its_end
 _log = logging.getLogger(__name__)
 _TOOL_THREADS = 64
 """The number of threads for plain functions, which mostly wait for services."""
-_OWN = 24
+_OWN_DESCRIPTORS = 24
 """File descriptors for the journal, prepared sandboxes and short-lived use."""
-_OF_A_TASK = 5
+_TASK_DESCRIPTORS = 5
 """File descriptors per task: its sandbox and process, the model's connection, files of tools."""
 
 
@@ -127,15 +127,15 @@ class Runtime:
                 return await work
             except asyncio.CancelledError:
                 own = asyncio.current_task()
-                # A cancellation of the caller is passed on; a stop ends the work alone, and the
-                # caller gets the outcome of the stopped task.
+                # Re-raise a cancellation of the caller. After a stop request only the work is
+                # cancelled, and the caller gets the outcome of the stopped task.
                 if (own is not None and own.cancelling()) or not (self._stopped or stop.asked):
                     raise
                 if self._stopped:
                     raise AgentStateError("the agent was stopped") from None
                 return await outcome_of(self.journal, request.task_id)
             finally:
-                if _is_over(work):  # as nearly every task is
+                if _is_over(work):  # the usual case
                     self._claims.claimed.discard(request.task_id)
                 else:
                     await to_its_end(self._leave(work, request.task_id))
@@ -163,8 +163,8 @@ class Runtime:
         ledger = TaskRun.ledger_of(self.resources, request)
         ledger.begin(request.task_id, request.past, parent=_parent_of(request))
         try:
-            # Descriptors first: a task with a place that waits for them would keep the place.
-            # A task that waits for its place is no more than its request.
+            # Descriptors before the permit: a task must not hold a permit while it waits for them.
+            # While it waits for the permit, nothing is open yet.
             await self._take_room(request)
             try:
                 async with permit:
@@ -177,8 +177,8 @@ class Runtime:
                         outcome = await self._run(pipeline, request)
                         if not isinstance(outcome.error, SandboxDied):
                             break
-                        run = run.again()  # as a task is resumed whose process died
-                        children.go_on_with(run)
+                        run = run.again()  # like a resume after the process died
+                        children.adopt(run)
             finally:
                 self._leave_room(request)
         except asyncio.CancelledError:
@@ -188,11 +188,11 @@ class Runtime:
         finally:
             self._left.discard(request.task_id)
         if not isinstance(outcome.error, (TaskTimeoutError, BudgetExceededError)):
-            ledger.end(request.task_id)  # else it may go on, and its cost counts once
+            ledger.end(request.task_id)  # otherwise a resume must not count its cost again
         return outcome
 
     async def _run(self, pipeline: TaskPipeline, request: TaskRequest) -> TaskOutcome:
-        # A task may be left before its pipeline exists, so both are looked at.
+        # Check both: the task may have been left before its pipeline existed.
         self._pipelines[request.task_id] = pipeline
         if self._is_left(request):
             pipeline.leave()
@@ -384,7 +384,7 @@ class Runtime:
 def _most_tasks() -> int:
     """Return the number of tasks for which the process has enough file descriptors."""
     left = descriptors_left()
-    return sys.maxsize if left is None else max(1, (left - _OWN) // _OF_A_TASK)
+    return sys.maxsize if left is None else max(1, (left - _OWN_DESCRIPTORS) // _TASK_DESCRIPTORS)
 
 
 def _parent_of(request: TaskRequest) -> str | None:

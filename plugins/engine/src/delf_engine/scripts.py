@@ -150,12 +150,12 @@ class ScriptRunner(ScriptHost):
             self._gate.end_script()
             self._log.end_prints()
             self._restarts.renew()
-            if not isinstance(outcome, Done):  # before another script, or an answer of a model
+            if not isinstance(outcome, Done):  # before the model or another script continues
                 await self._gate.wait_for_calls(LATE_SECONDS)
                 await self._children.end()
             status, error = describe_outcome(outcome)
             self.variables = outcome.variables if isinstance(outcome, Done) else {}
-            # How far it comes until a limit depends on the machine: nothing goes on from there.
+            # Its state is not reproducible: the end depends on the machine. Discard the session.
             lost = isinstance(outcome, (Crashed, LimitReached))
             if lost:
                 await self.sandbox.end_session()
@@ -185,7 +185,7 @@ class ScriptRunner(ScriptHost):
             self._replay.end_script("crashed", "")
             return _lost_as_recorded(done)
         if self._is_used and not self.sandbox.alive:
-            # The variables that the script was promised are gone with it.
+            # The variables of earlier scripts, which this script relies on, are lost.
             outcome: Outcome = Crashed(message="the sandbox died between two scripts")
         elif (limit := self._budget.exhausted) is not None:
             outcome = limit
@@ -288,7 +288,7 @@ class ScriptRunner(ScriptHost):
         own = asyncio.current_task()
         if own is not None and own.cancelling():
             raise asyncio.CancelledError
-        await asyncio.get_running_loop().create_future()  # until its sandbox is gone
+        await asyncio.get_running_loop().create_future()  # waits until the sandbox is killed
         raise asyncio.CancelledError
 
     def _end(self, why: Exception | LimitReached) -> None:

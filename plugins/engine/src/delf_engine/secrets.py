@@ -259,7 +259,7 @@ def _is_path(text: str) -> bool:
     """Return True if a text is the path of a secret, as in ``credentials = "keys/client.json"``."""
     if _FILE.fullmatch(text):
         return True
-    # Not pathlib: it raises for a name that is too long, and for the home of nobody.
+    # os.path, because pathlib raises for a too long name and an unknown user's home.
     return text.startswith(("/", "~")) and os.path.exists(os.path.expanduser(text))  # noqa: PTH110, PTH111
 
 

@@ -180,7 +180,9 @@ class RuntimeHome:
         try:
             if loop.is_running() or self._thread is not None:
                 return call(self._do(work), loop)
-            return loop.run_until_complete(self._do(work))  # a program that runs its loop itself
+            return loop.run_until_complete(
+                self._do(work)
+            )  # the caller runs the agent's loop itself
         except DelfError as error:
             raise error.with_traceback(None)  # noqa: B904 - it is the same error
 
@@ -238,7 +240,7 @@ class RuntimeHome:
         """Run work whose caller may be gone, and retrieve its error for asyncio."""
         task = asyncio.current_task()
         if task is not None:
-            task.add_done_callback(_look_at)
+            task.add_done_callback(_retrieve_exception)
         return await self._do(work)
 
     async def _do(self, work: Work[T]) -> T:
@@ -280,9 +282,9 @@ class RuntimeHome:
     async def _started(self) -> Runtime:
         if self._runtime is None:
             ending = self._ending = _at_end_of_loop(lambda: self._loop_ends(ending))
-            # Once entered, the generator is closed by its loop before the loop itself ends.
+            # A loop closes its started generators before it ends.
             await anext(ending)
-            # What it holds serves all tasks, whoever's is the first.
+            # In a context of no task, because all tasks share the runtime.
             self._runtime = shared_task(self._make())
         starting = self._runtime
         if starting.done() and starting.exception() is None:
@@ -295,9 +297,9 @@ class RuntimeHome:
             raise
 
     async def _loop_ends(self, ending: AsyncGenerator[None]) -> None:
-        if self._ending is ending:  # one of an earlier start goes when it is collected
+        if self._ending is ending:  # a generator of an earlier start has no effect
             await self._stop_runtime()
-        for started in list(self._stopping):  # the loop ended in the midst of their stop
+        for started in list(self._stopping):  # the loop ended during their stop
             self._stopping.discard(started)
             if started.done() and not started.cancelled() and started.exception() is None:
                 freeing = asyncio.ensure_future(started.result().free())
@@ -339,7 +341,7 @@ async def _at_end_of_loop(stop: Callable[[], Awaitable[None]]) -> AsyncGenerator
         await stop()
 
 
-def _look_at(done: asyncio.Task[Any]) -> None:
+def _retrieve_exception(done: asyncio.Task[Any]) -> None:
     if not done.cancelled():
         done.exception()
 

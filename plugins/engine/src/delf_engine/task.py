@@ -15,7 +15,7 @@ from delf.messages import ModelDelta, system, user
 from delf.records import dataclass
 from delf.types import Trust
 
-if TYPE_CHECKING:  # an agent is made without what tasks need
+if TYPE_CHECKING:  # these imports are needed by tasks only, not to create an agent
     from delf.events import Event
     from delf.messages import Message
     from delf.protocols.connection import ConnectionLike
@@ -250,7 +250,7 @@ def moment(now: float, zone: Zone) -> str:
 
     try:
         known = ZoneInfo(zone.name) if zone.name else None
-    except ZoneInfoNotFoundError:  # a resumed task began on a machine that knows it
+    except ZoneInfoNotFoundError:  # known only on the machine where the task began
         known = UTC
     moment = datetime.fromtimestamp(now, UTC).astimezone(known)
     return f"{moment:%a %Y-%m-%d %H:%M %z} ({zone.name or moment.tzname()})"

@@ -207,7 +207,7 @@ class TaskRequests:
             kept[VARIABLES] = given_variables(variables)
         if trust != "own":
             kept[TRUST] = trust
-        if paths is not None:  # for whoever resumes it, from wherever
+        if paths is not None:  # the process that resumes the task may have another folder
             kept["input_files"] = [str(Path(p).expanduser().absolute()) for p in paths]
         return TaskRequest(
             task=task,

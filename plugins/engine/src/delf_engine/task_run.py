@@ -69,7 +69,7 @@ class Restarts:
             calls: The number of calls that the task has made.
         """
         self.used = True
-        # A script that came further than before is not the reason; one that kills its sandbox is.
+        # A script that made more calls than before its last death probably did not cause it.
         self._left = _MOST_RESTARTS - 1 if calls > self._calls else self._left - 1
         self._calls = calls
         return self._left >= 0
@@ -169,7 +169,7 @@ class TaskRun:
         """
         child = request.child
         own = None if child is None else child.tools
-        if request.files is None and not request.past:  # what was read before is recorded
+        if request.files is None and not request.past:  # a resumed task reads its record
             check_inputs(resources.files.inputs)
         if request.files is None and own is None:
             await resources.tools.renew()
@@ -249,7 +249,7 @@ class TaskRun:
             followed: The texts that the user's words order to follow.
         """
         words, choice = self._values.own_words, self.tool_choice()
-        # What a server says of its tools is no word of the user's.
+        # Descriptions written by a server are not the user's words.
         foreign = {
             bound.name
             for bound in self.tools.shown
@@ -267,7 +267,7 @@ class TaskRun:
 
     def _origins(self) -> Origins:
         """Make the origins of values from authors, tools and conversation."""
-        # A child's words are its parent's script's, which may have put others' words among them.
+        # A child's task is written by its parent's script and may contain others' words.
         is_own = self.request.trust == "own"
 
         def before() -> Iterator[tuple[Trust, str, str]]:
@@ -300,7 +300,7 @@ class TaskRun:
             return self.tools.get(name)
 
         has_read = bool(foreign or self.request.variables)
-        # A task of others may call a routine.
+        # A task that others wrote may pass arguments to a routine.
         calls = calls_of("" if is_own else self.request.task)
         given = [str(each.arg) for call in calls for each in call.keywords]
         return Origins(words, before, tool_of, files, has_read=has_read, given=given)

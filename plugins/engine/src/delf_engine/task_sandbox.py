@@ -55,8 +55,8 @@ class TaskSandbox:
     def open(self) -> asyncio.Task[SandboxSession]:
         """Start opening a session in the background; idempotent until it is closed."""
         if self._opening is None:
-            # The task ends a script at the limit, once its calls in flight have ended. The sandbox
-            # itself ends one that takes no notice.
+            # At the limit, the task lets calls in flight end and then ends the script. The higher
+            # limit of the sandbox ends a script that ignores this.
             limits = self._spec.limits
             hard = replace(limits, calls=2 * limits.calls + _SPARE_CALLS)
             opening = self._sandbox.backend.open(replace(self._spec, limits=hard))
@@ -117,7 +117,7 @@ class TaskSandbox:
             return
         try:
             await close_all({"its session": opening.result()})
-        except Exception as error:  # the task ends as it did, whatever is left of its sandbox
+        except Exception as error:  # a failed close does not change the task's outcome
             message = f"the sandbox of task {self._log.task_id} could not be closed"
             self._log.redactor.log_failure(_log, message, error)
 
@@ -127,7 +127,7 @@ class TaskSandbox:
             await self.close()
         try:
             session = await self.open()
-        except SandboxUnavailableError:  # what sessions are forked from may just have died
+        except SandboxUnavailableError:  # the process that sessions are forked from may have died
             session = await self._open_again()
         if session is not self._announced:
             self._announced, self._ran_unseen = session, False

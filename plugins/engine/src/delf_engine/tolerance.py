@@ -140,7 +140,7 @@ class _Meant:
                 record = cast("dict[str, Any]", given)
                 return self.record(record, records[0]) if len(records) == 1 else record
             case dt.datetime() if any(option.get("format") == "date" for option in options):
-                return given.date()  # a moment, where its day is asked for
+                return given.date()  # a datetime for a date
             case list():
                 lists = [option["items"] for option in options if option.get("items")]
                 items = cast("list[Any]", given)

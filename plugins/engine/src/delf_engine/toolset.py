@@ -200,7 +200,7 @@ class Toolset:
     ) -> Toolset:
         """Return a copy with other shown or built-in actions."""
         made = Toolset(allowed, self._hidden, shown, asks=asks or self._asks)
-        made._catalog = self._catalog  # it is long in the making where there are many
+        made._catalog = self._catalog  # cached, because it is slow with many tools
         made._size = self._size
         return made
 
@@ -230,7 +230,7 @@ class Toolset:
         fresh, hidden = await _bind(connection)
         for key, bound in self._allowed.items():
             if bound.connection is connection:
-                allowed.update(fresh)  # all of them where the first was; again changes nothing
+                allowed.update(fresh)  # at the position of its first action; idempotent
             else:
                 allowed[key] = bound
         allowed.update(fresh)
@@ -296,7 +296,7 @@ async def _bind(
             hidden.add(name)
             continue
         asks = needs_confirmation(connection.confirm, action)
-        # What an action keeps would come back as the user's own words.
+        # Without contents: a stored text would be returned later as the user's own words.
         is_kept = returns_own and action.effect != "read" and action.sinks is action.contents
         shown = replace(action, contents=()) if is_kept else action
         allowed[connection.name, method] = BoundAction(connection, shown, name, asks, check=check)
@@ -317,7 +317,7 @@ def _with_users_words(connection: ConnectionLike, action: Action) -> Action:
                 )
         action = replace(action, contents=contents, sinks=None)
     if isinstance(connection, SupportsResultTrust) and not isinstance(trust, str):
-        return action  # what its user declares is about tables or files, not about fields
+        return action  # declared for tables or files instead of actions
     return action if trust is None else replace(action, trust=trust)
 
 

@@ -144,11 +144,11 @@ class TaskClock:
             async with asyncio.timeout(None if stands else self._left) as self._timeout:
                 await asyncio.wait({work})
         except TimeoutError:
-            self._is_over = not work.done()  # the caller sees that the work is not done
+            self._is_over = not work.done()  # the caller checks whether the work is done
         finally:
             until = None if self._timeout is None else self._timeout.when()
             if until is not None:
-                self._left = until - loop.time()  # for who waits again, after a sandbox's death
+                self._left = until - loop.time()  # for the next wait, after the sandbox died
             self._timeout = None
 
 
@@ -176,7 +176,9 @@ async def to_its_end(
         await asyncio.wait({end})
     except asyncio.CancelledError:
         while not end.done():
-            with contextlib.suppress(asyncio.CancelledError):  # once more: it ends soon anyway
+            with contextlib.suppress(
+                asyncio.CancelledError
+            ):  # ignore further cancellations: the work ends soon
                 await asyncio.wait({end})
         error = None if end.cancelled() else end.exception()
         if error is not None and failed is not None:

@@ -68,7 +68,7 @@ class Asking:
             await announced
             answer = await self._first_in_time(others, again=again)
             if not pending.withdraw(request_id):
-                answer = await others  # its giver already knows that it counts
+                answer = await others  # another source answered first
             outcome = type(answer.decision).__name__.lower()
             await self._talk.ended()
             return answer
@@ -105,7 +105,7 @@ class Asking:
         finally:
             # The first answer counts, so that prompts of other channels disappear.
             channels.cancel()
-        await self._ballot.counted()  # votes of channels may decide together
+        await self._ballot.counted()  # votes from several channels may add up to a decision
         if others.done() or self._may_wait:
             return await asyncio.shield(others)
         if self._request.outcome_unknown:
@@ -121,7 +121,7 @@ class Asking:
         if again and self._shared.inbox is not None:
             await self._shared.inbox.take_earlier(self._request.task_id)
             if self._shared.pending.find(self._request.request_id) is None:
-                return None  # it was answered meanwhile
+                return None  # answered meanwhile
         channels = self._shared.channels
         if self._request.is_question:
             channels = self._shared.question_channels(self._task)

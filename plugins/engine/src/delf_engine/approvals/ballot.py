@@ -46,7 +46,7 @@ def why_refused(
     is_asker = who.key == asker or name == folded(name_of_holder(asker))
     is_shaper = rule.needs_others and name in map(folded, request.shaped_by)
     if is_no and (is_asker or is_shaper):
-        return None  # nobody is kept from taking back what they asked for
+        return None  # everybody may withdraw their own request
     if is_asker and rule.four_eyes:
         return "who asked for it does not decide it: another person has to"
     if is_shaper:
@@ -104,8 +104,8 @@ def votes_in(events: Iterable[Event], request_id: str) -> Votes:
     return votes
 
 
-def counts(vote: ApprovalVoted, rule: ApprovalRule, people: Iterable[Person]) -> bool:
-    """Return whether a vote is still valid: its person exists and may still decide.
+def is_valid(vote: ApprovalVoted, rule: ApprovalRule, people: Iterable[Person]) -> bool:
+    """Return whether a vote is still valid: its voter exists and may still decide.
 
     Args:
         vote: The vote.
@@ -114,13 +114,13 @@ def counts(vote: ApprovalVoted, rule: ApprovalRule, people: Iterable[Person]) ->
     """
     known, name = list(people), _voter(vote)
     own = next((person for person in known if person.holder == vote.key), None)
-    if own is None:  # a key of the settings, the local user, or somebody of a channel
+    if own is None:  # not in the journal: a key of the settings, a channel's user, the local user
         return not any(folded(person.name) == folded(name) for person in known)
     if own.revoked_at is not None or "decide" not in own.rights:
         return False
-    kept = {team for person in known for team in person.teams}
-    # Teams that the journal does not know are a channel's own, such as its user groups.
-    teams = {team for team in vote.teams if team not in kept or team in own.teams}
+    journal_teams = {team for person in known for team in person.teams}
+    # Teams unknown to the journal are the channel's own, such as its user groups.
+    teams = {team for team in vote.teams if team not in journal_teams or team in own.teams}
     return not rule.deciders or not {own.name, *teams, *own.teams}.isdisjoint(rule.deciders)
 
 
@@ -213,7 +213,7 @@ class Ballot:
                 self._voters.discard(folded(_name_of(vote.who)))  # the person may vote again
                 _log.error("a vote about %s was not counted: %s", request_id, error.message)
                 return
-            before = [each for each in self._votes().values() if counts(each, rule, people)]
+            before = [each for each in self._votes().values() if is_valid(each, rule, people)]
             if before:
                 others = tuple(dict.fromkeys(each.by for each in before))
                 pending.settle(request_id, replace(vote, others=others))

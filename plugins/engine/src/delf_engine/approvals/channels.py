@@ -30,8 +30,8 @@ from delf_engine.task import TaskRequest
 
 _log = logging.getLogger(__name__)
 
-_MOST_OF_A_FAILURE = 200
-"""The maximum number of characters of a channel's failure, shown in one line of the rejection."""
+_MAX_FAILURE_LENGTH = 200
+"""The maximum length of a channel's error message in the reason of a rejection."""
 
 Confirmed = bool | Decision | None
 Confirm = Callable[[ApprovalRequest], Confirmed | Awaitable[Confirmed]]
@@ -57,7 +57,7 @@ class NamedChannel:
 
     @property
     def can_ask(self) -> bool:
-        """True if a person could answer now, as far as the channel knows."""
+        """True unless the channel reports that no person can answer now."""
         return self.channel.can_ask() if isinstance(self.channel, SupportsPresence) else True
 
 
@@ -108,7 +108,7 @@ async def _ask_channel(
 ) -> Decision | DecidedBy | None:
     """Return a channel's answer, or None if the channel fails.
 
-    A skipped channel can only lead to a rejection.
+    Skipping a failed channel is safe: without any answer, the call is rejected.
     """
     try:
         channel = named.channel
@@ -119,20 +119,20 @@ async def _ask_channel(
         else:
             answer = None
         if isinstance(answer, DecidedBy):
-            return replace(answer, decision=_fitting(request, well_formed(answer.decision)))
-        return None if answer is None else _fitting(request, well_formed(answer))
+            return replace(answer, decision=_reject_if_unfit(request, well_formed(answer.decision)))
+        return None if answer is None else _reject_if_unfit(request, well_formed(answer))
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
-            raise  # it does not wait any more; a channel can raise the same by itself
+            raise  # this task is cancelled; otherwise the channel itself raised the error
         redactor.log_failure(_log, f"the approval channel {named.name!r} failed", error)
         why = redactor.text(str(error) or type(error).__name__)
-        failures.append(f"{named.name} failed: {why[:_MOST_OF_A_FAILURE]}")
+        failures.append(f"{named.name} failed: {why[:_MAX_FAILURE_LENGTH]}")
         return None
 
 
-def _fitting(request: ApprovalRequest, decision: Decision) -> Decision:
-    """Return a decision; a decision of the wrong kind for the request becomes a rejection."""
+def _reject_if_unfit(request: ApprovalRequest, decision: Decision) -> Decision:
+    """Return the decision, or a rejection if its kind does not fit the request."""
     try:
         check_fits(request, decision)
     except DelfError as error:

@@ -225,7 +225,7 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
     Raises:
         DelfError: If a script or an interrupted call is edited, a new call is settled, changes are
             requested where no model plans again, a script is to be remembered for any arguments,
-            or a question gets no answer that fits.
+            or the decision does not answer a question.
     """
     question = Question.of(request)
     if question is not None:

@@ -1,7 +1,8 @@
-"""Flows: detection of calls that only other people's words could have asked for.
+"""Flows: detection of calls that a stranger's text may have caused.
 
-A text that a task reads, such as a mail, may hold instructions of a stranger. A call passes if all
-that decides it is known to be the user's own. Values of unknown origin count as a stranger's.
+A text that a task reads, such as a mail, may contain a stranger's instructions. A call passes if
+all values that decide its effect are known to be the user's own. Values of unknown origin count as
+a stranger's.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from delf_engine.origins.texts import may_carry
 from delf_engine.origins.values import MOST_LEAVES, is_content, parameter_of, values_of
 
 _MOST_SEARCHED: Final = 20
-"""The most values among which the one to show is chosen."""
+"""The maximum number of values searched for the one to show."""
 
 
 class TaskFlows:
@@ -50,7 +51,9 @@ class TaskFlows:
         self._log = log
         self._allowed = tuple(allowed)
         self._asked = 0
-        """The number of texts to follow at the last question, and the user's words: one more."""
+        """The number of texts given to the last request for an outline: the user's words, and the
+        texts to follow; 0 before the first request.
+        """
         self._outlining = asyncio.Lock()
 
     def sources(self, arguments: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
@@ -81,11 +84,11 @@ class TaskFlows:
     async def reason_left(
         self, call: Call, learned: Callable[[], Awaitable[Sequence[str]]] | None = None
     ) -> str | None:
-        """Return the reason that remains after all rules that permit a call, cheapest rules first.
+        """Return the reason to review a call that neither rules nor the task's outline permit.
 
         Args:
             call: The call.
-            learned: Reads the rules that a person's yes made, where they count.
+            learned: Reads the rules from a person's approvals; called only if needed.
         """
         reason = self.reason(call)
         rules: Sequence[str] = ()
@@ -132,7 +135,7 @@ class _Suspect:
         """Return the reason to review the call, if any."""
         # A call that has only content parameters could carry contents out.
         action, is_clean = self.bound.action, self.origins.is_clean
-        deciding = [path for path, text in self.leaves.items() if not self._is_free(path, text)]
+        deciding = [path for path, text in self.leaves.items() if not self._is_content(path, text)]
         is_alone = not deciding and action.sinks is None and action.contents is None
         checked = [*self.leaves] if is_alone else deciding
         foreign = [path for path in checked if not (is_clean and self._is_own(path))]
@@ -141,7 +144,7 @@ class _Suspect:
         misfits = self.origins.planned.misfits(
             self.bound.name,
             self.arguments,
-            self._is_free,
+            self._is_content,
             is_alone=is_alone,
             names={*map(parameter_of, foreign)} if is_clean else None,
         )
@@ -150,13 +153,15 @@ class _Suspect:
         default = [parameter_of(foreign[0])] if is_clean else [*map(parameter_of, foreign)]
         if names := min(misfits, key=len, default=default):
             return self._reason_of(names, foreign)
-        return None if is_clean else self._reason_of_contents() or self._reason_to_stop(misfits)
+        return (
+            None if is_clean else self._reason_of_contents() or self._reason_of_repetition(misfits)
+        )
 
-    def _is_free(self, path: str, text: str) -> bool:
+    def _is_content(self, path: str, text: str) -> bool:
         return is_content(self.bound, path, text)
 
     def _is_own(self, path: str) -> bool:
-        """Return whether a value is the user's own and stays within their services, or allowed."""
+        """Return whether a value is the user's own and stays in their services, or is allowed."""
         place = self.bound.name, path
         is_sent = self.bound.action.egress and self.origins.sources(*place, self.line)
         if not is_sent and self.origins.is_own(*place, self.leaves[path], self.line):
@@ -191,7 +196,7 @@ class _Suspect:
             is_stated, sources = self.origins.planned.wanted(
                 self.bound.name, name, self.arguments[name]
             )
-            if is_stated or self.origins.is_stated(text) or not self._is_free(path, text):
+            if is_stated or self.origins.is_stated(text) or not self._is_content(path, text):
                 continue
             if (read := self.origins.unplanned_read()) is not None:
                 result = f"what {read.action} (call {read.number}) returned"
@@ -203,10 +208,10 @@ class _Suspect:
                 return f"{path} holds an address or a code: {self.origins.find(text).text}"
         return None
 
-    def _reason_to_stop(self, misfits: Sequence[Sequence[str]]) -> str | None:
+    def _reason_of_repetition(self, misfits: Sequence[Sequence[str]]) -> str | None:
         """Return the reason to review a call that is made more often than the task says."""
         planned = sum(not each for each in misfits)
         is_used = self.origins.planned.uses_up(
-            self.bound.name, self.arguments, self._is_free, planned
+            self.bound.name, self.arguments, self._is_content, planned
         )
         return "the task does not ask to do this once more" if is_used else None

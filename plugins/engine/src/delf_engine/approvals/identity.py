@@ -27,13 +27,17 @@ def identity(name: str, given: Mapping[str, Any], defaults: Mapping[str, Any]) -
         defaults: The defaults of arguments; an argument that equals its default counts as omitted.
     """
     try:
-        explicit = {n: v for n, v in given.items() if n not in defaults or not _is(v, defaults[n])}
+        explicit = {
+            n: v
+            for n, v in given.items()
+            if n not in defaults or not _equals_default(v, defaults[n])
+        }
         return call_digest(name, explicit)
     except (RecursionError, UnsupportedValueError):
         return secrets.token_hex(32)  # like no other call
 
 
-def _is(value: Any, default: Any) -> bool:
+def _equals_default(value: Any, default: Any) -> bool:
     """Return whether a value equals the default in value and type, unlike 1 and True."""
     if type(value) is not type(default):
         return False

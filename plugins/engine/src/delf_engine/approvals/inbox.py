@@ -36,7 +36,7 @@ _AGAIN_SECONDS: Final = 0.5
 
 
 async def open_journal(journal: Journal, lease: float | None = None) -> Journal:
-    """Return the journal, ready to be written if it can tell.
+    """Open a journal that processes share, with its lease; return any other journal as it is.
 
     Args:
         journal: A journal that was not used yet.
@@ -140,7 +140,9 @@ class Inbox:
         for note in notes:
             if note.kind == TALK:
                 self._take_talk(note)
-        for note in reversed(notes):  # who answered once more saw the first answer lost
+        for note in reversed(
+            notes
+        ):  # newest first: a person answers again only if the first answer was lost
             if note.kind == KIND:
                 self._take(note)
 
@@ -159,7 +161,7 @@ class Inbox:
                 level, failed = logging.DEBUG if failed else logging.WARNING, True
                 _log.log(level, "answers of other processes come late: %s", error.message)
             await asyncio.sleep(_AGAIN_SECONDS)
-            # Where none was read yet, all: nobody knows what has come meanwhile.
+            # After position 0, if no note was read yet: some may have arrived meanwhile.
             notes = journal.subscribe_notes(after=position)
 
     def _take_talk(self, note: Note) -> None:

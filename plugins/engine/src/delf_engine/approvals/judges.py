@@ -39,21 +39,21 @@ class ModeJudge:
         self._task = task
 
     async def judge(self, case: Case, so_far: Ruling) -> Ruling:
-        """Approve or deny a call by the mode; settle an unknown outcome by the option."""
-        # First of all: this mode denies what any later reason would approve.
+        """Approve or deny a call by the mode; decide an interrupted call by ``settle``."""
+        # First: the mode read_only overrules every later reason to approve.
         if case.call is not None and self.denies(case.call.bound):
-            return _kept(Answer.given(_READ_ONLY, "policy", "mode read_only"))
+            return _journalled(Answer.given(_READ_ONLY, "policy", "mode read_only"))
         if case.outcome_unknown:
             settle = self._task.settle
             if settle == "ask":
                 return so_far
             decided = Approved() if settle == "again" else AlreadyDone()
-            return _kept(Answer.given(decided, "policy", f"settle {settle}"))
+            return _journalled(Answer.given(decided, "policy", f"settle {settle}"))
         is_wanted = case.call is None or isinstance(case.verdict, NeedsApproval)
         if case.call is not None and not is_wanted and self.is_pre_approved(case.call.bound):
             return Ruling(answer=Answer.given(Approved(reason="pre-approved"), "policy"))
         if self._shared.config.approval_mode == "approve_all":
-            return _kept(Answer.given(Approved(), "policy", "mode approve_all"))
+            return _journalled(Answer.given(Approved(), "policy", "mode approve_all"))
         return so_far
 
     def denies(self, bound: BoundAction) -> bool:
@@ -113,7 +113,7 @@ class RememberedJudge:
         is_open = so_far.answer is None and case.asked is None
         if not is_open or case.outcome_unknown or self._is_strict:
             return so_far
-        async with self._looking:  # so that those that are asked keep the order of their calls
+        async with self._looking:  # so that requests keep the order of their calls
             found = await self._decisions.covering(case.request)
         if found is None:
             return so_far
@@ -158,12 +158,12 @@ class FlowsJudge:
         )
         if flow is None:
             return so_far
-        if case.outcome_unknown and so_far.answer is not None:  # the user decided
+        if case.outcome_unknown and so_far.answer is not None:  # decided by the option ``settle``
             return replace(so_far, flow=flow)
         if not self._denies:
             return Ruling(flow=flow)
         denied = Answer.given(Rejected(reason=flow), "policy", "flows deny")
-        return replace(_kept(denied), flow=flow)
+        return replace(_journalled(denied), flow=flow)
 
     async def requires_review(self, call: Call) -> bool:
         """Return whether a person has to review a call that would otherwise need no approval."""
@@ -190,6 +190,6 @@ class RuleJudge:
         return so_far if rule is None else Ruling(flow=so_far.flow, rule=rule)
 
 
-def _kept(answer: Answer) -> Ruling:
+def _journalled(answer: Answer) -> Ruling:
     """Return a ruling whose answer is journalled with its request."""
     return Ruling(answer=answer, has_request=True)

@@ -26,7 +26,7 @@ TakeTalk = Callable[[Talk, Decider, int | None], None]
 """Records a comment or an assignment, with its author and its number in the journal's inbox."""
 
 
-def _as_it_is(answer: Answer) -> Answer:
+def _accept(answer: Answer) -> Answer:
     return answer
 
 
@@ -40,11 +40,11 @@ class PendingRequest:
 
     request: ApprovalRequest
     answer: asyncio.Future[Answer]
-    count: Count = field(default=_as_it_is)
+    count: Count = field(default=_accept)
     talk: TakeTalk = field(default=_ignore)
 
-    def look(self) -> ApprovalRequest:
-        """Return the request with a copy of its arguments, for the program."""
+    def copy(self) -> ApprovalRequest:
+        """Return a copy of the request, so that the program cannot change the call."""
         return copy_of_request(self.request)
 
 
@@ -54,10 +54,10 @@ class PendingRequests:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[str, PendingRequest] = {}
-        self._became: dict[str, str] = {}
+        self._outcomes: dict[str, str] = {}
 
     def open(
-        self, request: ApprovalRequest, count: Count = _as_it_is, talk: TakeTalk = _ignore
+        self, request: ApprovalRequest, count: Count = _accept, talk: TakeTalk = _ignore
     ) -> asyncio.Future[Answer]:
         """Add a pending request; call on the event loop that awaits the answer.
 
@@ -83,7 +83,7 @@ class PendingRequests:
         with self._lock:
             if self._waiting.pop(request_id, None) is None:
                 return False
-            self._became[request_id] = "answered"
+            self._outcomes[request_id] = "answered"
             return True
 
     def close(self, request_id: str, how: str) -> None:
@@ -95,14 +95,14 @@ class PendingRequests:
         """
         with self._lock:
             self._waiting.pop(request_id, None)
-            self._became[request_id] = how
-            if len(self._became) > _KEPT:
-                del self._became[next(iter(self._became))]
+            self._outcomes[request_id] = how
+            if len(self._outcomes) > _KEPT:
+                del self._outcomes[next(iter(self._outcomes))]
 
     def list(self) -> list[ApprovalRequest]:
         """Return all pending requests, oldest first."""
         with self._lock:
-            return [pending.look() for pending in self._waiting.values()]
+            return [pending.copy() for pending in self._waiting.values()]
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -121,7 +121,7 @@ class PendingRequests:
         with self._lock:
             pending = self._waiting.get(request_id)
             if pending is None:
-                raise _not_waiting(request_id, self._became.get(request_id))
+                raise _not_pending(request_id, self._outcomes.get(request_id))
             pending.talk(talk, who, note)
 
     def settle(self, request_id: str, answer: Answer) -> None:
@@ -130,7 +130,7 @@ class PendingRequests:
             pending = self._waiting.pop(request_id, None)
             if pending is None:
                 return
-            self._became[request_id] = "answered"
+            self._outcomes[request_id] = "answered"
         pending.answer.get_loop().call_soon_threadsafe(_give, pending.answer, answer)
 
     def answer(self, request_id: str, answer: Answer, *, digest: str | None = None) -> None:
@@ -148,14 +148,14 @@ class PendingRequests:
         with self._lock:
             pending = self._waiting.get(request_id)
             if pending is None:
-                raise _not_waiting(request_id, self._became.get(request_id))
+                raise _not_pending(request_id, self._outcomes.get(request_id))
             # Under the lock, so that of two answers at once only one finds the request.
             _check(pending.request, answer, digest)
             counted = pending.count(answer)
             if counted is None:
                 return
             del self._waiting[request_id]
-            self._became[request_id] = "answered"
+            self._outcomes[request_id] = "answered"
         # The answer may come from any thread, and the future belongs to the agent's loop.
         pending.answer.get_loop().call_soon_threadsafe(_give, pending.answer, counted)
 
@@ -172,10 +172,10 @@ def _give(future: asyncio.Future[Answer], answer: Answer) -> None:
         future.set_result(answer)
 
 
-def _not_waiting(request_id: str, became: str | None) -> UnknownRequestError:
-    if became is None:
+def _not_pending(request_id: str, outcome: str | None) -> UnknownRequestError:
+    if outcome is None:
         return UnknownRequestError(f"no request {request_id!r} waits for approval")
     return UnknownRequestError(
-        f"the request {request_id!r} is not pending any more: it was {became}",
+        f"the request {request_id!r} is not pending any more: it was {outcome}",
         hint="an answer that comes late has no effect",
     )

@@ -71,7 +71,7 @@ class PeopleJudge:
             answer = Answer.given(_STRICT, "policy", "mode strict")
         if answer is not None:
             return replace(so_far, answer=await self._journalled(case, request, answer))
-        # A person's time is not the task's, and others use the task's place meanwhile.
+        # While a person decides, the task's time stops and other tasks may use its permit.
         with self._clock.stopped():
             async with self._watched_inbox(), self._permit.released():
                 return replace(so_far, answer=await self._journalled(case, request, None))
@@ -125,7 +125,7 @@ class PeopleJudge:
 
     async def _take(self, case: Case, request: ApprovalRequest, answered: Answer) -> Answer:
         """Journal an answer, remember it if asked to, and return the effective answer."""
-        decision = self._as_it_counts(request, answered)
+        decision = self._effective(request, answered)
         again = asks_again(request, decision)
         decision = with_secrets(decision, request, case.arguments)
         answer = replace(answered, decision=decision, asks_again=again)
@@ -143,8 +143,11 @@ class PeopleJudge:
             self._decisions.refused[case.key] = decision.reason
         return answer
 
-    def _as_it_counts(self, request: ApprovalRequest, answered: Answer) -> Decision:
-        """Return a decision without the parts that its request or person does not allow."""
+    def _effective(self, request: ApprovalRequest, answered: Answer) -> Decision:
+        """Return the decision without a memory that its request or person does not allow.
+
+        The answer to a question is converted to the question's type.
+        """
         decision, question = answered.decision, Question.of(request)
         if question is not None:
             is_unanswered = answered.source in ("nobody", "timeout")
@@ -155,10 +158,10 @@ class PeopleJudge:
         if not isinstance(decision, Approved) or decision.remember == "no":
             return decision
         if request.outcome_unknown or request.rule:
-            return replace(decision, remember="no")  # it is about one call
+            return replace(decision, remember="no")  # approves one call only
         if decision.remember == "task":
             return decision
-        # What one key of a server says holds for no other one's later tasks.
+        # A decision of one person must not hold for later tasks of another.
         is_theirs = answered.who.key is None or answered.who.key == self._decisions.key
         lasts = is_theirs and self._decisions.can_last
         return decision if lasts else replace(decision, remember="task")

@@ -200,7 +200,7 @@ class TaskApprovals:
         return ruling.answer
 
     def _earlier(self, case: Case) -> Answer | None:
-        """Return an answer that this task already has: a recorded decision or a refusal."""
+        """Return the recorded decision or an earlier refusal of the case in this task, if any."""
         if (decided := case.decided) is not None:
             decision = with_secrets(recorded(decided), case.request, case.arguments)
             return replace(
@@ -212,7 +212,7 @@ class TaskApprovals:
             if before is not None:
                 return Answer.given(recorded(before), "policy", before.by)
         refused = self._decisions.refused.get(case.key)
-        # Whether to repeat an interrupted call is another question than the refused one.
+        # A refusal of the call says nothing about repeating an interrupted call.
         if refused is None or case.outcome_unknown:
             return None
         why = f"{refused} (refused before in this task, and not asked again)"
@@ -234,7 +234,7 @@ class TaskApprovals:
     async def _question_of(self, case: Case, past: RecordedCall) -> Question:
         """Return the recorded request and decision, unless the call is shown differently now."""
         asked, decided = past.question_of(outcome_unknown=case.outcome_unknown)
-        if asked is None or _is_unasked(asked, decided):
+        if asked is None or _is_policy_pending(asked, decided):
             return None, decided
         if (reason := self._what_changed(case, asked)) is None:
             return asked, decided
@@ -242,7 +242,7 @@ class TaskApprovals:
             await self._void(asked, reason)
             case.changed = True
             return None, None
-        # A no holds for a call that is shown differently now; a yes was given to something else.
+        # Now the call is shown differently: a rejection still holds, an approval does not.
         is_yes = decided.decision in ("approved", "edited")
         case.changed = case.changed or is_yes
         return (None, None) if is_yes else (asked, decided)
@@ -273,7 +273,7 @@ class TaskApprovals:
 
     @property
     def can_answer(self) -> bool:
-        """True if somebody may answer the task's questions, as far as is known."""
+        """True unless it is known that nobody can answer the task's questions."""
         return self._shared.can_answer(self._task)
 
     def check_answerable(self, tools: Iterable[BoundAction]) -> None:
@@ -386,15 +386,15 @@ def _question_about(request: ApprovalRequest, past: Question) -> Question:
         past: The request and the decision that are recorded for the same attempt.
     """
     asked, decided = past
-    if asked is None or call_key(asked) != call_key(request) or _is_unasked(asked, decided):
+    if asked is None or call_key(asked) != call_key(request) or _is_policy_pending(asked, decided):
         return None, None
     if decided is not None and decided.request_id != asked.request_id:
         return asked, None
     return asked, decided
 
 
-def _is_unasked(asked: ApprovalRequested, decided: ApprovalDecided | None) -> bool:
-    """Return whether a request was recorded without a decision before the process ended.
+def _is_policy_pending(asked: ApprovalRequested, decided: ApprovalDecided | None) -> bool:
+    """Return whether the process ended before it recorded the policy's decision on a request.
 
     If the policy has changed and now requires a person, a new request is made.
     """

@@ -48,7 +48,7 @@ class Approvals:
 
     @property
     def must_ask(self) -> bool:
-        """True if a task that could ask nobody must not begin, because the user chose the mode."""
+        """True if the user chose the mode, so that a task that can ask nobody must not start."""
         return "approval_mode" in self.config.model_fields_set
 
     def may_wait(self, task: TaskRequest, *, is_question: bool = False) -> bool:
@@ -73,7 +73,7 @@ class Approvals:
         ]
 
     def can_answer(self, task: TaskRequest) -> bool:
-        """Return whether somebody may answer a task's questions, as far as is known."""
+        """Return False if it is known that nobody can answer a task's questions."""
         if self.may_wait(task, is_question=True):
             return True
         return any(named.can_ask for named in self.question_channels(task))

@@ -166,7 +166,9 @@ class RequestTalk:
                 continue
             try:
                 await named.channel.talked(self._request, newest, reactions[:-1])
-            except Exception as error:  # a plugin's code; the other channels still get the event
+            except (
+                Exception
+            ) as error:  # a plugin may raise anything; other channels still get the event
                 self._log.redactor.log_failure(
                     _log, f"the channel {named.name} reports no comment", error
                 )

@@ -99,7 +99,7 @@ class ChildTasks:
             batch.calls.add(call.number)
             try:
                 size = 0
-                while size < len(batch.calls) and not call.alone:  # until no more come
+                while size < len(batch.calls) and not call.alone:  # until a pause without new calls
                     size = len(batch.calls)
                     await asyncio.sleep(_TOGETHER_SECONDS)
             finally:
@@ -158,7 +158,7 @@ class ChildTasks:
         again = next((event for event in begun if event.task == child.task), None)
         self._promised.discard(call.number)
         if again is None:
-            self._count_one()
+            self._count_child()
         else:
             begun.remove(again)
             request = replace(request, task_id=again.child_id)
@@ -172,8 +172,8 @@ class ChildTasks:
         self._at_work.pop(key, None)
         return work.result()
 
-    def go_on_with(self, run: TaskRun) -> None:
-        """Adopt the running children of the same task, whose scripts run again."""
+    def adopt(self, run: TaskRun) -> None:
+        """Keep the running children for another run of the same task."""
         self._run = run
 
     def leave(self) -> None:
@@ -197,7 +197,7 @@ class ChildTasks:
 
     async def _work(self, call: Call, request: TaskRequest, *, is_resumed: bool) -> ChildResult:
         """Run a child, and record its start and end in the parent's journal."""
-        log, child_id = self._run.log, request.task_id  # the log is the same in every sandbox
+        log, child_id = self._run.log, request.task_id  # a new run of the task has the same log
         worker = None if request.child is None else request.child.worker
         finished: dict[str, Any] = {"call_id": call.number, "child_id": child_id}
         await log.record(ChildStarted, **finished, task=request.task, worker=worker)
@@ -226,12 +226,12 @@ class ChildTasks:
 
     async def _past(self, child_id: str) -> Sequence[Event]:
         try:
-            # A child that ended with its parent's time goes on with the parent.
+            # A child that ended at its parent's timeout continues with the parent.
             return await self._runtime.claim(child_id, past_limit=True)
-        except UnknownTaskError:  # it was about to begin
+        except UnknownTaskError:  # recorded as started, but the process died before the child began
             return ()
 
-    def _count_one(self) -> None:
+    def _count_child(self) -> None:
         """Count a child; raise beyond the limit of the task.
 
         Raises:

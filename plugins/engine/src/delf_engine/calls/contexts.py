@@ -85,7 +85,7 @@ class CallContexts:
 
         def delegate(child: ChildTask) -> Awaitable[ChildResult]:
             if child.tools is not None and child.worker is None:
-                # What was approved for tools of the same name is not approved for these.
+                # Approvals of other tools with these names must not apply to these tools.
                 child = replace(child, worker=call.bound.connection.name)
             return self.children.delegate(call, child, begun)
 
@@ -128,7 +128,9 @@ class CallContexts:
         texts = _texts_in(call.arguments)
         named = {*texts, *(text.rpartition("/")[2] for text in texts)}
         for name in sorted(named & {*known}):
-            with contextlib.suppress(ToolRefusedError, OSError):  # the action says so itself
+            with contextlib.suppress(
+                ToolRefusedError, OSError
+            ):  # the action itself reports an unreadable file
                 await asyncio.to_thread(read_once, call.files, known, name, _MOST_FROZEN)
         call.absent = named - call.files.keys()
 

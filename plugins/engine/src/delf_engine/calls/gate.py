@@ -182,7 +182,7 @@ class Gate:
         try:
             given = await self._take(request)
         except TaskLeftError:
-            self.close()  # a resume knows nothing of what the script would do from here on
+            self.close()  # a resume could not replay what the script would do now
             raise
         finally:
             self._at_work.discard(task)
@@ -225,7 +225,7 @@ class Gate:
         if self._replay.active:
             past = await self._replay.call(call.digest, alone=request.alone)
         if past is not None and past.finished is not None:
-            # Also in a replay: the script may make the same call once more, beyond the journal.
+            # Also during replay: the script may make the same call again after the replay.
             if past.finished.outcome_unknown:
                 self._maker.unknown_outcomes.add(call.digest)
             if past.decision is not None and past.decision.decision == "changes_requested":
@@ -241,7 +241,7 @@ class Gate:
             if call.digest in self._maker.unknown_outcomes:
                 return await self._ask_after_unknown_outcome(call)
             return await self._ask_and_make(call)
-        # What only reads is made again; anything else may have been done already.
+        # A read is repeated; any other call may have taken effect already.
         if past.started is not None and past.started.effect != "read":
             return await self._ask_whether_again(call, past)
         return await self._ask_and_make(call, past)
@@ -256,16 +256,16 @@ class Gate:
 
     async def _ask_and_make(self, call: Call, past: RecordedCall | None = None) -> CallAnswer:
         try:
-            # A script may go on while another of its calls waits for a person: that call has
-            # released the task's place, so nothing may begin before the place is acquired again.
+            # While another call of the script waits for a person, the task has released its permit:
+            # no call may begin before the permit is acquired again.
             if self._permit.returning is not None:
                 await self._permit.regained()
             await self._contexts.files_written()
         except asyncio.CancelledError:
             await self._records.not_started(call)
             raise
-        # Only calls that start child tasks reserve room: the limit must be checked before a person
-        # is asked, or they would approve a call that cannot be made.
+        # Calls that start child tasks first reserve their places, so that no person approves a call
+        # that cannot be made.
         if not call.bound.action.resumes:
             return await self._judge(call, past)
         try:
@@ -291,7 +291,7 @@ class Gate:
         needs_nobody = not call.bound.asks and isinstance(verdict, Allowed)
         if needs_nobody and not await self._approvals.requires_review(call):
             if past is not None:
-                # The rules changed since the journal asked: its open request would wait forever.
+                # The rules have changed since the recorded request, which would stay open forever.
                 await self._approvals.close(past)
             return await self._make(call)
         answer = await self._ask(call, past, verdict)
@@ -312,7 +312,7 @@ class Gate:
             raise
         if isinstance(answer.decision, Answered):
             await self._records.begin(call)
-            return await self._taken_as_made(call, answer.decision.answer)
+            return await self._answer_as_made(call, answer.decision.answer)
         why = f"the question has no answer: {why_not(answer.decision)}"
         return await self._reject(call, why, can_retry=_can_retry(answer))
 
@@ -372,11 +372,11 @@ class Gate:
         if edited is not None:
             try:
                 self._edit(call, edited)
-            except ToolRefusedError as error:  # it was made with others, or a check has changed
+            except ToolRefusedError as error:  # its secrets were redacted, or a check has changed
                 unfit = f"its recorded arguments do not fit: {error.message}"
                 call.arguments = dict(edited)
                 call.digest = call.digest if past.started is None else past.started.digest
-        if unfit is None and self._goes_on(call):
+        if unfit is None and self._is_resumable(call):
             await self._until_others_ended()
             return await self._make(call)
         verdict = Allowed() if unfit is not None else await self._verdict(call)
@@ -392,7 +392,7 @@ class Gate:
         answer = await self._ask(call, past, verdict, outcome_unknown=True)
         match answer if isinstance(answer, Refused) else answer.decision:
             case AlreadyDone(result=result):
-                return await self._taken_as_made(call, result)
+                return await self._answer_as_made(call, result)
             case Approved() if past.lost_arguments:
                 reason = "its edited arguments held a secret, which the journal does not have"
             case Approved() if unfit is not None:
@@ -425,33 +425,32 @@ class Gate:
             return await self._turn_down(call, _refused(call, answer.message))
         match answer.decision:
             case AlreadyDone(result=result):
-                # The doubt is settled: the next identical call is asked about only if its own rules
-                # say so.
+                # The outcome is known now: an identical call is asked about only by its own rules.
                 self._maker.unknown_outcomes.discard(unknown)
                 await self._records.begin(call)
-                return await self._taken_as_made(call, result)
+                return await self._answer_as_made(call, result)
             case Approved():
                 self._maker.unknown_outcomes.discard(unknown)
                 return await self._make(call)
             case decision:
                 return await self._reject(call, why_not(decision), can_retry=False)
 
-    def _goes_on(self, call: Call) -> bool:
+    def _is_resumable(self, call: Call) -> bool:
         """Return True if an interrupted call is repeated without a question."""
         if call.bound.action.resumes:
             return True
         return self._contexts.has_begun(call)
 
     async def _make(self, call: Call) -> CallAnswer:
-        if self._closed:  # while a person thought about it
+        if self._closed:  # closed while a person decided
             return self._too_late()
         await self._records.begin(call)
-        if self._closed:  # while the journal kept it
+        if self._closed:  # closed while the journal stored the start
             await self._records.not_started(call)
             return self._too_late()
         return await self._maker.make(call)
 
-    async def _taken_as_made(self, call: Call, result: Any) -> CallAnswer:
+    async def _answer_as_made(self, call: Call, result: Any) -> CallAnswer:
         try:
             return await self._maker.take_as_made(call, result)
         except UnsupportedValueError as error:

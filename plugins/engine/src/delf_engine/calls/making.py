@@ -96,7 +96,7 @@ class CallMaker:
                 await self._records.cancel(call, "cancelled", started)
                 raise
             return await self._fail(call, started, f"{call.bound.name} cancelled itself")
-        except TaskLeftError:  # of a child: what waits for it is not over either
+        except TaskLeftError:  # from a child task: this call has no end either
             raise
         except ToolException as error:
             return await self._tell(call, started, error)

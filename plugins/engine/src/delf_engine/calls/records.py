@@ -134,7 +134,7 @@ class CallRecords:
     async def cancel(self, call: Call, why: str, started: float = 0.0) -> None:
         """Record a cancelled call: by its script, or because its sandbox died."""
         how: Cancellation = "abandoned" if call.abandoned else "cut_off"
-        with contextlib.suppress(TaskLeftError):  # of a left task: no end says as much
+        with contextlib.suppress(TaskLeftError):  # a task that will be resumed records no end
             await self.end(call, "cancelled", started, error=why, cancellation=how)
 
     async def end(
@@ -177,7 +177,7 @@ class CallRecords:
         call.ended = True
         self._under_way.pop(call.number, None)
         self._one_ended.set()
-        # A function in a thread is not cancelled: its end is its own, also where a task is left.
+        # A function in a thread runs to its end, which is recorded even if the task is left.
         is_own = status in ("ok", "error") and not call.bound.action.is_async
         elapsed = (time.perf_counter() - started) * 1000 if started else 0.0
         try:

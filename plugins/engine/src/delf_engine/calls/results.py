@@ -63,7 +63,7 @@ class Results:
             clean = self._redactor.value(read)
             if clean is not read:
                 return frozen(clean), self.encode(clean)
-        # Of the same moment as what the script gets.
+        # Frozen from the encoding, so that it equals the result of the script.
         return result if type(result) in PLAIN else frozen(_read(encoded)), encoded
 
     def encode(self, result: Any) -> bytes:
@@ -85,5 +85,5 @@ def _read(encoded: bytes) -> Any:
     """Decode a result into plain data, keeping every type that the wire supports."""
     try:
         return loads(encoded)
-    except ValueError as error:  # a path of 11,000 letters
+    except ValueError as error:  # such as a path of 11,000 characters
         raise UnsupportedValueError(f"the result cannot be passed: {error}") from None

@@ -43,13 +43,13 @@ class ToolThreads:
         Raises:
             RuntimeError: After :meth:`close`, or if no thread can be started.
         """
-        # Until it is called or withdrawn: the pool keeps what it has not begun.
+        # A list that is cleared on the call or withdrawal: the pool itself keeps queued functions.
         held: list[Callable[[], Any]] = [partial(copy_context().run, function)]
         del function
         job: Future[Ended] = Future()
         try:
             self._pool.submit(_call, job, held)
-        except RuntimeError:  # where no thread can be started, those that run come to it
+        except RuntimeError:  # no new thread can be started: a running one will take the job
             if self._closed or not self._jobs:
                 held.clear()
                 raise
@@ -71,7 +71,7 @@ class ToolThreads:
             try:
                 raise error
             finally:
-                del error, job  # else the error and this frame would keep each other
+                del error, job  # breaks the reference cycle of the error and this frame
         return result
 
     def close(self) -> None:

@@ -100,12 +100,13 @@ class Claims:
                 return events
             if isinstance(journal, SharedJournal):
                 claiming = asyncio.ensure_future(_claim(journal, task_id, events))
-                before = await to_its_end(claiming)  # else one that nobody knows of would stay
+                # To its end: a claim cut off now could succeed unnoticed and never be released.
+                before = await to_its_end(claiming)
                 if before is not None:
                     self.before[task_id] = Predecessor(before.process, monotonic() + before.lease)
                 # Read again: the last owner may have appended between the first read and the claim.
                 events = await journal.read(task_id)
-            if is_torn(events) and not is_over(events):  # by a process that died meanwhile
+            if is_torn(events) and not is_over(events):  # its process died while it copied events
                 await journal.append(end_of(events, DelfError(_TORN, hint="fork it once more")))
                 events = await journal.read(task_id)
             taken = not is_over(events) or (past_limit and ended_at_limit(events))

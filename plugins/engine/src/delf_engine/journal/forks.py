@@ -76,7 +76,7 @@ async def fork(
     for event in forked(events, begin, name, key, setup, script):
         await journal.append(event)
     if isinstance(journal, SharedJournal):
-        await journal.release(name)  # whoever resumes it claims it
+        await journal.release(name)  # claimed by the process that resumes the fork
     return name
 
 
@@ -114,7 +114,7 @@ def with_own_files(events: Sequence[Event], at: int) -> list[Event]:
         try:
             copies[path] = Path(shutil.copyfile(path, target))
         except OSError:
-            continue  # not on this machine any more
+            continue  # no longer on this machine
     found: list[Event] = []
     for event in events:
         if not isinstance(event, FileWritten) or event.seq > at:
@@ -181,14 +181,14 @@ def forked(
         if isinstance(changed, TaskStarted):
             kept = {name: v for name, v in changed.setup.items() if name != ASKED_FROM}
             own = {**kept, **(setup or {}), COPIED: len(before)}
-            if changed.key != key:  # the other task's owner wrote its words
+            if changed.key != key:  # the task's text was written by the other task's owner
                 asker = name_of_holder(changed.key)
                 own[SHAPED] = list(dict.fromkeys((*kept.get(SHAPED, ()), asker)))
             changed = replace(
                 changed, conversation=None, parent=None, worker=None, key=key, setup=own
             )
         elif (asked := getattr(changed, "request_id", None)) is not None:
-            # Under its old name an answer to the other task's request would count here, too.
+            # With the old id, an answer to the other task's request would count here, too.
             name = names.setdefault(asked, f"req_{secrets.token_hex(8)}")
             changed = replace(changed, request_id=name)
             if isinstance(changed, ApprovalDecided):

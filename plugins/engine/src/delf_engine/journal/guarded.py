@@ -25,7 +25,7 @@ def guarded(journal: J, name: str) -> J:
         name: The journal's name.
     """
     kind = type(journal)
-    if getattr(kind, _MARK, False):  # a program gave the same object to another agent
+    if getattr(kind, _MARK, False):  # guarded already, for another agent
         return journal
     methods: dict[str, Any] = {"__slots__": (), "__module__": kind.__module__, _MARK: True}
     for method in (one for one in dir(kind) if not one.startswith("_")):
@@ -36,7 +36,7 @@ def guarded(journal: J, name: str) -> J:
             methods[method] = _iterated(function, name)
     try:
         object.__setattr__(journal, "__class__", type(kind.__name__, (kind,), methods))
-    except TypeError:  # an extension type has its own layout, and raises what it raises
+    except TypeError:  # an extension type, whose class cannot be replaced
         return journal
     return journal
 

@@ -50,7 +50,7 @@ class InProcessJournal:
         self._tasks: OrderedDict[str, _Entry] = OrderedDict()
         self._claimed: set[str] = set()
         self._remembered: dict[str, RememberedDecision] = {}
-        # A subscription that was never read leaves with its generator.
+        # Weak: a subscription that was never read is dropped with its generator.
         self._queues: WeakKeyDictionary[asyncio.Queue[Event], str | None] = WeakKeyDictionary()
 
     async def append(self, event: Event) -> None:
@@ -59,7 +59,7 @@ class InProcessJournal:
         if entry is None:
             entry = self._tasks[event.task_id] = _Entry()
         if entry.events[event.seq - 1 : event.seq] == [event]:
-            return  # the same once more
+            return  # appended already
         entry.events.append(event)
         if isinstance(event, ApprovalDecided) and event.remember == "until_revoked":
             self._remember(entry, event)
@@ -138,7 +138,7 @@ class InProcessJournal:
     def _forget_old(self) -> None:
         if len(self._tasks) <= self._max_tasks and self._size <= self._max_bytes:
             return
-        # The newest task may be at work still, and its events are needed.
+        # Keep the newest task: it may still run, and its events are needed.
         for task_id, entry in [*self._tasks.items()][:-1]:
             if len(self._tasks) <= self._max_tasks and self._size <= self._max_bytes:
                 return

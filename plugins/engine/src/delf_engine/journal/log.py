@@ -121,7 +121,7 @@ class TaskLog:
             raise self._ended(kind)
         if self.redactor.knows_any:
             fields = self._without_secrets(fields, safe)
-        # At once: from the return on, the caller's objects are others' to change.
+        # Before the first await, because the caller may change its objects afterwards.
         large = any(type(value) not in PLAIN and is_large(value) for value in fields.values())
         fields = await apart(frozen_fields, kind, fields) if large else frozen_fields(kind, fields)
         if self._until is None:
@@ -216,7 +216,7 @@ class TaskLog:
         self._print(self._prints.end())
 
     def _print(self, text: str) -> None:
-        if self._replay.active:  # what is in the journal has its length without secrets
+        if self._replay.active:  # compared after redaction, as the journal stores text
             text = self._replay.unknown_part(text)
         if text and not self._left:
             self._printed.append(text)
@@ -242,9 +242,9 @@ class TaskLog:
         if self._flushing is None or self._flushing.done():
             loop = asyncio.get_running_loop()
             self._flushing = loop.create_task(self._flush(), context=self.context.copy())
-            self._flushing.add_done_callback(self._look_at)
+            self._flushing.add_done_callback(self._log_failure)
 
-    def _look_at(self, flushing: asyncio.Task[None]) -> None:
+    def _log_failure(self, flushing: asyncio.Task[None]) -> None:
         """Log a failed background flush; the next event repeats the flush and raises errors."""
         error = None if flushing.cancelled() else flushing.exception()
         if error is not None:
@@ -258,7 +258,7 @@ class TaskLog:
         return bool(queued) or self._begun is not None
 
     async def _flush(self) -> None:
-        while self._has_more:  # without the lock in between: other events need not wait for all
+        while self._has_more:  # release the lock between batches, for other events
             async with self._lock:
                 await self._write_waiting()
 
@@ -287,7 +287,7 @@ class TaskLog:
             try:
                 await self._write(*self._waiting[0])
             except asyncio.CancelledError:
-                del self._waiting[0]  # it was begun
+                del self._waiting[0]  # kept in self._begun
                 raise
             del self._waiting[0]
 
@@ -301,7 +301,7 @@ class TaskLog:
         try:
             await self._confirm(event)
         except Exception:
-            self._begun = None  # its recorder gets the error, and another event has its number
+            self._begun = None  # the caller gets the error; the number is reused
             raise
 
     async def _confirm(self, event: Event) -> None:
@@ -309,10 +309,10 @@ class TaskLog:
         if self._journal is not None:
             await self._journal.append(event)
         self._begun = None
-        self._show(event)
+        self._add(event)
 
-    def _show(self, event: Event) -> None:
-        # A postponed task is another process's from now on.
+    def _add(self, event: Event) -> None:
+        # After a postponement, any process may continue the task.
         self._over = self._over or isinstance(event, (TaskFinished, TaskPostponed))
         self.events.append(event)
         self.show(event)

@@ -217,7 +217,7 @@ class Recording:
                 self._drafts[event.purpose] = []
             case ev.ModelFailed():
                 self._end_draft(event.purpose)
-            case ev.ModelWrote():  # after the whole answer it tells nothing
+            case ev.ModelWrote():  # ignored after the complete answer
                 self._drafts.get(event.purpose, []).append(event)
             case ev.ModelReplied():
                 self._drafts.pop(event.purpose, None)
@@ -287,7 +287,7 @@ class Recording:
 
     def _take_request(self, event: ev.ApprovalRequested, past: RecordedCall) -> None:
         if event.action != past.action:
-            return  # it was asked in the midst of the call
+            return  # a tool's own question during the call
         self._asked[event.request_id] = past
         past.lapsed = False
         if event.outcome_unknown:
@@ -308,7 +308,7 @@ class Recording:
             past.verdict = event
         elif past.request is not None and past.request.request_id == event.request_id:
             past.decision = event
-            if event.source == "changed":  # what is done now has not been asked about
+            if event.source == "changed":  # the changed call has not been asked about
                 past.request = past.decision = None
 
     def _take_abandoned(self, event: ev.CallAbandoned) -> None:
@@ -331,7 +331,7 @@ class Recording:
         if event.cancellation == "cut_off":
             past.cut_off = True
             return
-        if event.cancellation == "not_started":  # what was decided about it holds
+        if event.cancellation == "not_started":  # its decision stays valid
             past.started, past.cut_off = None, True
             return
         past.finished = event

@@ -51,7 +51,7 @@ def without_attempts(events: Sequence[ev.Event]) -> list[ev.Event]:
     kept: list[ev.Event] = []
     for event in events:
         if isinstance(event, ev.TaskFinished) and event.code != BudgetExceededError.code:
-            continue  # it goes on after its time was over
+            continue  # continued after its timeout
         if not isinstance(event, (ev.TaskPostponed, ev.TaskFinished)):
             kept.append(event)
         elif (place := _failed_read(kept)) is not None:

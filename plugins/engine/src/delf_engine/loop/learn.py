@@ -14,7 +14,7 @@ async def learn(run: TaskRun, answer: str) -> None:
     if run.memory is None:
         return
     if any(isinstance(event, FactsLearned) for event in run.log.events):
-        return  # before the process died that is resumed
+        return  # learned before the process died
     safe = run.log.redactor.text
     done = DoneTask(
         task=safe(run.request.task),

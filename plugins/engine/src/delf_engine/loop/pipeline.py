@@ -116,9 +116,9 @@ class TaskPipeline:
         work: asyncio.Future[str] | None = None
         try:
             await self._record_start(origin)
-            # In a task of its own: the clock can end the work, and the end is still recorded.
+            # In a separate asyncio task, so that its end is recorded after a timeout, too.
             work = asyncio.ensure_future(self._work())
-            work.add_done_callback(_look_at)
+            work.add_done_callback(_retrieve_exception)
             await self._run.clock.wait(work)
             if isinstance(self._host.stopped, SandboxDied):
                 return await to_its_end(self._lose_sandbox(self._host.stopped))
@@ -128,7 +128,7 @@ class TaskPipeline:
         except asyncio.CancelledError:
             await to_its_end(self._cancel(work))
             raise
-        return await to_its_end(self._finish(text, error), failed=self._lost_end)
+        return await to_its_end(self._finish(text, error), failed=self._log_lost_end)
 
     async def _lose_sandbox(self, error: SandboxDied) -> TaskOutcome:
         """Leave a task whose sandbox died to be resumed at once, with its children running."""
@@ -211,7 +211,7 @@ class TaskPipeline:
         """Return the answer, or the error in its place."""
         host = self._host
         if not work.done():
-            # A replay that waits for a call that never comes is a mismatch, not a timeout.
+            # A replay that waited for a missing call is a mismatch, not a timeout.
             unfinished = self._run.replay.unfinished()
             unapproved = waiting_for(self._log.events)
             host.close(left=unfinished is not None, cut=True)
@@ -267,7 +267,7 @@ class TaskPipeline:
         """Kill the sandbox, and cancel all other running parts."""
         work.cancel()
         self._log.hurry(_LAST_SECONDS)
-        # First of all: a script that computes notices no cancellation.
+        # First the sandbox: a busy script does not notice a cancellation.
         await self._host.scripts.sandbox.end(GRACE_SECONDS)
         await asyncio.wait({work}, timeout=GRACE_SECONDS)
 
@@ -281,7 +281,7 @@ class TaskPipeline:
         self._log.hurry(_LAST_SECONDS)
         try:
             cut = self._run.clock.is_over
-            self._host.close(left=is_left, cut=cut)  # before the log: a call needs its record
+            self._host.close(left=is_left, cut=cut)  # before the log, which records the calls' ends
             if is_left:
                 self._log.leave()
             if work is not None:
@@ -291,7 +291,7 @@ class TaskPipeline:
             else:
                 await self._finish(self._host.output, self._why_cancelled(), self._stopped_by())
         except Exception as error:
-            self._lost_end(error)
+            self._log_lost_end(error)
 
     def _why_cancelled(self) -> DelfError:
         """Return the error of a cancelled task; for a child it names the parent's timeout."""
@@ -307,7 +307,7 @@ class TaskPipeline:
             await self._host.wait_for_rest(GRACE_SECONDS)
         except UnrecordedCallError as lost:
             error = lost
-        if not isinstance(error, TaskLeftError):  # of a task that is left all is printed again
+        if not isinstance(error, TaskLeftError):  # a resumed task prints everything again
             log.end_prints()
         text = log.redactor.text(text)
         if error is not None:
@@ -346,7 +346,7 @@ class TaskPipeline:
         except DelfError as lost:
             if not isinstance(error, TaskTimeoutError):
                 raise
-            self._lost_end(lost)
+            self._log_lost_end(lost)
         return outcome
 
     async def _postpone(self, error: DelfError) -> bool:
@@ -378,7 +378,7 @@ class TaskPipeline:
             message = f"task {self._log.task_id} stopped, and its journal cannot be written"
             self._log.redactor.log_failure(_log, message, failure)
 
-    def _lost_end(self, error: BaseException) -> None:
+    def _log_lost_end(self, error: BaseException) -> None:
         message = f"task {self._log.task_id} was stopped, and its end could not be recorded"
         self._log.redactor.log_failure(_log, message, error)
 
@@ -409,7 +409,7 @@ def handed_in(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQu
     )
 
 
-def _look_at(work: asyncio.Future[str]) -> None:
+def _retrieve_exception(work: asyncio.Future[str]) -> None:
     """Retrieve the exception of abandoned work, so that asyncio does not log it."""
     if not work.cancelled():
         work.exception()

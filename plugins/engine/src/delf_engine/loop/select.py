@@ -34,7 +34,7 @@ async def select(run: TaskRun, seconds: float) -> None:
         PrefilterError: If a prefilter that the user named fails.
     """
     past = run.replay.selected() if run.replay.resumed else None
-    mode = run.config.prefilter_mode  # perhaps that of this task's strategy
+    mode = run.config.prefilter_mode  # may be the default of the task's strategy
     chosen_by = _ALL
     if past is not None:
         if past.by != _ALL:

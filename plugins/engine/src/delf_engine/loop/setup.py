@@ -28,16 +28,20 @@ async def set_up(run: TaskRun) -> None:
                     while shared.left:
                         await _set_up(run, shared.left[0])
                         del shared.left[0]
-    run.tools = shared.tools.with_builtins_of(run.tools)  # the task may date from before
+    run.tools = shared.tools.with_builtins_of(
+        run.tools
+    )  # the task may have begun before the set-up
 
 
 async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
     is_failure = f"{connection.name} is not wholly set up"
     async with run.unharmed(is_failure):
-        # All tasks share what a connection opens here, whoever's is the first.
+        # In an empty context: all tasks share what the connection opens here.
         if not await awaited_in(Context(), _begin(connection, _asker(run))):
             return
-    async with run.unharmed(is_failure):  # what was done before a failure is used, too
+    async with run.unharmed(
+        is_failure
+    ):  # also after a failure, whose earlier steps may have effect
         run.agent_tools.tools = await run.agent_tools.tools.with_reloaded(connection)
 
 

@@ -45,7 +45,7 @@ _PACKED_AT_ONCE: Final = 64 * 1024
 """The prompt size above which compression runs in a thread."""
 _SAFE_PROMPT: Final = SAFE | {"prompt"}
 """Event fields of a request that need no redaction, because its messages are already redacted."""
-_MOST_MORE: Final = 3
+_MAX_CONTINUATIONS: Final = 3
 """The maximum number of continuations of an answer that reached its token limit."""
 _Account = tuple[str, str | None, str | None]
 """A model at an address with a key: what a provider limits."""
@@ -122,7 +122,7 @@ class ModelClient:
         past = self.replay.reply(request.purpose) if self.replay.resumed else None
         if past is not None:
             if on_delta is not None:
-                _show_again(past, on_delta)
+                _replay_to(past, on_delta)
             return spoken(past)
         request = self._made_ready(request, instruct=not continues)
         # A session has its history at one model, so a fallback could not continue the session.
@@ -169,7 +169,7 @@ class ModelClient:
             LLMExecutionError: If the answer stays incomplete, with an excerpt.
             DelfError: If the call failed after retries.
         """
-        asked, received, left = request, "", _MOST_MORE
+        asked, received, left = request, "", _MAX_CONTINUATIONS
         is_limited = "max_tokens" in request.settings
         while True:
             reply = await self.ask(config, asked, attempt)
@@ -178,14 +178,14 @@ class ModelClient:
                 return replace(reply, text=whole) if received and whole is not None else reply
             if reply.broken_by == "length" and is_limited:
                 return reply
-            # A line that breaks again and again is away; a long answer only needs more turns.
+            # Repeated breaks mean an outage; a long answer only needs more continuations.
             left = min(left, _MOST_BREAKS) if reply.broken_by == "break" else left
             if reply.broken_by in ("filter", "refusal") or not left:
                 raise broken_off(replace(reply, text=received + reply.text))
             left -= 1
             if reply.broken_by != "break":
                 anew = bool(reply.calls) or not (whole or "").strip()
-                asked = _asked_on(request, reply, whole or received, anew=anew)
+                asked = _continuation_of(request, reply, whole or received, anew=anew)
                 received = "" if anew else whole or ""
 
     def _made_ready(self, request: ModelRequest, *, instruct: bool) -> ModelRequest:
@@ -254,7 +254,7 @@ class ModelClient:
             tools=tuple(tool.name for tool in request.tools),
             server_side=config.server_side_tools_for(request.purpose),
         )
-        # Time is measured after the journal has the call, whose write is no time of the model.
+        # Started after the journal's write, which is not the model's time.
         started = time.perf_counter()
         shown: list[str] = []
         try:
@@ -263,7 +263,7 @@ class ModelClient:
             if not isinstance(error, DelfError):
                 name = self.pool.name_of(config)
                 self.unexpected = error, name
-                error.add_note(name)  # says where, beside the traceback
+                error.add_note(name)  # the traceback does not name the model
                 raise
             if draft is not None:
                 await draft.keep()
@@ -364,7 +364,9 @@ def _is_unavailable(error: LLMExecutionError) -> bool:
     return status is None or status >= 500 or status in _UNAVAILABLE or error.too_long
 
 
-def _asked_on(request: ModelRequest, reply: ModelReply, text: str, *, anew: bool) -> ModelRequest:
+def _continuation_of(
+    request: ModelRequest, reply: ModelReply, text: str, *, anew: bool
+) -> ModelRequest:
     """Build the request that continues an answer which reached its token limit."""
     more = () if reply.max_tokens is None else (("max_tokens", 2 * reply.max_tokens),)
     shown = (assistant(text),) if text.strip() else ()
@@ -375,7 +377,7 @@ def _asked_on(request: ModelRequest, reply: ModelReply, text: str, *, anew: bool
     )
 
 
-def _show_again(reply: ModelReply, on_delta: OnDelta) -> None:
+def _replay_to(reply: ModelReply, on_delta: OnDelta) -> None:
     """Pass a recorded answer to a listener in one piece."""
     if reply.text:
         on_delta(ModelDelta(reply.text))

@@ -215,7 +215,9 @@ class Ledger:
         while True:
             changed.clear()
             with self._lock:
-                amount = self._amount(estimate())  # anew: other replies may have cost more
+                amount = self._amount(
+                    estimate()
+                )  # computed again: other replies may have cost more
                 if amount <= self._free - self.reserved_usd:
                     self.reserved_usd += amount
                     return amount
@@ -263,7 +265,7 @@ class Ledger:
         with self._lock:
             if payer := self._payers.get(task_id, task_id):
                 self._by_task[payer] = self._by_task.get(payer, 0.0) + (cost_usd or 0.0)
-                # The list is for people; a server for months would otherwise keep each task.
+                # Limited, because a server may run for months.
                 while len(self._by_task) > _MOST_TASKS:
                     del self._by_task[next(iter(self._by_task))]
             self.usage = self.usage + usage
@@ -289,7 +291,7 @@ class Ledger:
             if isinstance(event, ModelReplied):
                 self._count(event.usage, event.cost_usd, task_id)
             elif isinstance(event, ChildFinished) and event.cost_usd is not None:
-                # Its call may be answered from the journal, and then nobody begins it again.
+                # Counted here: if its call is answered from the journal, the child is not begun.
                 self._ended.add(event.child_id)
                 self._count(Usage(), event.cost_usd, task_id)
         if self.within is not None:

@@ -149,7 +149,7 @@ class ModelPool:
 
 
 def _key(config: LLMConfig) -> str:
-    folder = getattr(config.model, "folder", None)  # of its delf.toml: see FileText
+    folder = getattr(config.model, "folder", None)  # the folder of its delf.toml: see FileText
     headers = sorted((config.headers or {}).items())
     return repr((config, folder, config.base_url, config.api_key, headers))
 

@@ -110,11 +110,11 @@ class Origins:
             match event:
                 case ModelCalled(purpose="generate"):
                     self._take_before()
-                    self.has_read = self.has_read or bool(event.server_side)  # it searched the web
+                    self.has_read = self.has_read or bool(event.server_side)  # such as a web search
                     self.is_clean, self._code = not self.has_read, None
                 case ScriptGenerated(code=code):
                     self._code = code
-                    # A script that no model wrote is a routine's, which the user trusts.
+                    # A script without a model call comes from a routine, which the user trusts.
                     self.is_clean = self.is_clean or self._before is not None
                     if self.is_clean:
                         self._scripts.add(code)
@@ -129,7 +129,7 @@ class Origins:
                 case CallFinished(status="ok" | "error"):
                     self._take_result(event)
                 case CallFinished(status="refused", raised="ToolNotAllowed"):
-                    # Its tool's check wrote why, and the model of the next script reads it.
+                    # The model reads the tool's reason, which may quote others.
                     tool = self._tool_of(event.action)
                     if tool is None or not (tool.check is None or tool.action.trust == "own"):
                         self.has_read = True
@@ -162,12 +162,12 @@ class Origins:
             is_clean=self.is_clean,
             changes=event.effect != "read",
         )
-        # A service may give back later what it was given, even to search for.
+        # A service may later return texts that it received, even search terms.
         gives = self.has_read and (call.changes or (self.is_clean and call.connection != ""))
         if (declared or (gives and call.connection not in self._given)) and not self.are_own(
             event.action, event.arguments, event.line
         ):
-            # Who gives a call a text of others lets them choose what it finds.
+            # Others' texts in the arguments decide what the call finds.
             call.trust = "outside" if self.is_clean and declared else call.trust
             self._given.update([call.connection] if gives else ())
         self._calls[event.call_id] = call
@@ -175,14 +175,14 @@ class Origins:
 
     def _take_result(self, event: CallFinished) -> None:
         unknown = ReadCall(event.call_id, event.action, "outside", {})
-        call = self._calls.get(event.call_id, unknown)  # nobody knows what it was asked
+        call = self._calls.get(event.call_id, unknown)  # its arguments are unknown
         call.result = event.error if event.result is None else event.result
         call.has_failed = event.status != "ok"
         if call.trust == "own" and call.connection in self._given:
-            call.trust = "outside"  # it may be what the connection was given
+            call.trust = "outside"  # may be others' text, given to the connection before
         if event.action == ASK and event.status == "ok":
             self._answers.add(same_text(str(call.result)))
-            # Others may have written a chosen option: no part of it becomes the user's word.
+            # A chosen option may be others' text, so its parts are not the user's words.
             is_word = isinstance(call.result, str) and not call.arguments.get("options")
             self._words += [call.result] if is_word else []
         self._texts.append(call)
@@ -198,7 +198,7 @@ class Origins:
             if not any(author and self.planned.is_call(each, call) for each in self.planned.orders):
                 continue
             for record in items_of(call.result):
-                # A text that names its own author has none.
+                # The author comes from a field of the record or the call, never from the text.
                 fields = cast("Any", record if isinstance(record, dict) else call.arguments)
                 lines = (f"{path.lstrip('.')}: {text}" for _, path, text in authored(record))
                 text, whose = "\n".join(lines)[:_LONGEST_FOLLOWED], fields.get(author)
@@ -223,7 +223,7 @@ class Origins:
 
     def sources(self, action: str, path: str, line: int | None) -> frozenset[str] | None:
         """Return the actions whose results a clean script uses for a value; None if unknown."""
-        if self._code is None:  # a strategy calls without a script: the model wrote it
+        if self._code is None:  # a strategy's call: the model wrote the arguments
             return frozenset()
         tool = self._tool_of(action)
         parameters = () if tool is None else tool.action.parameters

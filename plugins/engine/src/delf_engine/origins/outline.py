@@ -99,10 +99,10 @@ class Planned:
         is_alone: bool = False,
         names: Iterable[str] | None = None,
     ) -> Sequence[Sequence[str]]:
-        """Return for each planned call of an action the parameters in which a call differs.
+        """Compare a call with each planned call of its action; return the parameters that differ.
 
-        Compares all parameters, or only ``names``. With ``is_alone``, values that are left to the
-        model match only a planned call that states some value.
+        Compares all parameters, or only ``names``. With ``is_alone``, a planned call that states no
+        value leaves no value to the model.
         """
         found: list[Sequence[str]] = []
         for call in self._planned(action):
@@ -111,7 +111,7 @@ class Planned:
         return found
 
     def wanted(self, action: str, name: str, value: Any) -> tuple[bool, frozenset[str]]:
-        """Return whether the outline states exactly this argument, and the actions it is from."""
+        """Return whether the outline states this value, and the actions that the value is from."""
         given = (self._given(call).get(letters_of_name(name)) for call in self._planned(action))
         nodes = [node for node in given if node is not None]
         is_stated = any(is_constant(n) and self._fits(n, value, name, _always) for n in nodes)
@@ -141,7 +141,8 @@ class Planned:
         """Return whether a successful call matches a planned call in every argument."""
         if made.has_failed or made.result is None or made.action != dotted(planned.func):
             return False
-        # A clean script may say more than the plan, and a person or the plan let a change pass.
+        # Content may differ from the plan if a clean script wrote it, or if the call is a change,
+        # which passed its own review.
         is_free = _always if made.is_clean or made.changes else _never
         return not any(self._misfits(planned, made.arguments, is_free))
 
@@ -166,7 +167,7 @@ class Planned:
         for letters in sorted({*planned, *given} if names is None else map(letters_of_name, names)):
             name, node = given.get(letters, letters), planned.get(letters)
             value = values.get(name)
-            # What nobody gives takes nothing from others.
+            # A default carries no text of others.
             is_default = name in defaults and value == defaults[name]
             if name not in values:
                 is_fitting = node is None or (isinstance(node, ast.Constant) and node.value is ...)
@@ -213,11 +214,16 @@ class Planned:
                 return all(
                     is_free(inner, text)
                     or self._is_answer(text)
-                    or (field and self._holds(*field, text, names_in(inner.removeprefix(path))))
+                    or (
+                        field
+                        and self._field_contains(*field, text, names_in(inner.removeprefix(path)))
+                    )
                     for inner, text in leaves_of(value, path)
                 )
 
-    def _holds(self, call: ast.Call, path: Sequence[str], text: str, inner: Sequence[str]) -> bool:
+    def _field_contains(
+        self, call: ast.Call, path: Sequence[str], text: str, inner: Sequence[str]
+    ) -> bool:
         """Return whether a field of an earlier call's result contains a value.
 
         The value is the whole field, or the only word of its kind in the field's text. If the field

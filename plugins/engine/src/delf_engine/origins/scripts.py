@@ -15,9 +15,9 @@ from typing import Final
 
 from delf_engine.origins.values import parameter_of
 
-_READERS: Final = "open input exec eval compile globals locals vars __import__"
+_UNTRUSTED_BUILTINS: Final = "open input exec eval compile globals locals vars __import__"
 """Builtins that introduce data the script does not state."""
-_PLAIN: Final = {*dir(builtins), "asyncio"}.difference(_READERS.split())
+_PLAIN: Final = {*dir(builtins), "asyncio"}.difference(_UNTRUSTED_BUILTINS.split())
 _USING_UP: Final = ("next", "zip", "map", "filter", "enumerate")
 """Builtins that may use up an iterator."""
 _PURE: Final = (
@@ -131,7 +131,7 @@ class Scripts:
                 self._parameters[name] |= _parameters(node)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 self._parameters[name] |= _parameters(node)
-            case ast.ClassDef():  # operators and a base class may call its methods
+            case ast.ClassDef():  # its methods may be called by operators or a base class
                 self._is_hidden = self._is_hidden or bool(_parameters(node))
             case ast.Name(id=name) | ast.alias(name=name) if name in _HIDDEN_WAYS.split():
                 self._is_hidden = True
@@ -152,7 +152,7 @@ class Scripts:
         if any(isinstance(each, _CONDITIONS) for each in nodes):
             deciding = reads
         inside = self._deciding(node, reads)
-        if isinstance(node, (ast.For, ast.AsyncFor)):  # it may use up an iterator
+        if isinstance(node, (ast.For, ast.AsyncFor)):  # a loop may use up an iterator
             self._changes.append(({*self._objects(node.iter)}, inside))
         comprehensions = [each for each in nodes if isinstance(each, ast.comprehension)]
         generators = {id(e): each.iter for each in comprehensions for e in ast.walk(each.target)}
@@ -215,7 +215,7 @@ class Scripts:
             case ast.ImportFrom(module=module):
                 return reads if _is_pure(module or "") else {_UNKNOWN}
             case ast.Try(body=body) | ast.With(body=body) | ast.AsyncWith(body=body):
-                # An exception, which a manager may swallow, leaves the rest of the body out.
+                # A swallowed exception skips the rest of the body.
                 return reads.union(*map(self._read, body))
             case _ if isinstance(node, (ast.For, ast.AsyncFor, ast.While, *_FUNCTIONS)):
                 tests = [e for e in ast.walk(node) if isinstance(e, (ast.If, ast.Match, ast.Try))]
@@ -258,7 +258,7 @@ def _reached(names: Iterable[str], graph: Mapping[str, set[str]]) -> set[str]:
         name = todo.pop()
         if name not in seen:
             seen.add(name)
-            first = name.partition(".")[0]  # the script may have put something else there
+            first = name.partition(".")[0]  # the script may have assigned the attribute
             todo += [*graph.get(name, ()), *([first] if first in graph else [])]
     return seen
 

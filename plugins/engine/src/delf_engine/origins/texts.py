@@ -42,7 +42,7 @@ def mentions(text: str, value: str) -> bool:
     words = re.sub(r"^(?:https?://|mailto:)|/+$", "", value.strip()).split()
     if not words or len(value) > _LONGEST:
         return bool(words) and value.strip() in text
-    is_code = any(map(str.isdigit, value))  # people write codes in groups
+    is_code = any(map(str.isdigit, value))  # people write codes with spaces
     parts = "".join(words) if is_code else words
     pattern = (r"\s?" if is_code else r"\s+").join(map(re.escape, parts))
     whole = rf"(?<![\w@])(?<!\w[.+-]){pattern}(?![\w@]|[.+-]\w)"
@@ -103,7 +103,7 @@ def letters_of(text: str) -> str:
     """Return the letters and digits of a text, ignoring case, spaces and invisible characters."""
     if not text.isascii():
         text = _FOREIGN_MARKS.sub("", unicodedata.normalize("NFKC", text).casefold())
-    data = text.lower().encode(errors="surrogatepass")  # it may hold halves of characters
+    data = text.lower().encode(errors="surrogatepass")  # may contain lone surrogates
     return data.translate(None, _MARKS).decode(errors="surrogatepass")
 
 

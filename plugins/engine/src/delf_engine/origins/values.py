@@ -162,7 +162,7 @@ def is_content(bound: BoundAction, path: str, text: str) -> bool:
         return parameter_of(path) not in action.sinks
     if action.contents is not None:
         return parameter_of(path) in action.contents
-    # What is sent out is sent whatever its name, and each word of a name counts: ``message_id``.
+    # All words of the name must be names of contents: ``message_id`` is not.
     words = _WORDS.findall("".join(names_in(path)[-1:]))
     is_named = bool(words) and CONTENTS.issuperset(w.lower().removesuffix("s") for w in words)
     is_key = "[key " in path[path.rfind("[") :]

@@ -39,7 +39,7 @@ def read_config(path: Path) -> dict[str, Any]:
         document = parse_toml(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path} is not UTF-8 text") from error
-    except ValueError as error:  # of TOML, or a number that Python does not take
+    except ValueError as error:  # invalid TOML, or a number too large for Python
         raise ConfigurationError(
             f"{path}{_position(str(error))}: {_PLACE.sub('', str(error))}",
             hint="the file is TOML: https://toml.io",

@@ -96,9 +96,8 @@ def files_of_programs(
         data: Files and folders that the settings declare as data; code among them still counts.
 
     Returns:
-        The digests by path. Installed packages and files beyond the limits have a mark of when each
-            of
-        their files was changed last, under the name of their folder, or of :data:`REST`.
+        The digests by path. Installed packages have one digest of modification times for each
+            folder, and files beyond the limits have one under :data:`REST`.
 
     Raises:
         ConfigurationError: If the folder has too many files.
@@ -185,7 +184,7 @@ def _mark_of_tree(folder: Path) -> str:
 
 
 def _mark(name: str, status: os.stat_result) -> bytes:
-    # The time of the last change of the file's data or rights, which only the system can set.
+    # st_ctime, because programs cannot set it.
     parts = (name, status.st_mode, status.st_size, status.st_ctime_ns, status.st_ino)
     return repr(cast("Any", parts)).encode("utf-8", "surrogateescape")
 

@@ -137,7 +137,7 @@ class Project:
             try:
                 value = substitute(given.value, self.environ, given.origin)
             except ConfigurationError:
-                value = given.value  # a variable is missing, and the rest is still a secret
+                value = given.value  # a variable is missing; the other parts are still secret
             if not _SENT_ALONG.isdisjoint(path[:-1]) and isinstance(value, str):
                 yield from secrets_of_headers({path[-1]: value})
             elif not _KEYS.isdisjoint(path[:-1]) and isinstance(value, str):

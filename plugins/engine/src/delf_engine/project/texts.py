@@ -31,7 +31,7 @@ _TABLES: Final = frozenset(
     if get_origin(info.annotation) is dict or info.annotation is MemoryConfig
 )
 _LLM_TABLES: Final = ("headers", "settings")
-# Less alike than this, and it is rather a setting of some connection.
+# A less similar name is probably the variable of a connection.
 _LIKENESS: Final = 0.85
 
 

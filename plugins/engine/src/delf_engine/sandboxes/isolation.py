@@ -35,7 +35,7 @@ from delf.types import Isolation
 
 _SECONDS: Final = 30.0
 _LIMITS: Final = Limits(cpu_seconds=20.0, memory_bytes=512 * 1024 * 1024)
-# Limits that a script reaches at once, so that trying them takes little time.
+# Low limits, so that the tests reach them quickly.
 _MEMORY: Final = 256 * 1024 * 1024
 _CPU: Final = 0.5
 _CANARY: Final = ("-I", "-S", "-c", "import sys; sys.stdin.read()")
@@ -80,7 +80,7 @@ class Measured:
             return "process"
         if claimed == "interpreter":
             return "process" if self.calls else claimed
-        if not self.calls:  # nothing says what keeps a script that finds a way to them
+        if not self.calls:  # untested: the script may still find a way to make system calls
             return "interpreter"
         return "container" if claimed == "vm" and not self.kernel else claimed
 
@@ -118,11 +118,11 @@ class _Bait:
             return True
         try:
             status = Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8")
-        except OSError:  # it is gone without notice, or there is no such folder here
+        except OSError:  # the process is gone, or the system has no /proc
             return Path("/proc/self").exists()
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
         pending = any(int(fields[name], 16) for name in ("SigPnd", "ShdPnd"))
-        ends = "VmSize" not in fields  # its memory goes first
+        ends = "VmSize" not in fields  # an ending process first loses its memory
         return pending or ends or fields["TracerPid"] != "0"
 
     def has_strange_files(self) -> bool:
@@ -148,7 +148,7 @@ async def _bait() -> AsyncGenerator[_Bait]:
         writer.close()
 
     async with contextlib.AsyncExitStack() as stack:
-        # A sandbox may have a temporary folder of its own, and none of the user's.
+        # Two folders, because a sandbox may replace the temporary folder by its own.
         for parent in (None, user_cache_path("delf")):
             with contextlib.suppress(OSError):
                 if parent is not None:
@@ -164,11 +164,11 @@ async def _bait() -> AsyncGenerator[_Bait]:
         server = await asyncio.start_server(visited, "127.0.0.1", 0)
         stack.push_async_callback(_close, server)
         bait.port = server.sockets[0].getsockname()[1]
-        with contextlib.suppress(OSError):  # a path that is too long for it
+        with contextlib.suppress(OSError):  # the path may be too long for a socket
             path = str(bait.folders[0] / "listener")
             stack.push_async_callback(_close, await asyncio.start_unix_server(visited, path))
-        # The loop does not look after it: one that a script traces and kills has no end for its
-        # parent before the tracer's, and Python 3.12 waits for that in the loop.
+        # By subprocess: if a script traces and kills the process, its parent sees the end only
+        # after the tracer's end, and asyncio of Python 3.12 would block the loop until then.
         bait.process = await asyncio.to_thread(_start, {"DELF_BAIT": bait.secret})
         stack.push_async_callback(_end, bait.process)
         yield bait

@@ -118,7 +118,7 @@ class _Search:
         if probed.claimed != "process" and self.config.min_isolation != "process":
             try:
                 measured = await probed.measure()
-            except Exception as error:  # of a backend that may be anybody's
+            except Exception as error:  # a plugin may raise anything
                 _log.debug("the sandbox %s cannot be tried out", spec.name, exc_info=True)
                 why = f"{spec.name} says {probed.claimed}, and cannot be tried out: {error}"
                 return "process", why

@@ -76,7 +76,7 @@ class Trace:
         """Add an event to the trace."""
         if type(event) in _CHANGING:
             self._changing.append(event)
-        match event:  # the most frequent first
+        match event:  # the most frequent events first
             case ev.CallStarted():
                 self._start_call(event)
             case ev.CallFinished():
@@ -240,7 +240,9 @@ class Trace:
             self._note_call(call)
         call.status, call.result, call.error = event.status, event.result, event.error
         call.duration_ms = event.duration_ms
-        again = self._stopped.pop(event.call_id, None)  # with its process; it was made once more
+        again = self._stopped.pop(
+            event.call_id, None
+        )  # a call that was repeated after its process died
         line = self._running.pop(event.call_id, again)
         if line is not None:
             line.status = "running"
