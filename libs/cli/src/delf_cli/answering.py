@@ -78,7 +78,7 @@ def decided_data(record: RequestRecord, decided: ApprovalDecided | ApprovalVoted
     """Return a decision as JSON-ready data."""
     rule, found = ApprovalRule.of(record.requested.rule), _decision(decided)
     if rule is not None and rule.needs_others and found["decision"] == "edited":
-        found["is_final"] = False  # another person approves the call as it is now
+        found["is_final"] = False  # another person must approve the edit
     return {"request_id": record.requested.request_id, **found}
 
 
@@ -170,7 +170,7 @@ async def find_request(
     if sees is not None:
         found = [record for record in found if sees(record.task.key)]
     exact = [record for record in found if record.requested.request_id == text]
-    if len(found) > 1:  # who abbreviates means one that can be decided
+    if len(found) > 1:  # a prefix refers to pending requests first
         found = exact or [record for record in found if record.waits] or found
     if len(found) == 1:
         return found[0]
@@ -224,11 +224,11 @@ async def send(
     live = journal.subscribe(asked.task_id)
     data = answer_data(asked.request_id, asked.digest, decision, who)
     position = await journal.post(asked.task_id, KIND, data)
-    decided = await _decided(journal, asked.request_id, live, position)
+    decided = await _wait_for_decision(journal, asked.request_id, live, position)
     if isinstance(decided, ApprovalVoted):
         return record, decided
     if decided.note != position:
-        raise _late(asked.request_id, f"it was {decided.decision} by {decided.by} already")
+        raise _not_pending(asked.request_id, f"it was {decided.decision} by {decided.by} already")
     if isinstance(decision, Edited):
         await _check_edit(journal, record, decided, live)
     return record, decided
@@ -252,7 +252,7 @@ async def comment(
         UnknownRequestError: If the request is not pending.
         DelfError: If the comment is empty or too long, or the other process does not respond.
     """
-    return await _talk(journal, record, Comment(text), who)
+    return await _post_and_wait(journal, record, Comment(text), who)
 
 
 async def assign(
@@ -282,10 +282,10 @@ async def assign(
             f"{person[:80]!r} may not approve this request",
             hint=f"one of: {names}" if able else "delf users add NAME",
         )
-    return await _talk(journal, record, Assignment(person), who)
+    return await _post_and_wait(journal, record, Assignment(person), who)
 
 
-async def _talk(
+async def _post_and_wait(
     journal: SharedJournal, record: RequestRecord, talk: Talk, who: Decider
 ) -> RequestRecord:
     """Post a comment or an assignment to the task's process, and wait for the recorded event."""
@@ -303,7 +303,7 @@ async def _talk(
             if any(one.note == position for one in now.so_far):
                 return now
             _check_waits(now)
-    raise _silent(asked.request_id)
+    raise _no_response(asked.request_id)
 
 
 async def assignable(journal: SharedJournal, record: RequestRecord) -> Sequence[Person]:
@@ -311,7 +311,7 @@ async def assignable(journal: SharedJournal, record: RequestRecord) -> Sequence[
     try:
         people = await journal.people()
     except ConfigurationError:
-        return ()  # the journal keeps no people
+        return ()  # the journal does not store people
     return deciders(record.requested, record.task.key, people)
 
 
@@ -321,16 +321,16 @@ def _check_waits(record: RequestRecord) -> None:
         return
     if decided is not None:
         by = "" if decided.decision == "expired" else f" by {decided.by}"
-        raise _late(name, f"it was {decided.decision}{by}" if by else "it expired")
+        raise _not_pending(name, f"it was {decided.decision}{by}" if by else "it expired")
     if task.state is TaskState.INTERRUPTED:
         raise UnknownRequestError(
             f"the request {name!r} does not wait: the process that worked on its task is gone",
             hint=f"once the task {task.task_id} is resumed, it can be answered",
         )
-    raise _late(name, f"its task is over ({task.state})")
+    raise _not_pending(name, f"its task is over ({task.state})")
 
 
-def _late(request_id: str, became: str) -> UnknownRequestError:
+def _not_pending(request_id: str, became: str) -> UnknownRequestError:
     return UnknownRequestError(
         f"the request {request_id!r} is not pending any more: {became}",
         hint="an answer that comes late has no effect",
@@ -358,7 +358,7 @@ def why_not_approve(record: RequestRecord, who: Decider) -> str | None:
     return why
 
 
-async def _decided(
+async def _wait_for_decision(
     journal: SharedJournal, request_id: str, live: AsyncIterator[Event], note: int
 ) -> ApprovalDecided | ApprovalVoted:
     """Wait for the decision of a request, from this answer or another."""
@@ -378,10 +378,10 @@ async def _decided(
             if record.decided is not None:
                 return record.decided
             _check_waits(record)
-    raise _silent(request_id)
+    raise _no_response(request_id)
 
 
-def _silent(request_id: str) -> DelfError:
+def _no_response(request_id: str) -> DelfError:
     return DelfError(
         f"the process of {request_id!r} has not taken the answer within {SECONDS:g} s",
         hint=f"it may still: delf approvals show {short_id(request_id)}",
@@ -400,7 +400,7 @@ async def _check_edit(
     while time.monotonic() < deadline:
         for event in later:
             if isinstance(event, (CallStarted, ApprovalRequested)) and event.call_id == call_id:
-                return  # with the edited arguments something else is asked about
+                return  # the edited arguments were valid
             if isinstance(event, CallFinished) and event.call_id == call_id:
                 raise ApprovalRejectedError(
                     event.error or f"{event.action} was not called",

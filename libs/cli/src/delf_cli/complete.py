@@ -31,7 +31,7 @@ def completes(find: Callable[[click.Context], Iterable[str]]) -> Completer:
     def complete(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
         try:
             return sorted({name for name in find(ctx) if name.startswith(incomplete)})
-        # What is printed here would stand in the line that the person types.
+        # An error message would appear in the line that the person types.
         except (DelfError, OSError, ValueError):
             return []
 

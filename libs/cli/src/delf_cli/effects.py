@@ -94,11 +94,11 @@ def _effects(folder: Folder) -> Iterator[Effect]:
         elif path.suffix == ".py" or os.access(path, os.X_OK):
             yield Effect(kind="run", what=name, where=name)
         elif path.suffix.lower() == ".md":
-            parts = name.split("/")  # a skill may have a hundred files
+            parts = name.split("/")  # group the files of a deep folder, such as a skill
             what = name if len(parts) <= _DEEP else "/".join([*parts[: _DEEP - 1], "…"])
             yield Effect(kind="instruct", what=what, where=what)
         elif path.suffix in _DOCUMENTS or _has_settings(path, root):
-            if path.suffix not in _DOCUMENTS:  # it has instructions below its settings
+            if path.suffix not in _DOCUMENTS:  # Markdown with settings on top
                 yield Effect(kind="run", what=name, where=name)
             if path.suffix not in (".json", ".toml"):
                 left -= path.stat().st_size if is_file(path) else 0
@@ -112,7 +112,7 @@ def _has_settings(path: Path, root: Path) -> bool:
     try:
         content = read_file(path, root, _MOST_BYTES) or b""
     except ConfigurationError:
-        return True  # whoever reads the settings tells why they cannot be read
+        return True  # reading the settings reports the error
     return content.decode("utf-8-sig", "replace").lstrip().startswith(_DASHES)
 
 
@@ -121,7 +121,7 @@ def _of_file(name: str, path: Path, folder: Folder, *, too_much: bool) -> Iterat
     try:
         content = read_file(path, folder.root, _MOST_BYTES) or b""
         text = content.decode("utf-8-sig", "replace")
-        if digest_items(content) != folder.items[name]:  # what is shown is what was taken down
+        if digest_items(content) != folder.items[name]:  # show only what will be trusted
             raise ValueError("it was changed just now")  # noqa: TRY301 - reported below
         if too_much:
             raise ValueError("there is too much of it")  # noqa: TRY301 - reported below
@@ -144,10 +144,10 @@ def _document(path: Path, text: str) -> Mapping[str, Any]:
     elif path.suffix == ".toml":
         document = parse_toml(text)
     else:
-        # Each bracket that is open makes the next one take longer.
+        # Parsing time grows with the number of open brackets.
         if sum(map(text.count, "[{")) > _MOST_BRACKETS:
             raise ValueError(f"it has more than {_MOST_BRACKETS} brackets")
-        import yaml  # is installed with whatever reads such files
+        import yaml  # installed by the plugins that read YAML
 
         if path.suffix not in _DOCUMENTS:
             text = text.partition(_DASHES)[2].partition(f"\n{_DASHES}")[0]
@@ -195,7 +195,7 @@ def _of_value(
     """Yield the effects of a setting, by its name and value."""
     last = path[-1] if path else ""
     text = f"{key} = {_shown(value)}"
-    inner = path[1:] if path[:1] == ("agent",) else path[2:]  # without the name of a connection
+    inner = path[1:] if path[:1] == ("agent",) else path[2:]  # drop the connection's name
     named = {*inner, last, last.rpartition("_")[2]}
     if not _COMMANDS.isdisjoint(named) or (last == "type" and value == "shell"):
         yield Effect(kind="start", what=text, where=file)

@@ -104,7 +104,7 @@ def report(
     except BrokenPipeError:
         streams.hush()
         return BROKEN_PIPE
-    except OSError:  # a full disk: nothing more can be written
+    except OSError:  # such as a full disk
         streams.finish()
     return exit_status(error)
 
@@ -161,4 +161,4 @@ def say(label: str, message: str) -> None:
     head = click.style(f"{label}:", fg=_COLOURS.get(label), bold=True) + " " if label else ""
     room = len(label) + 2 if label else 0
     text = head + streams.wrapped(visible(message), head=room, stream=sys.stderr)
-    click.echo(text, err=True, color=colours.chosen())  # no command may be under way
+    click.echo(text, err=True, color=colours.chosen())  # click may have no current context

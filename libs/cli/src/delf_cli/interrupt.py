@@ -61,7 +61,7 @@ def _close(runner: asyncio.Runner) -> None:
     if left:
         _, left = loop.run_until_complete(asyncio.wait(left, timeout=_LEFT_SECONDS))
     if left:
-        loop.set_exception_handler(_ignore)  # it would report each abandoned task
+        loop.set_exception_handler(_ignore)  # the default one would log each abandoned task
         loop.close()
     else:
         runner.close()
@@ -86,7 +86,7 @@ class _Stop:
         for name in _SIGNALS:
             number = getattr(signal, name, None)
             if number is None or signal.getsignal(number) is signal.SIG_IGN:
-                continue  # nohup ignores SIGHUP, and so do we
+                continue  # keep ignoring SIGHUP under nohup
             try:
                 loop.add_signal_handler(number, self._take, number)
             except (NotImplementedError, ValueError, RuntimeError):

@@ -39,7 +39,7 @@ def list_command(ctx: click.Context, as_json: bool) -> None:
     if as_json:
         report: Any = host.report()
         if any(record.reason or record.warnings for record in records):
-            report = state.clean_data(report)  # what a plugin failed with is its own word
+            report = state.clean_data(report)  # a plugin's error message may hold a secret
         click.echo(json.dumps(report, ensure_ascii=False, indent=2))
     else:
         from delf_cli.tables import table

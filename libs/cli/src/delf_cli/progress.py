@@ -138,7 +138,7 @@ def _asks(event: ev.ApprovalRequested, asks: bool) -> bool:
 
 
 def is_news(text: str) -> bool:
-    """Return True if a text is new to this user, and remember it."""
+    """Return True if this user has not seen a text yet, and remember the text."""
     from platformdirs import user_state_path
 
     name = hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:32]
@@ -148,7 +148,7 @@ def is_news(text: str) -> bool:
         (path / name).touch(mode=0o600, exist_ok=False)
     except FileExistsError:
         return False
-    except OSError:  # better twice than never
+    except OSError:  # cannot be remembered: show it again
         return True
     return True
 

@@ -18,7 +18,7 @@ else:
     _Type = click.ParamType  # takes no arguments before click 8.2
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-# Nine digits: more are no time that anybody waits for, and would not fit into a date.
+# At most nine digits: longer durations would not fit into a date.
 _DURATION: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*([smhdw]?)", re.IGNORECASE)
 _DEFAULT_AGE: Final = "30d"
 

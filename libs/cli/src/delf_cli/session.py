@@ -301,7 +301,7 @@ class Setup:
                 not answer.
         """
         seconds = agent.config.timeout if "timeout" in self.project.agent.model_fields_set else None
-        # A task's own time begins later; an engine that is silent would hold the program.
+        # The task's timeout begins after the start, which a container engine may delay forever.
         limit = asyncio.timeout(seconds)
         try:
             async with limit:
@@ -443,7 +443,7 @@ def as_before(state: State, options: Options, record: Mapping[str, Any]) -> Opti
         ConfigurationError: If the folder is gone, or an option contained a secret.
     """
     if "folder" not in record:
-        return options  # not of the command line: the options given now describe the agent
+        return options  # the task did not come from the command line
     options = _with_whole_paths(state, options)
     folder = str(record["folder"])
     try:
@@ -506,7 +506,7 @@ def log_to_stderr(state: State) -> None:
     """Log redacted warnings to stderr, one line each; everything with tracebacks if ``--debug``."""
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, _Lines)]:
-        root.removeHandler(old)  # of a run before this one in the same process
+        root.removeHandler(old)  # left by an earlier run in this process
     root.addHandler(_Lines(logging.DEBUG if state.debug else logging.WARNING, state.clean))
     logging.captureWarnings(True)
     logging.getLogger("delf").setLevel(logging.DEBUG if state.debug else logging.NOTSET)
@@ -521,7 +521,7 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if getattr(record, "in_events", False):
-            return  # the narrator tells it
+            return  # the narrator shows it as an event
         if self.level <= logging.DEBUG:
             text = f"{record.name}: {self.format(record)}"
         else:

@@ -64,7 +64,7 @@ class State:
         trust = Trust.here(*self.trust)
         while True:
             try:
-                # A file may change while the person reads: it is read again, and asked about again.
+                # Load again after a yes: a file that changed meanwhile needs another answer.
                 return load_project(
                     overrides=overrides,
                     flags=flags,
@@ -93,7 +93,7 @@ class State:
     def _cleaner(self) -> Redactor | Withheld:
         try:
             return self._known()
-        except (Exception, SystemExit):  # the engine is broken, and this is to be reported
+        except (Exception, SystemExit):  # report a broken engine
             return Withheld(own_variables().values())
 
     def hide_secrets_of(self, settings: object) -> None:
@@ -112,7 +112,7 @@ class State:
                 keys = self.discover().providers.keys
                 self.redactor.learn("keys", [*secrets_of_environ(own_variables(), keys)])
                 found = tuple(self.load_project(ask=False).secrets())
-            except Exception:  # reported already; this block itself reports failures
+            except Exception:  # reporting a failure must not fail
                 return self.redactor
             self.redactor.learn("project", found)
         return self.redactor
@@ -175,7 +175,7 @@ def _flags() -> list[click.Option]:
     common: dict[str, Any] = {
         "expose_value": False,
         "callback": _remember,
-        "is_eager": True,  # before --help, which lists commands of plugins
+        "is_eager": True,  # processed before --help, which loads plugins
     }
     return [
         click.Option(["--debug"], is_flag=True, help="Show tracebacks and log messages.", **common),
@@ -207,7 +207,7 @@ def _flags() -> list[click.Option]:
             ["--plugin"],
             metavar="FILE",
             multiple=True,
-            hidden=True,  # for those who write one: docs/plugins
+            hidden=True,  # for plugin authors, see docs/plugins
             type=click.Path(exists=True, dir_okay=False),
             help="Use the plugin in this file without installing it.",
             **common,

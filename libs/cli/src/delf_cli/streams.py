@@ -51,7 +51,7 @@ def _moved(stdout: TextIO) -> TextIO:
         if stdout.fileno() != 1:
             return stdout
     except (OSError, ValueError, AttributeError):
-        return stdout  # a program that embeds this one has put its own there
+        return stdout  # an embedding program replaced stdout
     stdout.flush()
     raw = io.FileIO(os.dup(1), "w")
     os.dup2(2, 1)
@@ -112,7 +112,7 @@ def _open_closed() -> None:
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
         if getattr(sys, name) is None:
             stream = os.fdopen(number, mode, encoding="utf-8", closefd=False)
             setattr(sys, name, stream)
@@ -138,7 +138,7 @@ def _to_nowhere(stream: Any) -> None:
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, stream.fileno())
         os.close(devnull)
-    except (OSError, ValueError, AttributeError):  # a stream that is not a file
+    except (OSError, ValueError, AttributeError):  # the stream has no descriptor
         return
 
 

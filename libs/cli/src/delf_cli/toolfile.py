@@ -115,7 +115,7 @@ def _import(path: Path, shown: Path, read: Read | None) -> ModuleType:
         raise ConfigurationError(f"--tools {shown}: it is not a Python file", hint="NAME.py")
     source = _source(read or Path.read_bytes, shown)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # annotations are looked up there
+    sys.modules[name] = module  # where annotations are resolved
     try:
         exec(compile(source, path, "exec"), vars(module))  # noqa: S102 - what the user trusts
     except (KeyboardInterrupt, FolderNotTrustedError):
@@ -126,7 +126,7 @@ def _import(path: Path, shown: Path, read: Read | None) -> ModuleType:
     except DelfError as error:
         kind = ToolDefinitionError if isinstance(error, ToolDefinitionError) else ConfigurationError
         raise kind(f"{_place(error, path, shown)}: {error.message}", hint=error.hint) from error
-    except BaseException as error:  # a file may also call sys.exit
+    except BaseException as error:  # such as SystemExit
         raise ConfigurationError(
             f"{_place(error, path, shown)}: {type(error).__name__}: {error}".rstrip(": ")
         ) from error

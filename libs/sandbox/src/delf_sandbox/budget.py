@@ -76,7 +76,7 @@ class Budget:
 
     def printed(self, text: str) -> LimitReached | None:
         """Count printed text; return the limit if the script must stop."""
-        self._printed += len(text) or 1  # nothing at all, again and again, is output, too
+        self._printed += len(text) or 1  # an empty print counts as one character
         limit = self._limits.output_bytes
         if self._printed <= limit * _SLACK:
             return None
@@ -110,7 +110,7 @@ class Budget:
             length: The frame's size in bytes.
             size: The size in memory, in bytes.
         """
-        # A call has limits of its own, so its frame is taken out of the bytes of the script.
+        # Calls have separate limits, so their frames do not count as bytes of the script.
         self._bytes -= length
         self._calls += 1
         self._call_bytes += size

@@ -91,10 +91,10 @@ class OpenCalls:
         call = self.open.get(number)
         if call is None:
             return
-        if call.begun:  # at once: the script's next call may come with the same frames
+        if call.begun:  # now: the next frame may be another call
             call.abandon()
         else:
-            # After its first step: what a script that runs once more does not wait for is known.
+            # Cancel after the call's first step, which a repeated script does not wait for either.
             self._loop.call_soon(call.abandon)
 
     def script_ended(self) -> None:

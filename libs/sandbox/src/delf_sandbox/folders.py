@@ -69,7 +69,7 @@ def used_space(folder: str, most: int) -> int:
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
                     used += entry.stat(follow_symlinks=False).st_blocks * 512
-    except OSError:  # a folder that may not be read, or a path that is too long
+    except OSError:  # unreadable, or the path is too long
         return most + 1
     return used
 
@@ -78,7 +78,7 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as found:
             return list(found)
-    except (FileNotFoundError, NotADirectoryError):  # it was removed meanwhile
+    except (FileNotFoundError, NotADirectoryError):  # the script removed the folder
         return []
 
 

@@ -109,7 +109,7 @@ class SessionPool(Generic[S, K]):
             self.waiting.clear()
             self.open.clear()
             await asyncio.gather(*(session.aclose() for session in sessions))
-        while self._work:  # what was started meanwhile is ended in turn
+        while self._work:  # work may start further work
             if finish is None:
                 await asyncio.wait(set(self._work))
             elif not await finish(set(self._work)):
@@ -129,7 +129,7 @@ class SessionPool(Generic[S, K]):
         """Start a session; close it if the caller was cancelled meanwhile."""
         starting = self.in_background(self._start(kind))
         try:
-            # A start that is cancelled half-way would leave a process that nobody knows.
+            # Cancelling a start half-way would leave an untracked process.
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
             starting.add_done_callback(self._end_unwanted)

@@ -115,9 +115,9 @@ class WireSession(asyncio.BufferedProtocol):
         try:
             while self._unread and self.alive:
                 payload = self._unread.popleft()
-                # Counted before it is parsed: parsing is what makes a flood of frames expensive.
+                # Count a frame before parsing it, because parsing makes a flood expensive.
                 self._budget.frame(len(payload))
-                # Frames keep their order: the ones behind a large frame wait until it is parsed.
+                # Keep the order: later frames wait until a large one is parsed.
                 if len(payload) > _LARGE:
                     self._parsing = self._loop.run_in_executor(None, _parse_whole, payload)
                     self._parsing.add_done_callback(self._handle_parsed)
@@ -139,7 +139,7 @@ class WireSession(asyncio.BufferedProtocol):
             self._handle(frame, payload, size)
         except Exception as error:
             self._break(_broken_by(error))
-        self._read_on()
+        self._resume_if_possible()
         self._handle_unread()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -151,8 +151,8 @@ class WireSession(asyncio.BufferedProtocol):
         self.calls.clear()
         if self._outcome is not None and not self._outcome.done():
             outcome = self._outcome
-            # The stream ends before the process is reaped, and only its exit status tells a reached
-            # limit from a crash.
+            # The exit status, which distinguishes a reached limit from a crash, comes after the
+            # end of the stream.
             task = self._loop.create_task(self._process.how_it_ended())
             task.add_done_callback(lambda done: _hand_over(done, outcome))
 
@@ -275,7 +275,7 @@ class WireSession(asyncio.BufferedProtocol):
 
     def _finish(self, outcome: Outcome) -> None:
         if self._host is not None:
-            self._host = None  # whatever comes after the end is not of the script any more
+            self._host = None  # ignore frames after the script's end
             self._budget.end_script()
             self.calls.script_ended()
         if self._outcome is not None and not self._outcome.done():
@@ -329,10 +329,10 @@ class WireSession(asyncio.BufferedProtocol):
             self._break(outcome)
             return
         self.calls.begin(self._host, request, size)
-        # Back pressure: the guest blocks on its pipe until calls have ended, so that no script
-        # fills the host's memory with calls.
+        # Back pressure: the guest blocks on its pipe until calls have ended, so that a script
+        # cannot fill the host's memory with calls.
         if self.calls.held > self._budget.unread_bytes:
-            self.calls.when_less = self._read_on
+            self.calls.when_less = self._resume_if_possible
             self._hold_reading()
 
     def _answer(self, number: int, answer: CallAnswer) -> None:
@@ -350,7 +350,7 @@ class WireSession(asyncio.BufferedProtocol):
             self.is_paused = True
             self._transport.pause_reading()
 
-    def _read_on(self) -> None:
+    def _resume_if_possible(self) -> None:
         if self._parsing is None and self.calls.held <= self._budget.unread_bytes:
             self._resume()
 
@@ -383,7 +383,7 @@ class WireSession(asyncio.BufferedProtocol):
         if not data or transport is None or transport.is_closing():
             return
         transport.write(data)
-        # A guest that makes calls and reads no answers would fill the memory of the host.
+        # Unread answers would fill the host's memory.
         if transport.get_write_buffer_size() > self._budget.unread_bytes:
             message = "the script left more answers unread than its memory could hold"
             self._break(LimitReached(limit="memory", message=message))

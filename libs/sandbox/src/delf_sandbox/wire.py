@@ -48,7 +48,7 @@ def parse(payload: bytes) -> list[Any]:
     Raises:
         WireError: If the payload is not a frame.
     """
-    # Before it is decoded: two bytes can become seventy in memory.
+    # Check before decoding: two bytes can take seventy in memory.
     if has_too_many_values(payload):
         raise WireError(f"the sandbox sent a frame of more than {MAX_VALUES:,} values")
     if _has_halves(payload):
@@ -71,7 +71,7 @@ def size_in_memory(payload: bytes) -> int:
     if size < _SMALL:
         return size
     values = cost(payload)
-    if _VALUE_BYTES * values > size:  # of what is in a text, perhaps
+    if _VALUE_BYTES * values > size:  # the estimate may have counted separators in texts
         values = cost_of_values(payload)
     return size + _VALUE_BYTES * (values - _COST_OF_A_DICT * payload.count(_TAGGED))
 

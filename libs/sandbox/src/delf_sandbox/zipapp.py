@@ -45,7 +45,7 @@ def guest_zipapp() -> bytes:
     The archive has each module as source and compiled for the running Python; other Pythons ignore
     the compiled form.
     """
-    import zipfile  # only needed where the archive is not there yet
+    import zipfile  # only needed to build the archive
 
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:

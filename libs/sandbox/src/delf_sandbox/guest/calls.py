@@ -133,7 +133,7 @@ class ToolCall(Coroutine[Any, Any, Any]):
         return self._result[0]
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith(("_", "cr_", "gi_")):  # asyncio's own questions
+        if name.startswith(("_", "cr_", "gi_")):  # asyncio looks up these attributes
             raise AttributeError(name)
         return getattr(self.result(), name)
 
@@ -261,7 +261,7 @@ class Caller:
         self._check_end()
         alone = not self._waiting
         only = alone and self._loop.only_waits()
-        # A lone call is sent at once; several calls of one turn leave together at its end.
+        # Send a lone call at once; calls of the same turn are sent together at its end.
         self._send([*frame, only, line], alone)
         self._waiting[number] = future
         try:
@@ -271,8 +271,8 @@ class Caller:
                     self._receive()
             return await future
         except BaseException:
-            # The script waits no more, by a timeout, a cancellation or its end; an answered call
-            # needs no message.
+            # The script stopped waiting, because of a timeout, a cancellation or its end. An
+            # answered call needs no message.
             if not future.done() or future.cancelled():
                 self._send(["cancel", number], False)
             raise
@@ -295,10 +295,10 @@ class Caller:
     def answer(self, frame: list[Any]) -> None:
         """Process an answer from the host, now or in its recorded turn."""
         number = frame[1]
-        # The whole guest waits for this answer, so that no turn of the loop has to be recorded.
+        # The whole guest is blocked on this answer, so no turn of the loop has to be recorded.
         if number == self._blocked:
             self._hand_over(frame)
-        # Kept until the turn in which the answer came at the first run.
+        # Replay: keep the answer until the turn in which it arrived at the first run.
         elif self._loop.repeats:
             self._arrived[number] = frame
         elif number in self._waiting:
@@ -313,8 +313,8 @@ class Caller:
         """
         for number in numbers:
             wanted = number + self._before
-            # By this turn the answer was there at the first run, so the host sends it, however
-            # late.
+            # At the first run the answer had arrived by this turn, so wait until the host sends
+            # it.
             while (
                 wanted in self._waiting and wanted not in self._arrived and self._is_pending(wanted)
             ):
@@ -322,7 +322,7 @@ class Caller:
             frame = self._arrived.pop(wanted, None)
             if frame is not None:
                 self._hand_over(frame)
-        if not self._loop.repeats:  # any more: take what came meanwhile
+        if not self._loop.repeats:  # the replay is over: process the kept answers
             rest, self._arrived = self._arrived, {}
             for frame in rest.values():
                 self.answer(frame)

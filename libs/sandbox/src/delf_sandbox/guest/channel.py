@@ -6,7 +6,7 @@ import os
 import select
 from collections.abc import Callable
 from threading import RLock, get_ident
-from time import perf_counter  # before scripts get another
+from time import perf_counter  # the real clock; scripts get a patched one
 from typing import Any
 
 from delf.values.encoding import make_loads

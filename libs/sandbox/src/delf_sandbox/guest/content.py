@@ -126,7 +126,7 @@ def _make(
         except TooLargeError:
             raise ContentTooLargeError from None
         except UnsupportedValueError:
-            pass  # a file may be deeper than a message
+            pass  # files may nest deeper than messages
     if ending in row_files or ending in _WORKBOOKS:
         return _workbook(name, ending, content, table, row_files, most)
     if isinstance(content, str):
@@ -291,7 +291,7 @@ def _grid(rows: Collection[Any], most: int) -> Iterator[list[Any]]:
         return
     found = cast("list[Mapping[Any, Any]]", records)
     columns = list(dict.fromkeys(key for record in found for key in record))
-    if len(columns) * len(found) > most:  # each cell takes a byte at the least
+    if len(columns) * len(found) > most:  # each cell takes at least one byte
         raise ContentTooLargeError
     yield columns
     yield from ([record.get(column) for column in columns] for record in found)
@@ -344,7 +344,7 @@ def _shown(cell: Any) -> Any:
     if isinstance(cell, (float, decimal.Decimal)) and cell != cell:  # noqa: PLR0124 - NaN
         return None
     if isinstance(cell, float):
-        return float(cell)  # numpy's say their type, too
+        return float(cell)  # the text of a numpy float names its type
     return _json(cell) if isinstance(cell, (Mapping, list, tuple, set, frozenset)) else cell
 
 

@@ -32,7 +32,7 @@ class Functions:
         """The function definitions for each name, by scope."""
         self._by_method: dict[str, list[Scope]] = {}
         for scope in self.seen.functions:
-            self._note(scope)
+            self._index_function(scope)
         self.made_async: set[int] = set()
         """The plain functions that are made async."""
         self.gives_awaitables: set[int] = set()
@@ -44,7 +44,7 @@ class Functions:
                 self.calls_of.setdefault(id(scope), []).append(place)
         self._make_async()
 
-    def _note(self, scope: Scope) -> None:
+    def _index_function(self, scope: Scope) -> None:
         node = scope.node
         parent = scope.parent
         if parent is None or not isinstance(node, FunctionNode):
@@ -95,15 +95,15 @@ class Functions:
         node, parent = scope.node, scope.parent
         if not isinstance(node, ast.FunctionDef) or parent is None or parent.kind == "class":
             return False
-        # A generator would become an async one, and a decorator would get a coroutine function:
-        # both change what every caller gets.
+        # Making a generator or a decorated function async would change the result for every
+        # caller.
         if scope.is_generator or node.decorator_list:
             return False
         owner = parent.owner(node.name)
         if owner.names[node.name] != {"function"} or node.name in owner.binds:
             return False
-        # Of two definitions, as in both branches of an if, one may be called where the other is
-        # meant.
+        # With two definitions, such as in both branches of an ``if``, it is unknown which one is
+        # called.
         if len(self.by_name[id(owner), node.name]) > 1:
             return False
         return (id(owner), node.name) not in handed_over
@@ -150,7 +150,7 @@ class Functions:
                 return "async"
             return "plain" if word in BUILTINS and not self.known.is_bound(word) else "unknown"
         functions = self.by_name.get((id(found), word), ())
-        # Which of a name's meanings a call gets is known only when it runs.
+        # The name has several bindings; only the running script shows which one is called.
         if found.names[word] != {"function"} or word in found.binds:
             return "unknown"
         if not functions:
@@ -158,7 +158,7 @@ class Functions:
         return _common(self._kind_of_function(scope) for scope in functions)
 
     def _kind_of_method(self, method: str) -> str:
-        # The object is not known: a method of this name may be a tool or the script's own.
+        # The object's type is unknown: the method may be a tool or the script's own.
         if same_name(method) in self._methods:
             return "maybe"
         functions = self._by_method.get(method, ())
@@ -194,13 +194,13 @@ class Functions:
                     )
 
     @functools.cached_property
-    def _changing(self) -> dict[int, str]:
-        """The script's functions that call write actions, with an action of each."""
+    def _writers(self) -> dict[int, str]:
+        """Map the id of each function that calls write actions to one of these actions."""
         found: dict[int, str] = {}
         while True:
             more: dict[int, str] = {}
             for place in self.seen.calls.values():
-                label = self._changed_by(place, found)
+                label = self._write_action_of(place, found)
                 scope: Scope | None = place.scope if label is not None else None
                 while scope is not None and label is not None:
                     if scope.kind == "function" and id(scope) not in found:
@@ -211,7 +211,7 @@ class Functions:
                 return found
             found.update(more)
 
-    def _changed_by(self, place: CallPlace, functions: Mapping[int, str]) -> str | None:
+    def _write_action_of(self, place: CallPlace, functions: Mapping[int, str]) -> str | None:
         label = self._tools.calls.get(id(place.node))
         if label in self.known.changing:
             return label
@@ -231,7 +231,7 @@ class Functions:
                 own = (
                     s for (_, word), found in self.by_name.items() if word == label for s in found
                 )
-                return next((self._changing[id(s)] for s in own if id(s) in self._changing), None)
+                return next((self._writers[id(s)] for s in own if id(s) in self._writers), None)
             case _:
                 return None
 
@@ -239,7 +239,7 @@ class Functions:
         """Return a write action called within a scope, if any."""
         for place in self.seen.calls.values():
             if any(scope is inner for scope in around(place.scope)):
-                label = self._changed_by(place, self._changing)
+                label = self._write_action_of(place, self._writers)
                 if label is not None:
                     return label
         return None

@@ -49,7 +49,7 @@ def forgotten_imports(
     """
     found: list[ast.stmt] = []
     for word in sorted(unknown):
-        module, member = _meant(word, unknown[word])
+        module, member = _import_for(word, unknown[word])
         if not module or not can_import(module):
             continue
         alias = ast.alias(name=member or module, **at(node))
@@ -60,7 +60,7 @@ def forgotten_imports(
     return found
 
 
-def _meant(word: str, read: list[str | None]) -> tuple[str, str]:
+def _import_for(word: str, read: list[str | None]) -> tuple[str, str]:
     """Return the module and the imported name that a name refers to; empty if ambiguous."""
     if word in _MODULES:
         return word, ""

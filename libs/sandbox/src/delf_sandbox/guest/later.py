@@ -48,7 +48,7 @@ class Later:
             case ast.Name(id=word):
                 self._keep_name(word, scope, path)
             case ast.Attribute(attr=attribute):
-                self._keep_held(
+                self._keep_bound(
                     id(self._seen), attribute, self._seen.stores.get(attribute, ()), path
                 )
             case ast.IfExp(body=first, orelse=second) | ast.BinOp(left=first, right=second):
@@ -57,8 +57,7 @@ class Later:
             case ast.BoolOp(values=items):
                 for item in items:
                     self._keep(item, scope, path)
-            # The value of an ``await`` may itself hold awaitables, as a helper that returns a list
-            # of tasks.
+            # The awaited result may hold awaitables, such as the list of tasks of a helper.
             case ast.Await(value=ast.Call() as inner):
                 self._keep_results(self._seen.calls[id(inner)], path, is_awaited=True)
             case _:
@@ -69,8 +68,8 @@ class Later:
         for index, item in enumerate(items):
             if isinstance(item, ast.Starred):
                 self._keep(item.value, scope, path)
-            # Only the item that is awaited: marking all would leave plain results of the others
-            # unawaited.
+            # Mark only the awaited item: the other items are used as plain results, so their
+            # calls must be awaited in place.
             elif step in (EACH, index):
                 self._keep(item, scope, path[1:])
 
@@ -83,7 +82,7 @@ class Later:
                 return
             case ast.Attribute(value=inner, attr="values" | "copy"):
                 self._keep(inner, scope, path)
-            # Of a pair of ``items()`` only the second part is a value of the dict.
+            # In the pairs of ``items()``, only the second part is a value of the dict.
             case ast.Attribute(value=inner, attr="items") if path[1:2] == (1,):
                 self._keep(inner, scope, (EACH, *path[2:]))
             case ast.Attribute(value=inner, attr="get" | "pop" | "popleft"):
@@ -145,7 +144,7 @@ class Later:
             self._keep(function.body, scope, path)
 
     def _keep_returns(self, scope: Scope, path: Path) -> None:
-        # A recursive function leads here again, without an end.
+        # A recursive function would never end.
         if (key := (id(scope), "", path)) in self._asked:
             return
         self._asked.add(key)
@@ -162,14 +161,14 @@ class Later:
             return
         if "param" in found.names[word] and found.kind == "function":
             self._keep_given(found, word, path)
-        self._keep_held(id(found), word, found.binds.get(word, ()), path)
+        self._keep_bound(id(found), word, found.binds.get(word, ()), path)
 
-    def _keep_held(self, owner: int, word: str, held: Sequence[Any], path: Path) -> None:
-        if (owner, word, path) in self._asked or len(path) > 6:  # it leads round in a circle
+    def _keep_bound(self, owner: int, word: str, held: Sequence[Any], path: Path) -> None:
+        if (owner, word, path) in self._asked or len(path) > 6:  # a cycle of assignments
             return
         self._asked.add((owner, word, path))
         for value, scope, how in held:
-            out = sum(step == "-" for step in how)  # of what it was put into
+            out = sum(step == "-" for step in how)  # levels of containers to step out of
             self._keep(value, scope, (*how[out:], *path[out:]))
 
     def _keep_given(self, function: Scope, word: str, path: Path) -> None:

@@ -17,7 +17,7 @@ import selectors
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from time import monotonic_ns  # before scripts get another
+from time import monotonic_ns  # the real clock; scripts get a patched one
 from typing import Any
 
 _count_threads = _thread._count  # pyright: ignore[reportPrivateUsage]
@@ -122,7 +122,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     def take_notes(self) -> list[int]:
         """Return the turns recorded since the last call."""
-        count = len(self._notes)  # more may be noted meanwhile
+        count = len(self._notes)  # another thread may add notes
         notes = self._notes[:count]
         del self._notes[:count]
         return notes
@@ -191,7 +191,7 @@ class GuestLoop(asyncio.SelectorEventLoop):
                 "and await the calls"
             )
         task = self.create_task(coro)
-        if outer is not None:  # asyncio runs no task while another one is current
+        if outer is not None:  # asyncio requires that no other task is current
             asyncio.tasks._leave_task(self, outer)
         self._depth += 1
         try:
@@ -252,16 +252,16 @@ class GuestLoop(asyncio.SelectorEventLoop):
 
     def _run_once(self) -> None:
         """Run one turn: wait for events, then run the ready callbacks."""
-        # In place of asyncio's own, which takes descriptors and timers as they come: a script that
-        # runs once more would not find the same order.
+        # Replaces asyncio's method, whose order of descriptors and timers depends on timing: a
+        # repeated script would see another order.
         self._drop_cancelled()
         self._at_turn()
         self._turn += 1
         if self._past:
             if not self._repeat():
                 self._wait()
-        # After the last recorded event the script ran undisturbed until it only waited. It does so
-        # again: an answer that came in between would change its order.
+        # After the last recorded event the script ran on until it only waited. Deliver no answer
+        # before it has done so again, or the order would change.
         elif self._quiet and self._ready:
             self._quiet -= 1
         else:
@@ -270,10 +270,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
                 self.call_soon(self._deliver, ())
             self._wait()
         if not self._ready:
-            # Not a turn: how often the loop wakes with nothing to do depends on the machine.
+            # Do not count an idle wake-up as a turn: their number depends on the machine.
             self._turn -= 1
         for _ in range(len(self._ready)):
-            if not self._ready:  # what was called here has run them
+            if not self._ready:  # a callback ran the loop and the rest of them
                 break
             handle = self._ready.popleft()
             if not handle._cancelled:
@@ -318,10 +318,10 @@ class GuestLoop(asyncio.SelectorEventLoop):
         """Replay the recorded events of this turn; return False to wait for a thread instead."""
         if not self._ready and self._past[0][0] > self._turn:
             if _count_threads() != self._threads:
-                # A library's thread may call back now, and skipping to the recorded turn would miss
-                # it.
+                # A library's thread may call back, and skipping to the recorded turn would miss
+                # the call.
                 return False
-            self._turn = self._past[0][0]  # nothing else can happen
+            self._turn = self._past[0][0]  # nothing can happen before that turn
         answered: list[int] = []
         timers = 0
         while self._past and self._past[0][0] <= self._turn:
@@ -351,5 +351,5 @@ class GuestLoop(asyncio.SelectorEventLoop):
             and not self._signal_handlers
             and self.get_task_factory() is None
             and _count_threads() == self._threads
-            and len(self._watched.get_map()) == (1 if self._csock is None else 2)  # with the wire
+            and len(self._watched.get_map()) == (1 if self._csock is None else 2)  # the wire
         )

@@ -94,7 +94,7 @@ class _Uses:
         self._lazy += [
             node
             for node in ast.walk(tree)
-            if isinstance(node, ast.Call) and node.args and self._made_by(node) in _LAZY
+            if isinstance(node, ast.Call) and node.args and self._builder_name(node) in _LAZY
         ]
         for parent in ast.walk(tree):
             for child in ast.iter_child_nodes(parent):
@@ -103,9 +103,9 @@ class _Uses:
     def check(self) -> None:
         waiting = list(self._named()) if self._parents else []
         while waiting:
-            waiting += self._look_at(waiting.pop())
+            waiting += self._check_use(waiting.pop())
         for node in self._lazy:
-            self._look_at_lazy(node)
+            self._check_lazy(node)
         if self._found:
             raise min(self._found, key=lambda item: item[:2])[2]
 
@@ -115,7 +115,7 @@ class _Uses:
             if node.id in self._tools and scope.find(node.id) is None:
                 yield _Use(node.id, self._tools[node.id], node, scope)
         for place, _ in (*self._names.seen.loads, *self._names.seen.attributes):
-            given: Any = place.current  # another spelling was replaced by now
+            given: Any = place.current  # other spellings were replaced before
             node = given.value if isinstance(given, ast.Attribute) else given
             match node:
                 case ast.Subscript(
@@ -125,7 +125,7 @@ class _Uses:
                 case _:
                     pass
 
-    def _look_at(self, use: _Use) -> list[_Use]:
+    def _check_use(self, use: _Use) -> list[_Use]:
         """Raise for a misuse, or return further expressions that refer to the same object."""
         node = use.node
         while True:
@@ -135,9 +135,9 @@ class _Uses:
                     parent.ctx, ast.Store | ast.Del
                 ):
                     return self._attribute(use, parent, word)
-                case ast.Call() if node in parent.args and self._made_by(parent) == "partial":
-                    node = parent  # which is a function as the action is one
-                case ast.Call() if node in parent.args and self._made_by(parent) in _LAZY:
+                case ast.Call() if node in parent.args and self._builder_name(parent) == "partial":
+                    node = parent  # a partial of an action is used like the action
+                case ast.Call() if node in parent.args and self._builder_name(parent) in _LAZY:
                     return self._refuse(use, node) if self._is_unused(parent, use.scope) else []
                 case ast.Call() if parent.func is node:
                     if not use.is_connection:
@@ -198,20 +198,20 @@ class _Uses:
             if scope.find(word) is owner and word not in self._tools
         ]
 
-    def _look_at_lazy(self, node: ast.Call) -> None:
+    def _check_lazy(self, node: ast.Call) -> None:
         """Refuse an unused ``map`` or similar over a function that makes calls."""
         function = node.args[0]
         inner = self._own.get(function.id) if isinstance(function, ast.Name) else function
         if not isinstance(inner, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef):
             return
         label = next(self._called_in(inner), None)
-        is_run = isinstance(inner, ast.Lambda) and self._made_by(node) in _RUN_ALONE
+        is_run = isinstance(inner, ast.Lambda) and self._builder_name(node) in _RUN_ALONE
         is_alone = isinstance(self._parents.get(id(node)), ast.Expr)
         place = self._names.seen.calls.get(id(node))
         if label is None or place is None or (is_alone and is_run):
             return
         if is_alone or self._is_unused(node, place.scope):
-            word = self._made_by(node)
+            word = self._builder_name(node)
             message = (
                 f"nothing goes through what {word}(…) gives here, so no call of {label} is made: "
                 f"loop over it, or write list({word}(…))"
@@ -230,7 +230,7 @@ class _Uses:
                 case _:
                     pass
 
-    def _made_by(self, node: ast.Call) -> str:
+    def _builder_name(self, node: ast.Call) -> str:
         """Return the name of the higher-order function, such as ``partial``, that a call uses."""
         match node.func:
             case ast.Name(id=word):
@@ -244,7 +244,7 @@ class _Uses:
         """Return True if nothing iterates the result of a call."""
         match self._parents.get(id(node)):
             case ast.Expr():
-                return self._made_by(node) not in _RUN_ALONE
+                return self._builder_name(node) not in _RUN_ALONE
             case ast.Assign(targets=[ast.Name(id=word)]) | ast.AnnAssign(target=ast.Name(id=word)):
                 owner = scope.owner(word)
                 return owner.kind != "class" and not any(

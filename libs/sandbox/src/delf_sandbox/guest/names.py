@@ -72,7 +72,7 @@ class ToolNames:
         self._spellings = _spellings(known.tools)
         has_new = self._import_forgotten(tree)
         if (self.seen.imports and self._tidy_imports()) or has_new:
-            self.seen = Seen(tree)  # what comes after them has moved
+            self.seen = Seen(tree)  # the edits moved the statements behind them
         self._find_taken()
         for place, is_called in self.seen.attributes:
             self._spell_attribute(place, is_called)
@@ -101,8 +101,8 @@ class ToolNames:
                 how = self._how_taken(word, place.scope)
                 if how is None:
                     return
-                # The script binds the name before or after this call: which one is meant shows only
-                # as it runs.
+                # The script may rebind the name before this call; only the running script shows
+                # whether it has.
                 if how == "data" and place.scope.find(word) is self.seen.module:
                     key = ast.Constant(value=word, **at(node))
                     node.func = call(PICK, name(node.func, word), key)
@@ -199,7 +199,7 @@ class ToolNames:
     def _spell_attribute(self, place: Place, is_called: bool) -> None:
         """Turn an attribute into a tool: ``functions.weather`` and ``tools.shop``."""
         node = place.node
-        word = getattr(node.value, "id", "__")  # it may have been given back to a tool
+        word = getattr(node.value, "id", "__")  # no name: it was already turned into a tool
         if same_name(word) in self._spellings or not self._is_unknown(word, place.scope):
             return
         found = self._spellings.get(same_name(node.attr))
@@ -214,7 +214,7 @@ class ToolNames:
             if found is not None and (is_called or not found[1]):
                 place.put(self._spelled(node, found))
             elif is_called and node.id[:1].isupper() and _is_record(place.box):
-                place.put(name(node, "dict"))  # of a type that is in the prompt
+                place.put(name(node, "dict"))  # a record type named in the prompt
 
     def _spelled(self, node: Any, found: tuple[str, str]) -> ast.expr:
         word, method = found
@@ -242,7 +242,8 @@ class ToolNames:
             return False
         new = forgotten_imports(unknown, self.known.can_import, tree.body[0])
         first = next(
-            (index for index, node in enumerate(tree.body) if not _is_ahead(node)), len(tree.body)
+            (index for index, node in enumerate(tree.body) if not _stays_first(node)),
+            len(tree.body),
         )
         tree.body[first:first] = new
         return bool(new)
@@ -254,7 +255,7 @@ class ToolNames:
             new = self._import(place, in_try)
             if new is not None:
                 edits.append((place.box, place.key, new))
-        # From the end, so that earlier statements keep their numbers.
+        # Backwards, so that the indexes of earlier statements stay valid.
         for box, index, new in reversed(edits):
             box[index : index + 1] = new or [ast.Pass(**at(box[index]))]
         return bool(edits)
@@ -337,8 +338,8 @@ def _annotations(tree: ast.Module) -> Iterator[ast.AST]:
             waiting.extend(ast.iter_child_nodes(node))
 
 
-def _is_ahead(node: ast.stmt) -> bool:
-    """Return True for a docstring or ``__future__`` import, which must stay first."""
+def _stays_first(node: ast.stmt) -> bool:
+    """Return True for a docstring or ``__future__`` import, which must come first."""
     match node:
         case ast.Expr(value=ast.Constant(value=str())):
             return True

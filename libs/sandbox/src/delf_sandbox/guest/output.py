@@ -6,7 +6,7 @@ import io
 import signal
 from collections.abc import Callable, Collection, Generator
 from pathlib import Path
-from time import monotonic  # before scripts get another
+from time import monotonic  # the real clock; scripts get a patched one
 from typing import Any
 
 from delf.machine.filenames import check_file_name
@@ -129,7 +129,7 @@ class Printer(io.TextIOBase):
         if not self._parts:
             return
         with self._lock:
-            count = len(self._parts)  # other threads go on writing
+            count = len(self._parts)  # other threads may add parts meanwhile
             text = "".join(self._parts[:count])
             del self._parts[:count]
             self._waiting = 0

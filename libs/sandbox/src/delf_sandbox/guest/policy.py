@@ -86,7 +86,7 @@ def _importer(modules: Sequence[str], stand_ins: Mapping[str, Any]) -> Callable[
         if level:
             raise ImportError("scripts cannot use relative imports")
         if isinstance(fromlist, list):
-            # Not a statement of the script: C code imports for itself, as strptime does.
+            # An import by C code, such as strptime's, not by a statement of the script.
             return real(name, globals, locals, (), 0)
         if name in stand_ins:
             return stand_ins[name if fromlist else name.partition(".")[0]]
@@ -130,7 +130,7 @@ def make_open(readable: Sequence[str], writable: Sequence[str]) -> Callable[...,
         path = os.path.realpath(name)
         changes = any(letter in mode for letter in "wax+")
         if changes and ("w" in mode or "x" in mode) and os.path.islink(name):
-            os.unlink(name)  # the name of an input file: a scratch file takes it
+            os.unlink(name)  # replace the link to an input file by a scratch file
             path = os.path.realpath(name)
         if changes and any(_inside(path, root) for root in inputs):
             raise PermissionError(
@@ -158,7 +158,7 @@ def link_inputs(readable: Sequence[str], scratch: str) -> None:
     for path in readable:
         is_folder = os.path.isdir(path)
         for file in [os.path.join(path, n) for n in os.listdir(path)] if is_folder else [path]:
-            with suppress(OSError):  # it is there, or this process makes no links any more
+            with suppress(OSError):  # the name exists, or links are forbidden
                 os.symlink(file, os.path.join(scratch, os.path.basename(file)))
 
 

@@ -25,7 +25,7 @@ MODULES: Final = (
 
 
 def preload() -> None:
-    """Import the guest's modules and the maximum number of common imports of scripts."""
+    """Import the guest's modules and the modules that scripts commonly import."""
     for name in ("delf_sandbox.guest.serve", *MODULES):
         __import__(name)
-    mimetypes.knownfiles.clear()  # of the system, and out of a library's reach
+    mimetypes.knownfiles.clear()  # system files that the sandbox cannot read

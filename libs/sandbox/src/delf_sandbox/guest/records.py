@@ -50,7 +50,7 @@ def _record() -> type[dict[str, Any]]:
         def __dict__(self) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
             return dict(self)
 
-    Record.__name__ = Record.__qualname__ = "dict"  # that is what it is to a script
+    Record.__name__ = Record.__qualname__ = "dict"  # scripts see a dict
     Record.__module__ = "builtins"
     return Record
 

@@ -39,8 +39,8 @@ from delf_sandbox.guest.nodes import (
 )
 from delf_sandbox.guest.scopes import CallPlace, Place, Scope
 
-# They use what their function returns at once. An async function would give them coroutines: filter
-# would keep every item without an error, and sorted would raise.
+# Functions that use the result of a passed function at once. With an async function they would get
+# coroutines: filter would keep every item, and sorted would raise.
 _TAKING_FUNCTIONS = frozenset({"map", "filter", "sorted", "min", "max", "reduce", "groupby"})
 
 
@@ -113,8 +113,8 @@ class Rewriting:
             self._write_context(place)
         for scope in self._seen.functions:
             if id(scope) in self._functions.made_async:
-                # Changed in place, because other places of the tree hold this node; both classes
-                # have the same fields.
+                # Change the class in place, because other parts of the tree refer to this node;
+                # both classes have the same fields.
                 scope.node.__class__ = ast.AsyncFunctionDef
 
     def _let_cache(self, function: ast.AsyncFunctionDef) -> None:
@@ -122,8 +122,8 @@ class Rewriting:
         for decorator in function.decorator_list:
             called = decorator.func if isinstance(decorator, ast.Call) else decorator
             if (label_of(called) or "").rpartition(".")[2] in ("cache", "lru_cache"):
-                # Innermost, so that the cache holds the repeatable result: a coroutine can be
-                # awaited only once, and the second hit would raise.
+                # Innermost, so that the cache stores the repeatable result: a coroutine can be
+                # awaited only once, so the second hit would raise.
                 function.decorator_list.append(name(decorator, AGAIN))
                 return
 
@@ -239,7 +239,7 @@ class Rewriting:
         elif is_async_node(node):
             node.iter = call(ITER, node.iter)
             if isinstance(node, ast.comprehension):
-                # Left async, the comprehension would not compile in a function that is not.
+                # An async comprehension does not compile in a plain function.
                 node.is_async = 0
             else:
                 node.__class__ = ast.For
@@ -256,8 +256,7 @@ class Rewriting:
 
     def _lazy_calls(self) -> list[Place]:
         """Return generators and ``map`` calls over tool calls, which run only when iterated."""
-        # A generator makes its calls only when it is read: one that nobody reads would silently
-        # make none.
+        # A generator that nobody iterates would silently make no calls.
         found = [
             place
             for place in self._seen.generators
@@ -272,7 +271,7 @@ class Rewriting:
                     found.append(place)
                 case _:
                     pass
-        if self.everywhere:  # there they are no generators, unless they stand alone
+        if self.everywhere:  # others become lists there
             return [place for place in found if isinstance(place.box, (ast.Expr, ast.Assign))]
         return found
 

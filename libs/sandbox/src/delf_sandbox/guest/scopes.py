@@ -213,8 +213,8 @@ class Seen:
             ast.Return: self._return,
             ast.Yield: self._yield,
             ast.YieldFrom: self._yield,
-            ast.Global: self._outside,
-            ast.Nonlocal: self._outside,
+            ast.Global: self._declared,
+            ast.Nonlocal: self._declared,
             ast.Import: self._import,
             ast.ImportFrom: self._import,
             ast.Try: self._try,
@@ -282,7 +282,7 @@ class Seen:
             return
         path = _INSERTS.get(function.attr)
         if path is not None and len(node.args) == 1:
-            # An item: what is asked of each of the list's is asked of it.
+            # The value is an item of the container: step into the container first.
             self._bound_to(function.value, node.args[0], scope, ("-",) if path == () else ())
 
     def _bound_to(self, target: ast.expr, value: ast.expr, scope: Scope, path: Path) -> None:
@@ -412,7 +412,7 @@ class Seen:
                 scope.yields.append(node.value)
             self._visit(node.value, scope, node, "value")
 
-    def _outside(self, node: ast.Global | ast.Nonlocal, scope: Scope, box: Any, key: Any) -> None:
+    def _declared(self, node: ast.Global | ast.Nonlocal, scope: Scope, box: Any, key: Any) -> None:
         word = "global" if isinstance(node, ast.Global) else "nonlocal"
         scope.outside.update(dict.fromkeys(node.names, word))
 

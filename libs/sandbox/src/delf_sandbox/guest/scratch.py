@@ -25,7 +25,7 @@ class Scratch:
         self._folder = os.path.realpath(folder)
         self._shown = folder if shown is None else shown
         self._marks: dict[str, _Mark] = {}
-        for name in list(self.new()):  # they were there before
+        for name in list(self.new()):  # existing files are not the script's output
             self.passed_on(name)
 
     def new(self) -> Iterator[str]:

@@ -36,7 +36,7 @@ class Script:
         self.taken: list[str] = []
         """Tool names that the script rebinds."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they would be in the script's output
+            warnings.simplefilter("ignore")  # warnings would appear in the output
             try:
                 self._code = self._compile(source, filename, known)
             except SyntaxError as error:
@@ -69,7 +69,7 @@ class Script:
             value = namespace.pop(VALUE, None) if value is None else value
         else:
             value = namespace.pop(VALUE, None)
-        is_future = asyncio.isfuture(value)  # which goes on, and has its value in the end
+        is_future = asyncio.isfuture(value)  # a task continues, and is read later
         return await value if inspect.isawaitable(value) and not is_future else value
 
 

@@ -38,8 +38,8 @@ class Server:
             try:
                 self._loop.run_until_complete(main)
             except (SystemExit, KeyboardInterrupt):
-                continue  # raised in a task of the script; whoever awaits that task gets it
+                continue  # a task's; raised where it is awaited
             except RuntimeError:
                 if self._loop.is_closed():
-                    break  # else the script only stopped it
+                    break  # otherwise the script called loop.stop()
         raise SystemExit(70)

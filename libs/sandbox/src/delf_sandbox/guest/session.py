@@ -13,7 +13,7 @@ import sys
 import time
 import types
 import warnings
-from asyncio import FIRST_COMPLETED, wait  # before scripts get another
+from asyncio import FIRST_COMPLETED, wait  # the real ones; scripts get patched ones
 from typing import Any, NoReturn
 
 from delf.values.encoding import dumps, loads
@@ -123,8 +123,8 @@ class GuestSession:
         sys.stdout = sys.stderr = self._printer
         self._printer.use_alarm()
         sys.stdin = None
-        sys.argv = ["script.py"]  # argparse reads it
-        await self.rehearse()  # a forked process gets memory of its own when it uses it
+        sys.argv = ["script.py"]  # for argparse
+        await self.rehearse()  # copies shared memory pages in advance
         while True:
             frame = await self._commands.get()
             if frame[0] == "init":
@@ -150,17 +150,17 @@ class GuestSession:
 
     def _send_gathered(self) -> None:
         """Send buffered clock reads and prints before the script's next frame."""
-        self._send_seen()
+        self._send_recorded()
         self._printer.pass_on()
 
-    def _send_seen(self) -> None:
+    def _send_recorded(self) -> None:
         self._world.flush()
         notes = self._loop.take_notes()
         if notes:
             self._channel.send(["turns", notes])
 
     def _send_print(self, text: str, at_once: bool) -> None:
-        self._send_seen()
+        self._send_recorded()
         self._channel.send(["print", text], at_once)
 
     def _send_file(self, kind: str, name: str, last: bool, chunk: bytes) -> None:
@@ -184,7 +184,7 @@ class GuestSession:
         self._files.total_limit = limits["total_file_bytes"]
         self._files.row_files = spec["row_files"]
         self._files.scratch = Scratch(spec["scratch"])
-        csv.field_size_limit(2**31 - 1)  # a cell can be as large as a file
+        csv.field_size_limit(2**31 - 1)  # a cell may fill a whole file
         if spec["libraries"]:
             _make_home(spec["scratch"])
         os.environ["TZ"] = spec["zone"]
@@ -238,19 +238,19 @@ class GuestSession:
         self._caller.forget()
         self._waiting.begin()
         self._tolerant.left.clear()
-        self._namespace.update(self._names)  # whatever an earlier script called by them
+        self._namespace.update(self._names)  # an earlier script may have rebound them
         self._taken = []
         self._loop.begin(self._turns)
         filename = f"{SCRIPT_NAME}{number}>"
         self._sources[filename] = source
         task = asyncio.ensure_future(self._run(source, filename))
         while not task.done():
-            with contextlib.suppress(asyncio.CancelledError):  # of a script that cancels all tasks
+            with contextlib.suppress(asyncio.CancelledError):  # a script may cancel all tasks
                 await wait({task})
         value, error = (None, asyncio.CancelledError()) if task.cancelled() else task.result()
-        if is_a(error, SystemExit) and not error.code:  # as it meant to
+        if is_a(error, SystemExit) and not error.code:  # exit() ends a script successfully
             error = None
-        # A script that succeeded may have left tasks with calls to make; those of a failed one are
+        # Tasks that a successful script left may still make calls; those of a failed script are
         # cancelled.
         if error is None or self._rerun is not None:
             self._caller.script_ended(is_over=False)
@@ -279,7 +279,7 @@ class GuestSession:
     def _keep_main(self, error: BaseException) -> None:
         for name, value in variables_of_main(error, self._sources).items():
             if name not in self._hidden:
-                self._namespace.pop(name, None)  # the newest are last
+                self._namespace.pop(name, None)  # move the name to the end: newest last
                 self._namespace[name] = value
 
     async def _finish_tasks(self) -> None:
@@ -310,7 +310,7 @@ class GuestSession:
             context, *rest = self._rerun
             return ["rerun", context + taken_note(self._taken), *rest, self._variables()]
         while is_a(error, BaseExceptionGroup) and len(error.exceptions) == 1:
-            inner = error.exceptions[0]  # what it is about
+            inner = error.exceptions[0]  # unwrap a group of one exception
             error = inner if inner.__traceback__ else inner.with_traceback(error.__traceback__)
         if error is None:
             return ["done", value, self._variables()]
@@ -350,7 +350,7 @@ class GuestSession:
             try:
                 self._channel.send(answer)
             except Exception:
-                # The script has done its work: a value that cannot be passed on is passed as text.
+                # The script succeeded: send a value that cannot be encoded as text.
                 if answer[0] != "done":
                     raise
                 self._channel.send(["done", _shown(answer[1]), answer[2]])

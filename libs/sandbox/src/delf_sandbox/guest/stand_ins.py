@@ -119,7 +119,7 @@ def _nothing(*_: object, **__: object) -> None:
 
 
 def _getenv(key: str, default: Any = None) -> Any:
-    del key  # there is no environment
+    del key  # scripts have no environment
     return default
 
 

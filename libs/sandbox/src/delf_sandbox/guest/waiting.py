@@ -103,13 +103,13 @@ class Waiting:
     def meant(self, given: Any) -> Any:
         """Await a coroutine that a script uses as a result; return other values unchanged."""
         kind = _type_of(given)
-        # Exact types only: the script may keep a task or a future, and await it later.
+        # Exact types only: a script may keep tasks and futures to await them later.
         if kind is ToolCall or kind is types.CoroutineType or kind is _Again:
             return self._loop.block(settled(given))
         if kind is not types.AsyncGeneratorType:
             return given
         stream = _Stream(given, self.wait)
-        # An unread stream makes no calls; the line is for the warning about that.
+        # Remember the line for a warning: an unread stream makes no calls.
         self._streams.append((stream, sys._getframe(1).f_lineno))  # pyright: ignore[reportPrivateUsage]
         return stream
 
@@ -146,7 +146,7 @@ class Waiting:
         return _Stream(aiter(given), self.wait)
 
     def _context(self, given: Any) -> Any:
-        # On the type, as ``with`` itself looks: an attribute of the instance does not count.
+        # Look on the type, as ``with`` does; attributes of the instance do not count.
         return _Context(given, self.wait) if hasattr(_type_of(given), "__aenter__") else given
 
 

@@ -46,21 +46,21 @@ class World:
             seed: The seed for random numbers.
             clock: The first clock reads, in nanoseconds.
         """
-        if not self._seed:  # what looked at them before was not a script
+        if not self._seed:  # earlier reads were the guest's own
             self._origin, self._latest, self._worked = None, 0, 0
         self._seed, self._blocks = seed.encode(), 0
         self._past = deque(clock)
         self._left = _MAX_READINGS - len(clock)
         random.seed(seed)
         node = hashlib.sha256(b"node/" + self._seed).digest()[:6]
-        # uuid1() shows the address of the machine and goes on from its last time. RFC 9562 marks a
-        # made-up address by this bit.
+        # uuid1() contains the machine's address and continues from its last time. RFC 9562 marks
+        # a random address by this bit.
         _uuid._node, _uuid._last_timestamp = int.from_bytes(node) | 1 << 40, None
 
     def flush(self) -> None:
         """Send clock reads that were not sent yet."""
         if self._new:
-            count = len(self._new)  # other threads go on looking
+            count = len(self._new)  # other threads may add reads meanwhile
             readings = self._new[:count]
             del self._new[:count]
             self._send(readings)
@@ -124,7 +124,7 @@ class World:
         os.urandom = module._urandom = self.bytes
         module.Random.seed = _seeding(module.Random.seed, self.bytes)
         module.seed = module._inst.seed
-        _uuid._generate_time_safe = _uuid._UuidCreate = None  # of the system, with its own clock
+        _uuid._generate_time_safe = _uuid._UuidCreate = None  # these use the system's clock
         time.time_ns, time.time = self.now_ns, self.now
         for name in ("monotonic", "perf_counter"):
             _set_clock(name, self.steady_ns)
@@ -136,9 +136,9 @@ class World:
         time.asctime = _with_parts(time.asctime, 0)
         time.strftime = _with_parts(time.strftime, 1)
         ours = _calendar(self.now)
-        _see_while(SourceFileLoader, "exec_module", *ours)
+        _patch_during_load(SourceFileLoader, "exec_module", *ours)
         for step in ("create_module", "exec_module"):
-            _see_while(ExtensionFileLoader, step, _DAY, _MOMENT)
+            _patch_during_load(ExtensionFileLoader, step, _DAY, _MOMENT)
         dt.date, dt.datetime = ours
 
 
@@ -159,7 +159,7 @@ def _set_clock(name: str, read: Callable[..., int]) -> None:
 
 def _seeding(real: Callable[..., None], draw: Callable[[int], bytes]) -> Callable[..., None]:
     def seed(self: random.Random, a: Any = None, version: int = 2) -> None:
-        # Without a seed Python takes one from the system, which a replay could not repeat.
+        # Without a seed, Python would use the system's randomness, which cannot be replayed.
         real(self, draw(32) if a is None else a, version)
 
     return seed
@@ -179,7 +179,7 @@ def _with_parts(real: Callable[..., str], place: int) -> Callable[..., str]:
     return function
 
 
-def _see_while(loader: type, step: str, days: Any, moments: Any) -> None:
+def _patch_during_load(loader: type, step: str, days: Any, moments: Any) -> None:
     """Load a module with replaced types in ``datetime``.
 
     Compiled modules derive types from ``datetime`` in C; with a Python class in between, that ends
@@ -236,7 +236,7 @@ class _LikeText:
     def __sub__(self: Any, other: Any) -> Any:
         real: Any = super()
         if isinstance(self, _MOMENT) and isinstance(other, _DAY) and not isinstance(other, _MOMENT):
-            other = self.replace(  # the beginning of the day
+            other = self.replace(  # midnight of that date
                 year=other.year, month=other.month, day=other.day, hour=0, minute=0, second=0,
                 microsecond=0,
             )  # fmt: skip
