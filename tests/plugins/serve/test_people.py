@@ -30,12 +30,12 @@ async def add(server, *people: Person) -> None:
     """Make people known to a server, at once."""
     for one in people:
         assert await server.app.tasks.journal.keep_person(one, None)
-    await server.app.keys.look(server.app.tasks.journal, at_once=True)
+    await server.app.keys.reload(server.app.tasks.journal, at_once=True)
 
 
 async def change(server, before: Person, after: Person) -> None:
     assert await server.app.tasks.journal.keep_person(after, before)
-    await server.app.keys.look(server.app.tasks.journal, at_once=True)
+    await server.app.keys.reload(server.app.tasks.journal, at_once=True)
 
 
 @pytest.fixture
@@ -279,7 +279,7 @@ async def test_people_are_added_listed_and_revoked_by_the_command(serve):
         return await asyncio.to_thread(delf, *words, status=status)
 
     async def asks(key: str) -> int:
-        await server.app.keys.look(server.app.tasks.journal, at_once=True)
+        await server.app.keys.reload(server.app.tasks.journal, at_once=True)
         return (await server.client.get("/tasks", headers=bearer(key))).status_code
 
     key = (await say("add", "ada", "--rights", "read+run", "--team", "finance")).strip()

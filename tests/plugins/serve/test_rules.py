@@ -173,7 +173,7 @@ async def test_rule_ignores_remembered_and_advance_approvals(ruled, serve):
     for mode in ({"approval_mode": "approve_all"}, approved):
         agent = {"approval_rules": rules, **mode}
         other = await serve("boss-key", agent=agent, api_key="boss:boss-key")
-        await other.app.keys.look(other.app.tasks.journal, at_once=True)
+        await other.app.keys.reload(other.app.tasks.journal, at_once=True)
         assert (await says(other, "cy", await asked(other, "cy"))).status_code == 403
 
 

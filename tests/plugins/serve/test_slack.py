@@ -58,7 +58,7 @@ async def staffed(server):
     known = await server.app.tasks.journal.people()
     if not known:
         await add(server, *(person(name, scope="all") for name in ("ada", "bo", "cy")))
-    await server.app.keys.look(server.app.tasks.journal, at_once=True)
+    await server.app.keys.reload(server.app.tasks.journal, at_once=True)
 
 
 async def asks(server, to: str, who: str = "ada") -> str:

@@ -128,7 +128,7 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        scope["delf.peer"] = scope.get("client")  # before a proxy's word for it takes its place
+        scope["delf.peer"] = scope.get("client")  # before proxy headers replace it
         await self._outermost(scope, receive, send)
 
     async def start(self) -> None:
@@ -136,7 +136,7 @@ class Application:
         async with self._lock:
             if not self._started:
                 await self.agent.astart()
-                await self.keys.look(shared(self.agent), at_once=True)
+                await self.keys.reload(shared(self.agent), at_once=True)
                 _check_open(self.settings, keyed=bool(self.keys))
                 self.tasks.start()
                 for work in (
@@ -189,10 +189,10 @@ class Application:
             await self.stop()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope["app"] = self  # so that the router raises what it refuses
+        scope["app"] = self  # makes the router raise its refusals
         if scope["type"] == "http":
             scope["delf.guard"] = self._guard
-            if not self._started and path_of(scope) != "/health":  # /ready is not prepared
+            if not self._started and path_of(scope) != "/health":  # the guard skips /ready
                 await self._start_for_request()
         try:
             await self._app(scope, receive, send)
@@ -221,7 +221,7 @@ class Application:
         if not self._started:
             await self._start_for_request()
         try:
-            await self.keys.look(self.tasks.journal)
+            await self.keys.reload(self.tasks.journal)
         except Exception as error:
             self._report_ending(error)
             raise
@@ -272,7 +272,7 @@ class _Endpoint:
         if operation.right is not None and operation.right not in key.rights:
             raise ProblemError(403, f"this key has no right to {operation.right}")
         call = Call(Request(scope, receive, send), self._service, key)
-        result = await operation.handler(call, **await _sent(operation, call))
+        result = await operation.handler(call, **await _arguments(operation, call))
         if result is None:
             result = Response(status_code=operation.status)
         elif not isinstance(result, Response):
@@ -280,8 +280,8 @@ class _Endpoint:
         await result(scope, receive, send)
 
 
-async def _sent(operation: Operation, call: Call) -> dict[str, BaseModel]:
-    """Validate the query and body of a request, as far as the operation has them."""
+async def _arguments(operation: Operation, call: Call) -> dict[str, BaseModel]:
+    """Validate a request's query and body, if the operation declares them."""
     sent: dict[str, BaseModel] = {}
     if operation.query is not NoQuery:
         sent["query"] = call.query(operation.query)
@@ -303,7 +303,7 @@ def _route(operation: Operation, service: Service) -> Route:
 def _refused(error: HTTPException, routes: Sequence[BaseRoute], scope: Scope) -> ProblemError:
     words = {404: "there is nothing at this address", 405: "the method does not fit this address"}
     headers = error.headers
-    if error.status_code == 405:  # several routes may have the address, each with a method
+    if error.status_code == 405:  # several routes may share the path
         here = [r for r in routes if isinstance(r, Route) and r.matches(scope)[0] != Match.NONE]
         allowed = {method for route in here for method in route.methods or ()}
         headers = {"allow": ", ".join(sorted(allowed))}

@@ -80,10 +80,10 @@ class Approvals:
 
         Args:
             key: The person.
-            waiting: Whether only pending requests are returned.
-            mine: Whether those are returned that the person may decide.
-            rejectable: Whether those are returned that the person may only reject. With ``mine``
-                both kinds are returned, the latter last.
+            waiting: Whether to return pending requests only.
+            mine: Whether to return the requests that the person may decide.
+            rejectable: Whether to return the requests that the person may only reject; with
+                ``mine``, these come last.
             limit: The most requests.
             offset: The number of requests to leave out.
         """
@@ -165,7 +165,7 @@ class Approvals:
 
     async def _for_talk(self, request_id: str, key: Key) -> RequestRecord:
         record = await self._find(request_id, key, whole=True)
-        if not _may_talk(key):
+        if not _may_comment(key):
             raise ProblemError(403, "a key that may only read says nothing about requests")
         return record
 
@@ -233,7 +233,7 @@ def _check_answer(record: RequestRecord, given: Answered) -> None:
         raise ProblemError(422, detail, param="answer") from None
 
 
-def _may_talk(key: Key) -> bool:
+def _may_comment(key: Key) -> bool:
     """Return True if a person may comment on requests and assign them."""
     return not key.rights.isdisjoint({"run", "decide"})
 
@@ -254,7 +254,7 @@ def _request(record: RequestRecord, key: Key) -> Request:
         project=other_project(record.task),
         can_decide=may_decide(record, key),
         can_reject=_may_reject(record, key),
-        can_talk=record.waits and _may_talk(key),
+        can_talk=record.waits and _may_comment(key),
         why_not=why if record.waits else None,
     )
 

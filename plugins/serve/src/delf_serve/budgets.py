@@ -55,8 +55,8 @@ class Budgets:
 
         Args:
             key: The owner of the task.
-            checked: Raise if the budget is exhausted. False for a task that continues by itself: it
-                ends at its next model call.
+            checked: Whether to raise if a budget is exhausted. False for a task that is resumed
+                automatically, and then ends at its next model call.
 
         Raises:
             ProblemError: If a budget is exhausted.
@@ -111,12 +111,12 @@ class Budgets:
         return ledger
 
     async def _cost_of(self, since: float, owners: Collection[str] | None) -> float:
-        """Add up the costs of some owners' tasks; None for all tasks."""
+        """Return the costs since a time, of some owners' tasks or (None) of all tasks."""
         journal = self._journal()
         try:
             await journal.index(_INDEX_SECONDS)
         except ConfigurationError:
-            # A limit that nobody can count is none: refuse rather than spend without end.
+            # Without figures no limit can be enforced: refuse the task.
             raise ProblemError(501, "budgets need a journal with figures") from None
         found = await journal.figures("person", TaskFilter(since=since, keys=owners))
         return sum(one.cost_usd for one in found)

@@ -132,7 +132,7 @@ class Call:
             if named != JSON:
                 raise ProblemError(415, "the body has to be JSON", f"content-type: {JSON}")
             data = b"".join([chunk async for chunk in self.chunks()])
-        else:  # all of it may be left out
+        else:  # every field is optional
             await self.no_body()
             data = b"{}"
         return _validated(lambda: kind.model_validate_json(data or b" "))

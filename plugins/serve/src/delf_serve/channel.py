@@ -202,7 +202,7 @@ class Notices:
     def _ways_to(self, person: Person, *, to_all: bool) -> Iterator[Way]:
         """Yield the ways to a person that the person chose and the server has."""
         settings = self._settings
-        # A mail for each: nobody learns the addresses of the others.
+        # Each person gets a separate mail, so that nobody sees other addresses.
         has_mail = to_all and person.mail in settings.mail_to
         for way in ways_of(settings, person):
             if way in person.notice_ways:
@@ -415,7 +415,7 @@ def _post(url: str, secret: str, notice: Notice) -> None:
 
 
 def _opener(url: str) -> urllib.request.OpenerDirector:
-    """Return an opener for one address; another address could be one of this network."""
+    """Return an opener that follows no redirects, which could lead into this network."""
     proxy = proxy_for(url)
     through = {} if proxy is None else {urlsplit(url).scheme: proxy.checked(socks=None)}
     return urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(through))

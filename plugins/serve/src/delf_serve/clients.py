@@ -28,7 +28,7 @@ def _client_of(host: str) -> str:
     try:
         found = ipaddress.ip_address(host)
     except ValueError:
-        return ascii(host)[1:-1][:_LONGEST]  # it may be anything that a proxy passed on
+        return ascii(host)[1:-1][:_LONGEST]  # a proxy may forward any text
     if found.version == 6:
         if found.ipv4_mapped is not None:
             return str(found.ipv4_mapped)

@@ -13,9 +13,9 @@ from delf_serve.keys import Key
 from delf_serve.problems import ProblemError
 
 
-def _of(agent: Agent, key: Key) -> ProjectEvaluations | None:
+def _evaluations_of(agent: Agent, key: Key) -> ProjectEvaluations | None:
     """Return the evaluations of the agent's project; None without a plugin, project or right."""
-    # Cases are tasks of anybody, with their answers.
+    # The cases hold tasks and answers of all people.
     if agent.project is None or key.owners is not None:
         return None
     try:
@@ -31,7 +31,7 @@ async def list_all(agent: Agent, key: Key) -> Sequence[s.EvaluationView]:
         agent: The agent.
         key: The caller, who sees all tasks or no data set.
     """
-    found = _of(agent, key)
+    found = _evaluations_of(agent, key)
     if found is None:
         return []
     names = await asyncio.to_thread(found.names)
@@ -53,7 +53,7 @@ async def report(agent: Agent, key: Key, name: str, run: int) -> s.EvaluationRep
     Raises:
         ProblemError: If there is no such run, or its file is damaged.
     """
-    found = _of(agent, key)
+    found = _evaluations_of(agent, key)
     if found is None:
         raise ProblemError(404, f"there is no data set {name!r}", "GET /evals")
     try:

@@ -64,20 +64,20 @@ class Uploads:
         owner = _owner(key)
         file_id, size = f"file_{secrets.token_hex(16)}", 0
         place = self._folder / owner / f"{_COMING}{file_id}"
-        async with self._counting:  # what comes meanwhile is not in the folder yet
+        async with self._counting:  # recount only while no upload is in progress
             if self._coming == 0:
                 self._used = await asyncio.to_thread(self._count)
             self._coming += 1
         try:
             self._take(owner, _LEAST_BYTES)
             await asyncio.to_thread(make_private_folder, place)
-            # A name that is there already is refused: nobody writes over a file through a link.
+            # Fails if the name exists, so that a link cannot redirect the write to another file.
             with create_private(place / name) as file:
                 async for chunk in chunks:
                     before, size = size, size + len(chunk)
                     self._take(owner, max(size, _LEAST_BYTES) - max(before, _LEAST_BYTES))
                     await asyncio.to_thread(file.write, chunk)
-            # Only whole files have an id that a task can name.
+            # Complete files only get the id by which a task can name them.
             await asyncio.to_thread(place.rename, place.with_name(file_id))
         except BaseException as error:
             shutil.rmtree(place, ignore_errors=True)

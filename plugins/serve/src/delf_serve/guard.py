@@ -140,8 +140,8 @@ class Guard:
             _log.exception("%s %s failed (%s)", scope["method"], path, answer.request_id)
             await answer.problem(inside())
         except asyncio.CancelledError:
-            # A server that ends cancels the requests that took too long, and uvicorn would answer
-            # each with a 500, which tells its client not to ask again.
+            # At shutdown the server cancels slow requests. Without this answer, uvicorn would send
+            # a 500, after which clients do not retry.
             if not answer.status:
                 await answer.problem(ending())
             raise
@@ -171,7 +171,7 @@ class Guard:
         answer.shared = bool(self._origins)
         if origin and ("*" in self._origins or origin in self._origins):
             answer.origin = origin
-        # Browsers send no key with this question: it is answered before a key is asked for.
+        # Browsers send preflight requests without a key: answer before authentication.
         if method == "OPTIONS" and b"access-control-request-method" in headers:
             if answer.origin is None:
                 raise ProblemError(403, "pages of this origin may not use the API")
@@ -182,7 +182,7 @@ class Guard:
         self._check_body(scope, headers, path, method)
         if path in _PROBES:
             return
-        key = scope["delf.key"] = await self._who(scope, headers, path, method)
+        key = scope["delf.key"] = await self._authenticate(scope, headers, path, method)
         is_of_page = _is_open(path) and not (headers.keys() & _SHOWN)
         if self._settings.rate and not is_of_page:
             self._count(key)
@@ -216,9 +216,9 @@ class Guard:
         if method in _SAFE and (int(length) or b"transfer-encoding" in headers):
             raise ProblemError(400, f"a {method} has no body")
 
-    # -- who asks -------------------------------------------------------------------------
+    # -- authentication -------------------------------------------------------------------
 
-    async def _who(
+    async def _authenticate(
         self, scope: Scope, headers: dict[bytes, bytes], path: str, method: str
     ) -> Key | None:
         """Authenticate a request; return None if there is no key and none is needed."""
@@ -248,7 +248,7 @@ class Guard:
             scope["delf.cookie"] = cookie
             if method not in _SAFE and path != "/login":
                 given = headers.get(CSRF_HEADER.encode(), b"")
-                # How long a comparison takes must not tell how much of it was right.
+                # In constant time, so that timing does not reveal a partly correct token.
                 if not hmac.compare_digest(given, csrf_of(cookie).encode()):
                     raise ProblemError(
                         403, "the session's token is missing or wrong", f"send {CSRF_HEADER}"
@@ -281,7 +281,7 @@ class Guard:
             scope: The request.
             shown: The wrong key, which is not stored.
         """
-        # Also by the key: one that is tried from many addresses is guessed as well.
+        # Count by key, too, because a key may be guessed from many addresses.
         client = client_of(scope.get("client"))
         count = self._count_wrong(f"client {client}")
         tries = self._count_wrong(f"key {hashlib.sha256(shown).hexdigest()}")
@@ -321,7 +321,7 @@ class Guard:
         """Count a request against the key's limit per second."""
         name, rate, now = key.counted if key else "", self._settings.rate, time.monotonic()
         left, at = self._buckets.get(name, (rate, now))
-        # A bucket that holds the requests of one second, at least one, and is filled evenly.
+        # A token bucket for the requests of one second (at least one), refilled evenly.
         left = min(max(rate, 1.0), left + (now - at) * rate)
         if left < 1:
             wait = max(1, round((1 - left) / rate))
@@ -366,7 +366,7 @@ class _Answer:
         body = problem.body(self.request_id, self._path)
         headers = {"content-type": MEDIA, "content-length": str(len(body))}
         if problem.status in (400, 408, 413, 507):
-            headers["connection"] = "close"  # what comes of the body is not read
+            headers["connection"] = "close"  # the rest of the request body is not read
         headers |= problem.headers
         await self._start(problem.status, headers)
         await self({"type": "http.response.body", "body": body})

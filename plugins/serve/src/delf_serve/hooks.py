@@ -28,8 +28,8 @@ class Hooks:
 
     Args:
         hooks: The settings, by name.
-        keys: Finds the person whose tasks they start.
-        tasks: Takes the tasks in.
+        keys: Finds the owner of a hook's tasks.
+        tasks: Submits the tasks.
         routines: The project's routines.
 
     Raises:
@@ -59,7 +59,7 @@ class Hooks:
         """Start the task of a message, once per message id.
 
         Args:
-            name: The hook's.
+            name: The hook's name.
             headers: The headers of the request, by their names in lower case.
             body: The message as it was sent.
             client: The address of the sender.
@@ -74,7 +74,7 @@ class Hooks:
         hook = self._hooks.get(name)
         if hook is None:
             raise ProblemError(404, "no such hook is known", "[plugins.serve.hooks.NAME]")
-        # The signature first: nothing of an unsigned message is read.
+        # Verify the signature before parsing the message.
         delivery = verify(hook.secret.get_secret_value(), headers, body)
         message = self._read(name, body)
         key = self._person(name, hook)
@@ -113,7 +113,7 @@ class Hooks:
         return key
 
     async def _task(self, hook: HookSettings, message: Any) -> str:
-        """Return the words of a task, or the call of a routine with values of the message."""
+        """Return the task's text, or the routine call with values from the message."""
         if not hook.routine:
             return hook.task
         inputs = {name: _value_at(path, message) for name, path in hook.inputs.items()}

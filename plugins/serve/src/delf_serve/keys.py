@@ -152,7 +152,7 @@ class Keys:
 
     def find(self, secret: bytes) -> Key | None:
         """Find the caller of a key, in constant time."""
-        # All keys are compared: to stop at the first would tell by time where it stands.
+        # Compare all keys: stopping at a match would reveal its position by timing.
         digest = hashlib.sha256(secret).digest()
         found: Key | None = None
         for key in (*self._keys, *self._of_people.values()):
@@ -204,7 +204,7 @@ class Keys:
             return True
         return key in (self._of_people.get(key.digest), self._people.get(key.holder or ""))
 
-    async def look(self, journal: SharedJournal, *, at_once: bool = False) -> None:
+    async def reload(self, journal: SharedJournal, *, at_once: bool = False) -> None:
         """Reload people from the journal, at most once in the interval.
 
         Args:
@@ -230,7 +230,7 @@ class Keys:
         # A server whose last person was revoked must not be open to everybody.
         self._needed = self._needed or bool(people)
         here = [person for person in people if person.revoked_at is None]
-        self._people = {person.holder: _whole(person, here) for person in here}
+        self._people = {person.holder: _full_caller(person, here) for person in here}
         self._of_people = {
             bytes.fromhex(key.digest): _narrowed(self._people[person.holder], key)
             for person in here
@@ -260,7 +260,7 @@ def _keys(texts: Sequence[str]) -> tuple[Key, ...]:
     return keys
 
 
-def _whole(person: Person, people: Sequence[Person]) -> Key:
+def _full_caller(person: Person, people: Sequence[Person]) -> Key:
     """Return a caller with all rights of a person."""
     teams = frozenset(person.teams)
     return Key(

@@ -134,7 +134,7 @@ class OpenIdConnect:
                 sub=cast("Any", needed),
             ).validate(found.claims)
         except (errors.JoseError, ValueError, KeyError):
-            self._known = None  # providers change their keys from time to time
+            self._known = None  # fetch the keys again: providers rotate them
             raise ProblemError(403, "the provider's token is not valid", "log in again") from None
         self._check_party(found.claims)
         return found.claims
@@ -152,7 +152,7 @@ class OpenIdConnect:
         """Exchange a code for the id token."""
         try:
             answer: Any = await self._authlib().fetch_token(url, code=code, code_verifier=verifier)
-        except Exception as error:  # Authlib's own, or one of the HTTP library that it uses
+        except Exception as error:  # of Authlib or of its HTTP library
             _log.warning("the provider of logins gave no token: %s", type(error).__name__)
             raise ProblemError(502, "the provider gave no token", "log in again") from None
         return str(answer.get("id_token", ""))
@@ -201,7 +201,7 @@ class OpenIdConnect:
             client_secret=None if secret is None else secret.get_secret_value(),
             scope=settings.oidc_scopes,
             redirect_uri=f"{settings.public_url}{CALLBACK}",
-            code_challenge_method="S256",  # a code that leaks is worth nothing without the verifier
+            code_challenge_method="S256",  # a leaked code is useless without the verifier
             timeout=_SECONDS,
             transport=async_transport(_library_of(AsyncOAuth2Client), verify=trusted()),
         )
@@ -219,6 +219,6 @@ def _begun(cookie: str) -> Begun | None:
         begun = Begun(**json.loads(cookie))
     except (ValueError, TypeError):
         return None
-    # What is empty would be equal to what is missing.
+    # An empty part would be equal to a missing query parameter.
     is_whole = all(isinstance(part, str) and part for part in asdict(begun).values())
     return begun if is_whole else None

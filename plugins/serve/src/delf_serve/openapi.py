@@ -141,7 +141,7 @@ def _events() -> dict[str, Any]:
         for name in _COMMON:
             del own["properties"][name]
         own["required"] = [name for name in own.get("required", ()) if name not in _COMMON]
-        if event is ApprovalRequested:  # the stream words it for its readers
+        if event is ApprovalRequested:  # the stream sends facts in words
             own["properties"]["facts"] = _FACTS
         elif event in (ApprovalVoted, ApprovalCommented, ApprovalAssigned):
             own["properties"]["fact"] = _FACTS["items"]
@@ -221,7 +221,7 @@ def _responses(operation: Operation) -> dict[str, Any]:
     if operation.answer is not None:
         content = {"schema": {"$ref": _PLACE.format(model=operation.answer.__name__)}}
     elif operation.frames is not None:
-        # A client that is generated takes the stream as a text; its frames are typed by the rest.
+        # Generated clients read the stream as text; ``contentSchema`` types its frames.
         frames = {"$ref": _PLACE.format(model=operation.frames)}
         content = {
             "schema": {

@@ -308,7 +308,7 @@ async def task_events(call: Call, query: s.EventQuery) -> Response:
         after = int(given)
     task = await call.service.tasks.view(call.part("task_id"), call.key)
     if task.is_terminal and task.events <= after:
-        return Response(status_code=204)  # a browser does not come back
+        return Response(status_code=204)  # stops a browser's reconnection
     return EventStreamResponse(call, call.service.streams.events(task.task_id, after))
 
 
@@ -394,7 +394,7 @@ async def get_file(call: Call) -> Response:
     """Return a file that a task made."""
     files = await call.service.tasks.output_files(call.part("task_id"), call.key)
     name = call.part("name")
-    path = files.get(name)  # one that its journal names, whatever the request says
+    path = files.get(name)  # only paths from the task's journal are served
     if path is None:
         raise ProblemError(404, "the task has no file of this name")
     if not await asyncio.to_thread(os.path.isfile, path):
@@ -576,7 +576,7 @@ async def set_notices(call: Call, body: s.NoticesRequest) -> s.NoticesView:
     person = await Changer(name, call.via, call.service.agent.tell_observers).change(
         journal, name, change
     )
-    await call.service.keys.look(journal, at_once=True)
+    await call.service.keys.reload(journal, at_once=True)
     return _notices_of(call, person, made)
 
 
@@ -689,7 +689,7 @@ async def end_session(call: Call) -> None:
 # -- the server itself ------------------------------------------------------------------------
 
 
-# Load balancers ask these two with whatever query they like.
+# Load balancers add arbitrary query parameters to these two.
 @OPERATIONS.add("GET", "/health", None, any_query=True)
 async def health(_call: Call) -> s.Health:
     """Report that the process runs."""

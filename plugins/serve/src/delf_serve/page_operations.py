@@ -49,7 +49,7 @@ async def begin_oidc(call: Call) -> Response:
     """Log in by OpenID Connect: the browser is sent to the provider."""
     url, cookie = await _oidc(call).begin()
     answer = RedirectResponse(url, 303)
-    # It comes back from another site: a strict cookie would stay behind.
+    # The browser sends no strict cookie when the provider's site redirects it back.
     options: dict[str, Any] = {**_cookie_options(call), "samesite": "lax"}
     answer.set_cookie(oidc.COOKIE, quote(cookie), max_age=oidc.LOGIN_SECONDS, **options)
     return answer

@@ -45,7 +45,7 @@ class Readiness:
         """
         async with self._lock:
             if time.monotonic() >= self._until:
-                before, self._problem = self._problem, await self._look()
+                before, self._problem = self._problem, await self._find_problem()
                 well = self._problem is None
                 self._until = time.monotonic() + (_WELL_SECONDS if well else _ILL_SECONDS)
                 if self._problem is not None and self._problem != before:
@@ -58,7 +58,7 @@ class Readiness:
                 headers={"retry-after": str(int(_ILL_SECONDS))},
             )
 
-    async def _look(self) -> str | None:
+    async def _find_problem(self) -> str | None:
         try:
             async with asyncio.timeout(_MOST_SECONDS):
                 await self._tasks.journal.find(1)

@@ -1,4 +1,4 @@
-"""Schedules over HTTP: each person's own, as runners do them."""
+"""Schedules over HTTP, each owned by a person."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ProjectSchedules:
         return s.ScheduleList(schedules=[_view(one) for one in found if key.sees(one.key)])
 
     async def add(self, given: s.ScheduleRequest, key: Key) -> s.ScheduleView:
-        """Keep a schedule, whose tasks are done for a person.
+        """Store a schedule, whose tasks are owned by a person.
 
         Raises:
             ProblemError: If its name is taken, or its times, zone or call are invalid.

@@ -1,4 +1,4 @@
-"""Bodies of requests and answers: these types validate, and the OpenAPI document is of them."""
+"""Request and response bodies, which validate data and define the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ class Given(BaseModel):
 class Shown(BaseModel):
     """A body that is sent out."""
 
-    model_config = ConfigDict(ser_json_inf_nan="constants")  # they are made texts with the rest
+    model_config = ConfigDict(ser_json_inf_nan="constants")  # become texts later
 
 
 def _as_body(kind: type[Any]) -> type[Shown]:
     """Make a body model of a dataclass, with its fields, types and descriptions.
 
     Args:
-        kind: The dataclass. Fields that do not count when two of it are compared are its own.
+        kind: The dataclass. Fields with ``compare=False`` are omitted.
     """
     hints = get_type_hints(kind)
     docs = read_docstring((inspect.getdoc(kind) or "").replace("``", "`")).parameters
@@ -835,8 +835,8 @@ class DecisionRequest(RootModel[_Decision]):
     root: _Decision = Field(discriminator="decision")
 
 
-def _whole(value: object) -> object:
-    """Return a number as JSON Schema compares it: 3.0 is an integer."""
+def _to_integer(value: object) -> object:
+    """Convert 3.0 to 3, because JSON Schema counts 3.0 as an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -872,7 +872,7 @@ class AgainRequest(Given):
 class ForkRequest(Given):
     """The event from which a task is repeated."""
 
-    at: Annotated[int, Field(ge=1, le=2**53), BeforeValidator(_whole)] | None = Field(
+    at: Annotated[int, Field(ge=1, le=2**53), BeforeValidator(_to_integer)] | None = Field(
         default=None,
         description=(
             "The last event to copy; when omitted, the event before the last request to the model."

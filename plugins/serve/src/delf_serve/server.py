@@ -96,7 +96,7 @@ class Places:
             self._held.add(connection)
 
     def leave(self, connection: Protocol) -> None:
-        """Count a closed connection no more."""
+        """Stop counting a closed connection."""
         self._held.discard(connection)
 
 
@@ -132,7 +132,7 @@ class Protocol(HttpToolsProtocol):
         """Cancel all timers of the connection."""
         self._is_gone = True
         self._unwatch()
-        self.resume_writing()  # whoever waits to send would wait forever
+        self.resume_writing()  # else pending sends would wait forever
         self.places.leave(self)
         super().connection_lost(exc)
 
@@ -196,7 +196,7 @@ class Protocol(HttpToolsProtocol):
             self._refusal = ProblemError(429, "too many requests were sent at once")
             raise self._refusal
         super().on_headers_complete()
-        if parser.should_upgrade():  # to nothing: it is answered, and no more is read
+        if parser.should_upgrade():  # no upgrade is supported: answer, then close
             self.cycle.keep_alive = False
 
     def on_body(self, body: bytes) -> None:
@@ -212,7 +212,7 @@ class Protocol(HttpToolsProtocol):
             self._watch(_IDLE_SECONDS, self._close)
 
     def on_response_complete(self) -> None:
-        """After a response, wait for the next request, or for the unread body of this request."""
+        """Wait for the next request after a response, or for this request's unread body."""
         super().on_response_complete()
         if self.transport.is_closing():
             self._watch(_CLOSE_SECONDS, self.abort)
@@ -226,13 +226,13 @@ class Protocol(HttpToolsProtocol):
             self._write_refusal()
         elif cycle.more_body and not cycle.response_started and not self.pipeline:
             self._write_refusal()
-            cycle.disconnected = True  # what comes from the application comes too late
+            cycle.disconnected = True  # ignore the application's response
             cycle.message_event.set()
         self._close()
 
     def _write_refusal(self) -> None:
         problem = self._refusal
-        body = problem.body(secrets.token_hex(8), "")  # a request that cannot be read has no path
+        body = problem.body(secrets.token_hex(8), "")  # an unreadable request has no path
         self.transport.write(
             b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n"
             b"connection: close\r\n\r\n%b"
@@ -244,7 +244,7 @@ class Protocol(HttpToolsProtocol):
         return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
 
     def _is_late(self) -> None:
-        if self.flow.read_paused:  # a request before it is still answered
+        if self.flow.read_paused:  # an earlier request is still being answered
             self._watch(self.head_seconds, self._is_late)
         else:
             self._close()
@@ -277,7 +277,7 @@ class Protocol(HttpToolsProtocol):
 
 
 def _say_nothing() -> None:
-    """Do nothing, instead of an announcement."""
+    """Announce nothing."""
 
 
 def make_server(
@@ -294,9 +294,9 @@ def make_server(
         access_log=False,
         log_config=None,
         log_level=log_level,
-        server_header=False,  # a version helps an attacker alone
+        server_header=False,  # a version would help attackers only
         date_header=False,
-        proxy_headers=False,  # the application has its own, for it is mounted in others, too
+        proxy_headers=False,  # the application reads them, also when mounted
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         timeout_keep_alive=int(_IDLE_SECONDS),
     )

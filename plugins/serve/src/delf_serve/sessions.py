@@ -69,7 +69,7 @@ class Sessions:
             client: The client's address.
             browser: The browser's description of itself.
         """
-        # The journal has only the digest: who reads it cannot log in by what it says.
+        # Store only the digest, so that readers of the journal cannot log in.
         now, cookie = time.time(), secrets.token_urlsafe(32)
         record = SessionRecord(
             digest=_digest(cookie),
@@ -149,7 +149,7 @@ class Sessions:
         outage = Outage(_log, "sessions cannot be looked up", self._tasks.journal.place)
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            await self._keys.look(self._tasks.journal)
+            await self._keys.reload(self._tasks.journal)
             shown = {seat.session for seat in self._seats if seat.session is not None}
             try:
                 known = {record.digest for record in await self._tasks.journal.logins(shown)}

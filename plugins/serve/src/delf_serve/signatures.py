@@ -19,7 +19,7 @@ _LONGEST_ID: Final = 200
 
 @dataclass(frozen=True)
 class Delivery:
-    """A message whose sender has proved to know the secret.
+    """A message with a valid signature.
 
     Args:
         name: The id of the message, the same for each try.
@@ -63,10 +63,10 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes) -> Delivery:
         if not at.isdecimal() or not at.isascii() or abs(time.time() - int(at[:15])) > _MOST_OFF:
             raise _refused("webhook-timestamp is missing, or more than five minutes away")
         expected = signature(secret, name, int(at), body)["webhook-signature"]
-        # Several signatures stand there while a sender changes its secret.
+        # The header has several signatures while a sender changes its secret.
         given = headers["webhook-signature"].split(" ")[:10]
     elif "x-hub-signature-256" in headers:
-        # GitHub does not sign the id, so whoever repeats a message could invent another id.
+        # GitHub does not sign its id, so a replayed message could have another id.
         name = hashlib.sha256(body).hexdigest()
         expected = f"sha256={hmac.digest(secret.encode(), body, hashlib.sha256).hex()}"
         given = [headers["x-hub-signature-256"]]

@@ -60,7 +60,7 @@ async def keep(call: Call, body: s.PersonRequest) -> s.PersonMade:
 
     def make(known: Person | None) -> Person:
         after = wish.of(known, body.name)
-        # A key of somebody with more rights would be one for the caller, too.
+        # Otherwise callers could make keys with more rights than their own.
         above = set(after.rights) - call.key.rights
         if above:
             raise ProblemError(403, f"you cannot give a right that you do not have: {min(above)}")
@@ -204,7 +204,7 @@ async def _changed(call: Call, name: str, make: Callable[[Person | None], Person
         person = await changer.change(journal, name, make)
     except ConfigurationError as error:
         raise ProblemError(409, error.message) from None
-    await call.service.keys.look(journal, at_once=True)
+    await call.service.keys.reload(journal, at_once=True)
     return person
 
 

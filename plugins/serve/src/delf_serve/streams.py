@@ -62,7 +62,7 @@ def frame(event: Event) -> bytes:
         event = replace(event, prompt=None)  # GET /tasks/{id}/prompts has it
     sent = encode(event)
     if isinstance(event, ApprovalRequested):
-        sent["data"]["facts"] = facts_data(event)  # a client words nothing itself
+        sent["data"]["facts"] = facts_data(event)  # clients get the facts in words
     elif (fact := reaction_fact(event)) is not None:
         sent["data"]["fact"] = fact.data()
     if event.headline:
@@ -101,7 +101,7 @@ class Streams:
             after: The number of the last event that the client has.
         """
         journal = self._tasks.journal
-        live = journal.subscribe(task_id)  # before the journal is read, so that nothing is left out
+        live = journal.subscribe(task_id)  # before reading, to miss no event
         coming: asyncio.Future[Event | None] | None = None
         last, is_over, is_behind = after, False, True
         self.open += 1
@@ -112,7 +112,7 @@ class Streams:
                     is_behind = False
                     is_over = (
                         await journal.task(task_id)
-                    ).state.is_terminal  # all is there to read
+                    ).state.is_terminal  # the journal has all events
                     events = await journal.read(task_id, last)
                     for start in range(0, len(events), _AT_ONCE):
                         some = events[start : start + _AT_ONCE]
@@ -122,8 +122,7 @@ class Streams:
                     is_over = is_over or end_event(events) is not None
                     continue
                 coming = coming or asyncio.ensure_future(anext(live, None))
-                # Not a timeout around anext(): its cancellation could lose an event that was taken
-                # already.
+                # No timeout around anext(): its cancellation could lose a received event.
                 await asyncio.wait({coming}, timeout=BEAT_SECONDS)
                 if not coming.done():
                     yield BEAT
@@ -139,7 +138,7 @@ class Streams:
                     last, is_over = event.seq, isinstance(event, TaskFinished)
                 is_behind = event.seq > last
             yield END
-        except DelfError as error:  # the answer has begun: its client comes back
+        except DelfError as error:  # the response has begun; the client reconnects
             _log.warning("events cannot be read: %s", error.message)
         finally:
             self.open -= 1
@@ -180,20 +179,20 @@ class Streams:
 
         async def follow() -> None:
             async for event in self._tasks.journal.subscribe():
-                if isinstance(event, _CHANGES):  # of prints and calls a list shows nothing
+                if isinstance(event, _CHANGES):  # lists show no prints and calls
                     changed.add(event.task_id)
                     wake.set()
 
         async def tell() -> None:
             while True:
                 await wake.wait()
-                await asyncio.sleep(GATHER_SECONDS)  # one look at a task that changes often
+                await asyncio.sleep(GATHER_SECONDS)  # to read a busy task only once
                 wake.clear()
                 names, _ = list(changed), changed.clear()
                 for name in names:
                     try:
                         self._put(await self._tasks.listed(name))
-                    except DelfError as error:  # it may be removed, or the journal away
+                    except DelfError as error:  # removed, or the journal is unavailable
                         _log.warning("a change of a task is not streamed: %s", error.message)
 
         telling = asyncio.create_task(tell())
@@ -208,7 +207,7 @@ class Streams:
     def _put(self, listed: Listed | None) -> None:
         for queue in list(self._readers):
             if listed is not None and queue.qsize() >= _MOST_WAITING:
-                self._readers.discard(queue)  # too slow: it comes back, and reads the list
+                self._readers.discard(queue)  # too slow: the client reconnects
                 queue.put_nowait(None)
             else:
                 queue.put_nowait(listed)

@@ -197,7 +197,7 @@ class Tasks:
 
     @property
     def waits(self) -> int:
-        """The number of requests that wait for a task in this process."""
+        """The number of HTTP requests of this process that wait for a task."""
         return len(self._limits)
 
     @property
@@ -220,7 +220,7 @@ class Tasks:
         """
         for work in self._work:
             work.cancel()
-        # Who waits for a person may do so for days, and goes on elsewhere.
+        # A task may wait for a person for days: leave it to another process.
         waiting = await self.waiting()
         running = [o.over.wait() for name, o in self._open.items() if name not in waiting]
         if running:
@@ -260,7 +260,7 @@ class Tasks:
         if same is not None:
             digest = _digest(order)
             secret = f"{key.holder or key.name}\n{same}".encode("utf-8", "replace")
-            # The same on every server: two that get the order at once agree without a word.
+            # Every server derives the same id, so that concurrent requests start one task.
             name = f"task_{hashlib.sha256(secret).hexdigest()[:32]}"
             earlier = await self._known(name, digest)
             if earlier is not None:
@@ -273,7 +273,7 @@ class Tasks:
         if self._agent.chat is not None and conversation is None:
             conversation = kept_name(f"web-{secrets.token_hex(6)}", key)
         ledger = await self.budgets.ledger(key)
-        known = self._begin(name, key.counted)  # before it waits: limits count it at once
+        known = self._begin(name, key.counted)  # before the next await: limits count it at once
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
@@ -305,10 +305,10 @@ class Tasks:
                 known.taken_in.set()
 
         try:
-            await asyncio.shield(hand_in())  # whoever asks may go in between
+            await asyncio.shield(hand_in())  # the client may disconnect meanwhile
         except DelfError:
             earlier = None
-            if same is not None:  # somebody was quicker with the same key
+            if same is not None:  # a concurrent request with this key was faster
                 earlier = await self._earlier(name, digest)
             if earlier is None:
                 raise
@@ -325,7 +325,7 @@ class Tasks:
         Raises:
             ProblemError: If its files are gone, or the model may not be chosen.
         """
-        record = await self._whole(task_id, key)
+        record = await self._by_full_id(task_id, key)
         begun = next(
             e
             for e in await self.journal.read(record.task_id)
@@ -386,7 +386,7 @@ class Tasks:
     def _begin(self, name: str, owner: str) -> _Open:
         known = self._open[name] = _Open(owner)
         self._open_of[owner] += 1
-        self._owners.pop(name, None)  # it is put last again: the first ones are forgotten
+        self._owners.pop(name, None)  # move to the end: the oldest are dropped
         self._owners[name] = owner
         if len(self._owners) > _MOST_OWNERS:
             del self._owners[next(iter(self._owners))]
@@ -397,7 +397,7 @@ class Tasks:
         return name in self._owners and key.sees(self._owners[name] or None)
 
     def _tell_end(self, task: str, end: TaskFinished, owner: str | None) -> None:
-        if end.state is TaskState.STOPPED:  # whoever stopped it knows
+        if end.state is TaskState.STOPPED:  # the person who stopped it knows
             return
         person = self._keys.known(owner)
         wants = person is not None and person.revoked_at is None and "ended" in person.notices
@@ -411,7 +411,7 @@ class Tasks:
             known.taken_in.set()
             known.over.set()
 
-    async def _rests(self, name: str) -> bool:
+    async def _is_over_or_waiting(self, name: str) -> bool:
         """Return True if a task is over or waits for a person."""
         record, waiting = await self.listed(name)
         state = state_of(record, waiting=waiting)
@@ -426,12 +426,12 @@ class Tasks:
         """
         live = self.journal.subscribe(name)
         deadline = time.monotonic() + seconds
-        while not await self._rests(name):
+        while not await self._is_over_or_waiting(name):
             left = deadline - time.monotonic()
             if left <= 0 or self._is_ending:
                 return
             try:
-                # Not the whole time at once: the process of the task may die without an event.
+                # In short intervals: the task's process may die without an event.
                 async with self._limited(min(left, _LOOK_SECONDS)):
                     async for event in live:
                         if isinstance(event, (TaskFinished, ApprovalRequested)):
@@ -471,7 +471,7 @@ class Tasks:
 
     async def _read_waiting(self) -> Waiting:
         async with self._reading_requests:
-            self._next_reading = None  # whoever comes from here on needs a later one
+            self._next_reading = None  # later callers need a later reading
             asked = dict[str, list[RequestRecord]]()
             for record in await self.journal.find_requests(waiting=True):
                 asked.setdefault(record.task.task_id, []).append(record)
@@ -527,7 +527,7 @@ class Tasks:
         """
         return await self.journal.task(await self.journal.resolve(text, key.owners))
 
-    async def _whole(self, task_id: str, key: Key) -> TaskRecord:
+    async def _by_full_id(self, task_id: str, key: Key) -> TaskRecord:
         """Return a visible task by its full id, for changes."""
         record = await self.record(task_id, key)
         if record.task_id != task_id:
@@ -568,7 +568,7 @@ class Tasks:
         record = await self.record(text, key)
         return _files(await self.journal.read(record.task_id))
 
-    # -- stopping and going on ------------------------------------------------------------
+    # -- stopping and resuming ------------------------------------------------------------
 
     async def cancel(self, task_id: str, key: Key, via: str) -> tuple[str, bool]:
         """Stop a task of any process; return False if it was over.
@@ -576,12 +576,12 @@ class Tasks:
         Raises:
             DelfError: If the owning process does not stop the task in time.
         """
-        if (await self._whole(task_id, key)).state.is_terminal:
+        if (await self._by_full_id(task_id, key)).state.is_terminal:
             return task_id, False
         if (known := self._open.get(task_id)) is not None:
             await known.taken_in.wait()
-        await self._agent.acancel(task_id, by=key.name, via=via)  # at once, where it runs here
-        await self.journal.stop(task_id, key.name, via)  # returns at its end
+        await self._agent.acancel(task_id, by=key.name, via=via)  # at once, if in this process
+        await self.journal.stop(task_id, key.name, via)  # waits for the end
         return task_id, (await self.journal.task(task_id)).state is TaskState.STOPPED
 
     async def remove(self, task_id: str, key: Key) -> None:
@@ -592,7 +592,7 @@ class Tasks:
         Raises:
             ProblemError: If the task is running or queued.
         """
-        record = await self._whole(task_id, key)
+        record = await self._by_full_id(task_id, key)
         gone = await remove(self.journal, [task_id])
         if not gone.tasks:
             raise ProblemError(409, f"the task is not over: it is {record.state}", "cancel it")
@@ -604,7 +604,7 @@ class Tasks:
         Raises:
             ProblemError: If the task is running or has ended otherwise.
         """
-        record = await self._whole(task_id, key)
+        record = await self._by_full_id(task_id, key)
         end = end_event(await self.journal.read(record.task_id))
         at_limit = end is not None and end.at_limit
         if record.state is not TaskState.INTERRUPTED and not at_limit:
@@ -623,7 +623,7 @@ class Tasks:
             ProblemError: If there is no such event, or the model may not be chosen.
         """
         self._check_model(wanted.llm)
-        record = await self._whole(task_id, key)
+        record = await self._by_full_id(task_id, key)
         if self._open_of[key.counted] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
         await self.budgets.ledger(key)

@@ -136,7 +136,7 @@ def add(
                 notice_ways=wished or ("mail", "browser"),
             )
         if known.revoked_at is not None:
-            # Whoever has a name again is another person: what the former one began is not theirs.
+            # A reused name is a new person, without the former person's tasks.
             return replace(change(None), keys=own)
         held = [key.label for key in known.keys if key.revoked_at is None]
         if secret is not None and label in held:

@@ -1,4 +1,4 @@
-"""Determine whose words the rows of a query hold, by the tables and columns declared as own."""
+"""The trust in a query's rows, from the tables and columns declared as the user's own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OUTSIDE: Final[Trust] = "outside"
 
 @dataclass(frozen=True, slots=True)
 class OwnTables:
-    """The tables and columns whose words are the user's own.
+    """The tables and columns whose contents are declared as the user's own.
 
     Args:
         trust: The trust by ``table``, ``schema.table`` or ``table.column``.
@@ -44,7 +44,7 @@ class OwnTables:
     def of(
         cls, name: str, trust: Mapping[str, Trust], dialect: Dialect, functions: frozenset[str]
     ) -> OwnTables:
-        """Check the user's words about tables, and return them.
+        """Check the declared trust of tables and columns.
 
         Raises:
             ConnectionConfigurationError: For a key that does not name a table or column.
@@ -63,15 +63,15 @@ class OwnTables:
         }
         return cls(kept, dialect, functions)
 
-    def is_whole(self, table: str) -> bool:
-        """Return whether all columns of a table hold the user's own words."""
+    def has_table(self, table: str) -> bool:
+        """Return whether all columns of a table are declared as the user's own."""
         table = self._key(table)
         others = (key for key, whose in self.trust.items() if whose != "own")
         is_cut = any(key.startswith(f"{table}.") for key in others)
         return self.trust.get(table) == "own" and not is_cut
 
     def has_column(self, table: str, column: str) -> bool:
-        """Return whether a column holds the user's own words."""
+        """Return whether a column is declared as the user's own."""
         table, column = self._key(table), self._key(column)
         return self.trust.get(f"{table}.{column}", self.trust.get(table)) == "own"
 
@@ -80,7 +80,7 @@ class OwnTables:
 
     def without_comment(self, relation: Relation) -> Relation:
         """Return a table without its comment unless the user declares the comment as own."""
-        return relation if self.is_whole(relation.full_name) else replace(relation, comment=None)
+        return relation if self.has_table(relation.full_name) else replace(relation, comment=None)
 
     def without_others(self, table: Table) -> Table:
         """Return a table without comments that others may have written."""
@@ -93,13 +93,13 @@ class OwnTables:
         return Table(self.without_comment(table.relation), columns, broken)
 
     def of_query(self, statement: object, params: object) -> Trust | Mapping[str, Trust]:
-        """Return whose words the rows of a query hold, by column unless all are the user's own."""
+        """Return the trust in a query's rows: for all columns alike, or by column."""
         if not isinstance(statement, str) or len(statement) > _LONGEST:
             return _OUTSIDE
         given = cast("Params", params if isinstance(params, (dict, list, tuple)) else None)
         try:
             tree = self._tree(statement, given)
-        except ToolRefusedError:  # the query itself says so, to the script
+        except ToolRefusedError:  # the query reports it to the script
             return _OUTSIDE
         return _OUTSIDE if tree is None else self._of_tree(tree)
 
@@ -121,7 +121,7 @@ class OwnTables:
         read = self._read_by(tree)
         if not read or None in read:
             return _OUTSIDE
-        if all(self.is_whole(table) for table in read if table):
+        if all(self.has_table(table) for table in read if table):
             return "own"
         is_plain = len([*tree.find_all(exp.Table)]) == 1 and not tree.find(exp.CTE)
         return self._of_columns(tree, read[0] or "") if is_plain else _OUTSIDE
@@ -151,7 +151,7 @@ class OwnTables:
         return [*found, *(name for name in map(self._table, rest) if name not in every)]
 
     def _table(self, table: exp.Table) -> str | None:
-        """Return a table's name as in the user's words; None for functions and files."""
+        """Return a table's name as in ``trust``; None for functions and files."""
         from sqlglot import exp
 
         parts = [table.args.get(part) for part in ("catalog", "db", "this")]
@@ -172,12 +172,12 @@ class OwnTables:
         (source,) = tree.find_all(exp.Table)
         rows = {source.name.lower(), source.alias.lower()}
         if any(column.name.lower() in rows for column in tree.find_all(exp.Column)):
-            return _OUTSIDE  # the table's name as a column is a whole row
+            return _OUTSIDE  # a table's name used as a column means its rows
         found: dict[str, Trust] = {}
         shown: set[int] = set()
         for each in tree.expressions:
             if not isinstance(each, (exp.Column, exp.Alias)):
-                return _OUTSIDE  # the database makes up a name
+                return _OUTSIDE  # the database chooses the column's name
             columns = [*each.find_all(exp.Column)]
             shown.update(map(id, columns))
             is_own = bool(columns) and all(self._is_own(table, column) for column in columns)

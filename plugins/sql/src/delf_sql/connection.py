@@ -133,7 +133,7 @@ class SQL(Connection[SQLSettings]):
         """  # noqa: D205 - the model reads the whole paragraph
         if table is not None and search is not None:
             raise ToolRefusedError("schema takes either table or search, not both")
-        return await self._on(
+        return await self._in_session(
             True, lambda backend, session: self._schema(backend, session, table, search)
         )
 
@@ -156,7 +156,7 @@ class SQL(Connection[SQLSettings]):
             check_query, statement, self.target.dialect, params, self.settings.functions
         )
 
-        fetched = await self._on(
+        fetched = await self._in_session(
             True, lambda backend, session: backend.read(session, checked, params, limit or most)
         )
         if fetched.more and limit is None:
@@ -185,7 +185,7 @@ class SQL(Connection[SQLSettings]):
         if len(changes) > 1:
             await self._without_transactions(changes)
         self._held = {}
-        written = await self._on(
+        written = await self._in_session(
             False, lambda backend, session: backend.write(session, changes), checked
         )
         rows = as_dicts(written.fetched)
@@ -199,10 +199,10 @@ class SQL(Connection[SQLSettings]):
             ConnectionUnavailableError: If the database does not answer.
         """
         try:
-            head, lines, tables = await self._on(
+            head, lines, tables = await self._in_session(
                 True, lambda backend, session: self._describe(backend, session, task)
             )
-            head += self._bound()
+            head += self._limit_note()
             if not (held := await self._sampled(tables)):
                 return head + lines
             budget = self.settings.schema_chars
@@ -215,7 +215,7 @@ class SQL(Connection[SQLSettings]):
             hint="the login may lack the right to look at it",
         )
 
-    def _bound(self) -> str:
+    def _limit_note(self) -> str:
         """Return the row limit of a query, if it differs from the number in the description."""
         most = self.settings.max_rows
         usual = SQLSettings.model_fields["max_rows"].default
@@ -250,7 +250,9 @@ class SQL(Connection[SQLSettings]):
             if statement is None or (is_last and len(rows) < ROWS):
                 break
             try:
-                fetched = await self._on(True, partial(_rows_of_sample, statement=statement))
+                fetched = await self._in_session(
+                    True, partial(_rows_of_sample, statement=statement)
+                )
             except DelfError:
                 return table
             rows += fetched.rows
@@ -269,7 +271,7 @@ class SQL(Connection[SQLSettings]):
         if self.target.dialect != "mysql":
             return ""
         named = {token.text for statement, _ in changes for token in statement.tokens}
-        tables = await self._on(
+        tables = await self._in_session(
             True, lambda backend, session: backend.without_transactions(session, named)
         )
         if not tables:
@@ -317,7 +319,7 @@ class SQL(Connection[SQLSettings]):
         try:
             async with asyncio.timeout(_COUNT_SECONDS):
                 rows = await self.query(count.query, count.params)
-        except (DelfError, TimeoutError):  # the question says that it is not counted
+        except (DelfError, TimeoutError):  # the request then shows no number
             return None
         return rows[0]["n"]
 
@@ -347,11 +349,11 @@ class SQL(Connection[SQLSettings]):
 
         backend = make_backend(self.target, self.settings)
         if self.settings.create:
-            # Before the first reader, too: a task reads the schema before a script can write.
+            # Needed for the first reader, too, because a task first reads the schema.
             create_missing(self.target, backend.create)
         return backend, Database(backend, self.settings.pool_size, self.settings.statement_timeout)
 
-    async def _on(
+    async def _in_session(
         self,
         reader: bool,
         work: Callable[[Backend, Any], T],

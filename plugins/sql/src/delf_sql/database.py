@@ -89,7 +89,7 @@ class Database:
                 problem = self._backend.explain(failed) if failed is not None else None
                 if problem is not None and problem.lost:
                     raise LostError from None
-                if failed is None:  # it ended, whole, while it was to be stopped
+                if failed is None:  # completed before it could be stopped
                     return future.result()
             raise
         finally:
@@ -133,14 +133,14 @@ class Database:
         ended.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             async with asyncio.timeout(STOP_SECONDS):
-                while not future.done():  # what is stopped between two statements goes on
+                while not future.done():  # a stop between two statements is lost
                     await asyncio.to_thread(self._end, job)
                     await asyncio.wait([ended], timeout=_AGAIN_SECONDS)
         except Exception as error:
             log.warning("could not stop a statement: %s", type(error).__name__)
             executor = self._threads.pop(self._key(reader), None)
             if executor is not None:
-                executor.shutdown(wait=False)  # its thread may hang for good, with its place
+                executor.shutdown(wait=False)  # its thread may hang forever
             await asyncio.to_thread(self._backend.dispose)
             return False
         return True

@@ -87,7 +87,7 @@ def family_of(kind: str) -> tuple[Family, int]:
 
 
 def check_fits(value: object, family: Family, depth: int = 0) -> None:
-    """Raise for a value of which the column's type would change or drop a part.
+    """Raise if the column's type would change the value or drop a part.
 
     Args:
         value: The value of a parameter.
@@ -190,7 +190,7 @@ def is_rounded(value: int) -> bool:
 
 def _is_whole(value: str | float | decimal.Decimal) -> bool:
     number = _number(value) if isinstance(value, str) else decimal.Decimal(value)
-    if number is None:  # the database says what is wrong with it
+    if number is None:  # the database reports the error
         return True
     return number.is_finite() and number == int(number)
 

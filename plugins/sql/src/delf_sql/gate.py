@@ -168,7 +168,7 @@ def _check_in_list(statement: Statement, dialect: Dialect) -> None:
 
 
 def changes_rows(statement: Statement) -> bool:
-    """Return True for a statement that changes rows, and no table's definition."""
+    """Return True if a statement changes rows and not a table's definition."""
     return statement.tokens[0].word in _CHANGES_ROWS
 
 
@@ -253,7 +253,7 @@ def _check_calls(
 
 def _check_words(tokens: Sequence[Token]) -> None:
     """Raise for keywords that no query contains outside of quotes."""
-    # By words, not in the tree: each grammar of sqlglot puts these into other nodes, or drops them.
+    # By tokens, because sqlglot's grammars parse these into different nodes, or drop them.
     terms = [token.word for token in tokens]
     resets = next((t.text for t in tokens if _RESETS.fullmatch(t.text)), None)
     if resets is not None:

@@ -167,7 +167,7 @@ def _is_json(value: Any, hole: Hole, dialect: Dialect) -> bool:
 
 
 def _compares(tokens: Sequence[Token], hole: Hole) -> bool:
-    """Return whether a placeholder is a side of a comparison; ``SET a = ?`` is none."""
+    """Return whether a placeholder is compared, as in ``a = ?`` but not in ``SET a = ?``."""
     before = [token for token in tokens if token.end <= hole.start]
     after = next((token.text for token in tokens if token.start >= hole.end), "")
     sides = {before[-1].text if before else "", after[:1]}

@@ -65,7 +65,7 @@ def quoted(name: str, dialect: Dialect) -> str:
 
 @lru_cache
 def _reserved(dialect: Dialect) -> frozenset[str]:
-    """Return the words that are no plain names in a dialect."""
+    """Return the words that a dialect accepts as names only in quotes."""
     own = _RESERVED_BY.get(dialect, frozenset[str]())
     if dialect not in _CHILDREN:
         from sqlalchemy.dialects import registry
@@ -131,7 +131,7 @@ def with_holdings(lines: str, tables: Sequence[Table], dialect: Dialect, budget:
 
     Args:
         lines: The schema.
-        tables: The tables with what their columns hold, those that need it most first.
+        tables: The tables with described columns, most relevant first.
         dialect: The database's dialect.
         budget: The most characters.
     """

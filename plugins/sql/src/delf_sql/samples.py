@@ -1,4 +1,4 @@
-"""A few words for the prompt on each column: shared values, formats, keys of JSON.
+"""Short descriptions of columns for the prompt: shared values, formats, JSON keys.
 
 A value itself is shown only if many rows share it, as a state. Of all other texts the prompt has
 the form: a date's format, the pattern of a number, the keys of JSON.
@@ -74,7 +74,7 @@ def statement_of(table: Table, dialect: Dialect, *, is_last: bool = False) -> St
     None for views, which may take long, for tables without a column to look at, and for the last
     rows of a table without a key of one column.
     """
-    names = [quoted(column.name, dialect) for column in _looked_at(table)]
+    names = [quoted(column.name, dialect) for column in _sampled_columns(table)]
     keys = [quoted(column.name, dialect) for column in table.columns if column.primary_key]
     if table.relation.kind == "view" or not names or (is_last and len(keys) != 1):
         return None
@@ -84,7 +84,7 @@ def statement_of(table: Table, dialect: Dialect, *, is_last: bool = False) -> St
     return Statement(text, ())
 
 
-def _looked_at(table: Table) -> list[Column]:
+def _sampled_columns(table: Table) -> list[Column]:
     is_small = len(table.columns) <= _MOST_OF_CODES
     is_wanted = (
         not (column.references or _LARGE.search(column.type.lower()))
@@ -102,12 +102,12 @@ def with_samples(
     Args:
         table: The table.
         rows: The rows of :func:`statement_of`.
-        is_shown: Returns whether the prompt may tell of a column.
+        is_shown: Returns whether the prompt may describe a column.
     """
     found = _meanings(table, rows) if all(is_shown(each.name) for each in table.columns) else {}
     found |= {
         column.name: text
-        for number, column in enumerate(_looked_at(table))
+        for number, column in enumerate(_sampled_columns(table))
         if column.name not in found
         and not column.primary_key
         and is_shown(column.name)
@@ -119,7 +119,7 @@ def with_samples(
 
 def _meanings(table: Table, rows: Sequence[Sequence[Any]]) -> dict[str, str]:
     """Return the texts of a small table of codes by their keys; empty for other tables."""
-    columns = _looked_at(table)
+    columns = _sampled_columns(table)
     keys = [number for number, column in enumerate(columns) if column.primary_key]
     if len(columns) < len(table.columns) or len(keys) != 1 or not 1 < len(rows) <= _MOST_VALUES:
         return {}
@@ -147,7 +147,7 @@ def _words(column: Column, values: Sequence[Any]) -> str:
         return _numbers(column.name, values)
     if kinds and kinds <= {"dict", "list"}:
         return _cut(_parts(column.name, values[:_MOST_JSON]))
-    if "str" in kinds:  # SQLite keeps what it is given
+    if "str" in kinds:  # SQLite's columns accept any type
         return " or ".join(sorted(kinds))
     return ""
 

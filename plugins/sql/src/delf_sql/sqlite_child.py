@@ -364,7 +364,7 @@ def _bound(opening: Opening) -> None:
     if opening.reader:
         bounds[resource.RLIMIT_FSIZE] = opening.temporary
     for what, most in bounds.items():
-        with contextlib.suppress(ValueError, OSError):  # where the system has a lower one
+        with contextlib.suppress(ValueError, OSError):  # the system's limit is lower
             resource.setrlimit(what, (most, most))
 
 
@@ -399,8 +399,8 @@ def _answer(work: Callable[[], tuple[Any, ...]], *, reader: bool) -> tuple[Any, 
 
 def main() -> None:
     """Open the database of the first frame, then answer further frames."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # and without it nobody reads the answers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # exit if the parent is gone
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     opening = Opening(*receive(requests))
     _bound(opening)

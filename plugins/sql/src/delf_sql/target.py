@@ -252,7 +252,7 @@ def _other(name: str, kind: str, url: str | URL) -> Target:
         dialect = read.get_dialect()
     except ArgumentError:  # NoSuchModuleError is one
         dialect = read = None
-    except ImportError:  # a dialect in the midst of which its driver is imported
+    except ImportError:  # a dialect that imports its missing driver
         dialect = read = None
     if dialect is None or read is None:
         raise ConnectionConfigurationError(

@@ -32,7 +32,7 @@ def assigned(bound: Bound, dialect: Dialect) -> list[Assigned]:
     first, _, rest = bound.pieces[0].lstrip().partition(" ")
     if first.upper() not in _STORING:
         return []
-    if first.upper() == "REPLACE":  # sqlglot reads no more of it
+    if first.upper() == "REPLACE":  # sqlglot does not parse REPLACE
         first = "INSERT"
     pieces = [f"{first} {rest}", *bound.pieces[1:]]
     pieces[:-1] = [f"{piece} :{_MARK}{number} " for number, piece in enumerate(pieces[:-1])]

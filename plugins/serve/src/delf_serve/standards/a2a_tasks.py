@@ -204,7 +204,7 @@ class A2ATasks(RequestHandler):
             detail = await self._call.service.tasks.detail(task_id, self._call.key)
         except UnknownTaskError:
             raise TaskNotFoundError from None
-        if detail.task_id != task_id:  # a prefix
+        if detail.task_id != task_id:  # found by a prefix
             raise TaskNotFoundError
         return detail
 
@@ -221,7 +221,7 @@ class A2ATasks(RequestHandler):
                 if request_id not in detail.approvals:
                     raise InvalidParamsError(message=f"{request_id} does not wait in this task")
                 return await decide(self._call, request_id, given), detail.events
-            if detail.is_terminal:  # a further task of the same context
+            if detail.is_terminal:  # begin another task in its context
                 return await begin(self._call, _turn_of(message, detail.conversation_id)), 0
         except ProblemError as problem:
             raise InvalidParamsError(message=problem.message) from None

@@ -89,7 +89,7 @@ async def chat_completions(call: Call, body: ChatBody) -> Response:
     if body.n not in (None, 1):
         raise ProblemError(422, "a task has one answer", param="n")
     if body.stream:
-        # A request that cannot begin is refused before the stream begins.
+        # Begin the task before the stream, so that a refusal has an HTTP status.
         return EventStreamResponse(call, _chunks(call, body, await _task(call, body)))
     found = await outcome(call, await _task(call, body))
     choice = {
@@ -197,7 +197,7 @@ def usage_of(used: Usage) -> dict[str, Any]:
 
 
 def delf_of(found: Outcome) -> dict[str, Any]:
-    """Return what only delf knows about an answer."""
+    """Return delf's extension fields: the task's id, state and cost."""
     detail = found.detail
     return {"task_id": detail.task_id, "state": detail.state, "cost_usd": detail.cost_usd}
 

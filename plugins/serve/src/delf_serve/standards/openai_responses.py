@@ -108,7 +108,7 @@ async def _task(call: Call, body: ResponseBody) -> str:
         if detail.state is TaskState.WAITING:
             record = await call.service.approvals.record(detail.approvals[0], call.key)
             given = reply_to(record, turn.words)
-            # The same number of decisions: the first request is the one that was shown.
+            # With an equal number of decisions, the first request is still the shown one.
             if given is not None and decided == len(detail.decisions):
                 await decide(call, detail.approvals[0], given)
             if given is not None:
@@ -119,7 +119,7 @@ async def _task(call: Call, body: ResponseBody) -> str:
 
 
 def _task_of(response_id: str) -> tuple[str, int]:
-    """Return the task of a response, and how many decisions it had."""
+    """Return the task's id and its number of decisions, as encoded in a response's id."""
     name, _, decided = response_id.removeprefix(_PREFIX).partition("_")
     if not response_id.startswith(_PREFIX) or not decided.isdecimal() or len(decided) > 9:
         raise ProblemError(404, f"no response {response_id[:60]!r} is known")
@@ -132,7 +132,7 @@ def _turn(body: ResponseBody, items: Sequence[Mapping[str, Any]]) -> Turn:
         turn.say("system", body.instructions)
     for item in items:
         if item.get("type", "message") != "message":
-            continue  # a reasoning, or a question that was answered
+            continue  # reasoning, or an answered question
         say(turn, str(item.get("role")), item.get("content"), is_last=item is items[-1])
     return turn
 

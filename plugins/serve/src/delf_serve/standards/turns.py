@@ -1,4 +1,4 @@
-"""Turns of a client of another standard: its messages become a task, its decision an answer."""
+"""Turns of other standards' clients: messages become tasks, and decisions answer requests."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Turn:
             if self.words:
                 self.history.append(ChatMessage(role="user", content=self.words, at=time.time()))
                 self.words = ""
-            # A client's copy of an answer does not say what the task had read.
+            # A client's copy of an answer has no record of what the task read.
             self.history.append(ChatMessage(role="assistant", content=text, at=time.time()))
 
     def attach(self, url: str, name: str | None = None) -> None:
@@ -262,7 +262,7 @@ async def outcome(call: Call, task_id: str, seconds: float = WAIT_SECONDS) -> Ou
     question: Question | None = None
     if detail.state is TaskState.WAITING:
         records = (await service.tasks.waiting()).get(detail.task_id, ())
-        # One at a time: a reply has to mean the request that the person read.
+        # Only the first, so that a reply is for the request that the person read.
         for record in records[:1]:
             question = Question(record=record, text=_question_text(call, record))
     return Outcome(detail=detail, usage=usage, question=question)
@@ -302,7 +302,7 @@ async def watch(
             elif coming.result() is None:
                 await asyncio.wait({resting})  # the journal was closed
             else:
-                coming = None  # it only says that there is something to read
+                coming = None  # the event only signals new data
     finally:
         for work in (resting, coming):
             if work is not None:
@@ -328,7 +328,7 @@ def decision_in(text: str) -> s.DecisionRequest | None:
         return None
     is_yes, reason = found[1].lower() == "approve", (found[2] or "").strip() or None
     if is_yes and reason is not None:
-        return None  # a yes with a condition is no plain yes
+        return None  # "approve" may be followed by a condition
     return decision("approve" if is_yes else "reject", reason=reason)
 
 

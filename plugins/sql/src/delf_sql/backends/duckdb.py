@@ -69,7 +69,7 @@ class _Session:
         template: The template process that forks the children.
         path: The file.
         reader: Whether to open the file read-only.
-        settings: The connection's.
+        settings: The connection's settings.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class _Session:
         self._lock = threading.Lock()
         self._running: Child | None = None
         self._is_stopped = False
-        # Before the first statement's time begins: what starts all children may start with it.
+        # Start the template, too, before the first statement's timeout begins.
         self._ready = [self._start()]
 
     def do(self, work: str, **given: Any) -> Any:

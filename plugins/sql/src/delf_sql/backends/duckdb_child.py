@@ -52,7 +52,7 @@ _COUNTS: Final = (("Count",), ("Success",))
 _MOMENTS: Final = ("DATE", "TIME", "TIMESTAMP")
 _JSON: Final = "JSON"
 _ZONED: Final = "TIMESTAMP WITH TIME ZONE"
-_UNSAYABLE: Final = {
+_UNREPRESENTABLE: Final = {
     "INTERVAL": "datepart('year', {0}) <> 0 OR datepart('month', {0}) <> 0",
     "DATE": "NOT isfinite({0})",
     "TIMESTAMP": "NOT isfinite({0})",
@@ -60,7 +60,7 @@ _UNSAYABLE: Final = {
     _ZONED: "NOT isfinite({0})",
 }
 """SQL conditions for values without a Python equivalent: months, infinity, nanoseconds."""
-_UNSAYABLE_INSIDE: Final = {
+_UNREPRESENTABLE_INSIDE: Final = {
     "INTERVAL": r"\d months?|\d years?",
     "DATE": r"infinity|\(BC\)|\d{{5,}}-\d\d-\d\d",
     "TIMESTAMP": r"infinity|\(BC\)|\d{{5,}}-\d\d-\d\d",
@@ -223,7 +223,7 @@ def run(
     engine = DuckdbEngine(target, SQLSettings.model_construct(**settings))
     try:
         with engine.session(reader=reader) as session:
-            # What does not hear it is killed from outside a second later.
+            # If this fails, the parent kills the process a second later.
             timer = threading.Timer(settings["statement_timeout"], engine.stop, (session,))
             timer.daemon = True
             timer.start()
@@ -297,20 +297,20 @@ def _around(bound: Bound, head: str, tail: str) -> Bound:
 
 
 def _out(name: str, kind: str) -> str:
-    if kind == _JSON:  # the driver makes values of some JSON, and not of others
+    if kind == _JSON:  # the driver parses JSON inconsistently
         return f"{name}::VARCHAR"
-    return f"{name} AT TIME ZONE 'UTC'" if kind == _ZONED else name  # else it asks for pytz
+    return f"{name} AT TIME ZONE 'UTC'" if kind == _ZONED else name  # else needs pytz
 
 
 def _as_text(name: str, kind: str) -> str:
     """Return a SQL expression for the text of a value without Python equivalent, else NULL."""
-    condition = _UNSAYABLE.get(kind) or _unsayable_inside(kind)
+    condition = _UNREPRESENTABLE.get(kind) or _unrepresentable_inside(kind)
     return f"CASE WHEN {condition.format(name)} THEN {name}::VARCHAR END" if condition else "NULL"
 
 
-def _unsayable_inside(kind: str) -> str | None:
-    """Return the condition for such values inside a list, struct or map, if possible."""
-    found = [pattern for word, pattern in _UNSAYABLE_INSIDE.items() if word in kind]
+def _unrepresentable_inside(kind: str) -> str | None:
+    """Return a condition for such values inside a list, struct or map; None if impossible."""
+    found = [pattern for word, pattern in _UNREPRESENTABLE_INSIDE.items() if word in kind]
     return f"regexp_matches({{0}}::VARCHAR, '{'|'.join(found)}')" if found else None
 
 

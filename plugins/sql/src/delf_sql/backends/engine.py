@@ -85,9 +85,9 @@ class EngineBackend:
             raise OptionalDependencyError(
                 f"{self.target.label} needs the package {what}", package=what
             ) from None
-        except Exception as error:  # a dialect may be anybody's
+        except Exception as error:  # third-party dialects raise anything
             problem = self.target.scrub(first_line(str(error)))
-        if problem:  # outside of the handler: the error may hold the URL
+        if problem:  # outside of the handler, whose error may contain the URL
             raise ConnectionConfigurationError(
                 f"{self.target.label}: cannot use this url: {problem}"
             )
@@ -111,7 +111,7 @@ class EngineBackend:
                 if not connection.invalidated:
                     connection.rollback()
                     self._reset(connection, reader=reader)
-            except Exception:  # whatever a driver raises, nobody has it again
+            except Exception:  # do not reuse a connection that failed
                 connection.invalidate()
             connection.close()
 
@@ -126,7 +126,7 @@ class EngineBackend:
         options: dict[str, Any] = {"poolclass": self.pool, "pool_reset_on_return": None}
         if self.pool is sa.QueuePool:
             size = self._settings.pool_size
-            # No overflow: the user says how many connections the database can spare.
+            # No overflow: the setting is the maximum number of connections.
             options |= {"pool_size": size, "max_overflow": 0, "pool_pre_ping": True}
         engine = sa.create_engine(
             self._url(), hide_parameters=True, **self._options(reader), **options
@@ -349,7 +349,7 @@ class EngineBackend:
         return table
 
     def _add_keys(self, inspector: sa.Inspector, table: Table, name: str) -> None:
-        with contextlib.suppress(NotImplementedError, SQLAlchemyError):  # not every dialect tells
+        with contextlib.suppress(NotImplementedError, SQLAlchemyError):  # not in every dialect
             for column in map(
                 table.column, inspector.get_pk_constraint(name)["constrained_columns"]
             ):

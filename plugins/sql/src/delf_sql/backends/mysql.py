@@ -67,7 +67,7 @@ _SHUTDOWN: Final = 1053
 _CLIENT_ERRORS: Final = range(2000, 3000)
 _SYNTAX_ERROR: Final = 1064
 # MariaDB writes JSON as longtext with a check; MySQL, which has a type for it, skips /*M! … */.
-# Every statement has a LIMIT of its own, since a reader's session has one for all others.
+# Each statement needs its own LIMIT, because readers' sessions set sql_select_limit.
 _CATALOGUE: Final = Catalogue(
     relations="""
 SELECT table_name, NULL, table_name, table_type = 'VIEW',
@@ -163,7 +163,7 @@ class _Connection(_Base):
         # The server describes parameters and columns; unread, these packets would answer the next
         # command.
         for count in (params, columns):
-            for _ in range(count + 1 if count else 0):  # with one for their end
+            for _ in range(count + 1 if count else 0):  # and an end packet
                 self._read_packet()
         self._execute_command(COMMAND.COM_STMT_CLOSE, struct.pack("<I", number))
 
@@ -204,7 +204,7 @@ class MysqlBackend(EngineBackend):
         settings = [
             f"sql_mode = '{','.join(kept)}'",
             "autocommit = 0",
-            "sql_notes = 0",  # notes would take the places of warnings
+            "sql_notes = 0",  # notes would displace warnings
             f"max_error_count = {_MOST_WARNINGS}",
         ]
         if reader:
@@ -231,7 +231,7 @@ class MysqlBackend(EngineBackend):
             database=target.database,
             unix_socket=options.get("unix_socket"),
             charset="utf8mb4",
-            client_flag=CLIENT.FOUND_ROWS,  # count what an UPDATE finds, as other databases do
+            client_flag=CLIENT.FOUND_ROWS,  # count matched rows, as other databases do
             connect_timeout=max(1, round(seconds or self._settings.connect_timeout)),
             read_timeout=seconds,
             ssl=_ssl(options),
@@ -248,10 +248,10 @@ class MysqlBackend(EngineBackend):
         driver = _raw(session)
         try:
             with contextlib.closing(self._open(STOP_SECONDS)) as killer:
-                # By another connection: the one that runs the statement takes no command.
+                # By another connection, because a busy one accepts no command.
                 killer.query(f"KILL {int(driver.thread_id())}")
         except MySQLError:
-            pass  # it has ended by itself, or there is no server any more
+            pass  # the statement has ended, or the server is gone
         finally:
             if driver.open:
                 cut_socket(driver._sock.fileno())  # noqa: SLF001 - there is no other way to it
@@ -276,7 +276,7 @@ class MysqlBackend(EngineBackend):
         _check_is_query(driver, bound.text())
 
     def _fetch(self, session: sa.Connection, bound: Bound, limit: int, *, streams: bool) -> Fetched:
-        return super()._fetch(session, bound, limit, streams=True)  # of a write, too
+        return super()._fetch(session, bound, limit, streams=True)  # also for writes
 
     def _warnings(self, session: sa.Connection) -> tuple[str, ...]:
         """Return warnings about truncated texts, division by zero and invalid dates."""
@@ -346,14 +346,14 @@ def _rows(
 def _check_is_query(driver: _Connection, probe: str) -> None:
     """Check with the server that a text is a query, without running it."""
     try:
-        # Only a query can stand here, and the server runs nothing that it prepares.
+        # Only a query is valid here, and preparing a statement does not run it.
         driver.prepare(f"SELECT EXISTS (\n{probe}\n)")
     except MySQLError as error:
         if _code(error) != _SYNTAX_ERROR:
             raise
     else:
         return
-    driver.prepare(probe)  # raises what is really wrong with it
+    driver.prepare(probe)  # raises the query's actual error
     raise ToolRefusedError("query only reads, and this is not a plain query: use write")
 
 

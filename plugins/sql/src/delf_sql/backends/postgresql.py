@@ -140,15 +140,15 @@ class PostgresBackend(EngineBackend):
             "password": target.password,
             "application_name": "delf",
             "client_encoding": "UTF8",
-            "connect_timeout": max(2, round(self._settings.connect_timeout)),  # libpq's least
+            "connect_timeout": max(2, round(self._settings.connect_timeout)),  # libpq's minimum
             **target.options,
         }
         driver = psycopg.Connection[Any].connect(
             dbname=target.database,
-            prepare_threshold=0,  # the extended protocol takes one statement, the simple one many
+            prepare_threshold=0,  # for the extended protocol, which takes one statement
             **{key: value for key, value in options.items() if value is not None},
         )
-        driver.prepared_max = 0  # a pooler may give the session to others, with what it holds
+        driver.prepared_max = 0  # a pooler may share the session with others
         register_texts(driver)
         self._json[driver] = JSONNotes(driver)
         return driver

@@ -54,7 +54,7 @@ class JSONNotes:
         self._reader = JSONReader("its JSON")
         value = self._value
 
-        class JSONLoader(Loader):  # psycopg never lets go of what set_json_loads is given
+        class JSONLoader(Loader):  # psycopg never frees what set_json_loads gets
             def load(self, data: Any) -> Any:
                 return value(bytes(data).decode())
 

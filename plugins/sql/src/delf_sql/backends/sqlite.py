@@ -115,7 +115,7 @@ class _Child:
         )
         kept["SQLITE_TMPDIR"] = self._folder.name
         opening = opening._replace(writable=[*opening.writable, self._folder.name])
-        # Without site-packages it starts sooner, and runs nobody's .pth files.
+        # Without site-packages the child starts faster and runs no .pth files.
         command = [own_python(), "-I", "-S", sqlite_child.__file__]
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(  # noqa: S603 - ours
@@ -123,7 +123,7 @@ class _Child:
             stdin=pipe,
             stdout=pipe,
             env=kept,
-            process_group=0,  # the terminal's Ctrl-C is for the program, which ends its children
+            process_group=0,  # only the parent handles Ctrl-C
         )
         self._idle = threading.Event()
         try:
