@@ -48,7 +48,7 @@ def lengths_in(text: bytes) -> list[tuple[str, str]]:
         data = base64.b64decode(text, validate=False)[_HEAD:]
         return list(_lengths(data))
     except (binascii.Error, struct.error, UnicodeDecodeError, IndexError):
-        return []  # of a program that keeps something else there
+        return []  # another program's metadata
 
 
 def _lengths(data: bytes) -> Iterator[tuple[str, str]]:

@@ -99,7 +99,7 @@ def _texts(values: Sequence[str], *, whole: bool) -> str:
     if not filled:
         return short(values[0])
     facts = [*_written(filled)]
-    choices = list(dict.fromkeys(given))  # as the data has them, so that a comparison finds them
+    choices = list(dict.fromkeys(given))  # unchanged, for comparisons in scripts
     shown = short(given[0])
     if not facts and _are_choices(choices, len(filled)):
         shown = _choices(choices, whole)
@@ -124,7 +124,7 @@ def _choices(choices: Sequence[str], whole: bool) -> str:
 
 
 def _written(filled: Sequence[str]) -> Iterable[str]:
-    """Describe the notation of numbers or dates, if all texts are such."""
+    """Describe the notation of numbers or dates, if all texts are numbers or dates."""
     if all(map(_ISO.fullmatch, filled)):
         return
     days = [found for found in map(_DAY.fullmatch, filled) if found]
@@ -157,7 +157,10 @@ def _written(filled: Sequence[str]) -> Iterable[str]:
 
 
 def _fitting(bare: Sequence[str], kind: str) -> list[bool]:
-    """Return which texts are numbers in a notation; all but decimal commas allow plain numbers."""
+    """Return for each text whether it is a number in a notation.
+
+    Plain numbers fit every notation except decimal commas.
+    """
     form = _NOTATIONS[kind]
     return [
         bool(form.fullmatch(text) or (form is not _COMMA and _PLAIN.fullmatch(text)))
@@ -185,7 +188,7 @@ def _comma(bare: Sequence[str]) -> str:
 
 
 def _points(bare: Sequence[str]) -> str:
-    """Describe points that may stand between thousands: three digits follow each of them."""
+    """Describe points that may separate thousands, because three digits follow each point."""
     parted = [text for text in bare if "." in text]
     plain = [text.lstrip("+-") for text in bare if "." not in text]
     if (

@@ -248,7 +248,7 @@ class Files(Connection):
                 facts["sheets"] = await self._in_child(
                     "delf_files.reading:read_parts", given, file, context
                 )
-        except DelfError as error:  # one file that is broken says nothing of the others
+        except DelfError as error:  # report a broken file, and list the others
             facts["problem"] = error.message
         return facts
 

@@ -59,7 +59,7 @@ class Dialect:
         if self.quote is None:
             options = {"quoting": csv.QUOTE_NONE}
         elif self.backslash:
-            options["escapechar"] = "\\"  # beside doubled quotes, which some programs mix with it
+            options["escapechar"] = "\\"  # in addition to doubled quotes
         spaced = self.separator in ",;"  # as in "a, b"
         return csv.reader(
             lines, delimiter=self.separator, skipinitialspace=spaced, strict=strict, **options
@@ -114,7 +114,7 @@ def _cut(text: str) -> str:
 def _others(dialect: Dialect, sample: str) -> list[Dialect]:
     """Return the dialect with other quotes that occur in the text."""
     separator, start = dialect.separator, dialect.start
-    failed, has_long = _look(dialect, sample)
+    failed, has_long = _first_fault(dialect, sample)
     others = [Dialect(separator, None, start=start)] if failed or has_long else []
     if '\\"' in sample:
         others.append(Dialect(separator, '"', backslash=True, start=start))
@@ -188,19 +188,19 @@ def _with_quote(dialect: Dialect, text: str) -> Dialect:
     if dialect.quote != '"' or '"' not in text:
         return dialect
     plain = Dialect(dialect.separator, None, start=dialect.start)
-    failed, has_long = _look(dialect, text)
+    failed, has_long = _first_fault(dialect, text)
     if failed == _UNCLOSED and dialect.separator != "\t":
-        return dialect  # whose rows end there, which is an error
+        return dialect  # reading it reports the unclosed quote
     if not dialect.backslash and '\\"' in text and (failed or '""' not in text):
         escaped = Dialect(dialect.separator, '"', backslash=True, start=dialect.start)
-        if not _look(escaped, text)[0] and _score(escaped, text) >= _score(dialect, text):
+        if not _first_fault(escaped, text)[0] and _score(escaped, text) >= _score(dialect, text):
             return escaped
     if not failed and not (has_long and dialect.separator == "\t"):
         return dialect
     return plain if _is_even(plain, text) else dialect
 
 
-def _look(dialect: Dialect, text: str) -> tuple[str, bool]:
+def _first_fault(dialect: Dialect, text: str) -> tuple[str, bool]:
     """Return the first quoting fault of a text, and whether a cell contains line breaks."""
     has_long = False
     try:

@@ -52,7 +52,7 @@ def read_json_lines(text: str, about: str) -> list[Any]:
     except ValueError as error:
         values, failed = [], error
     if lines.broken:
-        try:  # a value over several lines is written under this name, too
+        try:  # some .jsonl files hold one value over several lines
             whole: Any = read_json(text, about)
         except (ValueError, RecursionError):
             whole = None

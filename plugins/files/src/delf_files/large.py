@@ -142,7 +142,7 @@ def _from(number: int | None, rows: Iterable[list[str]]) -> Iterator[list[str]]:
 def _tell_title(sample: str, ending: str) -> None:
     """Note a title above the column names."""
     whole = sample[: sample.rfind("\n") + 1] if len(sample) == _SAMPLE_CHARS else sample
-    with suppress(ValueError):  # faults of the table are reported where it is read
+    with suppress(ValueError):  # reading the table reports its faults
         tell_title(rows_of(whole, ending)[:LOOKED_AT])
 
 

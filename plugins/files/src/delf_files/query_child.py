@@ -156,7 +156,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
         config={
             "memory_limit": question["memory"],
             "threads": question["threads"],
-            "temp_directory": str(Path.cwd() / "spill"),  # statements may read what is in it
+            "temp_directory": str(Path.cwd() / "spill"),  # DuckDB lets statements read it
             "max_temp_directory_size": question["spill"],
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,

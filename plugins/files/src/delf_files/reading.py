@@ -60,7 +60,7 @@ def read_content(
         ToolExecutionError: If the file cannot be read.
     """
     data = _bytes_of(path, name, most + 1)
-    if len(data) > most:  # it grew, or does not know its size, as those of /proc
+    if len(data) > most:  # grown, or of unknown size, as in /proc
         return {"too_large": f"has more than {most:,} bytes"}
     try:
         if kind in DOCUMENTS and is_document(data, kind):

@@ -316,7 +316,7 @@ def _of_duckdb(path: str, kind: str) -> _Table:
     import duckdb
 
     connection = duckdb.connect(config={"threads": 1})
-    connection.execute("SET TimeZone = 'UTC'")  # as files.query and files.read have it
+    connection.execute("SET TimeZone = 'UTC'")  # as in files.query and files.read
     if kind == "arrow":
         from delf_files.query_child import arrow_table
 
@@ -472,7 +472,7 @@ def _members(path: str) -> str:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             begun: list[str] = []
-            # Of members that differ in a number, as in a month, one is like the others.
+            # Members whose names differ only in numbers, such as months, are probably alike.
             kinds = {re.sub(r"\d+", "0", name): name for name in reversed(names)}
             texts = [name for name in reversed(kinds.values()) if name.lower().endswith(_TEXTS)]
             for name in texts[:_MEMBERS]:
@@ -540,7 +540,7 @@ def _separated(
         return _Table("empty")
     width = len(rows[-1][1])
     for index, piece in enumerate(further, 1):
-        with suppress(ValueError):  # it begins within a quoted cell
+        with suppress(ValueError):  # a sample may begin in a quoted cell
             found = lines_of(piece, dialect)
             is_end = index == len(further)
             rows += [

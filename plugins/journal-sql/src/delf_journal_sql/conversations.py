@@ -66,7 +66,7 @@ class SqlConversations:
 
         def write(connection: Connection) -> int:
             nonlocal seen
-            if seen is not None:  # a connection was lost, maybe after this was kept
+            if seen is not None:  # a retry: the messages may already be stored
                 done = _position_of(connection, self._namespace, conversation, seen, some)
                 if done is not None:
                     return done

@@ -30,5 +30,5 @@ def copy_tables(source: Connection, target: Connection) -> bool:
             target.insert(table, columns, some)
     target.number_on(both)
     if target.has_table("delf_index"):
-        target.execute("DELETE FROM delf_index")  # so that it is made again
+        target.execute("DELETE FROM delf_index")  # to rebuild the index
     return True

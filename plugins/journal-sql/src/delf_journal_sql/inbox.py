@@ -38,7 +38,7 @@ _AT_ONCE: Final = 200
 _REVOKED: Final = "revoked"
 """The kind of note that revokes a remembered decision."""
 
-# In words that the partial index has, too.
+# Worded as in the partial index, so that the database uses it.
 _KINDS: Final = f"e.{REQUESTS}"
 
 
@@ -84,8 +84,8 @@ def notes_from(
 class StopRequests:
     """Finds the tasks that somebody asked to stop.
 
-    Of tasks that the previous search had, too, only later notes are read, because a server searches
-    every second for all its waiting tasks.
+    For tasks of the previous search only newer notes are read, because a server searches every
+    second for all its waiting tasks.
     """
 
     def __init__(self) -> None:

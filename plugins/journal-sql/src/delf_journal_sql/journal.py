@@ -102,7 +102,7 @@ class SqlJournal:
         limit = self._settings.blob_bytes
         if size_of(event) <= LARGE:
             packed = pack(event, limit)
-        else:  # a cancelled one is kept anyway, before those that are appended later
+        else:  # even if cancelled, the event is stored, and in order
             packed = await apart(pack, event, limit)
         await self._append(packed)
 
@@ -299,7 +299,7 @@ class SqlJournal:
         with self._lock:
             writer = self._writer
         if writer is None:
-            return  # it was closed, and all its tasks are nobody's
+            return  # closed: all claims are released already
         operation = writer.release(task_id)
         if writer.put(operation):
             await asyncio.wrap_future(operation.done)
@@ -393,7 +393,7 @@ class SqlJournal:
         while names := await self._read(lambda c: choose(c, _PRUNED_AT_ONCE)):
             removed.append(await self.remove(names))
             if not removed[-1].tasks:
-                break  # somebody works on all of them again
+                break  # all of them were resumed meanwhile
         await self._write(lambda c: forget_dead(c, self.database.now(c)))
         await self._forget_prompts()
         await self._reclaim()
@@ -422,7 +422,7 @@ class SqlJournal:
 
     async def index(self, seconds: float) -> int:
         """Update the search index; see :class:`delf.protocols.shared_journal.SharedJournal`."""
-        # Some events at a time: a transaction that indexes holds up all who write.
+        # In batches, because an indexing transaction blocks all writers.
         end, left = time.monotonic() + seconds, await self._read(index.behind)
         while left and time.monotonic() < end:
             left = await self._write(lambda c: index.advance(c, self.database, _INDEXED_AT_ONCE))
@@ -466,7 +466,7 @@ class SqlJournal:
         with self._lock:
             if self._threads is None:
                 self._threads = ThreadPoolExecutor(_READERS, "delf-journal-read")
-            # Under the lock, so that these threads are not shut down in between.
+            # Under the lock, so that the threads are not shut down before this submission.
             done = asyncio.get_running_loop().run_in_executor(self._threads, function)
         return await done
 
@@ -487,7 +487,7 @@ class SqlJournal:
 
         with self._lock:
             beginning = tuple(self._beginning)
-        if beginning:  # else what is written between this and their beginning would be in neither
+        if beginning:  # else events between this read and their start would be missed
             await asyncio.gather(*map(asyncio.wrap_future, beginning), return_exceptions=True)
         return await self._in_thread(read)
 

@@ -49,7 +49,7 @@ def birth_of(pid: int) -> str | None:
         # A zombie works on nothing any more. Field 22 is the start time, counted from the boot.
         return None if state in "ZXx" else rest[18]
     if os.name == "nt":
-        return None  # there os.kill would end the process; heartbeats tell
+        return None  # os.kill would end the process; use heartbeats
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -280,7 +280,7 @@ class PostgresDatabase:
             options["connect_timeout"] = _GREETING_SECONDS
             psycopg.connect(**options).close()
         except psycopg.errors.ConnectionTimeout:
-            self._close_idle()  # or each of them would be waited for
+            self._close_idle()  # else each would wait for the timeout
             return False
         except self.errors:
             return True
@@ -303,8 +303,8 @@ class PostgresDatabase:
         source = self.connect()
         try:
             migrate(copy)
-            # One snapshot for all tables; long, because the server would end a transaction that
-            # waits for the copy's disk.
+            # One snapshot for all tables; ``long``, or the server would abort it while the copy
+            # is written to disk.
             source.begin(write=False, long=True)
             target = copy.connect()
             try:
@@ -425,14 +425,14 @@ def _watched_connection(answers: Callable[[], bool]) -> type[psycopg.Connection[
                     wanted = gen.send(ready)
                 except StopIteration as end:
                     return end.value
-                ready = yield wanted  # 0 where nothing came for a while
+                ready = yield wanted  # 0 after some time without data
                 if ready:
                     last_answer = time.monotonic()
                 elif time.monotonic() - last_answer > SILENCE_SECONDS:
                     if not answers():
                         self.pgconn.finish()
                         raise psycopg.OperationalError("the server does not answer")
-                    last_answer = time.monotonic()  # it works for long, or waits for a lock
+                    last_answer = time.monotonic()  # a long statement, or a lock
 
     return Watched
 

@@ -24,9 +24,8 @@ REMEMBERED: Final = """type = 'ApprovalDecided' AND data LIKE '%"until_revoked"%
 INPUTS: Final = """type IN ('TaskQueued', 'TaskStarted') AND data LIKE '%"input_files"%'"""
 """Types of events that name input files."""
 
-# Tasks have a state of 'queued' while they wait for a runner. The partial indexes stand for
-# lists that would else look at every event. Of a conversation, `last` and `summarized` are
-# positions of messages.
+# Tasks are 'queued' while they wait for a runner. The partial indexes avoid scans of all events
+# for lists. `last` and `summarized` are positions of a conversation's messages.
 _VERSION_13: Final = f"""
 CREATE TABLE delf_owners (
     owner TEXT PRIMARY KEY, pid INTEGER NOT NULL, birth TEXT, host TEXT NOT NULL,

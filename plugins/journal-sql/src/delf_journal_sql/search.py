@@ -98,7 +98,7 @@ def _newest(
 ) -> list[tuple[int, FoundTask]]:
     """Return the newest tasks that match a filter and further conditions, with their keys."""
     where, values = _conditions(connection, now, wanted)
-    # From the newest on: with another order of the tables SQLite would sort all that meet a filter.
+    # Newest first by CROSS JOIN's fixed order; otherwise SQLite would sort all matching tasks.
     rows = connection.execute(
         f"SELECT t.id, i.person, {TASK}, {COLUMNS} "  # noqa: S608 - own names
         "FROM delf_index_tasks AS i CROSS JOIN delf_tasks AS t "
@@ -129,7 +129,7 @@ def _places(
             f"{'' if end is None else 'AND rowid < :end '}ORDER BY rowid DESC LIMIT :limit",
             values,
         )
-        for (place,) in rows:  # the first event of a task comes last
+        for (place,) in rows:  # a task's first event overwrites its later ones
             rest[event_at(place)[0]] = place
         if len(rows) < _HITS:
             yield rest

@@ -76,7 +76,7 @@ class SqliteConnection:
         try:
             with contextlib.closing(sqlite3.connect(path)) as other:
                 self._raw.backup(other)
-                with other:  # the processes of this one work on nothing there
+                with other:  # no process works on the copy's tasks
                     other.execute("DELETE FROM delf_owners")
         except sqlite3.Error as error:
             raise explain(error, path, self._wait) from error
@@ -146,7 +146,7 @@ class SqliteConnection:
         self.execute("BEGIN IMMEDIATE" if write else "BEGIN")
 
     def _check_file(self) -> None:
-        # SQLite goes on with a deleted file, and all that it writes is lost.
+        # SQLite continues to use a deleted file, and all writes are lost.
         try:
             found = self._path.stat()
         except OSError:
@@ -336,8 +336,8 @@ def _use_wal(connection: SqliteConnection, deadline: float) -> None:
         try:
             if connection.execute("PRAGMA journal_mode")[0][0] == "wal":
                 return
-            # It has an effect only before the first table is made, and without it a pruned journal
-            # never gets smaller.
+            # Effective only before the first table is created; otherwise a pruned journal never
+            # shrinks.
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("PRAGMA journal_mode = WAL")
             return

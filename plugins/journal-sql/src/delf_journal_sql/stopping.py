@@ -53,7 +53,7 @@ async def stop_task(journal: SharedJournal, task_id: str, by: StoppedBy) -> bool
             async with asyncio.timeout(_LOOK_SECONDS):
                 await anext(coming)
         except TimeoutError:
-            continue  # perhaps its process is gone, and nobody has it in hand any more
+            continue  # the owner may have died: check again
     return record.state is TaskState.STOPPED
 
 

@@ -146,7 +146,7 @@ def find_tasks(
         condition, named = _on_behalf_of(keys)
         where.append(condition)
         values |= named
-    if after is not None:  # of one that was removed, all that started with it are passed over
+    if after is not None:  # if removed, skips tasks of the same start time
         own = "SELECT id FROM delf_tasks WHERE task_id = :after"
         where.append(f"(t.started_at, t.id) < (:at, COALESCE(({own}), 0))")
         values["at"], values["after"] = after
@@ -159,7 +159,7 @@ def find_tasks(
     )
     is_alive = looking(now)
     found = [stored_task(row, is_alive) for row in rows]
-    return [task for task in found if state in (None, task.state)]  # one may end meanwhile
+    return [task for task in found if state in (None, task.state)]  # a process may die meanwhile
 
 
 def _on_behalf_of(keys: Collection[str] | None) -> tuple[str, Mapping[str, str]]:

@@ -65,7 +65,7 @@ class Tasks:
         )
         me = {"owner": self.owner.key}
         if connection.execute(f"SELECT COUNT(*) {own_of}", me)[0][0] == len(keys):
-            return  # a row for each would be a hand-over of Python's lock for each
+            return  # the usual case; fetching each row would release the GIL each time
         own = {row[0] for row in connection.execute(f"SELECT id {own_of}", me)}
         for key in keys.keys() - own:
             self.open.pop(keys[key], None)
@@ -122,7 +122,7 @@ class Tasks:
         elif isinstance(event, TaskPostponed):
             self._postpone(connection, task, event)
         elif isinstance(event, TaskQueued) and event.queue is not None:
-            self._finished.append(event.task_id)  # whoever takes it goes on
+            self._finished.append(event.task_id)  # the runner that takes it continues
 
     def flush(self, connection: Connection) -> None:
         """Insert the collected rows."""
@@ -177,7 +177,7 @@ class Tasks:
                 )
                 continue
             if owner == self.owner.key or state not in (TaskState.RUNNING, TaskState.QUEUED):
-                continue  # one that is over stays so
+                continue  # over, or already owned by this process
             process = owner_of(row)
             if owner is not None and is_alive(process, self.database.now(connection)):
                 here = (self.owner.pid, self.owner.birth, self.owner.place)

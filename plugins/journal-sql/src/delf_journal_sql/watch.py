@@ -173,7 +173,7 @@ class Watcher:
             with self._database.reader() as connection:
                 seen = newest_position(connection)
             self._outage.over()
-            self._wake(None)  # what came before the watch began
+            self._wake(None)  # for writes before the watch began
             while changes.wait():
                 with self._database.reader() as connection:
                     seen, tasks = changed_since(connection, seen)

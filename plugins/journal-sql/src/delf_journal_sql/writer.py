@@ -64,7 +64,7 @@ class Call:
     done: Future[Any] = field(default_factory=Future[Any])
 
     def __post_init__(self) -> None:
-        self.done.set_running_or_notify_cancel()  # from now on it cannot be cancelled
+        self.done.set_running_or_notify_cancel()  # makes the future uncancellable
 
 
 class Writer:
@@ -112,7 +112,7 @@ class Writer:
 
         def take(connection: Connection) -> PerhapsAlive | None:
             key_of(connection, task_id)
-            self._sign(connection)
+            self._write_heartbeat(connection)
             return self._tasks.take(connection, task_id, failed=failed)
 
         def claimed(_: PerhapsAlive | None) -> None:
@@ -126,7 +126,7 @@ class Writer:
 
     def register(self) -> Call:
         """Make the operation that registers this process."""
-        return Call(self._sign, write=True, registers=True)
+        return Call(self._write_heartbeat, write=True, registers=True)
 
     def put(self, operation: Append | Call) -> bool:
         """Queue an operation; return False if the writer was stopped."""
@@ -201,15 +201,15 @@ class Writer:
             if run.write:
                 self._wrote()
             if run.registers:
-                self._has_signed()
+                self._confirm_heartbeat()
             if run.kept is not None:
                 run.kept(result)
             run.done.set_result(result)
             return
         try:
             self._append(run)
-        # These say something about the database or the task, not about one event: splitting the
-        # batch would only repeat them.
+        # These concern the database or the task, not one event; splitting the batch would only
+        # repeat them.
         except (ConnectionLostError, DelfError):
             raise
         except Exception as error:
@@ -225,8 +225,8 @@ class Writer:
         connection = self._connected()
         try:
             with transaction(connection, write=True):
-                # First the sign of life: the check would else be one of a process taken for dead.
-                self._sign(connection)
+                # Write the heartbeat first, so that other processes see this one as alive.
+                self._write_heartbeat(connection)
                 self._tasks.check(connection, {one.packed.event.task_id for one in run})
                 self._tasks.create(connection, [one.packed for one in run])
                 for operation in run:
@@ -236,7 +236,7 @@ class Writer:
                     except JournalConflictError as error:
                         operation.error = error
                 self._tasks.flush(connection)
-            self._has_signed()
+            self._confirm_heartbeat()
         except BaseException:
             # Positions that were cached for rows that are gone again would make the retry look like
             # a conflict.
@@ -255,15 +255,14 @@ class Writer:
         if connection is not None:
             connection.close()
 
-    def _sign(self, connection: Connection) -> None:
+    def _write_heartbeat(self, connection: Connection) -> None:
         """Write a heartbeat within a transaction, unless the last one is recent.
 
         A process without tasks writes no heartbeats. Its first event after a pause needs one in the
         same transaction, or others would claim the task at once.
         """
         if not self._is_signed():
-            # Only once it is committed does the heartbeat count, see _has_signed: a rollback takes
-            # it back.
+            # Confirmed by _confirm_heartbeat only after the commit.
             self.owner.register(connection, self._database)
             if self._signed_at is None:
                 forget_dead(connection, self._database.now(connection))
@@ -273,7 +272,7 @@ class Writer:
             return False
         return time.monotonic() - self._signed_at < self.owner.heartbeat_seconds
 
-    def _has_signed(self) -> None:
+    def _confirm_heartbeat(self) -> None:
         """Record that a heartbeat was committed, or was not needed."""
         if not self._is_signed():
             self._signed_at = time.monotonic()
@@ -288,8 +287,8 @@ class Writer:
             return
         try:
             with transaction(self._connected(), write=True) as connection:
-                self._sign(connection)
-            self._has_signed()
+                self._write_heartbeat(connection)
+            self._confirm_heartbeat()
         except (JournalError, ConnectionLostError) as error:
             self._disconnect()
             self._outage.failed(error)

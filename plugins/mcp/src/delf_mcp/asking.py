@@ -186,7 +186,7 @@ class Asking:
             return types.ElicitResult(action="decline")
         try:
             return types.ElicitResult(action="accept", content=fit(agreed))
-        except ToolRefusedError:  # it was approved without what it needs
+        except ToolRefusedError:  # approved with invalid values
             return types.ElicitResult(action="cancel")
 
     async def sample(

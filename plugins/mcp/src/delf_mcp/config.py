@@ -45,7 +45,7 @@ def servers_in(path: Path) -> dict[str, dict[str, Any]]:
     table: Any = None
     if isinstance(content, dict):
         found = cast("dict[str, Any]", content)
-        if isinstance(found.get("mcp"), dict):  # settings of a whole program
+        if isinstance(found.get("mcp"), dict):  # e.g. VS Code's settings.json
             found = {**found["mcp"], **found}
         table = next((found[name] for name in _TABLES if name in found), None)
     if not isinstance(table, dict):

@@ -229,7 +229,7 @@ class MCP(Connection[MCPSettings]):
     def _made(
         self, server: _Server, tools: Sequence[types.Tool], deadline: float
     ) -> tuple[dict[str, Action], list[LeftOut], list[str]]:
-        """Return the tools as actions by name; the unusable ones; the new or changed ones.
+        """Return actions by name, unusable tools, and the names of new or changed tools.
 
         Raises:
             TimeoutError: If the deadline passes.
@@ -237,7 +237,9 @@ class MCP(Connection[MCPSettings]):
         from delf_mcp.known import KnownTools
         from delf_mcp.listing import LeftOut, digest_of, effect_of, reason, shown
 
-        digests = {tool.name: digest_of(tool) for tool in reversed(tools)}  # the first counts
+        digests = {
+            tool.name: digest_of(tool) for tool in reversed(tools)
+        }  # the first of equal names counts
         effects, known = self.settings.effects, KnownTools(self.name, self.settings)
         before = known.read() if effects and self._first is None else {}
         is_first, fresh = self._first is None, dict[str, str]()
@@ -260,12 +262,12 @@ class MCP(Connection[MCPSettings]):
                 left_out.append(LeftOut("tools", shown(tool.name), reason(error)))
                 continue
             name, number = made.name, 2
-            while name in actions:  # names that differ in what no Python name can hold
+            while name in actions:  # equal as Python names
                 name, number = f"{made.name}_{number}", number + 1
-            version = digests[tool.name]  # another one is another tool, which nobody has approved
+            version = digests[tool.name]  # a changed tool needs new approvals
             effect = effect_of((tool.name, name), effects)
             if effect != _IRREVERSIBLE and first.get(tool.name) != version:
-                effect = _IRREVERSIBLE  # what the user says holds for the tool that they knew
+                effect = _IRREVERSIBLE  # declared for the unchanged tool only
                 changed.append(tool.name)
             elif effect != _IRREVERSIBLE and is_first and tool.name not in before:
                 fresh[tool.name] = version
@@ -275,7 +277,7 @@ class MCP(Connection[MCPSettings]):
                 permission=name,
                 effect=effect,
                 version=version,
-                egress=effect == _READ,  # nobody knows where a server sends what it is given
+                egress=effect == _READ,  # the server may send data anywhere
             )
         if fresh:
             known.keep({**before, **fresh})
@@ -455,7 +457,7 @@ class MCP(Connection[MCPSettings]):
             given = {
                 key: value
                 for key, value in settings.model_dump(exclude_unset=True).items()
-                if settings.source(key) != "environment"  # read there once more
+                if settings.source(key) != "environment"  # for_instance reads it again
             }
             settings = MCPSettings.for_instance(self.name, {**given, **found, "config": None})
         if (settings.command is None) == (settings.url is None):

@@ -92,7 +92,7 @@ async def _mended(body: bytes) -> bytes:
     try:
         return (await asyncio.to_thread(repaired, text)).encode()
     except (ValueError, RecursionError):
-        return body  # whoever reads it says why it cannot be read
+        return body  # the reader reports the fault
 
 
 async def _mended_event(event: bytes) -> bytes:
@@ -111,5 +111,5 @@ async def bounded(response: httpx2.Response) -> None:
     encoding = response.headers.pop("content-encoding", "").strip().lower()
     refused = None if encoding in _PLAIN else f"the answer is compressed ({encoding[:20]!r})"
     is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
-    most = float("inf") if is_stream else MAX_MESSAGE  # of a stream, each event has a limit
+    most = float("inf") if is_stream else MAX_MESSAGE  # streams have a limit per event
     response.stream = _Counted(response.stream, most, refused, whole=not is_stream)

@@ -87,7 +87,7 @@ class Link:
             return self._client
         async with self._turn:
             if self._client is None:
-                # The owner of a dead server leaves its contexts before another server is started.
+                # First let the owner task of a dead server leave its contexts.
                 await self._end()
                 await self._pause()
                 self._client = await self._start()
@@ -100,13 +100,12 @@ class Link:
 
     def _gone(self, ending: Ending) -> None:
         """Forget a dead server: the next call starts another one."""
-        # _start() counts a server that fails while it starts, and the end of an older server says
-        # nothing about this one.
+        # Ignore a failed start, which _start() counts, and the end of an older server.
         if self._client is None or ending is not self._ending:
             return
         self._client = None
         self._stop.set()
-        # A server that ran for long is started again soon; one that dies at once, later each time.
+        # Back off while servers die early; restart a server that ran for long without delay.
         steady = time.monotonic() - self._started > _STEADY_SECONDS
         self._failed(1 if steady else self._failures + 1)
 
@@ -130,10 +129,10 @@ class Link:
     async def _start(self) -> Client:
         self._stop, self._ending = asyncio.Event(), Ending(self._gone)
         ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
-        # Its own context: what the first caller has in its own is not for all that follow.
+        # An empty context, because later callers must not inherit the first caller's.
         context = contextvars.Context()
         self._owner = asyncio.get_running_loop().create_task(
-            self._own(ready, self._stop, self._ending),
+            self._run_client(ready, self._stop, self._ending),
             name=f"mcp server of {self._name}",
             context=context,
         )
@@ -161,7 +160,7 @@ class Link:
         return client
 
     # One task enters and leaves the client: a cancel scope of anyio belongs to its task.
-    async def _own(
+    async def _run_client(
         self, ready: asyncio.Future[Client], stop: asyncio.Event, ending: Ending
     ) -> None:
         try:
@@ -173,7 +172,7 @@ class Link:
         except asyncio.CancelledError:
             ready.cancel()
             raise
-        except BaseException as error:  # a server that fails while it ends is gone anyway
+        except BaseException as error:  # a failure to end is ignored
             if ready.done():
                 _log.debug("%s: its MCP server ended: %s", self._name, first_of(error))
             else:
@@ -223,7 +222,7 @@ class WatchedStream:
         """Return the next message."""
         try:
             message = await self._stream.receive()
-        except Exception:  # whatever it is, nothing comes after it
+        except Exception:  # the stream is over in any case
             self._ending.over()
             raise
         self._sieve(message)

@@ -87,7 +87,7 @@ class Sieve:
             items = answer.result.get(kind)
             if isinstance(items, list):
                 most = self._max_tools if kind == "tools" else MAX_ITEMS
-                listed = cast("list[Any]", items)[: most + 1]  # one more says that there are more
+                listed = cast("list[Any]", items)[: most + 1]  # one more shows that there are more
                 answer.result[kind] = self._valid_items(kind, method, answer.result, listed)
 
     def _valid_items(

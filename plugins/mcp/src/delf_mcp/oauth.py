@@ -158,7 +158,7 @@ class Returning:
                 self._server.close()
 
     async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Any program of this machine may connect: what is no answer of a login is ignored.
+        # Any local program may connect, so ignore requests without a login's result.
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, ValueError):
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             query = parse_qs(urlsplit(head.split(" ")[1]).query)

@@ -70,7 +70,7 @@ async def running(
         env={**get_default_environment(), **_own_caches(), **env},
         cwd=cwd,
         limit=MAX_MESSAGE,
-        start_new_session=True,  # its own group: what it started ends with it
+        start_new_session=True,  # a process group, to end its children, too
     )
     to_session, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, from_session = anyio.create_memory_object_stream[SessionMessage](0)
@@ -90,7 +90,7 @@ async def running(
             await asyncio.wait({reader, writer, listener})
             for stream in (read, write, to_session, from_session):
                 stream.close()
-            # What it left behind may hold its pipes open.
+            # Remaining children may hold the pipes open.
             getattr(process, "_transport").close()  # noqa: B009
 
 
@@ -166,11 +166,11 @@ async def _write(process: asyncio.subprocess.Process, from_session: Any, to_sess
                 stdin.write(f"{text}\n".encode())
                 await stdin.drain()
     except OSError:
-        await to_session.aclose()  # whoever waits for an answer learns that there is none
+        await to_session.aclose()  # ends the wait for answers
 
 
 async def _listen(process: asyncio.subprocess.Process, ending: Ending) -> None:
-    """Keep the tail of its standard error."""
+    """Keep the tail of the program's standard error."""
     stderr = process.stderr
     assert stderr is not None  # noqa: S101 - it was asked for
     kept = b""

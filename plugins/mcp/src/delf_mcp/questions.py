@@ -95,7 +95,7 @@ def _block_text(block: Any) -> str:
     if isinstance(block, types.TextContent):
         return block.text
     if isinstance(block, types.ImageContent):
-        # The mark is what tells this picture from any other that might be asked about later.
+        # The digest distinguishes this picture from others in later questions.
         mark = hashlib.sha256(block.data.encode()).hexdigest()[:16]
         size = len(base64.b64decode(block.data))
         return f"(a picture, {block.mime_type}, {size:,} bytes, sha256 {mark})"

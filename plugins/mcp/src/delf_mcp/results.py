@@ -20,7 +20,7 @@ from delf_mcp.limits import MAX_TEXT
 from delf_mcp.repair import data_of
 
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_ENDINGS: Final = {"audio/wav": ".wav", "image/webp": ".webp"}  # which Python does not know
+_ENDINGS: Final = {"audio/wav": ".wav", "image/webp": ".webp"}  # unknown to mimetypes
 _LONGEST_NAME: Final = 60
 _LONGEST_ENDING: Final = 10
 

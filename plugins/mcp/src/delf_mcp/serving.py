@@ -200,7 +200,7 @@ class Served:
             work.come_back()
             if params.input_responses and _ANSWER in params.input_responses:
                 work.answer(params.input_responses[_ANSWER])
-        elif key:  # to begin anew could do twice what was done before the question
+        elif key:  # restarting could repeat earlier calls
             return _failed(_ABANDONED)
         elif params.name not in self._tools:
             return _failed(f"there is no tool {params.name!r}")
@@ -208,12 +208,12 @@ class Served:
             work = Work(self._begin(params.name, params.arguments or {}))
         try:
             async with work.sending_progress(context):
-                return await self._go_on(context, work)
-        except BaseException:  # the client has left, or cannot be spoken to
+                return await self._next_result(context, work)
+        except BaseException:  # the client is gone or unreachable
             work.task.cancel()
             raise
 
-    async def _go_on(
+    async def _next_result(
         self, context: ServerRequestContext[Any], work: Work
     ) -> types.CallToolResult | types.InputRequiredResult:
         """Wait for the end of the work or its next question for the client."""
@@ -253,7 +253,7 @@ class Served:
         work = _work.get()
         hearers = [] if work is None else [work.hear]
         if tool == _RUN:
-            # The client's model words the task, and may have read texts of others.
+            # The client's model wrote the task, and may have read untrusted texts.
             words = str(arguments.get("task", ""))
             response = await self._tasks.arun(words, listeners=hearers, trust="outside")
             response.raise_for_status()

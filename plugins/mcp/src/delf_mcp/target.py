@@ -43,7 +43,7 @@ class Target:
         callbacks: The client's callbacks for questions of the server.
         learned: Called with each received secret.
         open_url: Shows an address to the user.
-        others: Called when its tools may have changed.
+        others: Called when the server's tools may have changed.
         sieve: Removes invalid items from lists.
     """
 
@@ -75,7 +75,7 @@ class Target:
     @asynccontextmanager
     async def _by_address(self, ending: Ending) -> AsyncGenerator[Client]:
         settings = self._settings
-        # What is compressed could become larger than anything: it is not asked for.
+        # Ask for uncompressed answers, because compressed ones could expand without limit.
         headers = {"accept-encoding": "identity", **revealed(settings.headers)}
         made = login(self._name, settings, self._learned, self._open_url)
         auth, check = (None, None) if made is None else made
@@ -129,7 +129,7 @@ class Target:
         )
         async with made as client:
             self._sieve.version = client.protocol_version
-            # It would check results by patterns that can take forever, on everybody's loop.
+            # The library's patterns could block the event loop forever.
             client.session.validate_tool_result = _as_it_is
             self._others()
             listening = asyncio.create_task(self._listen(client))

@@ -112,9 +112,9 @@ class Messages:
         thinking = _thinking(parts)
         if thinking:
             result |= thinking
-            for name in _SAMPLING:  # a model that thinks refuses them
+            for name in _SAMPLING:  # refused together with thinking
                 result.pop(name, None)
-            if "max_tokens" not in parts.settings:  # the limit counts the thinking, too
+            if "max_tokens" not in parts.settings:  # the limit includes thinking
                 result["max_tokens"] += count(thinking["thinking"], "budget_tokens")
         if facts.longest:
             result["max_tokens"] = min(result["max_tokens"], facts.longest)
@@ -131,7 +131,7 @@ class Messages:
         if tools:
             result["tools"] = tools
         is_forced = request.tools and request.must_call
-        if is_forced and not _is_enabled(thinking):  # with a budget it refuses to be forced
+        if is_forced and not _is_enabled(thinking):  # refused with a thinking budget
             result["tool_choice"] = {"type": "any"}
         if parts.stream:
             result["stream"] = True
@@ -194,7 +194,7 @@ def _thinking(parts: RequestParts) -> dict[str, Any]:
         return {} if _is_enabled(chosen) and not _may_think(parts.request) else chosen
     if effort is None or effort == "none":
         return {}
-    if parts.facts.fixed:  # newer models decide themselves how long, and take the effort
+    if parts.facts.fixed:  # newer models take an effort, not a budget
         level = "low" if effort == "minimal" else effort
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": level}}
     if not _may_think(parts.request):
@@ -209,7 +209,7 @@ def _is_enabled(thinking: Mapping[str, Any]) -> bool:
 
 
 def _may_think(request: ModelRequest) -> bool:
-    """Return False amid a row of calls that another model began: a row begins with thinking."""
+    """Return False within a sequence of calls that began without thinking, by another model."""
     first: ToolCall | None = None
     for message in reversed(request.messages):
         if message.role == "assistant":
@@ -234,7 +234,7 @@ def _system(messages: Iterable[Message]) -> list[dict[str, Any]]:
 def content_of(parts: Sequence[Part]) -> list[dict[str, Any]]:
     """Return content blocks without empty ones, which the API refuses."""
     calls = [part for part in parts if isinstance(part, ToolCall)]
-    # Thinking must come first in its message; what came before a later call stays there.
+    # The first call's thinking must begin the message; later thinking precedes its call.
     blocks = _signed(calls[0]) if calls else []
     for part in parts:
         blocks += [*(_signed(part) if part in calls[1:] else ()), _block(part)]

@@ -52,8 +52,8 @@ class Facts:
         long_from: Input tokens above which the whole call has other prices.
         long_rates: The prices of such calls.
         longest: The maximum number of output tokens of an answer.
-        reasons: Whether it thinks before it answers.
-        fixed: Whether it refuses a temperature and similar settings.
+        reasons: Whether the model thinks before it answers.
+        fixed: Whether the model refuses a temperature and similar settings.
     """
 
     rates: Rates | None = None

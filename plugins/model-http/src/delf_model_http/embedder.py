@@ -101,7 +101,7 @@ class HttpEmbedder:
         self._endpoint.require_key()
         if not texts:
             return []
-        # No server takes an empty text; a space says as little.
+        # Servers refuse empty texts.
         given = [text if text.strip() else " " for text in texts]
         rows = await self._attempts.complete(lambda: self._ask(given, kind))
         self._dimension = len(rows[0])

@@ -56,7 +56,7 @@ class EventReader:
     def _line(self, line: bytes) -> str | None:
         line = line.rstrip(b"\r\n")
         if line:
-            if line.startswith(b"{"):  # an error in the midst, as no event
+            if line.startswith(b"{"):  # an error as bare JSON
                 self._data.append(line)
                 self._size += len(line)
                 return self._whole()

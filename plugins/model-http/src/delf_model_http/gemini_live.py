@@ -79,7 +79,7 @@ class GeminiLive:
         texts = [part.text for part in parts if isinstance(part, TextPart)]
         if given and all(message.role == "user" for message in messages):
             answers = [_response(result) for result in given]
-            if texts:  # it would interrupt the model if it came by itself
+            if texts:  # a separate text would interrupt the model
                 answers[-1]["response"]["notice"] = "\n".join(texts)
             return [{"toolResponse": {"functionResponses": answers}}]
         turns = [

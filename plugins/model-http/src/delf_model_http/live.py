@@ -146,8 +146,8 @@ class LiveSession:
                 await self._say(request)
             deadline = asyncio.get_running_loop().time() + self._timeout
             while not answer.ended:
-                # The time is that of the whole answer, yet limits only the wait here: around the
-                # yield it would cancel whoever consumes the pieces.
+                # A deadline for the whole answer, but only around this wait: around the yield it
+                # would cancel the consumer.
                 async with asyncio.timeout_at(deadline):
                     event = await self._received()
                 for piece in self._dialect.event(event, answer):
@@ -161,7 +161,7 @@ class LiveSession:
             await self.aclose()
             raise self._explain(error).error() from None
         finally:
-            if not answer.ended:  # nobody knows what the session would say next
+            if not answer.ended:  # the session's state is unknown
                 await self.aclose()
         yield self._reply(answer)
 
@@ -191,8 +191,7 @@ class LiveSession:
 
         while True:
             try:
-                # Without waiting: what has arrived between two turns may say that the server closes
-                # soon.
+                # Without waiting: a pending message may announce that the server closes.
                 async with asyncio.timeout(0):
                     event = await self._received()
             except TimeoutError:

@@ -102,7 +102,7 @@ class HttpModel(EndpointModel):
         self._pool = Pool(is_encrypted=urlsplit(address).scheme == "https")
 
     def _dialect_of(self, request: ModelRequest | None) -> Dialect:
-        """Return the dialect of a request: that with tools may be another one."""
+        """Return the dialect of a request, which may differ for requests with tools."""
         return self._with_tools if request is not None and request.tools else self._dialect
 
     @property
@@ -256,7 +256,7 @@ class HttpModel(EndpointModel):
         async with aclosing(self._chunks(request)) as chunks:
             while True:
                 limit = deadline
-                if answer.ended:  # the end of the body lets its connection be kept, no more
+                if answer.ended:  # the rest only allows reusing the connection
                     limit = min(deadline, clock() + (_LAST_BYTES if answer.last else _USAGE))
                 try:
                     async with asyncio.timeout_at(limit):
@@ -338,7 +338,7 @@ class HttpModel(EndpointModel):
         if isinstance(error, ReportedError):
             message = shortened(message_in(error.body) or str(error.body), endpoint.secrets)
             return by_status(error.status, message, endpoint)
-        if type(error).__name__ == "InvalidStatus":  # of websockets, which may not be there
+        if type(error).__name__ == "InvalidStatus":  # from websockets, an optional package
             refusal: Any = getattr(error, "response", None)
             text = bytes(refusal.body or b"").decode("utf-8", "replace")
             return refused(refusal.status_code, text, endpoint)

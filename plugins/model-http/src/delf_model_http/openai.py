@@ -41,7 +41,7 @@ def is_reasoning(parts: RequestParts) -> bool:
 
 
 def refuses_tools(endpoint: Endpoint) -> bool:
-    """Return whether a model takes tools by OpenAI's responses alone."""
+    """Return whether a model accepts tools only in OpenAI's Responses API."""
     at_openai = (endpoint.base_url or "").rstrip("/") == OPENAI_URL
     is_chat = endpoint.dialect == "openai" and at_openai
     return is_chat and _WITHOUT_TOOLS.match(endpoint.name) is not None
@@ -68,7 +68,7 @@ class ChatCompletions:
         if reasons:
             sent = {name: value for name, value in sent.items() if name not in _FIXED}
         if reasons or not endpoint.custom:
-            # OpenAI itself knows no top_k, and has given max_tokens another name.
+            # OpenAI itself has no top_k, and has renamed max_tokens.
             sent.pop("top_k", None)
             if "max_tokens" in sent:
                 sent["max_completion_tokens"] = sent.pop("max_tokens")

@@ -156,7 +156,7 @@ def _items(message: Message, system_role: str) -> list[dict[str, Any]]:
     if contents or not found:
         role = system_role if message.role == "system" else message.role
         content = _content(contents)
-        # Contents stand before calls, and after results.
+        # An assistant's content goes before its calls, other content after results.
         place = 0 if message.role == "assistant" else len(found)
         found.insert(place, {"role": role, "content": content})
     return [item for item in found if item.get("content", "-") != "" or len(found) == 1]

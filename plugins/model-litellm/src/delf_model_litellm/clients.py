@@ -80,7 +80,7 @@ class Clients:
         loop = asyncio.get_running_loop()
         if loop not in self._pools:
             if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
-                trusted()  # litellm passes over what cannot be read
+                trusted()  # raises for unreadable files, unlike litellm
             handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
             tail: Any = importlib.import_module("delf_model_litellm.tail")
             hooks = {"request": [_note_request], "response": [tail.watch]}

@@ -1,4 +1,4 @@
-"""Between delf's messages and the shape that litellm takes and gives."""
+"""Conversion between delf's messages and litellm's."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def settings(config: Mapping[str, Any], request: Mapping[str, Any], endpoint: En
     if endpoint.dialect == "anthropic" and thinks:
         merged = {name: value for name, value in merged.items() if name not in _SAMPLING}
     if endpoint.provider == "openai" and not endpoint.custom:
-        merged.pop("top_k", None)  # OpenAI itself refuses it; compatible servers know it
+        merged.pop("top_k", None)  # only compatible servers accept it
     return merged
 
 

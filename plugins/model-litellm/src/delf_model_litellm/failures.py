@@ -43,7 +43,7 @@ def explain(error: BaseException, endpoint: Endpoint, timeout: float) -> Failure
     """
     errors = list(chain(error))
     kinds = kinds_of(errors)
-    # litellm says "Connection error." of what the connection itself knows better
+    # Prefer the connection's own message to litellm's "Connection error."
     deeper = [str(one) for one in errors if kinds_of([one]) & _OF_CONNECTIONS]
     message = shortened(deeper[-1] if deeper else _provider_message(errors), endpoint.secrets)
     is_unreadable = bool(kinds & UNREADABLE) or _NO_COMPLETION.search(message) is not None

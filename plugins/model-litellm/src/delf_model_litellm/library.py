@@ -74,7 +74,7 @@ def _import() -> None:
         _run_callbacks_on_own_loop()
     litellm.suppress_debug_info = True
     if is_first:
-        atexit.register(gc.freeze)  # else Python looks through all of litellm at its end: 1 s
+        atexit.register(gc.freeze)  # saves 1 s at exit
     if is_first and not os.environ.get("LITELLM_LOG"):
         _quieten()
     if not os.environ.get("OPENAI_LOG"):

@@ -91,7 +91,7 @@ class LiteLLMModel(EndpointModel):
         self._unpriced = False
 
     async def warm_up(self) -> None:
-        """Import litellm, while something else is being prepared. Fails never, sends nothing."""
+        """Import litellm while other preparation runs; sends nothing and never fails."""
         if self._endpoint.missing is None:
             await library.load()
             self._clients.get()
@@ -295,7 +295,7 @@ def _limits(seconds: float, endpoint: Endpoint) -> Any:
 
 
 def _check_end(response: Any, collected: _Collected) -> None:
-    """Raise for a stream without an end: half a script must not pass for a whole."""
+    """Raise if a stream was truncated, because half a script must not run."""
     tail: Any = importlib.import_module("delf_model_litellm.tail")
     if not tail.ended(response):
         raise (BrokenStreamError if collected.any else UnreadableError)("no end of the stream")

@@ -12,8 +12,8 @@ wants_stream: Final[ContextVar[bool | None]] = ContextVar("wants_stream", defaul
 
 
 class StreamedError(UnreadableError):
-    """An unrequested stream."""
+    """A stream that was not requested."""
 
 
 class WholeError(UnreadableError):
-    """A stream was asked for, and an answer came as a whole."""
+    """A whole answer to a request for a stream."""

@@ -29,8 +29,8 @@ class Tail(httpx.AsyncByteStream):
     """An inflated body that remembers how it ended.
 
     Args:
-        body: The body as it comes.
-        inflater: Inflates it, within its limit.
+        body: The body as received.
+        inflater: Inflates the body, up to a limit.
     """
 
     def __init__(self, body: httpx.AsyncByteStream, inflater: Inflater) -> None:
@@ -75,7 +75,7 @@ async def watch(response: httpx.Response) -> None:
             inflater = Inflater(response.headers, _MOST_OF_A_STREAM if is_stream else _MOST)
         except BodyError as error:
             raise UnreadableError(str(error)) from None
-        response.headers.pop("content-encoding", None)  # it comes inflated
+        response.headers.pop("content-encoding", None)  # the body is inflated already
         response.stream = Tail(body, inflater)
         is_answer = is_json and response.status_code == _FINE
         if is_answer and wants_stream.get() and b'"choices"' in await response.aread():

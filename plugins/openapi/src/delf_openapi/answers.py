@@ -73,7 +73,7 @@ class Answer:
             text = self._text().removeprefix("\ufeff")
         try:
             value = reader.value(text)
-        except ValueError:  # valid UTF-8, but of the declared charset
+        except ValueError:  # valid UTF-8, but in another charset
             value = reader.value(self._text().removeprefix("\ufeff"))
         reader.tell()
         return value

@@ -167,7 +167,7 @@ def _flatten(
     if len(writable) > _MAX_FIELDS:
         return None, None
     if not merged.properties and not _is_closed(document, schema):
-        return None, None  # whatever it takes is not listed
+        return None, None  # its properties are not declared
     if not writable and (merged.additional or whole_allowed is False):
         return (None, None) if merged.additional else ((), None)
     names: dict[str, str] = {}

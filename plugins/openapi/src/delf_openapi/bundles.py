@@ -13,7 +13,7 @@ from delf_openapi.failures import SpecError
 from delf_openapi.patterns import readable
 
 _MOST_NODES: Final = 200_000
-# These lead elsewhere, or to data: none of them says what a value must be.
+# Keywords that do not constrain values: identifiers, annotations and examples.
 _LEFT_OUT: Final = frozenset(
     {"$id", "$schema", "$anchor", "$dynamicRef", "$dynamicAnchor", "discriminator", "example"}
     | {"examples", "xml", "externalDocs", "default", "x-model"}
@@ -88,7 +88,7 @@ def _of_2020(document: Document, made: dict[str, Any], own: dict[str, Any]) -> d
         if isinstance(made.get(strict), bool):
             made |= {strict: made.pop(word)} if made.pop(strict) and word in made else {}
     if not isinstance(made.get("multipleOf"), int):
-        made.pop("multipleOf", None)  # fractions are not exact
+        made.pop("multipleOf", None)  # inexact for fractions
     form = made.get("format")
     if kind == "string" and isinstance(form, str) and form in _FORMATS:
         made.setdefault("pattern", _FORMATS[form])

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 class _Kept(BaseModel):
     """A cached document."""
 
-    format: Literal[5]  # raised whenever an older file would be wrong
+    format: Literal[5]  # increased to invalidate older files
     uri: str
     state: list[int]
     digest: str

@@ -47,7 +47,7 @@ class Caller:
     def __init__(
         self, name: str, settings: OpenAPISettings, keep_secret: Callable[[str], None]
     ) -> None:
-        KeyServers(name, settings, "")  # a wrong address is an error at once
+        KeyServers(name, settings, "")  # raises early for an invalid address
         self.name = name
         self._keep_secret = keep_secret
         self.samples: Samples | None = None
@@ -75,7 +75,7 @@ class Caller:
                 self._settings,
                 call.expected(),
                 call.hidden,
-                functools.partial(self._bear, f"{self.name}.{name}"),
+                functools.partial(self._warn_once, f"{self.name}.{name}"),
             )
             self._builders[name] = builder
         return builder
@@ -138,8 +138,8 @@ class Caller:
         known = {each for each in found if with_types(declared, [each]) != declared}
         self.samples.note_found(name, known)
 
-    def _bear(self, action: str, faults: list[str]) -> None:
-        """Warn once that arguments are sent although the specification forbids them."""
+    def _warn_once(self, action: str, faults: list[str]) -> None:
+        """Warn once about arguments that are sent although the specification forbids them."""
         key = (action, tuple(faults))
         if key in self._reported:
             return

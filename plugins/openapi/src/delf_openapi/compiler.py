@@ -184,7 +184,7 @@ def compile_operation(
     arguments = [_of_param(p, shapes, document, room) for p in operation.params]
     if operation.body is not None:
         arguments += _of_body(operation.body, shapes, document, room)
-    "".join([spot.path, *(a.name for a in arguments)]).encode()  # half a character is not sent
+    "".join([spot.path, *(a.name for a in arguments)]).encode()  # raises for lone surrogates
     arguments.sort(key=lambda a: a.default is not None)
     declared, returns = return_type(document, raw, shapes, room.returns)
     summary, notes = _texts(document, raw)
@@ -272,7 +272,7 @@ def _of_field(item: Field, body: Body, shapes: Shapes, document: Document, room:
     shown = safe_text(shapes, item.schema, "in", room.argument)
     if body.kind == "multipart":
         shown = _BYTES.sub(_FILE, shown)
-    # Of a body that may be left out: where another field is given, this one must be, too.
+    # "...": the body is optional, but the field is required in a body.
     default = None if required else "..." if item.required else default_text(found)
     texts = _docs(text_of(document, item.schema), item.schema, document, room)
     return Argument(item.arg, item.name, "body", shown, default, *texts)
@@ -305,7 +305,7 @@ def text_of(document: Document, schema: Any, depth: int = 0) -> str:
     ]
     plain = text if isinstance(text, str) and text.strip() else ""
     if plain and _VALUE_LINE.search(plain):
-        # As drf-spectacular writes them; a value that is its own meaning is omitted.
+        # In drf-spectacular's format; values equal to their explanations are omitted.
         lines = [(m[1], clean(m[2], 60)) for m in _VALUE_LINE.finditer(plain)]
         meant = ", ".join(f"{v}: {t}" for v, t in lines if t.lower() != v.strip("'\"").lower())
         plain = "; ".join(filter(None, [_VALUE_LINE.sub("", plain).strip(), meant]))
@@ -360,7 +360,7 @@ def return_type(
     except (SpecError, TypeError, AttributeError, LookupError):
         return True, "Any"
     if found is None:
-        # Many specifications leave out what they give: only these statuses say that it is nothing.
+        # Many specifications do not declare results; only these statuses mean an empty one.
         good = _good(raw)
         return bool(_NOTHING.intersection(good)), "None" if good else "Any"
     _, kind, schema = found

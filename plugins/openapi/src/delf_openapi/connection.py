@@ -120,7 +120,7 @@ class APITool(Connection[OpenAPISettings]):
             **settings,
         )
         self._own: OpenAPISettings = self.settings
-        # The core's check knows names only: words are resolved when the operations are known.
+        # The core's check accepts only names, so other words are resolved after loading.
         self._wanted: Permission = self.allow
         self._asked: Permission = self.confirm
         self.allow = False if self._wanted is False else None
@@ -192,11 +192,11 @@ class APITool(Connection[OpenAPISettings]):
             from delf_openapi.enrichment import apply_summaries
 
             apply_summaries(api.entries.values(), self._kept(api))
-            if self._caller.samples is not None:  # what was seen wins over what was guessed
+            if self._caller.samples is not None:  # samples override guesses
                 apply_samples(api.entries.values(), self._caller.samples)
         hidden = self._hidden(api)
         shown: dict[Argument, Parameter] = {}
-        # Where its calls go is not seen in an action, and makes it another one.
+        # Part of each action's version: actions do not show their servers.
         servers = json.dumps(api.document.at("#").get("servers"), default=str)
         entries = api.entries.values()
         return tuple(self._action(api, entry, hidden, shown, servers) for entry in entries)

@@ -15,7 +15,7 @@ Read = Callable[[str], Source]
 
 _MAX_HOPS: Final = 50
 _MAX_DOCUMENTS: Final = 3000
-# Beside a reference these say something about it; anything else is a schema of its own.
+# Annotations of a reference; any other key beside ``$ref`` is part of a schema.
 _NOTES: Final = frozenset(
     {"$ref", "description", "summary", "title", "deprecated", "example", "examples", "default"}
     | {"nullable", "readOnly", "writeOnly", "externalDocs", "xml", "$comment"}
@@ -61,7 +61,7 @@ class Trees:
             tree = self._read(uri).tree
             _make_absolute(tree, uri, self.uri)
         except SpecError as error:
-            # Remembered: hundreds of places may refer to it, and each try may take a timeout.
+            # Cached, because hundreds of references may each wait for a timeout.
             self._failed[uri] = error
             raise
         except Exception as error:
@@ -104,7 +104,7 @@ def _make_absolute(tree: Any, base: str, own: str) -> None:
     """Make the references of another document absolute."""
     # A list and no recursion: a hostile document nests deeper than the interpreter's stack.
     todo: list[Any] = [tree]
-    done: set[int] = set()  # YAML's aliases make one node be in several places
+    done: set[int] = set()  # YAML's aliases share nodes
     while todo:
         node = todo.pop()
         if id(node) in done:
@@ -153,7 +153,7 @@ class Document:
         if found is None:
             try:
                 found = self._find(ref)
-            except ValueError:  # no URL at all
+            except ValueError:  # not a URL
                 raise SpecError(f"$ref {ref[:200]!r} is not an address") from None
             self._found[ref] = found
         return found

@@ -116,7 +116,7 @@ def find_operations(document: Document, warnings: list[str]) -> list[Spot]:
         base = method_name(_words(words, method, path))
         name = base
         if name in taken:
-            # The number goes on where the last clash left it, or many clashes would be slow.
+            # Continue from the last number; restarting would be slow for many clashes.
             name = unique(base, taken, method) if base not in counts else base
             while name in taken:
                 counts[base] = counts.get(base, 1) + 1
@@ -162,7 +162,7 @@ def _walk(
             operation = item.get(method)
             if operation is None:
                 continue
-            if isinstance(operation, dict) and "$ref" in operation:  # as some write in sources
+            if isinstance(operation, dict) and "$ref" in operation:  # in some hand-written sources
                 try:
                     operation = document.reference(operation)
                 except SpecError as error:
@@ -247,7 +247,7 @@ def _read_params(
                 continue
             merged[place, name] = found
     for name in _placeholders(spot.path):
-        # Left out by mistake in many specifications; without a value there is no address.
+        # Many specifications forget to declare path parameters, which every URL needs.
         merged.setdefault(("path", name), {"required": True, "schema": {"type": "string"}})
     if len(merged) > _MAX_PARAMETERS:
         raise SpecError(f"it has {len(merged)} parameters, and at most {_MAX_PARAMETERS} are read")

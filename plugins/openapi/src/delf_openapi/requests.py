@@ -84,7 +84,7 @@ class RequestBuilder:
         settings: The shared settings of all calls.
         signature: The signature for messages.
         hidden: Keywords with values given in code, unavailable to scripts.
-        bear: Called with faults of arguments that are sent nevertheless.
+        report: Called with the faults of arguments that are sent nevertheless.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class RequestBuilder:
         settings: OpenAPISettings,
         signature: str,
         hidden: frozenset[str],
-        bear: Callable[[list[str]], None],
+        report: Callable[[list[str]], None],
     ) -> None:
         self._where = where
         self._document = document
@@ -109,7 +109,7 @@ class RequestBuilder:
         body = operation.body
         fields = body.fields if body is not None and body.fields is not None else ()
         self._fields = {f.arg: f for f in fields if f.arg not in hidden}
-        self._bear = bear
+        self._report = report
 
     # -- checking -----------------------------------------------------------------------
 
@@ -140,23 +140,23 @@ class RequestBuilder:
             if arg not in given and arguments.get(arg) is None:
                 missing = [f"missing argument {arg!r}"]
                 is_path = arg in self._params and self._params[arg].place == "path"
-                problems += missing if is_path else self._borne(missing)
+                problems += missing if is_path else self._refusing(missing)
         if body is not None and not problems:
-            problems += self._borne(self._check_body(body, given))
+            problems += self._refusing(self._check_body(body, given))
         if problems:
             shown = "; ".join(problems[:8])
             raise ToolRefusedError(f"{self._where}: {shown}. Expected {self._signature}")
         return given
 
-    def _borne(self, faults: list[str]) -> list[str]:
-        """Return the faults that refuse a call.
+    def _refusing(self, faults: list[str]) -> list[str]:
+        """Return the faults for which a call is refused.
 
-        Empty where the specification itself may be wrong.
+        Empty if the specification may be wrong; the faults are only reported then.
         """
         if self._settings.check_arguments == "raise":
             return faults
         if faults:
-            self._bear(faults)
+            self._report(faults)
         return []
 
     def _body_names(self, body: Body | None) -> tuple[str, ...]:
@@ -168,13 +168,13 @@ class RequestBuilder:
         param = self._params.get(arg)
         if param is not None:
             if value is None:
-                return []  # a parameter that is None is one that is left out
+                return []  # None omits a parameter
             value = self._checker.with_decimals(param.schema, value)
             value = self._checker.loosened(param.schema, plain(value, arg))
             faults = [
                 _fault_text(fault, arg) for fault in self._checker.faults(param.schema, value)
             ]
-            if faults and self._borne(faults):
+            if faults and self._refusing(faults):
                 return faults
             given[arg] = value
             self._try_to_write(param, value)
@@ -183,7 +183,7 @@ class RequestBuilder:
         # None leaves a field out, unless its schema has null as a value.
         if item is not None and value is None and self._checker.faults(item.schema, None):
             if body is not None and body.is_patch:
-                given[arg] = None  # in a merge patch this takes the property away
+                given[arg] = None  # removes the property in a merge patch
             return []
         if item is not None:
             value = self._checker.with_decimals(item.schema, value)
@@ -232,7 +232,7 @@ class RequestBuilder:
             whole = {name: _bare(value) for name, value in whole.items()}
         if body.is_patch:
             whole = {name: value for name, value in whole.items() if value is not None}
-        # The connection sends its own key: a field for that is as good as there.
+        # Hidden fields count as given, because the connection fills them.
         whole = {**{f.name: _KEY for f in body.fields if f.arg in self._hidden}, **whole}
         args = {f.name: arg for arg, f in self._fields.items()}
         return [
@@ -280,7 +280,7 @@ class RequestBuilder:
                 cookies += cookie_pairs(param, value)
         url = base + path
         joined = "&".join(f"{k}={v}" for k, v in query)
-        # Some templates bring a query of their own.
+        # Some templates contain a query.
         url = f"{url}{'&' if '?' in path else '?'}{joined}" if joined else url
         self._guard(url, base)
         content, media = self._content(given)
@@ -293,7 +293,7 @@ class RequestBuilder:
             self._servers.check(url, self._where)
         if credentials.oauth and settings.token_url is None:
             self._servers.check(credentials.oauth, f"{self._where}: its OAuth2 token")
-        # A script does not set a header that the user's settings or credentials set.
+        # Scripts cannot override headers from the user's settings or credentials.
         own = {name.lower() for name in secret}
         return Request(
             label=f"{operation.spot.method} {operation.spot.path}",
@@ -322,7 +322,7 @@ class RequestBuilder:
                 text = quote(constants[param.name.lower()], safe="-._~")
             else:
                 text = path_text(param, given[param.arg])
-            # Every placeholder is replaced by what holds no brace, so none is replaced twice.
+            # Replacements contain no braces, so no placeholder is replaced twice.
             path = path.replace(f"{{{param.name}}}", text)
         # Servers and proxies resolve dots, and would take the call for another operation.
         if any(part in (".", "..") for part in path.partition("?")[0].split("/")):
@@ -414,6 +414,6 @@ def accepted(document: Document, operation: Operation) -> str:
             kinds |= dict.fromkeys(str(k) for k in cast("dict[str, Any]", content))
     exact = [k for k in kinds if k.isascii() and k.isprintable() and not {"*", ","} & set(k)]
     exact.sort(key=lambda k: (k != "application/json", kind_of(k) != "json"))
-    is_json = not exact or kind_of(exact[0]) == "json"  # then the service shall choose that
+    is_json = not exact or kind_of(exact[0]) == "json"  # so that the service chooses JSON
     best = (exact or ["application/json"])[: 1 if is_json else 5]
     return ", ".join([*best, "*/*;q=0.5"])

@@ -52,7 +52,7 @@ def credentials_for(
     schemes = _schemes(document)
     needs: Any = operation.raw.get("security", document.at("#").get("security"))
     if not isinstance(needs, list):
-        # Nothing is declared: what was given was given to be sent.
+        # Without declared schemes, send the given credentials.
         return _undeclared(settings)
     unmet: list[str] = []
     best: Credentials | None = None

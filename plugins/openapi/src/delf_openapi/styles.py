@@ -104,7 +104,7 @@ def query_pairs(param: Param, value: Any) -> Pairs:
     """Return a query parameter as pairs with both sides quoted."""
     safe = _RESERVED if param.reserved else _UNRESERVED
     name = quote(param.name, safe=_UNRESERVED)
-    # How values within values are written the specification leaves open: as JSON.
+    # The standard leaves nested values open: write JSON.
     if param.media is not None or (param.style != "deepObject" and _is_nested(value)):
         return [(name, quote(_document(value), safe=_UNRESERVED))]
     return styled_pairs(name, value, param.style, explode=param.explode, safe=safe)

@@ -110,8 +110,8 @@ def _path_item(document: Document, tree: dict[str, Any], item: Any) -> Any:
             try:
                 result[method] = _operation(document, tree, operation, shared)
             except (SpecError, TypeError, AttributeError):
-                # The compiler reads the original, finds the same fault and says where. What all
-                # operations of the path take is part of it: without it another request is made.
+                # Keep the original, for which the compiler reports the fault and its location, with
+                # the path's shared parameters.
                 own: Any = operation.get("parameters") or []
                 result[method] = {**operation, "parameters": _each(shared) + _each(own)}
     return result

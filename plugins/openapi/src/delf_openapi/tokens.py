@@ -58,7 +58,7 @@ class Tokens:
         asking = self._asking.get(url)
         if asking is None or asking.done() or asking.get_loop() is not asyncio.get_running_loop():
             asking = self._asking[url] = shared_task(self._ask(url))
-        # One call that is cancelled takes the token from no other.
+        # Cancelling one call does not cancel the request for other calls.
         return await asyncio.shield(asking)
 
     async def _ask(self, url: str) -> str:
@@ -66,7 +66,7 @@ class Tokens:
         if urlsplit(url).scheme != "https" and not await asyncio.to_thread(is_private, host):
             raise ToolExecutionError(f"{self._name}: the token's address is not secure (http)")
         answer = await self._send(self._request(url, in_body=False))
-        if answer.status in (400, 401):  # some take the secret in the body only
+        if answer.status in (400, 401):  # some accept the secret in the body only
             answer = await self._send(self._request(url, in_body=True))
         try:
             body: Any = json.loads(answer.content)

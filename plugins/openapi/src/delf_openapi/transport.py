@@ -70,7 +70,7 @@ class Transport:
         token = await self._tokens.get(request.oauth)
         _use_token(request, token)
         answer = await self._attempts(request)
-        if answer.status == 401:  # it was withdrawn before its time
+        if answer.status == 401:  # the token was revoked early
             _use_token(request, await self._tokens.get(request.oauth, instead_of=token))
             answer = await self._attempts(request)
         return _scrubbed(answer, request)
@@ -151,7 +151,7 @@ class Transport:
                 headers.pop("Content-Type", None)
             if origin_of(url) != home:
                 await check_redirect(url, home, method, request.label)
-                # What left its origin carries nothing of the call, even if it is sent back there.
+                # After leaving its origin, a request carries no call data, even on its way back.
                 headers = {k: v for k, v in headers.items() if k == "Accept"}
                 content = None
                 query = ""
@@ -183,7 +183,7 @@ class Transport:
             ) from None
         except BodyEncodingError as error:
             raise _unread(method, f"{label}: the answer: {error}") from None
-        except httpx.LocalProtocolError:  # its text may hold a header's value
+        except httpx.LocalProtocolError:  # the message may contain a header's value
             raise ToolExecutionError(f"{label}: it cannot be sent as HTTP") from None
         except httpx.RemoteProtocolError as error:
             if "location header" not in str(error):

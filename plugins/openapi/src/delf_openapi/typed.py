@@ -112,7 +112,7 @@ class Responses:
             return Typed(_lenient(unmarshaller).unmarshal(body), faults)
         except _TooLongError:
             return Typed(body, (_of_all(f"it was not validated within {SECONDS:g} s"),))
-        except Exception as error:  # a schema that no validator can make sense of
+        except Exception as error:  # an invalid schema
             return Typed(body, (_of_all(f"its schema cannot be used: {type(error).__name__}"),))
 
     def untyped(self, operation: Operation, answer: Answer, body: Any) -> Typed:
@@ -140,7 +140,7 @@ class Responses:
             return _unmarshaller(spec, self._document.version)
         except SpecError as error:
             return f"its schema cannot be read: {clean(error.message, _FAULT_CHARS)}"
-        except Exception as error:  # the other side's, and whatever is wrong with it
+        except Exception as error:  # an invalid schema
             return f"its schema cannot be used: {type(error).__name__}"
 
 
@@ -152,7 +152,7 @@ def _of_media(content: Any, media: str, document: Document) -> Any:
         declared = str(name).partition(";")[0].strip().lower()
         if declared in (media or "application/json", "*/*", "application/*"):
             return document.reference(spec).get("schema")
-    # Many services answer with another name of JSON than the one that they declare.
+    # Many services declare one JSON media type and send another.
     for name, spec in listed.items():
         if kind_of(str(name).partition(";")[0].strip().lower()) == "json":
             return document.reference(spec).get("schema")

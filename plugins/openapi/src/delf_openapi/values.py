@@ -40,7 +40,7 @@ class Checker:
     def _checker(self, schema: Any) -> json_schema.Checker | None:
         found = self._known.get(id(schema))
         if found is None:
-            # The schema is kept with it, or another one could get its number.
+            # Keep a reference to the schema, so that its id is not reused.
             found = self._known[id(schema)] = schema, self._made(schema)
         return found[1]
 

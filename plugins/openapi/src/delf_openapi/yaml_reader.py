@@ -56,7 +56,7 @@ def _check_nesting(text: str) -> None:
         deepest = max(deepest, depth)
     dashes = max((len(m.group()) // 2 for m in re.finditer(r"(?:- ){100,}", text)), default=0)
     indent = max((len(m.group()) for m in re.finditer(r"(?m)^ {800,}", text)), default=0)
-    # Braces in texts count, too, so what looks deep is measured before it is refused.
+    # This estimate counts braces in texts, too, so measure before refusing.
     if max(deepest, dashes, indent // 2) > 2 * MAX_DEPTH and _is_deep(text):
         raise SpecError("the specification is nested too deeply")
 
@@ -75,7 +75,7 @@ def _is_deep(text: str) -> bool:
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
     except yaml.YAMLError:
-        return True  # deep or not, it cannot be read
+        return True  # unreadable in any case
     return False
 
 

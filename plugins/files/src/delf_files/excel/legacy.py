@@ -73,7 +73,7 @@ def _opened(path: str) -> Generator[Any]:
         raise
     except OSError as error:
         raise ToolExecutionError(f"the workbook cannot be read: {error.strerror}") from error
-    except Exception as error:  # xlrd raises whatever a damaged file leads to
+    except Exception as error:  # xlrd raises anything for damaged files
         raise no_workbook(path, ".xls", error) from error
 
 
@@ -82,9 +82,9 @@ def _book(path: str) -> Any:
     import xlrd
 
     library: Any = xlrd
-    quiet = io.StringIO()  # xlrd writes what it finds odd
+    quiet = io.StringIO()  # for xlrd's warnings
     options: dict[str, Any] = {"on_demand": True, "formatting_info": True, "logfile": quiet}
-    options["verbosity"] = 1  # it says then which sheets hold no cells
+    options["verbosity"] = 1  # reports sheets without cells
     try:
         book = library.open_workbook(path, **options)
         found = _WITHOUT_CELLS.findall(quiet.getvalue())

@@ -142,7 +142,7 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
         raise
     except OSError as error:
         raise ToolExecutionError(f"the workbook cannot be read: {error.strerror}") from error
-    except Exception as error:  # openpyxl raises whatever a damaged file leads to
+    except Exception as error:  # openpyxl raises anything for damaged files
         raise no_workbook(path, ".xlsx", error) from error
 
 
@@ -203,7 +203,7 @@ def no_sheet(name: str | None, names: Sequence[str]) -> ToolExecutionError:
 
 
 def _rows(sheet: Any) -> Iterator[Sequence[Any]]:
-    sheet.reset_dimensions()  # what a file says about its size may be wrong
+    sheet.reset_dimensions()  # the declared size may be wrong
     return sheet.iter_rows(values_only=True, max_row=MAX_ROWS + 1)
 
 
@@ -225,8 +225,8 @@ def _filled_rows(
         values = [_plain(value, epoch) for value in row]
         for index, formula in enumerate(texts):
             if values[index] is None and (number, index) in found.uncomputed:
-                text = getattr(formula, "text", formula)  # of an array's formula
-                values[index] = text if isinstance(text, str) else None  # of a what-if table
+                text = getattr(formula, "text", formula)  # for array formulas
+                values[index] = text if isinstance(text, str) else None  # None for data tables
         if spread or number in begins:
             spread = _spread(values, number, spread, begins.get(number, ()))
         area += len(values)

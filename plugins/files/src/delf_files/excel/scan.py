@@ -137,7 +137,7 @@ class _Part:
             self._parser.Parse(b"", True)
         except _Enough:
             return
-        finally:  # its handlers hold this object
+        finally:  # break reference cycles
             self._parser.StartElementHandler = None
             self._parser.CharacterDataHandler = None
             self._parser.StartDoctypeDeclHandler = None
@@ -193,7 +193,7 @@ class _Part:
         found = _PLACE.fullmatch(str(attributes.get("r", "")))
         row, column = self._place
         self._place = (int(found[2]), _column(found[1])) if found else (row, column + 1)
-        # A text that is empty is written as a value of no letters.
+        # An empty text has no value element, but counts as a value.
         self._has_formula, self._has_value = False, attributes.get("t") == "str"
 
     def end_cell(self) -> None:

@@ -32,7 +32,7 @@ def make_workbook(parts: Mapping[str, Sequence[Sequence[Any]]]) -> bytes:
     from openpyxl import Workbook
     from openpyxl.cell import WriteOnlyCell
 
-    # Whole before the first cell is written: a sheet that is given up leaves a file behind.
+    # Check all rows before writing: an abandoned sheet leaves a temporary file behind.
     fitting = {name: _fitting(rows) for name, rows in parts.items()}
     book = Workbook(write_only=True)
     taken: set[str] = set()
