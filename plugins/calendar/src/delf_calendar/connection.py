@@ -225,7 +225,7 @@ class Calendar(GoogleConnection):
         """  # noqa: D205 - the model reads the whole paragraph
         named = bool(zone)
         zone = await self._zone(calendar, start, end, zone=zone, always=bool(recurrence))
-        key = uuid.uuid4().hex  # so that an event whose answer was lost is not made twice
+        key = uuid.uuid4().hex  # makes the request idempotent
         body: dict[str, Any] = {
             "id": key,
             "summary": title,
@@ -391,7 +391,7 @@ class Calendar(GoogleConnection):
             )
             try:
                 return event_of(await self.transport.json(request))
-            except LostAnswerError:  # it may be another one because it was done
+            except LostAnswerError:  # the change itself may have changed the etag
                 raise
             except GoogleError as error:
                 if error.status != _CHANGED:
@@ -420,10 +420,10 @@ class Calendar(GoogleConnection):
             end = on_the_wall(end, known) if isinstance(end, dt.datetime) else end
         if end is None and isinstance(first, dt.datetime) != old["all_day"]:
             end = later(first, length_of(old_start, old_end))
-        # A moment in UTC is no wish for another zone: a series would repeat by other clocks.
+        # A UTC time does not change the event's zone, by which a series repeats.
         is_moment = isinstance(first, dt.datetime) and zone_of(first) in (None, "UTC")
         found = times(first, end, known, is_given=bool(zone) or is_moment)
-        for place in found.values():  # a change keeps what it does not take away
+        for place in found.values():  # unset fields would keep their old values
             place.setdefault("dateTime", None)
             place.setdefault("date", None)
         return found

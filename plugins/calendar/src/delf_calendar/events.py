@@ -124,8 +124,8 @@ def times(start: When, end: When | None, zone: str, *, is_given: bool = False) -
         start: The beginning.
         end: The end.
         zone: The zone of times without one.
-        is_given: True for a zone that the caller named: times of another zone are shown in it, and
-            a series repeats by its clocks.
+        is_given: True if the caller named the zone: times of other zones are converted to it,
+            and a series repeats by it.
 
     Raises:
         ToolRefusedError: If start and end do not match.
@@ -160,7 +160,7 @@ def recurrence_lines(lines: Sequence[str], start: Mapping[str, Any]) -> list[str
 
     Args:
         lines: The lines, such as ``RRULE:FREQ=WEEKLY;COUNT=4``.
-        start: The location of its start, in the service's form.
+        start: The start of the series, in the service's form.
 
     Raises:
         ToolRefusedError: If a line is not a recurrence rule.
@@ -187,7 +187,7 @@ def _single_dates(name: str, dates: Sequence[str], start: Mapping[str, Any]) -> 
 
 
 def _place(when: When, zone: str) -> dict[str, Any]:
-    # What is None takes away what a change would leave of another kind.
+    # None removes a field that a change would otherwise keep.
     if isinstance(when, dt.datetime):
         return {"dateTime": when.isoformat(timespec="seconds"), "timeZone": zone}
     return {"date": when.isoformat()}
@@ -208,7 +208,7 @@ def length_of(start: When, end: When) -> dt.timedelta:
 
 
 def _is_before(one: When, other: When) -> bool:
-    # Two times of one zone would be compared by what the clock on the wall shows.
+    # Python compares two times of one zone by local time, ignoring ``fold``.
     if isinstance(one, dt.datetime) and isinstance(other, dt.datetime):
         return one.timestamp() < other.timestamp()
     return one < other

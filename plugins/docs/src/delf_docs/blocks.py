@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-# Taken out by the service, they would be counted here and not there.
+# The service removes these characters, which would shift the indexes computed here.
 _TAKEN_OUT: Final = re.compile("[\x00-\x08\x0c-\x1f\ue000-\uf8ff]")
 
 

@@ -293,7 +293,7 @@ class Docs(GoogleConnection):
                 return Edit(found, {})
             try:
                 return Edit(found, await self._change(what, found, requests))
-            except LostAnswerError:  # the revision may be another one because it was done
+            except LostAnswerError:  # the change itself may have changed the revision
                 raise
             except GoogleError as error:
                 if error.status != 400 or "revision" not in error.message:

@@ -50,7 +50,7 @@ def plain_text(element: Node) -> str:
 
 
 def heading_level(element: Node) -> int | None:
-    """1 to 6 for a heading."""
+    """Return the level of a heading, 1 to 6; None for other paragraphs."""
     style: Node = element["paragraph"].get("paragraphStyle") or {}
     marks = _HEADINGS.get(str(style.get("namedStyleType")))
     return len(marks) if marks else None

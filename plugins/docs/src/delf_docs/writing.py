@@ -45,7 +45,7 @@ def insert_blocks(blocks: Sequence[Block], index: int, *, spare: bool) -> list[R
 def _lines(block: Paragraph | List) -> list[tuple[str, Sequence[Mark]]]:
     if isinstance(block, Paragraph):
         return [(block.content.text, block.content.marks)]
-    # Tabs say how deep an item is; they go when it becomes one.
+    # Leading tabs set an item's depth; the service removes them when it makes the list.
     return [
         ("\t" * depth + item.text, [_moved(mark, depth) for mark in item.marks])
         for depth, item in block.items
@@ -61,7 +61,7 @@ def _styles(
     }
     if isinstance(block, Paragraph) and block.quoted:
         style |= {"indentStart": _QUOTE, "indentFirstLine": _QUOTE}
-    # What stands behind it would give it its own looks.
+    # Otherwise the text would inherit the style of the following text.
     requests: list[Request] = [
         {"deleteParagraphBullets": {"range": whole}},
         {
@@ -92,8 +92,8 @@ def _table(table: Table, index: int) -> list[Request]:
     requests: list[Request] = [
         {"insertTable": {"location": place, "rows": len(table.rows), "columns": columns}}
     ]
-    # A line break, the table's start, the first row's and cell's: then each cell holds a line
-    # break, and each row begins with one more.
+    # Before the first cell's content come a line break and the starts of table, row and cell.
+    # Each cell takes two units, and each row one more.
     first, row_size = index + 4, 2 * columns + 1
     for r, row in reversed(list(enumerate(table.rows))):
         for c, cell in reversed(list(enumerate(row))):

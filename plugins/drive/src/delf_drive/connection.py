@@ -216,7 +216,7 @@ class Drive(GoogleConnection):
         if kind == FOLDER:
             raise ToolRefusedError("create_folder makes folders")
         body: dict[str, Any] = {"name": name, "mimeType": kind}
-        if folder not in _TOP:  # which a login for its own files cannot look at
+        if folder not in _TOP:  # unreadable with the scope drive.file
             body["parents"] = [await self._places.folder(folder)]
         data = content.encode() if isinstance(content, str) else content
         if kind.startswith(NATIVE):
@@ -276,7 +276,7 @@ class Drive(GoogleConnection):
         folder: str = "",
     ) -> FileInfo:
         """Replace a file's content, rename it, or move it into another folder."""
-        # The content of a shortcut is that of its file; its name and place are its own.
+        # A shortcut has its own name and folder, but its target's content.
         found = await self._places.find(file, follow=content is not None)
         if content is None and not name and not folder:
             raise ToolRefusedError("give content, name or folder")
@@ -284,7 +284,7 @@ class Drive(GoogleConnection):
         query: dict[str, Any] = {"fields": FIELDS, **ALL_DRIVES}
         if folder:
             query["addParents"] = await self._places.folder(folder)
-            parents = ",".join(found.get("parents") or [])  # of others' files nobody has any
+            parents = ",".join(found.get("parents") or [])  # missing for files of others
             query |= {"removeParents": parents} if parents else {}
         path = f"{_FILES}/{segment(str(found['id']))}"
         if content is None:
@@ -436,7 +436,7 @@ class Drive(GoogleConnection):
         except LostAnswerError as error:
             if not error.status:
                 raise
-            # A file that was moved is refused to be moved again.
+            # Drive refuses to repeat a move, so check whether it happened.
             look = Request(what, "GET", path, query={"fields": FIELDS, **ALL_DRIVES})
             found = await self.transport.json(look)
             parents = [query["addParents"]] if "addParents" in query else found.get("parents")

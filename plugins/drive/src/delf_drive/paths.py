@@ -17,7 +17,7 @@ ALL_DRIVES: Final = {"supportsAllDrives": True}
 IN_ALL_DRIVES: Final = {
     "supportsAllDrives": True,
     "includeItemsFromAllDrives": True,
-    "corpora": "allDrives",  # else only what the user has opened of shared drives
+    "corpora": "allDrives",  # else only opened files of shared drives
 }
 _KEYS: Final = "X-Goog-Drive-Resource-Keys"
 _MOST_KEYS: Final = 10

@@ -86,7 +86,7 @@ def file_of(resource: Mapping[str, Any]) -> FileInfo:
 
 
 def leads_to_folder(resource: Mapping[str, Any]) -> bool:
-    """Return whether it is a folder, or a shortcut to one."""
+    """Return whether a file is a folder, or a shortcut to a folder."""
     shortcut: Mapping[str, Any] = resource.get("shortcutDetails") or {}
     return FOLDER in (resource["mimeType"], shortcut.get("targetMimeType"))
 

@@ -66,7 +66,7 @@ class Filesystem(Connection[FilesystemSettings]):
     context_trust = "own"
 
     def __init__(self, **options: Any) -> None:
-        # The roots say when a person is asked; `confirm` can only add to them.
+        # The roots decide about approvals; `confirm` can only add actions.
         if options.get("confirm") is None:
             options["confirm"] = False
         super().__init__(**options)
@@ -101,7 +101,7 @@ class Filesystem(Connection[FilesystemSettings]):
     async def check(self, call: ProposedCall) -> Verdict:
         """Check a call by the rules of the roots."""
         try:
-            if call.action not in _WRITES:  # no file is looked at
+            if call.action not in _WRITES:  # decided without reading files
                 return self._check_call(call.action, call.arguments)
             return await asyncio.to_thread(self._check_call, call.action, call.arguments)
         except ToolRefusedError as error:
@@ -378,7 +378,7 @@ class Filesystem(Connection[FilesystemSettings]):
                 f"cannot edit {path!r}: old_text appears more than once; include more of "
                 "the text around it, or use replace"
             )
-        view = memoryview(content)  # what stays is not copied
+        view = memoryview(content)  # avoids copies of unchanged parts
         made = _Ends(new, content).of(found)
         return Change(place, content, (view[: found.start()], made, view[found.end() :]))
 

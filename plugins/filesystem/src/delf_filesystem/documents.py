@@ -69,7 +69,7 @@ def convert(content: bytes, name: str, suffix: str) -> str:
 
     stream: Any = io.BytesIO(content)
     charset: str | None = None
-    # Of text markitdown guesses the charset, and the separator of tables, and does not say so.
+    # markitdown silently guesses a text's charset and table separator.
     if suffix in _PLAIN:
         return decode_declared(content, None, name, is_markup=False)
     if suffix in _MARKUP:
@@ -107,7 +107,7 @@ def _tell_bare_pages(content: bytes, name: str) -> None:
                 total += 1
                 bare += all(char["text"].isspace() for char in page.chars)
                 page.close()
-    except Exception:  # of a damaged document, which markitdown reads in another way
+    except Exception:  # a damaged document, which markitdown may still read
         note(f"{name}: it is not known whether all of its pages hold text")
     else:
         tell_bare(name, bare, total)

@@ -157,7 +157,7 @@ def lines_with(place: Place, text: bytes, *, ignore_case: bool) -> Iterator[Matc
     wanted = re.compile(re.escape(text), re.IGNORECASE if ignore_case else 0)
     with reading(place) as file:
         line = 1
-        # Whole lines, so that no text is cut, as long as a line is shorter than a piece.
+        # Complete lines, so that no match is cut, unless a line is longer than a piece.
         while piece := file.read(_PIECE) + file.readline(_PIECE):
             if line == 1 and b"\0" in piece[:_LOOKED_AT]:
                 return

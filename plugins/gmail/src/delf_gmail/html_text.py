@@ -1,4 +1,4 @@
-"""HTML as text that can be read: paragraphs, lists, links; nothing that is not seen.
+"""HTML as readable text: paragraphs, lists and links, without invisible elements.
 
 The standard library's parser takes quadratic time for tags that do not end.
 """

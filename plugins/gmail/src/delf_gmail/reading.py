@@ -176,7 +176,7 @@ def draft_text(resource: Resource) -> str:
     lines += [f"Attached: {part.name}, {part.size:,} bytes" for part in files_of(payload)]
     first, *others = dict.fromkeys(filter(None, _texts_in(payload))) or [""]
     lines += ["", first]
-    for text in others:  # whoever gets it may see either
+    for text in others:  # a recipient may see any alternative
         lines += ["", "In its other part:", text]
     return "\n".join(lines)
 

@@ -47,7 +47,7 @@ def build(
         ToolRefusedError: If an address or a header is not valid, or it is too large.
     """
     size = sum(len(item["data"]) for item in attachments) * 4 // 3
-    if size > MOST_BYTES:  # before the work that it takes to find out exactly
+    if size > MOST_BYTES:  # an estimate, to avoid encoding in vain
         raise _too_large(size)
     message = EmailMessage(policy=SMTP)
     people = {"To": _people(to, "to"), "Cc": _people(cc, "cc"), "Bcc": _people(bcc, "bcc")}
@@ -85,7 +85,7 @@ def _attach(message: EmailMessage, item: Attachment) -> None:
         raise ToolRefusedError(f"{kind!r} is not a media type, as application/pdf is one")
     data = item["data"]
     content = data.encode() if isinstance(data, str) else data
-    if major in ("message", "multipart"):  # would be taken apart on its way
+    if major in ("message", "multipart"):  # receivers would unpack it
         major, minor = "application", "octet-stream"
     message.add_attachment(content, maintype=major, subtype=minor, filename=name)
 
@@ -98,7 +98,7 @@ def _people(given: People, what: str) -> tuple[Address, ...]:
 
 
 def _one_line(text: str, what: str) -> str:
-    """Return a header's value. Folding is the library's.
+    """Return a header's value, which the library folds.
 
     A line break would begin another header.
     """

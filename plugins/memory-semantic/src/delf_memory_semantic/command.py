@@ -48,7 +48,7 @@ def memory(ctx: click.Context, namespace: str | None, *, as_json: bool) -> None:
 
 
 class _Opened:
-    """The store that tasks started here use."""
+    """The memory store of tasks in this folder."""
 
     def __init__(self, state: Any, namespace: str | None) -> None:
         load: Callable[[], Any] | None = getattr(state, "load_project", None)
@@ -88,7 +88,7 @@ def _check_store(state: Any, project: Any) -> None:
     name = project.agent.memory
     if name in (None, _STORE):
         return
-    state.discover(project.environ).spec(MemorySpec, name)  # tells of one that is not known
+    state.discover(project.environ).spec(MemorySpec, name)  # raises for an unknown store
     raise ConfigurationError(
         f"delf memory works on the store {_STORE}; this project's is {name}",
         hint=f"DELF_MEMORY={_STORE} before the command looks at {_STORE} anyway",

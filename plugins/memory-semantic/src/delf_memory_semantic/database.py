@@ -149,11 +149,11 @@ class FactDatabase:
 
     @property
     def place(self) -> str:
-        """The store of the facts in words for people, without a password."""
+        """The database's file or address, without the password."""
         return self._url.render_as_string(hide_password=True)
 
     def open(self) -> None:
-        """Connect, and make the tables where they are missing.
+        """Connect, and create missing tables.
 
         Raises:
             MemorySetupError: If the database cannot be used.
@@ -276,7 +276,7 @@ class FactDatabase:
     def facts(self, ids: Sequence[int]) -> dict[int, StoredFact]:
         """Return facts by number; removed ones are skipped."""
         with self._read() as connection:
-            # Asked for the namespace, too, SQLite would go through all of its facts.
+            # With a condition on the namespace, SQLite would scan all of its facts.
             rows = connection.execute(sa.select(_facts).where(_facts.c.id.in_(ids)))
             return {row.id: _fact(row) for row in rows if row.namespace == self.namespace}
 
@@ -310,7 +310,7 @@ class FactDatabase:
             model: The model of the vectors.
             after: Facts with higher numbers than this.
         """
-        # A join would go through the facts by their index, and so jump about in the vectors.
+        # A join would read the vectors in random order.
         here = sa.select(_facts.c.id).where(_facts.c.namespace == self.namespace)
         wanted = (
             sa.select(_vectors.c.fact_id, _vectors.c.vector)
@@ -397,7 +397,7 @@ def _make_file(place: Path) -> None:
         raise MemorySetupError(
             f"the memory's folder {place.parent} cannot be made: {error.strerror}"
         ) from error
-    with suppress(OSError):  # the database says why it cannot be opened
+    with suppress(OSError):  # opening the database reports the error
         make_private_file(place)
 
 
@@ -422,13 +422,13 @@ def _make_tables(engine: sa.Engine) -> None:
                 return
     with engine.begin() as connection:
         sqlite = engine.dialect.name == "sqlite"
-        if not sqlite:  # "if not exists" alone fails where two make a table at once
+        if not sqlite:  # IF NOT EXISTS fails for concurrent creators
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MAKING)))
         for table in _tables.sorted_tables:
             connection.execute(CreateTable(table, if_not_exists=True))
         for statement in _SQLITE_WORDS if sqlite else _POSTGRESQL_WORDS:
             connection.execute(sa.text(statement))
-        connection.execute(_MADE, {"key": "version", "value": _VERSION})  # nothing is missing now
+        connection.execute(_MADE, {"key": "version", "value": _VERSION})  # all tables exist
 
 
 def _driver(url: str) -> sa.URL:

@@ -41,7 +41,7 @@ def is_delfhos(path: Path) -> bool:
             return False
         with closing(_opened(path)) as connection:
             return _is_theirs(connection)
-    except (OSError, sqlite3.Error):  # whoever opens it says what is wrong
+    except (OSError, sqlite3.Error):  # opening the file reports the error
         return False
 
 

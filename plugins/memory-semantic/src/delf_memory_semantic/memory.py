@@ -19,15 +19,15 @@ _MODEL: Final = "all-MiniLM-L6-v2"
 
 
 class Memory(FixedAttributes):
-    """Facts that outlive a task, for ``Agent(memory=…)`` and for programs of their own.
+    """Facts that outlive a task, for ``Agent(memory=…)`` and for direct use by programs.
 
     Args:
         guidelines: A text about what to remember, for the model that proposes facts.
         path: A file for SQLite, or a ``postgresql://`` URL; a file in the user's data folder
             when None.
         namespace: The namespace of memories in the database.
-        embedding_model: An embedder's name. Where none of that name is installed, facts are
-            found by words alone.
+        embedding_model: An embedder's name. If that embedder is not installed, facts are found
+            by words alone.
     """
 
     _options = frozenset(("path", "embedding_model"))

@@ -160,7 +160,7 @@ class MessageIndex:
         known = [(number, row) for number, row in known if len(row) == len(vector)]
         if not known:
             return {}
-        # In one thread: those of BLAS and of a model that has just computed wait for each other.
+        # einsum uses one thread; BLAS's threads would contend with a model's.
         likeness = np.einsum("ij,j->i", np.stack([row for _, row in known]), vector)
         order: list[int] = np.argsort(-likeness)[:LOOKED_AT].tolist()
         wanted = {known[place][0] for place in order} | by_words.keys()
@@ -193,11 +193,11 @@ class MessageIndex:
         )
 
     def _on_disk(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Run a function with the file; an invalid file is recreated."""
+        """Run a statement on the file; an invalid file is recreated."""
         try:
             return self._do(statement, rows)
         except sqlite3.OperationalError:
-            return []  # it is locked, full or read-only: what is not kept is made again
+            return []  # locked, full or read-only: vectors are computed again
         except sqlite3.DatabaseError:
             self._file.unlink(missing_ok=True)
             return self._do(statement, rows)

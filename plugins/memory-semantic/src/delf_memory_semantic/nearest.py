@@ -50,7 +50,7 @@ class VectorIndex:
         if not len(self):
             return []
         query = np.asarray(vector, dtype="float32").reshape(1, self._dimension)
-        # For this thread alone: others have no part in one query, and would burn time waiting.
+        # One thread: for a single query, further threads would only spin.
         self._faiss.omp_set_num_threads(1)
         likeness, ids = self._index.search(query, min(limit, len(self)))
         pairs = zip(ids[0].tolist(), likeness[0].tolist(), strict=True)
@@ -60,7 +60,7 @@ class VectorIndex:
         """Return the similarity of a fact to a vector; None without a vector."""
         try:
             own = self._index.reconstruct(number)
-        except RuntimeError:  # faiss has no other way to say that it does not know it
+        except RuntimeError:  # how faiss reports an unknown number
             return None
         return float(np.dot(own, np.asarray(vector, dtype="float32")))
 
@@ -74,7 +74,7 @@ class Nearest:
 
     def __init__(self, database: FactDatabase) -> None:
         self._database = database
-        # One search at a time: faiss may not search in what is being added to.
+        # Serialises searches and additions, because faiss does not support both at once.
         self._turn = threading.Lock()
         self._index: VectorIndex | None = None
         self._seen = (0, 0)

@@ -93,7 +93,7 @@ class SemanticStore:
             await asyncio.wait({load})
 
     def _begin_load(self) -> asyncio.Task[None] | None:
-        """Begin to load the embedding model; None where nothing has to be loaded."""
+        """Begin to load the embedding model; None if no loading is needed."""
         embedder = self._embedder
         if not isinstance(embedder, SupportsLoading) or embedder.is_loaded:
             return None
@@ -130,7 +130,7 @@ class SemanticStore:
         if not texts:
             return
         moments = None if saved_at is None else [saved_at[n] for n in kept]
-        vectors = await self._embed(texts) if self._is_loaded else None  # these come later
+        vectors = await self._embed(texts) if self._is_loaded else None  # added later
         self._has_gaps = self._has_gaps or vectors is None
         rows = [(text, source) for text in texts]
         await self._in_thread(self._database.save, rows, vectors, self._model, moments)
@@ -155,7 +155,7 @@ class SemanticStore:
             self._in_thread(self._database.with_words, query, LOOKED_AT), self._near(query)
         )
         ranked, near = await self._in_thread(self._ranked, query, by_words, vector, near)
-        return await self._in_thread(self._fitting, query, ranked, near, top_k, threshold)
+        return await self._in_thread(self._above_threshold, query, ranked, near, top_k, threshold)
 
     async def _near(self, query: str) -> tuple[Any, dict[int, float]]:
         """Return the query's vector and the facts that are nearest.
@@ -184,7 +184,7 @@ class SemanticStore:
         share = max((share_of(query, fact.content) for fact in best.values()), default=0.0)
         return fused(by_words, near, share), near
 
-    def _fitting(
+    def _above_threshold(
         self,
         query: str,
         scores: dict[int, float],
@@ -287,7 +287,7 @@ class SemanticStore:
             note(f"facts are found by words alone: {self._model} is still being loaded")
             return None
         if load is not None:
-            await asyncio.wait({load})  # to load is no failure, however long it takes
+            await asyncio.wait({load})  # without a timeout: slow loading is no failure
             if self._is_away:
                 note(self._why_away)
                 return None

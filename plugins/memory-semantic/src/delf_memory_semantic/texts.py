@@ -31,7 +31,7 @@ def names_file(text: str) -> bool:
         return False
     if os.path.exists(text):  # noqa: PTH110 - no error for odd names
         return bool(Path(text).suffix) or os.sep in text
-    # The name of a missing file is no fact.
+    # A text like a path is a missing file, not a fact.
     return _PATH.fullmatch(text) is not None
 
 

@@ -1,4 +1,4 @@
-"""The way out: OpenTelemetry's batching processors and its exporters over HTTP."""
+"""Export by OpenTelemetry's batching processors and HTTP exporters."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
 _UNSAMPLED: Final = TraceFlags(TraceFlags.DEFAULT)
 _NANOSECONDS: Final = 1_000_000_000
 
-# The buckets that the conventions ask for.
+# The buckets recommended by the semantic conventions.
 _TOKENS: Final = [4.0**power for power in range(14)]
 _SECONDS: Final = [0.01 * 2**power for power in range(14)]
 
@@ -43,7 +43,7 @@ class Export:
     A program that has a ``TracerProvider`` gets the spans there, unless an address is given.
 
     Args:
-        service_name: ``service.name`` where ``OTEL_SERVICE_NAME`` says nothing.
+        service_name: ``service.name`` if ``OTEL_SERVICE_NAME`` is not set.
         endpoint: The collector's address, such as ``http://localhost:4318``; that of the
             environment when omitted.
     """
@@ -53,7 +53,7 @@ class Export:
         self._is_ours = endpoint is not None or not isinstance(provider, TracerProvider)
         if isinstance(provider, TracerProvider) and not self._is_ours:
             self._resource = provider.resource
-            # What is over is handed on as it was; its tracer would make spans of other numbers.
+            # Pass finished spans to the processor: a tracer would create spans with other ids.
             self._processor: SpanProcessor = provider._active_span_processor  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             self._meters: Any = get_meter_provider()
         else:

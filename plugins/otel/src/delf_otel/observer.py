@@ -28,7 +28,7 @@ class OtelObserver:
 
     Args:
         content: Send contents, too: tasks, answers, arguments, results, errors.
-        service_name: ``service.name`` of what is sent; ``OTEL_SERVICE_NAME`` wins.
+        service_name: The exported ``service.name``; ``OTEL_SERVICE_NAME`` takes precedence.
         endpoint: The address of the collector, overriding the environment.
 
     Raises:
@@ -51,7 +51,7 @@ class OtelObserver:
         span = self._spans.take(event)
         if span is None:
             return
-        # The first import of the exporters takes a moment, and events of many tasks come meanwhile.
+        # Importing the exporters is slow, and concurrent events must open only one export.
         async with self._opening:
             if self._export is None:
                 self._export = await asyncio.to_thread(self._open)

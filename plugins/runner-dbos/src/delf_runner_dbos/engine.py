@@ -76,14 +76,14 @@ class Workflows:
 
         @DBOS.workflow(name=TASK, max_recovery_attempts=None)
         async def task(ticket: dict[str, Any]) -> str:
-            return await _on(loop, self._work(str(DBOS.workflow_id), Ticket(**ticket)))
+            return await _run_on(loop, self._work(str(DBOS.workflow_id), Ticket(**ticket)))
 
         @DBOS.workflow(name=SCHEDULED, max_recovery_attempts=None)
         async def scheduled(at: datetime, context: Any) -> dict[str, Any]:
             _ = at
-            return await _on(loop, self._fire(str(DBOS.workflow_id), context))
+            return await _run_on(loop, self._fire(str(DBOS.workflow_id), context))
 
-        _ = task, scheduled  # DBOS finds them by their names
+        _ = task, scheduled  # registered with DBOS by name
 
     async def stop(self, seconds: float) -> None:
         """Stop receiving workflows, and disconnect from the database.
@@ -98,7 +98,7 @@ class Workflows:
         )
 
 
-async def _on(loop: asyncio.AbstractEventLoop, work: Awaitable[T]) -> T:
+async def _run_on(loop: asyncio.AbstractEventLoop, work: Awaitable[T]) -> T:
     """Run work on the agents' loop from DBOS's loop, whose end does not cancel the work."""
 
     async def main() -> T:

@@ -44,7 +44,7 @@ class Ticket:
         queue: The queue.
         key: The owner of the task.
         priority: The lowest comes first.
-        rests: The number of times that the task was started and put back.
+        rests: The number of times that the task was started and enqueued again.
     """
 
     task_id: str
@@ -69,12 +69,12 @@ class Ticket:
         return self.queue if self.key is None else keyed(self.queue)
 
     def rested(self) -> Self:
-        """Return the next ticket, after a rest."""
+        """Return the ticket for enqueuing the task again."""
         return replace(self, rests=self.rests + 1)
 
 
 def keyed(queue: str) -> str:
-    """DBOS's queue for the tasks of a queue that have a key."""
+    """Return the name of DBOS's queue for a queue's tasks with a key."""
     return f"{queue}/keys"
 
 
@@ -249,7 +249,7 @@ class DbosQueue:
             ids = [row.workflow_id for row in rows if row.workflow_id not in kept]
             if ids:
                 await self.call(lambda client, ids=ids: client.delete_workflows(ids))
-            # A page that holds kept workflows only would be read forever.
+            # Stop at a page of kept workflows only, which would be read again forever.
             if len(rows) < _AT_ONCE or not ids:
                 return
 
@@ -302,12 +302,12 @@ class DbosQueue:
             return work(self._connected())
         except DelfError:
             raise
-        except Exception as error:  # the drivers of databases differ
+        except Exception as error:  # each driver has its own exceptions
             message = str(error).strip().partition("\n")[0]
             raise ConnectionUnavailableError(
                 f"the queue's database failed: {message}",
                 hint="database under [plugins.runner-dbos] in delf.toml says where it is",
-            ) from None  # what SQLAlchemy tells more may hold the task's words
+            ) from None  # SQLAlchemy's details may contain the task's text
 
     def _connected(self) -> DBOSClient:
         with self._lock:
@@ -371,7 +371,7 @@ def task_queue(
     Args:
         options: Options by plugin name, from ``[plugins.NAME]``.
         environ: The environment variables with settings.
-        folder: The project's.
+        folder: The project's folder.
     """
     with using_environ(environ):
         settings = RunnerSettings.for_instance("runner_dbos", dict(options.get(PLUGIN, {})))

@@ -84,7 +84,7 @@ class Runner:
         journal: The journal with the tasks.
         queue: The queue.
         agents: The agents that run the tasks.
-        looks: The agents for calls that schedules watch.
+        looks: The agents that make the calls watched by schedules.
         options: The options.
     """
 
@@ -133,7 +133,7 @@ class Runner:
             work.cancel()
         await asyncio.wait(beside)
         await workflows.stop(self._options.grace)
-        left = dict(self._working.values())  # others need not wait for the lease
+        left = dict(self._working.values())  # handed on, to avoid a wait for the lease
         self._leaving = True
         await self._looks.aclose()
         await self._agents.aclose()
@@ -185,14 +185,14 @@ class Runner:
         Returns:
             The state then; ``rests`` where it is begun again later, by this or another runner.
         """
-        place = object()  # one that was handed on may be back before it is let go
+        place = object()  # unique, as a workflow may return early
         self._working[place] = workflow_id, ticket.workflows
         try:
             async with self._permit() as free:
                 if free:
                     return await self._do(ticket)
-            # DBOS limits each queue, and the permits limit all queues together: a workflow without
-            # a place goes back for any runner.
+            # DBOS limits each queue, and the permits limit all queues together. A workflow without
+            # a permit goes back to its queue.
             return await self._until_done(
                 lambda: self._queue.hand_on({workflow_id: ticket.workflows})
             )
@@ -228,7 +228,7 @@ class Runner:
             return record.state.value
         if record.state is TaskState.INTERRUPTED:
             return await self._rest(ticket.rested(), 0.0)
-        wait = self._options.lease  # somebody else works on it, and may die
+        wait = self._options.lease  # another process runs it, and may die
         if record.state is TaskState.QUEUED:
             wait = (record.not_before or 0.0) - time.time()
         return await self._rest(replace(ticket, rests=0), wait)
@@ -249,7 +249,7 @@ class Runner:
         task_id = record.task_id
         queued = _queued(await self._journal.read(task_id))
         queue = self._options.queues[queued.queue or ""]
-        # A task that ends its process each time would otherwise end one runner after the other.
+        # Otherwise a task that kills its process would kill one runner after the other.
         if record.state is TaskState.INTERRUPTED and record.losses >= queue.losses:
             await self._fail(task_id, _lost(task_id, record.losses + 1))
         else:
@@ -279,7 +279,7 @@ class Runner:
 
     async def _rest(self, ticket: Ticket, seconds: float) -> str:
         """Enqueue a task again with a delay, because its workflow ends now."""
-        # Longer each time: a task that fails at once must not keep every runner busy.
+        # Back off, so that a task that fails at once does not keep all runners busy.
         seconds = max(seconds, min(2.0**ticket.rests, _LONGEST_REST) if ticket.rests else 0.0)
         return await self._until_done(lambda: self._queue.again(ticket, seconds))
 
@@ -290,7 +290,7 @@ class Runner:
                 await work()
                 return "rests"
             await asyncio.sleep(AWAY_SECONDS)
-        return await asyncio.get_running_loop().create_future()  # others go on with it: see run
+        return await asyncio.get_running_loop().create_future()  # other runners continue; see run()
 
     async def _fail(self, task_id: str, error: DelfError) -> None:
         """End an unowned task as failed."""
@@ -337,12 +337,12 @@ class Runner:
         source = f"{context['name']}:{context['made']}"
         tasks = [
             await self._hand_in(f"{source}:{digest}", context, {ITEM: item})
-            for digest, item in reversed(look.new)  # services list the newest first
+            for digest, item in reversed(look.new)  # oldest first
         ]
         return {**made, "seen": [*look.seen], "tasks": tasks, "note": look.note}
 
     async def _check_person(self, holder: str | None) -> None:
-        """Raise for a schedule of somebody who may not run tasks any more.
+        """Raise if a schedule's owner may no longer run tasks.
 
         Args:
             holder: The person for whom the tasks are done; None for the local user.
@@ -435,7 +435,7 @@ class Runner:
             for workflow_id, now in seen.items()
             if workflow_id in before and before[workflow_id].begun == now.begun
         }
-        self._seen = seen | known  # begun again since: the time of silence begins anew
+        self._seen = seen | known  # restarted workflows begin a new silence
         queues = {row.workflow_id: row.queue_name or "" for row in at_work}
         for workflow_id, earlier in known.items():
             if await self._is_left(workflow_id, monotonic() - earlier.since):
@@ -466,7 +466,7 @@ class Runner:
                     await self._queue.restore(queued)
                 elif not await asyncio.to_thread(Path(folder).is_dir):
                     gone[folder] += 1
-        for folder, count in gone.items():  # where it exists, its own runner does them
+        for folder, count in gone.items():  # existing folders have their own runners
             _log.warning(
                 "%d tasks wait that are of the folder %s, which is not here; if the project was "
                 "moved to %s, name that folder in former_folders under [plugins.runner-dbos]",

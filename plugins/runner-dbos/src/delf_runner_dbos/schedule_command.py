@@ -227,7 +227,7 @@ async def _check_watched(state: State, options: Options, call: str) -> None:
     Raises:
         ConfigurationError: If the call cannot be watched.
     """
-    # Here, because the agent takes long to import, and no other command of schedules needs one.
+    # A late import: the agent is slow to import, and only this command needs one.
     from delf_engine.watched_calls import check_watched
     from delf_runner_dbos.watching import LOOKS
 

@@ -79,7 +79,7 @@ class DbosSchedules:
         name = schedule.name
         if not name or not name.isprintable() or name != name.strip():
             raise ConfigurationError(f"{name!r} cannot be the name of a schedule")
-        if "/" in schedule.queue:  # DBOS's queues of tasks with keys have such names
+        if "/" in schedule.queue:  # reserved for DBOS's queues of tasks with keys
             raise ConfigurationError(f"{schedule.queue!r} cannot be the name of a queue")
         if schedule.each is not None:
             read_call(schedule.each)

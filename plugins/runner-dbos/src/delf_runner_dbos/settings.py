@@ -111,5 +111,5 @@ class RunnerSettings(PluginSettings, QueueSettings):
             ) from error
         digest = hashlib.sha256(str(folder.resolve()).encode("utf-8", "surrogateescape"))
         file = data_dir / f"dbos-{digest.hexdigest()[:12]}.sqlite"
-        make_private_file(file)  # DBOS would make it with the mode of the umask
+        make_private_file(file)  # DBOS would use the umask's mode
         return f"sqlite:///{file}"

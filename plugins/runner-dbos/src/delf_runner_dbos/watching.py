@@ -1,4 +1,4 @@
-"""New items of a reading call: found by comparing with the items of the look before."""
+"""New items of a reading call, found by comparison with the previous look's items."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def look_at(items: Sequence[Any], id_field: str | None, before: Sequence[str] | 
     Args:
         items: The items now, in the order of the service.
         id_field: The field that identifies an item.
-        before: The digests known from the look before; None at the first look, to which
-            everything is known.
+        before: The digests from the previous look; None at the first look, for which no item
+            is new.
 
     Raises:
         ConfigurationError: If an item does not have the field.

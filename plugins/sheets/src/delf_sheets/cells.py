@@ -32,7 +32,7 @@ def value_of(cell: Mapping[str, Any], *, formulas: bool = False) -> Any:
 
     Args:
         cell: The cell as the service gives it.
-        formulas: Whether a formula is wanted instead of its result.
+        formulas: Whether to return formulas instead of their results.
     """
     entered: Mapping[str, Any] = cell.get("userEnteredValue") or {}
     if formulas and "formulaValue" in entered:
@@ -114,9 +114,7 @@ def _serial(value: Any) -> tuple[float, str | None]:
 def grid_of(sheet: Mapping[str, Any], *, formulas: bool = False) -> list[list[Any]]:
     """Return the values of a range, row by row.
 
-    Rows and cells at the ends that are empty are omitted.
-
-    The service gives cells that only have a format, too.
+    Empty rows and cells at the ends are omitted, such as cells with only a format.
     """
     data: Sequence[Mapping[str, Any]] = sheet.get("data") or ()
     rows: Sequence[Mapping[str, Any]] = data[0].get("rowData") or () if data else ()

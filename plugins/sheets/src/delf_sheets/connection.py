@@ -371,7 +371,7 @@ class Sheets(GoogleConnection):
             await self.transport.json(request)
         except LostAnswerError:
             if not plan.made or not plan.made <= await self._ids(plan.book.id):
-                raise  # else the attempt whose answer was lost has done it all
+                raise  # otherwise the lost attempt succeeded
 
     async def _ids(self, book: str) -> set[int]:
         """Return the ids of a spreadsheet's sheets and charts."""

@@ -49,7 +49,7 @@ class Plan:
 
     @property
     def once(self) -> bool:
-        """True if a second call has another effect than the first alone."""
+        """True if the plan is not idempotent."""
         return self._once and not self.made
 
     def _grow(self, area: Area, height: int, width: int) -> None:

@@ -46,7 +46,7 @@ class Area:
 
     @property
     def text(self) -> str:
-        """In A1 notation."""
+        """The range in A1 notation."""
         quoted = self.sheet.title.replace("'", "''")
         bottom = self.sheet.rows if self.bottom is None else self.bottom
         right = self.sheet.columns if self.right is None else self.right

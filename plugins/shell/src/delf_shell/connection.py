@@ -32,7 +32,7 @@ class Shell(Connection[ShellSettings]):
     context_trust = "own"
 
     def __init__(self, **options: Any) -> None:
-        # Rules say which commands a person is asked about; `confirm` can only add to them.
+        # The rules decide about approvals; `confirm` can only add to them.
         if options.get("confirm") is None:
             options["confirm"] = False
         super().__init__(**options)

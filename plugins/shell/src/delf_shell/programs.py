@@ -37,7 +37,7 @@ _READERS: Final[dict[str, re.Pattern[str]]] = {
         ),
         _NONE_ACTS,
     ),
-    # Letters may stand together, and long names be shortened.
+    # Short options may be combined, and long ones abbreviated.
     "sort": re.compile(r"-[^-]*[oT]|--(?:o|co|t|fil)"),
     "wc": re.compile(r"--f"),
     "find": re.compile(r"-(?:delete|exec|ok|fprint|fls|files0)"),

@@ -34,7 +34,7 @@ class Rule:
     Args:
         words: The pattern.
         ask: Whether a person is asked.
-        reading: Whether a person is asked where further words may do more than read.
+        reading: Whether further words need approval if they may do more than read.
     """
 
     words: tuple[str, ...]

@@ -151,8 +151,8 @@ class Runner:
                 try:
                     process = await self._start(words, given, taken)
                 finally:
-                    # The program has copies of these ends; with ours open, a reader would wait
-                    # forever.
+                    # The program has copies of these pipe ends; if ours stayed open, a reader
+                    # would wait forever.
                     for end in (given, taken):
                         if end >= 0:
                             os.close(end)
@@ -169,7 +169,7 @@ class Runner:
 
     async def _start(self, words: Words, given: int, taken: int) -> asyncio.subprocess.Process:
         program = shutil.which(words[0], path=_search_path(self.environment))
-        # Rules name programs; a path could be that of a file which a script has written.
+        # Refuse paths, which could name a file written by a script.
         if program is None or "/" in words[0]:
             raise ToolExecutionError(
                 f"there is no program {words[0]!r}"

@@ -80,7 +80,7 @@ class Library:
         return sorted(path for path in found if path != SKILL)[:_MOST_FILES]
 
     def read(self, name: str, file: str) -> tuple[bytes, bool]:
-        """Return a file of a skill, and whether its content is instructions that are trusted.
+        """Return a file of a skill, and True if the content is trusted instructions.
 
         Args:
             name: The skill.
@@ -118,7 +118,7 @@ class Library:
 
     def _trusted(self, path: Path) -> bytes:
         content = self._content(path)
-        # The bytes that were checked are those that are used: the file may change meanwhile.
+        # Use the checked bytes, because the file may change after the check.
         if self._root is not None:
             self._trust.check(self._root, part_of(path, content, self._root))
         return content
@@ -147,7 +147,7 @@ def skill_of(path: Path, content: bytes) -> Skill:
         raise ConfigurationError(f"{path}: it begins with {_MARK}, fields, and {_MARK}")
     try:
         table: Any = yaml.safe_load(begin.removeprefix(f"{_MARK}\n"))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # the 45th of a 13th month
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: an invalid date
         mark_at: Any = getattr(error, "problem_mark", None)
         line = "" if mark_at is None else f", line {mark_at.line + 2}"
         raise ConfigurationError(f"{path}{line}: the front matter is not YAML") from None
@@ -156,7 +156,7 @@ def skill_of(path: Path, content: bytes) -> Skill:
     if not isinstance(description, str) or not description.strip():
         raise ConfigurationError(f"{path}: the front matter has no description")
     return Skill(
-        name=path.parent.name,  # published skills have other names in the front matter
+        name=path.parent.name,  # the front matter's name may differ
         description=" ".join(description.split()),
         text=rest.strip(),
         folder=path.parent,

@@ -44,7 +44,7 @@ class Web(Connection[WebSettings]):
 
     def __init__(self, *, resolve: Resolve = system_resolve, **options: Any) -> None:
         super().__init__(**options)
-        Guard(self.settings.private)  # a network that is none is known at once
+        Guard(self.settings.private)  # raises early for an invalid network
         self._resolve = resolve
         self._fetchers: WeakKeyDictionary[asyncio.AbstractEventLoop, Fetcher] = WeakKeyDictionary()
 

@@ -60,7 +60,7 @@ def stated_date(tree: Any, url: str) -> str | None:
         return date
     for places in (_MARKED, _TIMES):
         dates = {_of_element(element) for element in tree.xpath(places)} - {None}
-        if len(dates) == 1:  # of several, none is known to be the page's
+        if len(dates) == 1:  # several dates are ambiguous
             return dates.pop()
     in_url = _IN_URL.search(urlsplit(url).path)
     try:

@@ -33,8 +33,8 @@ class Fetcher:
     """Fetches pages within one event loop.
 
     Args:
-        settings: Hosts, limits and manners.
-        resolve: Finds the addresses of a name.
+        settings: Hosts, limits and rate.
+        resolve: Resolves a host name.
     """
 
     def __init__(self, settings: WebSettings, resolve: Resolve = system_resolve) -> None:

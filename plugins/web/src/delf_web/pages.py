@@ -60,11 +60,11 @@ def read_text(document: Document, *, whole: bool = False) -> Text:
 
     Args:
         document: A page of HTML.
-        whole: Read all of its text, plainly.
+        whole: Whether to read all of the page's text.
     """
     import trafilatura
 
-    # It logs as an error that a page holds nothing to read.
+    # trafilatura logs an error for pages without text.
     logging.getLogger("trafilatura").setLevel(logging.CRITICAL)
     page = document.text
     tree = _tree(page, document.url)
@@ -72,7 +72,7 @@ def read_text(document: Document, *, whole: bool = False) -> Text:
         return Text(title="", date=None, text=plain(page))
     everything = whole_text(tree)
     text = "" if whole else _main_text(tree, document.url)
-    # A page that is not an article has no main part: then everything on it is read.
+    # A page without a main part, such as a list, is read as a whole.
     if text and not whole:
         _note_share(text, everything)
     if not (text or everything):
@@ -107,7 +107,9 @@ def _main_text(tree: Any, url: str) -> str:
 def _note_share(text: str, everything: str) -> None:
     """Note the omitted share of a page's text: extraction may lose most of it."""
     main, whole = _WORD.findall(_LINK.sub("]", text)), _WORD.findall(everything)
-    kept, total = (sum(map(len, words)) for words in (main, whole))  # not all scripts part words
+    kept, total = (
+        sum(map(len, words)) for words in (main, whole)
+    )  # in characters: some scripts do not separate words
     if kept < _NEARLY_ALL * total:
         note(
             f"this is the page's main text, {len(main):,} of about {len(whole):,} words: "
@@ -214,7 +216,7 @@ def plain(markup: str) -> str:
 
 def _tree(page: str, url: str) -> Any:
     html = lxml_html()
-    # The parser ends at a zero, and takes no text that names an encoding of its own.
+    # The parser stops at NUL, and refuses text that declares an encoding.
     content = page.replace("\0", "").encode("utf-8", errors="replace")
     try:
         tree: Any = html.document_fromstring(content, parser=html.HTMLParser(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""HTTP over connections that lead only to addresses that were checked."""
+"""HTTP over connections to checked addresses only."""
 
 from __future__ import annotations
 

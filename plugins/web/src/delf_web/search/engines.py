@@ -1,4 +1,4 @@
-"""The protocols in which searches are asked for: three providers of models, and SearXNG."""
+"""The search protocols of three model providers, and of SearXNG."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ class Anthropic:
         if failed and not findings.results:
             raise ToolExecutionError(_ERROR.format(failed))
         findings.is_cut = data.get("stop_reason") == "max_tokens"
-        if data.get("stop_reason") == "pause_turn":  # it wants to go on where it was
+        if data.get("stop_reason") == "pause_turn":  # the model asks to continue
             turn = {"role": "assistant", "content": data["content"]}
             self._sent = {**self._sent, "messages": [*self._sent["messages"], turn]}
             return self._sent
