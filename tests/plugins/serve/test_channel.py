@@ -326,6 +326,7 @@ async def test_wrong_mail_password_is_not_logged_and_fails_no_task(serve, monkey
         server, asked = await ask(serve)
         await until(lambda: "no notice by" in caplog.text)
         await approve(server, asked)
+        await until(lambda: caplog.text.count("no notice by") == 2)  # of its end, too
     assert (set(box.logins), box.mails) == ({(False, b"ada")}, [])
     assert "no notice by mail" in caplog.text
     assert "SMTP 535" in caplog.text

@@ -57,7 +57,7 @@ from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel, script
 from delf_devkit.testing.tasks import ScriptedTask
 
-_CONCURRENT = 8
+_CONCURRENT = 4
 _MOMENT = 0.1
 _START_SECONDS = 60.0
 VERDICTS = (Allowed, NeedsApproval, Refused)

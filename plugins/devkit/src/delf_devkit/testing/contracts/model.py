@@ -222,8 +222,9 @@ class ModelContract(Contract):
         assert _MARK in sent()[-1], "the result of a tool did not arrive: the model would guess it"
         assert _ADD.description in sent()[-1], "the description of a tool did not arrive"
 
-    async def test_image_is_sent_or_refused(self, request: pytest.FixtureRequest) -> None:
-        model = request.getfixturevalue("model")
+    async def test_image_is_sent_or_refused(
+        self, model: Any, request: pytest.FixtureRequest
+    ) -> None:
         if not self.images:
             try:
                 await model.complete(_WITH_IMAGE)
