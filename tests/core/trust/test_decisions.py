@@ -225,7 +225,7 @@ class TestVouching:
         with pytest.raises(ConfigurationError, match="DELF_TRUST"):
             Trust.here()
 
-    def test_program_can_vouch_for_its_own_folder(self, folder, tmp_path):
+    def test_program_can_trust_its_own_folder(self, folder, tmp_path):
         Trust.here(folder).check(folder, ITEMS)
         with pytest.raises(FolderNotTrustedError):
             Trust.here(folder).check(tmp_path, ITEMS)

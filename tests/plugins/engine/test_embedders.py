@@ -115,7 +115,7 @@ def test_equally_fitting_embedders_need_a_preference(host, tmp_path):
     assert "[plugins] prefer" in (caught.value.hint or "")
 
 
-def test_blocked_embedder_plugin_is_named(host, tmp_path):
+def test_disabled_embedder_plugin_is_named(host, tmp_path):
     with pytest.raises(PluginError, match=r"plugin 'model-http' .* is disabled: disabled by --no"):
         embedders_of(host, tmp_path).get("http:bge-small")
 
@@ -136,7 +136,7 @@ def test_embedder_factory_may_take_a_context(host, tmp_path):
     assert "sk-1" not in repr(made[0].context)
 
 
-def test_blocked_default_embedder_is_named(tmp_path):
+def test_disabled_default_embedder_is_named(tmp_path):
     blocked = "embed-static embed-sentence-transformers"
     host = TestHost.discover(environ={"DELF_DISABLE_PLUGINS": blocked})
     with pytest.raises(PluginError, match="'embed-static' is disabled: disabled by DELF_DIS"):

@@ -48,6 +48,6 @@ def test_auto_mode_uses_only_a_free_prefilter(host):
     assert (chosen.mode, chosen.forced) == ("semantic", False)
 
 
-def test_unserved_prefilter_mode_is_an_error(host):
+def test_prefilter_mode_without_a_plugin_is_an_error(host):
     with pytest.raises(PluginError, match="no plugin serves prefilter_mode 'semantic'"):
         prefilters(host, "semantic")

@@ -124,7 +124,7 @@ class Chat(FixedAttributes):
         self._thread: LoopThread | None = None
         self._end: weakref.finalize[..., Chat] | None = None
         self.variables: dict[str, KeptVariables] = {}
-        """The variables of the last task of each conversation, where they are kept."""
+        """The variables of the last task of each conversation, if kept."""
         self.summarising: set[str] = set()
         """Conversations that are being summarised by a task of this process."""
 
@@ -252,7 +252,7 @@ class Chat(FixedAttributes):
         return len(self._state().messages)
 
     def __bool__(self) -> bool:
-        return True  # also while it is empty
+        return True  # even without messages
 
     @overload
     def __getitem__(self, index: int) -> ChatMessage: ...
@@ -408,8 +408,8 @@ def chat_of(agent: Agent) -> Chat | None:
     return agent.chat if isinstance(agent.chat, Chat) else None
 
 
-_LOOKED_AT: Final = 200
-"""The number of messages among which a resumed task looks for its own."""
+_MAX_SEARCHED: Final = 200
+"""The number of newest messages that a resumed task searches for its own."""
 
 
 class ChatTurns:
@@ -485,8 +485,8 @@ class ChatTurns:
     async def _has(self, task_id: str) -> bool:
         store = self._chat.store()
         last = (await store.load(self._conversation, 0)).last
-        # Not only what is loaded: others may have summarised it since.
-        newest = await store.read(self._conversation, max(0, last - _LOOKED_AT), _LOOKED_AT)
+        # Loaded messages do not suffice: the task's may have been summarised since.
+        newest = await store.read(self._conversation, max(0, last - _MAX_SEARCHED), _MAX_SEARCHED)
         return any(message.task_id == task_id for message in newest)
 
     async def _load(self) -> ConversationState:
@@ -497,7 +497,7 @@ class ChatTurns:
         """Summarise older messages; return True if any were. A failure becomes a warning."""
         chat, conversation = self._chat, self._conversation
         if conversation in chat.summarising:
-            return False  # each of many tasks at once would pay for the same summary
+            return False  # a concurrent task already pays for this summary
 
         async def ask(question: str) -> str:
             return await summarise(chat.summarizer_llm, question)
@@ -508,6 +508,6 @@ class ChatTurns:
         except Exception as error:
             why = error.message if isinstance(error, DelfError) else repr(error)
             await warn(f"the conversation was not summarised, and nothing of it is lost: {why}")
-            return True  # a part of it may have been
+            return True  # some messages may have been summarised
         finally:
             chat.summarising.discard(conversation)

@@ -67,7 +67,7 @@ async def transformed(
     try:
         if inspect.iscoroutinefunction(transform):
             result = await transform(given)
-        else:  # it may block
+        else:  # a plain function may block
             result = await in_own_thread(work, "delf-transform")
             result = await result if inspect.isawaitable(result) else result
         return [_given(item) for item in _listed(result)]

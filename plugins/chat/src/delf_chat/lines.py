@@ -69,7 +69,7 @@ def _feed(
     queue: asyncio.Queue[str | None],
     wanted: threading.Semaphore,
 ) -> None:
-    encoding = "utf-8-sig"  # of the first line, which may begin with a mark
+    encoding = "utf-8-sig"  # the first line may begin with a byte order mark
     while True:
         wanted.acquire()
         try:

@@ -13,8 +13,7 @@ from delf.types import Trust
 
 _TITLE: Final = 200
 _REMEMBERED_SECONDS: Final = 86_400.0
-"""The seconds for which a forgotten conversation's positions are known: a summary may be under way.
-"""
+"""Seconds for which positions of a removed conversation are kept, for a summary in progress."""
 
 
 @dataclass

@@ -107,16 +107,16 @@ class Repl:
         chat = chat_of(self._agent)
         turn = {"conversation": None if chat is None else chat.conversation_id}
         seen: list[Event] = []
-        # A cancelled task still writes its end, which is shown; another thread may tell of it.
+        # A cancelled task still records its end, perhaps from another thread; the end is shown.
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
 
-        def look(event: Event) -> None:
+        def collect(event: Event) -> None:
             seen.append(event)
             if isinstance(event, TaskFinished):
                 loop.call_soon_threadsafe(ended.set)
 
         narrator = Narrator(self._screen, verbose=self._manner.verbose, root=Path.cwd())
-        listeners: list[Callable[[Event], None]] = [narrator, look]
+        listeners: list[Callable[[Event], None]] = [narrator, collect]
         listeners += [live] if live is not None else []
         work = asyncio.ensure_future(
             self._agent.arun(
@@ -137,7 +137,7 @@ class Repl:
                 raise
             if not self._reader.interactive:
                 self._tally.failed += 1
-            with contextlib.suppress(TimeoutError):  # an agent of another loop ends it there
+            with contextlib.suppress(TimeoutError):  # an agent on another loop ends the task there
                 async with asyncio.timeout(_END_SECONDS if seen else 0):
                     await ended.wait()
             self._say(live, lambda: self._show_stopped(seen))

@@ -59,7 +59,7 @@ class Tally:
         """Summarise the number of tasks and all costs, including summaries and child tasks."""
         status = self._agent.status()
         now, before = self._agent.usage, self._usage
-        used = max(0.0, self._agent.total_cost_usd - self._cost)  # the budget may begin again
+        used = max(0.0, self._agent.total_cost_usd - self._cost)  # a budget reset lowers the total
         cost = f"${used:.4f}"
         if status["unpriced_calls"]:
             cost = f"{cost} where prices are known" if used else "cost unknown"

@@ -55,9 +55,9 @@ async def fold(store: ConversationStore, conversation: str, keep: int, ask: Ask)
         if excess <= 0:
             return folded
         batch = await store.read(conversation, state.summarized, min(excess, _MESSAGES))
-        batch = _fitting(batch)
+        batch = _first_batch(batch)
         if not batch:
-            return folded  # somebody has cleared it meanwhile
+            return folded  # the conversation was cleared meanwhile
         answer = (await ask(question(state.summary, batch))).strip()
         if not answer:
             raise ConversationCompressionError("the model's summary is empty")
@@ -65,7 +65,7 @@ async def fold(store: ConversationStore, conversation: str, keep: int, ask: Ask)
         text = answer if len(answer) <= _LONGEST else f"{answer[:_LONGEST]}…"
         trust = _trust_of(state, batch)
         if not await store.summarize(conversation, text, upto, instead_of=before, trust=trust):
-            return folded  # somebody else has summarised it meanwhile
+            return folded  # summarised by another task meanwhile
         folded = True
 
 
@@ -81,7 +81,7 @@ def question(summary: str | None, messages: Sequence[ChatMessage]) -> str:
     return f"{_TASK}\nSummary so far:\n{summary or '(none)'}\n\nNew messages:\n" + "\n".join(lines)
 
 
-def _fitting(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+def _first_batch(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
     """Return the first messages, at least one, that fit into a request."""
     size = 0
     for number, message in enumerate(messages):

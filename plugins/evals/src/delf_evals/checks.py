@@ -1,4 +1,4 @@
-"""Checks of what a task did: calls, changes, files and cost. Others are those of pydantic-evals."""
+"""Checks of a task's calls, changes, files and cost; other checks come from pydantic-evals."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def load(path: Path, template: str | None = None) -> AnyDataset:
     except ExceptionGroup as error:
         text = "; ".join(_first_line(each) for each in error.exceptions)
         raise ConfigurationError(f"{path}: {text}") from None
-    except ValueError as error:  # two cases of one name
+    except ValueError as error:  # two cases have one name
         raise ConfigurationError(f"{path}: {_first_line(error)}") from None
     if not found.cases:
         raise ConfigurationError(f"{path} has no case", hint="`delf evals add TASK` adds one")
@@ -177,10 +177,10 @@ def _inputs(given: object, template: str | None, place: str) -> CaseInputs:
 
 def names_of_cases(data: Any) -> list[str]:
     """Return the names of the cases in the data of a file."""
-    return [str(row["name"]) for _, row in _places(data)[1:] if row.get("name")]
+    return [str(row["name"]) for _, row in _labelled(data)[1:] if row.get("name")]
 
 
-def _places(data: Any) -> list[tuple[str, dict[str, Any]]]:
+def _labelled(data: Any) -> list[tuple[str, dict[str, Any]]]:
     """Return the data set and its cases, each with words for messages."""
     table = cast("dict[str, Any]", data if isinstance(data, dict) else {})
     cases = table.get("cases")
@@ -202,7 +202,7 @@ def _check_names(path: Path, data: Any) -> None:
             hint="docs/evals.md shows the format of a data set",
         )
     known = [kind.get_serialization_name() for kind in (*OWN_CHECKS, *DEFAULT_EVALUATORS)]
-    for place, row in _places(data):
+    for place, row in _labelled(data):
         for name in _check_names_of(row.get("evaluators")):
             if name not in known:
                 raise ConfigurationError(

@@ -20,7 +20,7 @@ from delf.tools.action import Action
 from delf.tools.permissions import needs_confirmation
 from delf_engine.past_calls import is_same
 
-_OF_ASK: Final = {"options": (), "answer": "text", "default": None}
+_ASK_DEFAULTS: Final = {"options": (), "answer": "text", "default": None}
 """The arguments of ``ask`` that may be left out."""
 _LEFT_OUT: Final = frozenset({"check", "setup", "needs_setup", "learn"})
 """Optional methods of connections that could reach a service or a model."""
@@ -88,17 +88,17 @@ class World:
         """
         spelled = {**defaults, **arguments}
         for number, known in enumerate(self._left):
-            if _fits(known, name, defaults, spelled):
+            if _matches(known, name, defaults, spelled):
                 self._used.append(known)
                 del self._left[number]
                 return known
         for known in reversed(self._used):
             repeats = known.arguments is None or may_repeat
-            if repeats and _fits(known, name, defaults, spelled):
+            if repeats and _matches(known, name, defaults, spelled):
                 return known
         return None
 
-    def lack(self, name: str, arguments: Mapping[str, Any]) -> str:
+    def note_unrecorded(self, name: str, arguments: Mapping[str, Any]) -> str:
         """Note a call without a result; return the message about the call."""
         shown = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
         text = f"{name}({shown})"
@@ -107,23 +107,23 @@ class World:
 
     def answer(self, request: ApprovalRequest) -> Decision:
         """Return the recorded answer to a question of a script; reject a question without one."""
-        known = self.take(ASK, request.arguments, _OF_ASK, may_repeat=True)
+        known = self.take(ASK, request.arguments, _ASK_DEFAULTS, may_repeat=True)
         if known is None:
             asked = {key: value for key, value in request.arguments.items() if value is not None}
-            return Rejected(reason=self.lack(ASK, asked))
+            return Rejected(reason=self.note_unrecorded(ASK, asked))
         if known.error is not None and known.result is None:
             return Rejected(reason=known.error)
         return Answered(known.result)
 
 
-def _fits(
+def _matches(
     known: RecordedResult, name: str, defaults: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> bool:
     if not fnmatchcase(name, known.action):
         return False
     if known.arguments is None:
         return True
-    # Spelling out a default makes no other call.
+    # An explicit default is the same call.
     return is_same({**defaults, **known.arguments}, arguments)
 
 
@@ -188,7 +188,7 @@ class RecordedConnection:
             if world.live_reads and await self._may_read(action, arguments):
                 made = action.call(**given) if action.is_async else None
                 return await (made or asyncio.to_thread(action.call, **given))
-            raise ToolExecutionError(world.lack(name, arguments), can_retry=False)
+            raise ToolExecutionError(world.note_unrecorded(name, arguments), can_retry=False)
 
         return replace(action, call=call, resumes=False, handle_error=None)
 

@@ -97,7 +97,7 @@ def variant_settings(text: str, folder: Path) -> list[str]:
 
 @dataclass
 class _Course:
-    """The course of one run of a case."""
+    """The state of one run of a case."""
 
     task: str
     response: Response[Any] | None = None
@@ -126,7 +126,7 @@ async def run_variant(
     refused: list[DelfError] = []
     with TemporaryDirectory(prefix="delf-evals-") as output_dir:
         tools = [RecordedConnection(tool) for tool in setup.agent().tools]
-        agent = agent_apart(setup, tools, output_dir, on_ask=recorded_answer)
+        agent = isolated_agent(setup, tools, output_dir, on_ask=recorded_answer)
 
         async def task(inputs: CaseInputs) -> Any:
             course = _COURSE.get()
@@ -170,7 +170,7 @@ async def run_variant(
     return VariantResult(name=name, model=agent.config.main_llm.model, cases=cases)
 
 
-def agent_apart(setup: Setup, tools: Sequence[Any], output_dir: str, **more: Any) -> Agent[Any]:
+def isolated_agent(setup: Setup, tools: Sequence[Any], output_dir: str, **more: Any) -> Agent[Any]:
     """Return an agent of the project that asks nobody, keeps nothing and remembers nothing.
 
     Args:
@@ -197,7 +197,7 @@ async def contexts_of(setup: Setup, task: str) -> dict[str, str]:
         DelfError: If a connection does not answer.
     """
     found: dict[str, str] = {}
-    async with agent_apart(setup, setup.agent().tools, "") as agent:
+    async with isolated_agent(setup, setup.agent().tools, "") as agent:
         for tool in agent.tools:
             if isinstance(tool, SupportsContext) and (facts := await tool.context(task)):
                 found[tool.name] = facts
@@ -212,7 +212,7 @@ def make_judge(setup: Setup, model: str | None) -> Judge:
         model: The judge's model; the project's when omitted.
     """
     more = {} if model is None else {"llm": model}
-    return Judge(agent_apart(setup, [], "", strategy=AskOnce(), **more))
+    return Judge(isolated_agent(setup, [], "", strategy=AskOnce(), **more))
 
 
 async def _run(

@@ -202,7 +202,7 @@ def stand_ins(actions: Mapping[str, UsedAction], recorded: Recorded) -> Sequence
     made: dict[str, _StandIn] = {}
     for full in dict.fromkeys([*actions, *(call.action for call in recorded.left)]):
         if full == ASK:
-            continue  # delf's own call, which people answer
+            continue  # answered by people, not by a connection
         connection, _, method = full.partition(".")
         stand_in = made.setdefault(connection, _StandIn(connection, not method))
         used = actions.get(full)

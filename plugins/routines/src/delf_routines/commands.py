@@ -39,7 +39,7 @@ from delf_routines.drift import drift_of, named_actions
 from delf_routines.routine import Routine
 from delf_routines.store import RoutineStore
 
-_UNASKED: Final = {"strategy": "routine"}
+_WITHOUT_MODEL: Final = {"strategy": "routine"}
 """Flags of a run that asks no model."""
 _HISTORY: Final = 20
 
@@ -354,7 +354,10 @@ def reject(ctx: click.Context, name: str, as_json: bool) -> None:
 def _next(
     store: RoutineStore, routine: Routine, tools: Callable[[], list[ToolDescription]]
 ) -> tuple[Routine, Case | None]:
-    """Return the proposed routine, and the run of its repair, or the routine itself."""
+    """Return the proposed routine and the run of its repair.
+
+    Without a proposal, return the routine with its current actions, and None.
+    """
     found = store.proposed(routine.name)
     if found is not None:
         proposed, case = found
@@ -446,6 +449,6 @@ def _data(routine: Routine) -> dict[str, Any]:
 
 def _tools(state: State) -> list[ToolDescription]:
     """Return the tools of the project."""
-    options = Options(flags=_UNASKED)
+    options = Options(flags=_WITHOUT_MODEL)
     agent: Agent[Any] = Setup.of(state, options).agent()
     return asyncio.run(described(agent.tools))

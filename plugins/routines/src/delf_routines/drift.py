@@ -99,16 +99,16 @@ def _drift(name: str, before: UsedAction, now: Mapping[str, ToolDescription]) ->
             needed = "=" not in text
             kind = "a new required parameter" if needed else "a new parameter"
             yield Drift(action=name, what=f"it has {kind} {text}", matters=needed)
-    # Changed parameters were reported above; the digest covers what their texts do not show.
+    # Changed parameters were reported above; the digest covers the rest of the schema.
     is_same = old == new
     if before.schema and is_same and after.schema != before.schema:
         yield Drift(action=name, what="the schema of its arguments is another one", matters=True)
     if after.returns != before.returns:
         what = f"it returned {before.returns}, and returns {after.returns} now"
-        yield Drift(action=name, what=what, matters=_is_another(before.returns, after.returns))
+        yield Drift(action=name, what=what, matters=_differs_in_kind(before.returns, after.returns))
 
 
-def _is_another(before: str, after: str) -> bool:
+def _differs_in_kind(before: str, after: str) -> bool:
     """Return True if a result type differs in kind.
 
     The keys of a dictionary are ignored, because connections learn them from answers; so are

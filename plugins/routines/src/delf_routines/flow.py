@@ -26,11 +26,13 @@ _WORD: Final = r"[\w.@-]+"
 _QUOTES: Final = "'\""
 _OWN_ACTIONS: Final = frozenset({"add_to_output_files", "files.read", "files.list", "llm", ASK})
 """Actions of every task, which no header names."""
-_SHOWING: Final = frozenset({"print", "len", "int", "float", "bool"})
+_DISPLAY_FUNCTIONS: Final = frozenset({"print", "len", "int", "float", "bool"})
 """Functions whose result does not contain a text, or which only show it."""
-_ASKING: Final = frozenset({"get", "startswith", "endswith", "count"})
+_SEARCH_METHODS: Final = frozenset({"get", "startswith", "endswith", "count"})
 """Methods that search for their argument."""
-_SAME: Final = frozenset({"strip", "lower", "upper", "title", "casefold", "capitalize"})
+_UNCHANGING_METHODS: Final = frozenset(
+    {"strip", "lower", "upper", "title", "casefold", "capitalize"}
+)
 """Methods that return a text unchanged as a whole, without arguments."""
 _BEHIND: Final = frozenset(
     {"globals", "locals", "vars", "eval", "exec", "compile", "dir", "getattr", "__import__"}
@@ -52,7 +54,9 @@ def bounds(
     """
     if not defaults:
         return {}
-    found: dict[str, str | None] = {name: _bare(text) for name, text in defaults.items()}
+    found: dict[str, str | None] = {
+        name: _unquoted_pattern(text) for name, text in defaults.items()
+    }
     try:
         tree = ast.parse(script)
         for pattern, quotes in ((QUOTED, True), (None, False)):
@@ -64,7 +68,7 @@ def bounds(
     return found
 
 
-def _bare(default: str) -> str:
+def _unquoted_pattern(default: str) -> str:
     """Return the pattern for a text inserted without quotes."""
     if re.fullmatch(_NUMBER, default):
         return _NUMBER
@@ -196,9 +200,9 @@ class _Flow:
                 return not self._bound["str"] and self._ends_whole(call)
             case ast.Name(id=word):
                 to_file = any(item.arg in (None, "file") for item in call.keywords)
-                return word in _SHOWING and not self._bound[word] and not to_file
+                return word in _DISPLAY_FUNCTIONS and not self._bound[word] and not to_file
             case ast.Attribute(attr=method):
-                return method in _ASKING
+                return method in _SEARCH_METHODS
             case _:
                 return False
 
@@ -207,7 +211,7 @@ class _Flow:
         call = self._parents.get(id(attribute))
         if not isinstance(call, ast.Call) or call.func is not attribute:
             return False
-        if attribute.attr not in _SAME or call.args or call.keywords:
+        if attribute.attr not in _UNCHANGING_METHODS or call.args or call.keywords:
             return False
         return self._ends_whole(call)
 

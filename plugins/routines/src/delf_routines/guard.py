@@ -1,4 +1,4 @@
-"""The guard of a routine's calls: its header binds them, and a repair repeats no change."""
+"""The guard of a routine's calls: enforces its header; in a repair, repeats no change."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RoutineGuard:
 
     @property
     def earlier(self) -> list[Made]:
-        """The calls that a further script would find already made."""
+        """The calls of this and earlier scripts, for the next script of a repair."""
         return [*self.left, *self.made]
 
     def begun(self, call: ScriptCall) -> Returned | None:
@@ -80,7 +80,7 @@ class RoutineGuard:
         limits = self._routine.limits
         if limits.calls is not None and self._calls > limits.calls:
             return Refused(message=f"the routine {name} makes at most {limits.calls} calls")
-        # Only a change can do harm with what an empty result left out.
+        # A read is harmless, even after an unexpectedly empty result.
         if call.effect == "read":
             return self._asked(call, [])
         if limits.changes is not None and self._changes > limits.changes:

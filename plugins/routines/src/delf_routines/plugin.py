@@ -27,7 +27,10 @@ def delf_strategies() -> Iterable[StrategySpec]:
         summary='Runs a routine: the task is a call of it, as report(month="2026-10").',
         factory="delf_routines.running:RoutineStrategy",
         llm="none:no model",  # the model below
-        settings=(("prefilter_mode", "off"), ("learn", False)),  # a script calls what it calls
+        settings=(
+            ("prefilter_mode", "off"),
+            ("learn", False),
+        ),  # the script decides which tools are called
     )
 
 

@@ -76,7 +76,7 @@ class OneScript:
             return ScriptResult(outcome=Failed(kind="ParameterError", message=problem))
         self.script = code
         result = await self.run(self._routine.code(self._given, code))
-        # Nothing of it is kept for the next script, which is whole again.
+        # The next script is a whole routine again, without variables of this one.
         return replace(result, variables_alive=False, changes=())
 
     async def run(self, code: str) -> ScriptResult:
@@ -102,7 +102,7 @@ class Repairing(OneScript):
             reason=reason,
         )
         own = {name.partition(".")[0] for name in routine.actions}
-        # A repair sees the connections that the routine had, and no others.
+        # A repair sees only the routine's connections.
         tools = [t for t in host.tools if t.built_in or t.name.partition(".")[0] in own]
         super().__init__(host, routine, given, words, tools)
         self._earlier = list(earlier)

@@ -96,7 +96,7 @@ class Parameter:
         text = str(given)
         if self.type == "date" and not _DATE.fullmatch(text):
             raise self._unfit(given, "it takes a date, as 2026, 2026-10 or 2026-10-31")
-        is_known = text == self.default  # the task itself used it
+        is_known = text == self.default  # the original task used this value
         if self.pattern is not None and not (is_known or re.fullmatch(self.pattern, text)):
             raise self._unfit(given, f"it has to match {self.pattern}")
         return text
@@ -239,7 +239,9 @@ class Routine:
 
     def code(self, given: Mapping[str, object], script: str | None = None) -> str:
         """Return the script that is run: the parameters as variables, then the script."""
-        run = self if script is None else replace(self, script=script)  # with its own patterns
+        run = (
+            self if script is None else replace(self, script=script)
+        )  # computes the patterns again
         head = [f"{name} = {value!r}" for name, value in run.values(given).items()]
         return "\n".join([*head, run.script])
 
@@ -281,7 +283,7 @@ class Routine:
         Raises:
             ConfigurationError: If the text is not a routine; names the file and key.
         """
-        # What a reviewer does not see must not run: such a file can look like another one.
+        # Invisible characters could hide code from a reviewer.
         hidden = next(filter(_is_hidden, text), None)
         if hidden is not None:
             what = f"U+{ord(hidden):04X} {unicodedata.name(hidden, '')}".strip()

@@ -63,11 +63,11 @@ class RoutineStrategy:
             DelfError: If the script fails.
         """
         name, given = read_call(host.task)
-        # Kept in the journal: the file may be another one when the task is resumed.
+        # Journalled, because the file may have changed when the task is resumed.
         text = await host.note("routine", lambda: self._text(name))
-        routine = Routine.of_text(name, text, _PLACE)  # one that is resumed is as it began
+        routine = Routine.of_text(name, text, _PLACE)  # the journalled version
         code = routine.code(given)
-        # A resumed task was compared when it began; in its middle it goes on as it is.
+        # Compared only before the first call: a resumed task continues without a check.
         problem = None if host.used_tools else await self._problem(host, routine)
         if problem is not None:
             if routine.on_failure != "repair":
@@ -81,9 +81,9 @@ class RoutineStrategy:
             raise result.refused
         error = _as_error(name, result)
         error.__cause__ = result.cause
-        # A person's no is no fault of the script, and no other script would change it.
-        is_no = isinstance(error, ApprovalRejectedError) or not result.can_retry
-        if routine.on_failure != "repair" or is_no:
+        # Another script would not change a person's rejection.
+        is_final = isinstance(error, ApprovalRejectedError) or not result.can_retry
+        if routine.on_failure != "repair" or is_final:
             raise error
         return await self._repair(host, routine, given, error, guard.made)
 

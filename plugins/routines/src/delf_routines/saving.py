@@ -164,12 +164,10 @@ def propose(
     taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     taken |= {tool.name.partition(".")[0] for tool in tools}
     signatures = {tool.name: [item.name for item in tool.parameters] for tool in tools}
-    # A value may stand alone before it stands at the keyword that names it.
+    # Two passes, because a value may occur before the keyword that names it.
     first = _Finder(task, taken, frozenset(fixed), signatures)
     first.visit(tree)
-    finder = _Finder(
-        task, taken, frozenset(fixed), signatures, first.names
-    )  # now all names are known
+    finder = _Finder(task, taken, frozenset(fixed), signatures, first.names)  # with all names
     finder.visit(tree)
     finder.found += _in_f_strings(script, tree, finder)
     script = _replaced(script, finder.found)
@@ -281,15 +279,15 @@ class _Finder(ast.NodeVisitor):
             return
         if isinstance(value, str):
             self._text(node, value)
-        # 0 and 1 are steps and places in any script, whatever the task says.
+        # 0 and 1 are too common in scripts to be taken from the task.
         elif float(value) in self._numbers and abs(value) > 1:
             kind: ParameterType = "integer" if isinstance(value, int) else "number"
             parameter = self._parameter(value, kind)
             if parameter is not None:
-                self._call_it(value)
+                self._name_value(value)
                 self._replace(node, parameter.name)
 
-    def _call_it(self, value: Value) -> None:
+    def _name_value(self, value: Value) -> None:
         if self._hints[-1]:
             self.names.setdefault(value, self._hints[-1])
 
@@ -303,7 +301,7 @@ class _Finder(ast.NodeVisitor):
             kind: ParameterType = "date" if _DATE.fullmatch(value) else "text"
             parameter = self._parameter(value, kind)
             if parameter is not None:
-                self._call_it(value)
+                self._name_value(value)
                 self._replace(node, parameter.name)
             return
         pieces = [match[0] for match in _DATE.finditer(value) if self._is_in_task(match[0])]
@@ -322,7 +320,7 @@ class _Finder(ast.NodeVisitor):
                     made[match[0]] = known.name
         for piece in dict.fromkeys(pieces):
             kind = "date" if _DATE.fullmatch(piece) else "text"
-            # Within a statement a value with quotes would end it: such a text stays fixed.
+            # A text with quotes could end the quotes around it, so it stays fixed.
             if kind == "text" and not re.fullmatch(QUOTED, piece):
                 continue
             parameter = self._parameter(piece, kind)
@@ -394,7 +392,7 @@ def _in_f_strings(script: str, tree: ast.AST, finder: _Finder) -> list[_Place]:
     found: list[_Place] = []
     formats = {id(n.format_spec) for n in ast.walk(tree) if isinstance(n, ast.FormattedValue)}
     for node in ast.walk(tree):
-        if id(node) in formats:  # it stands within another one
+        if id(node) in formats:  # nested in another f-string
             continue
         segment = ast.get_source_segment(script, node) if isinstance(node, ast.JoinedStr) else None
         if segment is None or not isinstance(node, ast.JoinedStr) or not _is_one(segment):
@@ -402,7 +400,7 @@ def _in_f_strings(script: str, tree: ast.AST, finder: _Finder) -> list[_Place]:
         end_line, end = node.end_lineno, node.end_col_offset
         if end_line is None or end is None or taken & {*range(node.lineno, end_line + 1)}:
             continue
-        pieces = _BRACES.split(segment)  # a text, then a value in braces, in turn
+        pieces = _BRACES.split(segment)  # texts and values in braces alternate
         pieces[::2] = [pattern.sub(lambda m: f"{{{names[m[0]]}}}", text) for text in pieces[::2]]
         made = "".join(pieces)
         if made != segment:

@@ -155,7 +155,7 @@ class RoutineStore:
         self._write(path, routine.text())
         self.trust.keep(self.root, part_of(path, path.read_bytes(), self.root))
         if case is not None:
-            for old in self.cases(routine.name):  # of another script
+            for old in self.cases(routine.name):  # recorded with the previous script
                 old.unlink(missing_ok=True)
             self._write(self.case(routine.name), case)
         return path
@@ -169,7 +169,7 @@ class RoutineStore:
         temporary = path.with_name(f".{secrets.token_hex(8)}")
         try:
             make_private_folder(path.parent)
-            # After mkdir, which follows a link that was there before.
+            # Checked after mkdir, which follows existing links.
             if not path.parent.resolve().is_relative_to(self.root.resolve()):
                 raise ConfigurationError(f"{path.parent} is a link out of {self.root}")
             with create_private(temporary) as file:

@@ -127,15 +127,12 @@ class _Blocks:
                     return self._close(opened, number, following)
                 self._chances -= 1
             number += 1
-        if first is not None:  # of a string that never ends
+        if first is not None:  # the string has no end
             return self._close(opened, *first)
         return self._close(opened, len(self._lines), 0)
 
     def _closes(self, line: str, opened: _Open) -> int | None:
-        """Return the number of lines of a block's end; None if the block does not end here.
-
-        A line that opens the next block counts zero.
-        """
+        """Return 1 if a line closes a block, 0 if the line also opens the next block, else None."""
         found = _FENCE.fullmatch(line)
         if found is None or not found["marks"].startswith(opened.marks):
             return None

@@ -1,8 +1,8 @@
-"""The script in an answer that has several blocks.
+"""Choice of the script in an answer with several blocks.
 
-Blocks are one program where the text says that they go on, or nothing stands between them and the
-later one needs the earlier. Among versions and alternatives, the last block is used. Examples,
-tests and quotations of another block do not. In all other cases the script is ambiguous.
+Blocks form one program if the text says so, or if no text separates them and the later block uses
+names of the earlier one. Of versions and alternatives, the last block is used. Examples, tests and
+quotations of another block are ignored. In all other cases the script is ambiguous.
 """
 
 from __future__ import annotations

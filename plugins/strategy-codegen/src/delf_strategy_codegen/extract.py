@@ -104,7 +104,7 @@ def _of_blocks(blocks: list[Block], text: str) -> Reading:
         if found is not None:
             return found
     unnamed = [block for block in blocks if not block.language]
-    # A fence that says JSON may hold Python.
+    # A fence labelled JSON may contain Python.
     unnamed += [b for b in blocks if b.language in JSON and acts(b.code)]
     if unnamed:
         return chosen(unnamed)

@@ -30,7 +30,7 @@ def parse_script(code: str) -> ast.Module | None:
     return tree if isinstance(tree, ast.Module) else None
 
 
-@functools.lru_cache(maxsize=8)  # one answer is looked at in several ways
+@functools.lru_cache(maxsize=8)  # each answer is parsed several times
 def parsed(code: str) -> ast.Module | SyntaxError | None:
     """Return a tree or the error; None if the parser gives up, or the code is too long."""
     if len(code) > MAX_SCRIPT:
@@ -41,8 +41,8 @@ def parsed(code: str) -> ast.Module | SyntaxError | None:
             try:
                 return ast.parse(code)
             except SystemError:
-                # Python 3.11 parses wrongly while a finalizer, which the garbage collector
-                # calls in the midst of it, parses too, as one that writes a traceback does.
+                # Python 3.11 may fail if the garbage collector runs a finalizer that parses, too,
+                # for example to write a traceback.
                 return ast.parse(code)
         except SyntaxError as error:
             return error
@@ -84,11 +84,11 @@ def cleaned(code: str, indent: int = 0) -> str | None:
     code = code.strip("\n")
     if not code.strip():
         return None
-    found = next((way for way in _ways(code, indent) if parse_script(way) is not None), code)
-    return _handed_over(found.strip("\n"))
+    found = next((way for way in _candidates(code, indent) if parse_script(way) is not None), code)
+    return _without_run_call(found.strip("\n"))
 
 
-def _ways(code: str, indent: int) -> Iterator[str]:
+def _candidates(code: str, indent: int) -> Iterator[str]:
     yield code
     dedented = textwrap.dedent(code)
     yield dedented
@@ -109,7 +109,7 @@ def _ways(code: str, indent: int) -> Iterator[str]:
         yield html.unescape(dedented)
 
 
-def _handed_over(code: str) -> str:
+def _without_run_call(code: str) -> str:
     """Return the script inside ``run(code="…")`` if that is all; else the code."""
     tree = parse_script(code)
     if tree is None or not tree.body or len(tree.body) > 1:

@@ -71,7 +71,7 @@ def _without_installs(code: str) -> str:
     lines = code.split("\n")
     for number, line in enumerate(lines):
         if _INSTALLS.fullmatch(line.strip()):
-            # Not an empty line: the command may be all that a block holds.
+            # ``pass``, because the indented block may have no other statement.
             lines[number] = f"{line[: len(line) - len(line.lstrip())]}pass"
     return "\n".join(lines)
 
@@ -104,7 +104,7 @@ def _with_plain_signs(code: str) -> str:
 
 
 class _UnreadableError(Exception):
-    """The text cannot be taken apart."""
+    """The script cannot be split into code and strings."""
 
 
 @dataclass()

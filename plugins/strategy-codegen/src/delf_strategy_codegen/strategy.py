@@ -45,7 +45,7 @@ from delf_strategy_codegen.prompt import (
 )
 from delf_strategy_codegen.repair import repaired
 
-_LOOKS: Final = 8
+_MAX_READ_PASSES: Final = 8
 """The maximum number of further passes of a task that has only read."""
 _HINT: Final = "delf runs show has the scripts and calls, as response.trace has in a program"
 _OF_KIND: Final[dict[str, type[DelfError]]] = {
@@ -200,7 +200,8 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
             except LLMExecutionError as error:
                 if not (tools and offer) or error.status is None or error.status in _NOT_OF_TOOLS:
                     raise
-                # It answered without tools before. Servers refuse them with 400, 404, 422 or 500.
+                # The first answer came without tools, so the server refuses tools: with 400, 404,
+                # 422 or 500.
                 tools, offer = (), False
                 messages = (*messages[:-2], *no_code_messages(*unread))
                 continue
@@ -254,7 +255,7 @@ def compose(output: str, value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, (dict, list, tuple)):
-        with contextlib.suppress(TypeError, ValueError):  # of keys that are not valid in JSON
+        with contextlib.suppress(TypeError, ValueError):  # the keys may be invalid in JSON
             return json.dumps(value, indent=2, ensure_ascii=False, default=str)
     return str(cast("object", value))
 
@@ -290,7 +291,7 @@ class _Passes:
         self.has_changed = False
         """True if a script has changed something, or may have."""
         self._most = most
-        self._looks = 0
+        self._read_passes = 0
         self._used = 0
 
     def take(self, outcome: Rerun) -> None:
@@ -299,14 +300,14 @@ class _Passes:
         Raises:
             SandboxExecutionError: If no passes are left.
         """
-        # Passes before the first change are counted apart: they only look.
+        # Passes before the first change only read, and have their own limit.
         if self.has_changed:
             used, most = self._used, self._most
             self._used += 1
         else:
-            used = self._looks
-            most = max(_LOOKS, self._most) if self._most else 0
-            self._looks += 1
+            used = self._read_passes
+            most = max(_MAX_READ_PASSES, self._most) if self._most else 0
+            self._read_passes += 1
         if used >= most:
             raise SandboxExecutionError(
                 f"the script asked for another pass after {used} of them; "

@@ -79,7 +79,7 @@ def from_json(text: str, extract: Callable[[str], Reading]) -> Reading | None:
         except (ValueError, RecursionError) as error:
             if _OBJECT.match(text, begin):
                 why = str(error)
-                break  # what is in it is a part of it
+                break  # do not search within an invalid object
             place = begin + 1
             continue
         if _codes(content):
@@ -123,7 +123,7 @@ def _joined(content: Any, extract: Callable[[str], Reading]) -> Reading:
     """Join the scripts of one or several calls."""
     texts = _codes(content)
     read = [extract(text) for text in texts]
-    # What stands as code is code; where it is not Python, the script's error says why.
+    # A text in the place of code is run as it is; if invalid, the model gets its syntax error.
     read = [
         Reading(cleaned(text)) if reading == Reading() else reading
         for text, reading in zip(texts, read, strict=True)

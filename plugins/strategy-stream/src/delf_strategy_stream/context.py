@@ -145,7 +145,7 @@ def _shorter_call(call: ToolCall) -> ToolCall:
         return call
     try:
         arguments = json.loads(call.arguments)
-    except ValueError:  # it was not made, and the model got the error
+    except ValueError:  # the call was not made, and the model got the error
         return call
     return replace(call, arguments=json.dumps(_brief(arguments), ensure_ascii=False))
 

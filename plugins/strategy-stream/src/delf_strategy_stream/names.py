@@ -30,6 +30,6 @@ def spellings(tools: Mapping[str, ToolDescription]) -> dict[str, str]:
         forms = [name, tool.method, word, word + tool.method, other + tool.method]
         for form in filter(None, forms if word else [name]):
             found[spelled(form)].add(name)
-    # The whole name of a tool is no spelling of another one.
+    # A full name always means its own tool.
     whole = {spelled(name): name for name in tools}
     return {form: next(iter(names)) for form, names in found.items() if len(names) == 1} | whole

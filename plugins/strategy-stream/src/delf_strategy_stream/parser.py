@@ -94,7 +94,7 @@ class Parser:
             events.append(Invented("".join(self._invented)[:_LONGEST_INVENTION]))
         return events
 
-    # -- states: each takes what it can of the rest, and says whether to go on ---------------
+    # -- states: each consumes input, and returns False if more input is needed ---------------
 
     def _start(self, events: list[Event]) -> bool:
         """Parse the start of an answer; return False if more input is needed."""
@@ -135,10 +135,9 @@ class Parser:
             self._rest = self._rest[1:]
             return True
         mark = next((mark for mark in self._marks if self._rest.startswith(mark)), None)
-        if mark is not None and self._counts(mark):
+        if mark is not None and self._is_valid_mark(mark):
             return self._begin(mark)
-        # A piece may end within a mark; shown as text now, the mark would not be recognised any
-        # more.
+        # A piece may end within a mark: keep the mark's beginning until the next piece.
         begun = any(mark.startswith(self._rest) for mark in self._marks)
         if mark is None and begun and not self._is_over:
             return False
@@ -147,18 +146,18 @@ class Parser:
         self._rest = self._rest[len(mark) :]
         return True
 
-    def _counts(self, mark: str) -> bool:
+    def _is_valid_mark(self, mark: str) -> bool:
         """Return whether a mark is valid at its position."""
         line = "".join(self._line)
-        # A model that explains its notation quotes it: those calls must not be made. A tuple,
-        # because the empty string is in every string.
+        # Calls that a model quotes in an explanation must not be made. A tuple, because the empty
+        # string is in every string.
         if self._in_fence or line.count("`") % 2 or line[-1:] in tuple(_QUOTES):
             return False
         return mark == _OPEN or not line.strip()
 
     def _begin(self, mark: str) -> bool:
         if mark == "<think>":
-            self._state = self._quoting  # a thought has its place at the beginning
+            self._state = self._quoting  # a thought is valid only at the beginning
             return True
         if "".join(self._line).strip():
             self._at, self._state = len(mark), self._aside
@@ -181,7 +180,7 @@ class Parser:
         while True:
             end = self._rest.find(_CLOSE, self._at)
             if end < 0 and not self._is_over:
-                # The end mark may itself be split, so as much of the rest is searched again.
+                # The end mark may be split between pieces: search the last characters again.
                 self._at = max(self._at, len(self._rest) - len(_CLOSE))
                 return False
             if end < 0 or not _is_in_string(self._rest[:end]):
@@ -278,8 +277,7 @@ class Parser:
         return True
 
     def _cut(self, events: list[Event]) -> bool:
-        # Models go on and make up the results of their calls. Kept apart, or the user would read
-        # them as the answer.
+        # Models may go on and invent results of their calls, which are not part of the answer.
         self._invented.append(self._rest)
         self._rest = ""
         return False

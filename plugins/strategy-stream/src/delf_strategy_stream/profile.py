@@ -97,7 +97,7 @@ class Profile(Connection[ProfileSettings]):
         """
         if not self.settings.every:
             return
-        async with self.learning:  # tasks run beside each other
+        async with self.learning:  # tasks run concurrently
             tasks = await asyncio.to_thread(self._note, finished.task)
             if len(tasks) < self.settings.every:
                 return

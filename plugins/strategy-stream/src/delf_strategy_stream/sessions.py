@@ -94,7 +94,7 @@ class Turns:
             return None
         self._left -= 1
         self._session = await self._opened()
-        if self._session is None:  # a replay opens none; the task may need one after its recording
+        if self._session is None:  # none during replay: keep the attempt for later
             self._left += 1
         return self._session
 

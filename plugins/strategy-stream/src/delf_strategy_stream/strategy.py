@@ -162,7 +162,7 @@ class _Task:
         turn = await runner.run(functools.partial(self._ask, whole, fresh))
         if turn.text.strip() and turn.calls:
             self._host.say(turn.text.strip() + "\n\n")
-        results = tuple(map(self._judged, turn.results))
+        results = tuple(map(self._for_model, turn.results))
         notices = await self._notices() if turn.calls else ()
         return replace(turn, results=results, notices=notices)
 
@@ -174,9 +174,9 @@ class _Task:
             return await self._host.ask(whole, tools=tools, on_delta=on_delta)
         return await self._chat.send(fresh, whole, tools=tools, on_delta=on_delta)
 
-    def _judged(self, result: Result) -> Result:
+    def _for_model(self, result: Result) -> Result:
         """Return a result in the form for the model."""
-        # What the gate says of a call is delf's own; what the tool says, failed or not, is not.
+        # Refusals are delf's own text; results and errors come from the tool.
         is_tools = result.status in ("ok", "error")
         is_untrusted = is_tools and any(
             fnmatchcase(result.name, pattern) for pattern in self._settings.untrusted
@@ -193,7 +193,10 @@ class _Task:
             try:
                 async with asyncio.timeout(_SOURCE_SECONDS):
                     return "\n".join(await source())
-            except (Exception, asyncio.CancelledError) as error:  # of a source of anybody's
+            except (
+                Exception,
+                asyncio.CancelledError,
+            ) as error:  # a program's source may raise anything
                 if _is_cancelled(error):
                     raise
                 why = f"{type(error).__name__}: {error}".rstrip(": ")

@@ -65,8 +65,8 @@ class TurnRunner:
             if reply.broken_by in ("filter", "refusal"):
                 raise broken_off(reply)
             turn = self._reader.parse(reply)
-            turn = replace(turn, calls=tuple(map(self._meant, turn.calls)))
-            made = self._made(turn)
+            turn = replace(turn, calls=tuple(map(self._resolved, turn.calls)))
+            made = self._all_calls(turn)
             answers = await asyncio.gather(*(work for _, work in made))
         finally:
             # After a failure nobody reads the results of calls that were started early.
@@ -79,12 +79,12 @@ class TurnRunner:
         )
         return replace(turn, calls=calls, results=results)
 
-    def _made(self, turn: Turn) -> list[tuple[Called, asyncio.Future[CallAnswer]]]:
+    def _all_calls(self, turn: Turn) -> list[tuple[Called, asyncio.Future[CallAnswer]]]:
         """Start the remaining calls and return all; return none for a truncated answer.
 
         Started calls that are not part of the complete answer are abandoned.
         """
-        # The pieces may be a draft that a retry replaced: only what the whole answer holds counts.
+        # A retry may have replaced the pieces: only calls of the complete answer count.
         early = list(self._started)
         made: list[tuple[Called, asyncio.Future[CallAnswer]]] = []
         for call in turn.calls:
@@ -99,7 +99,7 @@ class TurnRunner:
             work.cancel()
         return made
 
-    def _meant(self, call: Called) -> Called:
+    def _resolved(self, call: Called) -> Called:
         """Return a call under the full name of the only tool that its name can mean."""
         name = call.name if call.name in self._tools else self._spellings.get(spelled(call.name))
         return call if name is None else replace(call, name=name)
@@ -108,7 +108,7 @@ class TurnRunner:
         """Start the calls in a piece of an answer; return its parts for people by their kinds."""
         pieces: list[ModelDelta] = []
         for read in self._reader.feed(delta):
-            event = self._meant(read) if isinstance(read, Called) else read
+            event = self._resolved(read) if isinstance(read, Called) else read
             if isinstance(event, Called):
                 # Once a call is held, all later ones are: they may depend on it and must not
                 # overtake it.

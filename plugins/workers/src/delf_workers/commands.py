@@ -177,7 +177,7 @@ def run(ctx: click.Context, name: str, task: str | None, **given: Any) -> None:
         found.fill(inputs)
     except ToolRefusedError as error:
         raise click.UsageError(error.message, ctx) from None
-    # A generated worker uses what the agent has.
+    # A generated worker uses the agent's connections.
     names = dict.fromkeys([*state.load_project().connections, "workers"])
     connections = tuple(names) if found.generated else ("workers",)
     text = order(name, task, inputs, [Path(file).name for file in given["files"]])

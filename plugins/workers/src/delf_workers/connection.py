@@ -66,7 +66,7 @@ class Workers(Connection[WorkersSettings]):
     context_trust = "own"
 
     def __init__(self, **options: Any) -> None:
-        # Calling a worker needs no approval: its own calls ask. `create` always asks.
+        # `call` needs no approval, because the worker's own calls ask; `create` always asks.
         if options.get("confirm") is None:
             options["confirm"] = False
         super().__init__(**options)
@@ -96,7 +96,7 @@ class Workers(Connection[WorkersSettings]):
         made = Workers(name="workers", folders=[str(f) for f in self.registry.folders])
         made.registry = self.registry
         made.patterns, made.caller, made.agent = patterns, worker, self.agent
-        # What the user allows and wants to be asked about holds for calls of workers, too.
+        # The user's ``allow`` and ``confirm`` apply to calls by workers, too.
         made.allow, made.confirm = self.allow, self.confirm
         return made
 
@@ -219,7 +219,7 @@ class Workers(Connection[WorkersSettings]):
         instructions = found.fill(inputs or {})
         line = await asyncio.to_thread(lineage, self.registry, found)
         model = found.llm(context.llm)
-        # A made worker is bound by the models of its makers, too.
+        # A generated worker is also limited to the compatible models of its makers.
         name, around = (model or context.llm).model, self.agent.around
         names = () if around is None else around.spellings(name)
         for ancestor in line:

@@ -293,7 +293,7 @@ def _prefix_rule(rule: Any) -> Any:
         return rule
     given = {"match": "reading", **cast("dict[str, Any]", rule)}
     if given.pop("sandbox_paths", None):
-        given["approval_required"] = True  # a person sees whether the paths are of these folders
+        given["approval_required"] = True  # a person checks that the paths are in these folders
     return given
 
 

@@ -136,7 +136,7 @@ def _record_lines(
 ) -> None:
     """Record the line of each value; refuse misleading YAML."""
     line = node.start_mark.line + 2
-    # An alias can make a small file huge, and one value would stand in two places.
+    # Aliases can expand a small file enormously, and give one value two lines.
     if id(node) in seen:
         raise ConfigurationError(f"{path}, line {line}: anchors and aliases are not supported")
     seen.add(id(node))
@@ -150,7 +150,7 @@ def _record_lines(
             below = (*keys, str(key.value))
             if not isinstance(key, yaml.ScalarNode):
                 raise ConfigurationError(f"{path}, line {at}: a key is not a word")
-            # YAML takes the last one in silence; a reader sees the first.
+            # YAML would silently use the last value.
             if below in found:
                 raise ConfigurationError(f"{path}, line {at}: {'.'.join(below)} is there twice")
             found[below] = at

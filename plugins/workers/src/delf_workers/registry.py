@@ -19,7 +19,7 @@ from delf_workers.project_files import GENERATED, INSIDE, MAIN, SUFFIX
 
 TOOLS_FILE: Final = "tools.py"
 _LATER: Final = ".agent"
-"""The suffix of agents in the layout that llm-do has now."""
+"""The suffix of agents in llm-do's newer layout."""
 
 
 class Registry:
@@ -50,7 +50,7 @@ class Registry:
             ConfigurationError: If it cannot be read.
         """
         content = frontmatter.content(path)
-        # The bytes that were checked are those that are used: the file may change meanwhile.
+        # The checked bytes are returned, because the file may change after the check.
         if self._root is not None:
             self.trust.check(self._root, part_of(path, content, self._root))
         return content
@@ -145,7 +145,7 @@ class Registry:
             make_private_folder(path.parent)
             with create_private(temporary) as file:
                 file.write(text.encode())
-            os.link(temporary, path)  # fails where another call was quicker
+            os.link(temporary, path)  # fails if another call was first
         except FileExistsError:
             raise ConfigurationError(f"there is a worker {name!r} already") from None
         except OSError as error:

@@ -90,7 +90,7 @@ class Workshop:
         elif kind == WORKERS or (kind is None and name == WORKERS):
             yield own.for_worker(worker, _patterns(settings, where))
         elif kind == "filesystem" and worker.sandbox.paths and "roots" not in settings:
-            settings["roots"] = {n: _made(root) for n, root in worker.sandbox.paths.items()}
+            settings["roots"] = {n: _with_create(root) for n, root in worker.sandbox.paths.items()}
             yield self._connected(name, kind, settings, where)
         elif worker.connections[name].get("type") is None and settings.keys() <= _PERMISSIONS:
             yield _permitted(self._named(name, where), settings, where)
@@ -136,7 +136,7 @@ class Workshop:
             approved = given.pop("pre_approved", False)
             if given or not isinstance(approved, bool):
                 raise ConfigurationError(f"{where}.{name}: pre_approved: true or false")
-            # Two workers may approve one function differently.
+            # A copy, because workers may approve one function differently.
             tool = copy.copy(found[name])
             if isinstance(tool, Tool):
                 tool.confirm = not approved
@@ -192,8 +192,8 @@ def lineage(registry: Registry, worker: WorkerDefinition) -> list[WorkerDefiniti
     return line
 
 
-def _made(root: Any) -> Any:
-    """Return a root of a sandbox, creating a missing writable one."""
+def _with_create(root: Any) -> Any:
+    """Return a sandbox root that is created if missing and writable."""
     if not isinstance(root, Mapping):
         return root
     return {"create": True, **cast("Mapping[str, Any]", root)}
@@ -221,7 +221,7 @@ def _permitted(
 
 
 def _narrowed(connection: ConnectionLike, allow: Any, where: str) -> ConnectionLike:
-    """Return a connection of which fewer actions may be called."""
+    """Return a connection limited to the allowed actions; the connection itself if unlimited."""
     if allow is None:
         return connection
     wanted = check_permission(allow, "allow", where)
@@ -230,7 +230,7 @@ def _narrowed(connection: ConnectionLike, allow: Any, where: str) -> ConnectionL
     changed = copy.copy(connection)
     if isinstance(names, bool) or names is None:
         changed.allow = held if names is not False else False
-    # What its maker may not call stays out, whatever the file says.
+    # Actions that the maker may not call stay forbidden.
     elif held is False:
         changed.allow = False
     elif held is None or held is True:

@@ -21,5 +21,5 @@ class WorkersSettings(PluginSettings):
 
     @field_validator("folders", "allow_workers", mode="before")
     @classmethod
-    def _one_is_a_list(cls, value: Any) -> Any:
+    def _as_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value

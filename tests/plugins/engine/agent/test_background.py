@@ -235,7 +235,7 @@ class TestApprovals:
             agent.approve(request.request_id)
         assert [agent.wait(task_id, 30).text for task_id in waiting] == ["paid 1"] * 10
 
-    def test_script_whose_wait_timed_out_keeps_to_the_task_limit(
+    def test_script_after_a_wait_timeout_respects_the_task_limit(
         self, make_agent: Callable[..., Agent], scripted_model: ScriptedModel
     ) -> None:
         busy: list[int] = []

@@ -191,7 +191,7 @@ def test_bare_name_resolves_to_scratch_before_inputs(run, inputs):
     assert Path(inputs[0]).read_text() == "n,v\n1,x\n"
 
 
-def test_bare_name_works_with_any_opening_function(run, inputs):
+def test_bare_file_name_works_with_any_open_function(run, inputs):
     """In Monty, which has its own ``open``, bare names are scratch files."""
     response = run(
         "import os, csv\nfrom pathlib import Path\n"

@@ -111,10 +111,10 @@ async def test_resumed_task_continues_after_its_sandbox_dies(bench: Bench) -> No
     assert sum(isinstance(e, ev.ScriptGenerated) for e in now) == 2
 
 
-async def test_guest_dying_between_scripts_is_replaced_with_variables(
+async def test_dead_guest_is_replaced_and_variables_are_restored(
     bench: Bench,
 ) -> None:
-    """What the first script left is there for the second, and nothing is called twice."""
+    """The second script finds the first one's variables, and no call is repeated."""
     deaths: list[int] = []
 
     async def die(_request: Any) -> str:
@@ -145,7 +145,7 @@ async def test_script_that_exits_its_sandbox_is_not_repeated(bench: Bench) -> No
     assert "What it changed, and is done:\n- write(text='x')" in bench.model.prompts[-1]
 
 
-async def test_template_that_died_before_resume_is_restarted(bench: Bench) -> None:
+async def test_dead_sandbox_template_is_restarted_on_resume(bench: Bench) -> None:
     bench.model.writes("print(await write('x'), await look(1))")
     world = World()
     async with bench.agent(world) as agent:

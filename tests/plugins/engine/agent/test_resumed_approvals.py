@@ -245,7 +245,7 @@ def edits_then_approves(request: Any) -> Any:
     return DecidedBy(decision=Approved(), who=CY)
 
 
-async def test_edit_under_a_rule_is_resumed_from_every_event(bench: Bench) -> None:
+async def test_edit_under_a_team_rule_resumes_from_every_event(bench: Bench) -> None:
     bench.model.writes("print(await send('x'))")
     world = World()
     async with of_people(bench, world, edits_then_approves, approval_rules=FOUR_EYES) as agent:

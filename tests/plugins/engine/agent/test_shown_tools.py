@@ -140,7 +140,7 @@ def test_plugin_declares_its_own_modes(make_agent, delf_host, scripted_model):
         ("filter", "prefilter_mode 'filter' is given by"),
     ],
 )
-def test_unserved_prefilter_mode_raises_at_once(make_agent, delf_host, mode, says):
+def test_unusable_prefilter_mode_raises_at_start(make_agent, delf_host, mode, says):
     add(delf_host, Keeps, "by-team", "filter", name="one")
     add(delf_host, Keeps, "filter", name="two")
     with pytest.raises(PluginError, match=says):

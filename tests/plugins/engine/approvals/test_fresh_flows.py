@@ -363,7 +363,7 @@ def test_call_after_foreign_text_in_the_prompt_is_asked_about(asked, tmp_path, k
     assert asked(*scripts, **options)[-1:] == ["pay"]
 
 
-def test_call_after_a_foreign_earlier_answer_is_asked_about(delf_host, scripted_model):
+def test_call_after_an_earlier_foreign_answer_is_asked_about(delf_host, scripted_model):
     found = []
     scripted_model.writes("print(mails())", PAY)
     with Agent(

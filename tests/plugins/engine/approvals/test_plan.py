@@ -304,7 +304,7 @@ async def test_on_confirm_receives_the_plan(delf_host, scripted_model):
 @pytest.mark.parametrize(
     ("mode", "made"), [("approve_all", [("close", 1), ("close", 2)]), ("strict", [])]
 )
-async def test_other_modes_decide_at_each_call(bench, mode, made):
+async def test_modes_except_plan_decide_at_each_call(bench, mode, made):
     b = bench(approval_mode=mode, retry_count=0)
     await b.run(CLOSE_ALL)
     assert b.shop.made == made

@@ -92,7 +92,7 @@ async def test_unknown_tool_is_refused(name, text):
     assert shop.made == []
 
 
-async def test_hidden_tool_is_refused():
+async def test_disallowed_tool_is_refused():
     shop = Shop(allow=["find"])
     bench = await gate_bench(shop)
     answer = await bench.call("shop.close", 1)

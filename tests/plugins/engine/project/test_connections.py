@@ -195,7 +195,7 @@ def test_unknown_type_error_names_its_section(host, project):
         found.connector(host)("shop")
 
 
-def test_section_without_a_type_suggests_the_setting(host, project):
+def test_connection_section_without_a_type_suggests_one(host, project):
     found = project("[connections.store]\nurl = 'sqlite:///x.db'\n")
     with pytest.raises(PluginError, match=r"\[connections\.store\]") as caught:
         found.connector(host)("store")

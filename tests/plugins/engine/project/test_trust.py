@@ -66,7 +66,7 @@ def test_changed_project_file_needs_trust_again(folder, name):
     assert (caught.value.files, caught.value.changed) == ((name,), True)
 
 
-def test_comment_changes_keep_the_trust(folder):
+def test_changed_comments_need_no_new_trust(folder):
     (folder / "delf.toml").write_text("[agent]\ntimeout = 5\nllm = 'x'\n")
     (folder / ".env").write_text("A=1\nB=2\n")
     trust(folder)
@@ -75,7 +75,7 @@ def test_comment_changes_keep_the_trust(folder):
     assert load_project(folder, environ={}).agent.timeout == 5
 
 
-def test_program_can_vouch_for_its_own_folder(folder, monkeypatch):
+def test_program_can_trust_its_own_folder(folder, monkeypatch):
     (folder / "delf.toml").write_text("[agent]\ntimeout = 5\nllm = 'scripted'\n")
     assert load_project(folder, environ={}, trust=True).agent.timeout == 5
     assert Agent.from_project(folder, trust=True, journal="none").config.timeout == 5
@@ -86,7 +86,7 @@ def test_program_can_vouch_for_its_own_folder(folder, monkeypatch):
     assert load_project(folder, environ={}).agent.timeout == 5
 
 
-def test_folder_cannot_vouch_for_itself(folder):
+def test_folder_cannot_declare_itself_trusted(folder):
     (folder / ".env").write_text(f"DELF_TRUST={folder}\n")
     (folder / "delf.toml").write_text("")
     with pytest.raises(FolderNotTrustedError):
