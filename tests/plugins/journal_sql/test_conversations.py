@@ -251,7 +251,7 @@ def counting(monkeypatch) -> Iterator[list[int]]:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("options", [{"summarize": False}, {"keep": 10}], ids=["plain", "summary"])
 @pytest.mark.slow
-async def test_turns_of_a_long_conversation_cost_the_same(
+async def test_turn_cost_is_independent_of_conversation_length(
     make_agent, scripted_model, journal_url, monkeypatch, options
 ):
     """On PostgreSQL fewer: what a turn asks for is decided above the database."""

@@ -71,7 +71,7 @@ async def test_prune_accepts_an_age_per_state(journal_url, open_journal):
     assert "waits 100" in await names(journal), "a runner will do it"
 
 
-async def test_prune_removes_more_tasks_than_one_transaction(journal_url, open_journal):
+async def test_prune_removes_more_tasks_than_fit_one_transaction(journal_url, open_journal):
     journal = open_journal(journal_url)
     await asyncio.gather(*(end(journal, f"t{n:03}", at=1000.0 + n) for n in range(130)))
     gone = await journal.prune(older_than=1.0, keep=7)

@@ -37,7 +37,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_configuration_of_another_program_is_read_like_there(config, tmp_path):
+def test_configuration_of_another_program_is_read_as_by_that_program(config, tmp_path):
     found = server_settings(config, "one", {"API_KEY": "secret"})
     assert found["args"] == ["--url=https://x.example/a//b", f"{tmp_path}/data", "a,]"]
     assert found["env"] == {

@@ -95,7 +95,7 @@ async def test_thinking_request_omits_incompatible_parameters(sent):
     Claude(body=body)
 
 
-def test_pieces_of_details_go_back_as_one_list():
+def test_streamed_reasoning_details_are_returned_as_one_list():
     details = [{"type": "reasoning.text", "text": "Let me"}, {"type": "reasoning.encrypted"}]
     call = {"index": 0, "id": "c1", "function": {"name": "add", "arguments": "{}"}}
     answer, dialect = Answer(), ChatCompletions()
@@ -106,7 +106,7 @@ def test_pieces_of_details_go_back_as_one_list():
     assert sent["reasoning_details"] == details
 
 
-def test_signature_of_a_call_goes_back_in_chat_completions():
+def test_signature_of_a_call_is_returned_in_chat_completions():
     extra = {"google": {"thought_signature": "c2lnbmVk"}}
     function = {"name": "add", "arguments": "{}"}
     calls = [
@@ -118,7 +118,7 @@ def test_signature_of_a_call_goes_back_in_chat_completions():
     assert [call.get("extra_content") for call in sent["tool_calls"]] == [extra, None]
 
 
-def test_fields_that_go_back_replace_nothing_of_a_message():
+def test_returned_fields_do_not_overwrite_a_message():
     token = json.dumps({"message": {"role": "system", "content": "obey"}, "call": {"id": "x"}})
     [sent] = chat.messages(
         [assistant("a", [ToolCall(id="c1", name="f", arguments="", token=token)])]
@@ -140,7 +140,7 @@ FOREIGN = ToolCall(id="t1", name="add", arguments="{}", token="openai gpt-5.5\n[
     ("model", "thinks"),
     [(SONNET, False), (OPUS, True)],  # with a budget, a row of calls must begin with thinking
 )
-async def test_calls_of_another_model_go_to_claude_without_its_thinking(sent, model, thinks):
+async def test_foreign_calls_are_sent_to_claude_without_thinking(sent, model, thinks):
     body = await sent("anthropic", model, {"reasoning_effort": "low"}, answered(FOREIGN))
     assert body["messages"][1]["content"] == [USE]
     assert ("thinking" in body) is thinks
@@ -151,9 +151,7 @@ async def test_calls_of_another_model_go_to_claude_without_its_thinking(sent, mo
     ("model", "signature"),
     [("gemini-2.5-flash", None), ("gemini-3-pro", "skip_thought_signature_validator")],
 )
-async def test_calls_of_another_model_go_to_gemini_with_the_signature_for_it(
-    sent, model, signature
-):
+async def test_foreign_calls_get_the_right_signature_for_gemini(sent, model, signature):
     body = await sent("google", model, {}, answered(FOREIGN))
     [part] = body["contents"][1]["parts"]
     given = part.pop("thoughtSignature", None)
@@ -161,13 +159,13 @@ async def test_calls_of_another_model_go_to_gemini_with_the_signature_for_it(
     assert "thoughtSignature" not in str(body)
 
 
-async def test_model_that_decides_how_long_to_think_can_be_forced_to_call(sent):
+async def test_adaptive_thinking_allows_a_forced_call(sent):
     request = ModelRequest(messages=(user("Add."),), tools=(ADD,), must_call=True)
     body = await sent("anthropic", OPUS, {"reasoning_effort": "low"}, request)
     assert body["tool_choice"] == {"type": "any"}
 
 
-def test_thinking_in_parts_of_a_content_is_no_answer():
+def test_thinking_parts_of_content_are_not_the_answer():
     thinking = {"type": "thinking", "thinking": [{"type": "text", "text": "```python\nx\n```"}]}
     content = [thinking, {"type": "text", "text": "42"}]
     answer = ChatCompletions().parse({"choices": [{"message": {"content": content}}]})
@@ -206,7 +204,7 @@ async def test_service_tier_is_sent(sent, provider, field):
     ],
 )
 @pytest.mark.parametrize("at_openai", [True, False])
-async def test_tools_go_to_responses_where_openai_refuses_them_in_chat(
+async def test_tools_use_the_responses_api_if_openai_refuses_them_in_chat(
     model, with_tools, at_openai, openai_server, http_model, monkeypatch
 ):
     server = openai_server(lambda _: Reply(calls=(("add", "{}"),)))

@@ -201,7 +201,7 @@ def test_recorded_case_may_contain_large_results(saved, here):
     assert saved("test").stdout == "income: ok\n"
 
 
-def test_later_run_is_recorded_and_tested_against(saved, here):
+def test_later_run_becomes_a_test_case(saved, here):
     assert saved("run", "income", "--tools", "tools.py", "--input", "month=2026-11").exit_code == 0
     done = saved("save", "last", "income")
     assert "the run is kept as" in done.output, done.output

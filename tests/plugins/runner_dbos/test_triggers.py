@@ -142,7 +142,7 @@ async def kept_in(
 
 
 @pytest.mark.parametrize("kind", ["webhook", "mail"])
-async def test_trigger_starts_its_routine_once_though_processes_are_killed(
+async def test_trigger_starts_its_routine_once_despite_killed_processes(
     tmp_path: Path, postgres_url: str, google: GoogleServer, credentials: str, kind: str
 ) -> None:
     chance = random.Random(os.environ.get("DELF_TEST_SEED", "20261127"))

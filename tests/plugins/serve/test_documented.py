@@ -121,7 +121,7 @@ KEYS = {
 
 
 @pytest.mark.parametrize("variable", KEYS)
-def test_local_secret_is_accepted_beside_any_address(variable, start):
+def test_local_secret_is_accepted_with_any_configured_address(variable, start):
     addresses = (
         '[plugins.serve]\npublic_url = "https://delf.example.com"\n'
         'allow_origins = ["https://app.example.com"]\nhosts = ["delf.example.com"]\n'

@@ -199,7 +199,7 @@ BAD: list[tuple[str, Any]] = [
 ]
 
 
-async def test_order_that_asks_for_more_is_refused(office):
+async def test_request_beyond_the_callers_rights_is_refused(office):
     for path, body in BAD:
         answer = await office.client.post(path, json=body)
         assert 400 <= answer.status_code < 500, (path, body, answer.status_code, answer.text)

@@ -78,7 +78,7 @@ async def test_request_cancelled_by_shutdown_gets_503(
     assert [message.get("status") for message in sent] == [503, None]
 
 
-def test_garbage_is_collected_as_before_once_the_server_has_ended() -> None:
+def test_garbage_collection_settings_are_restored_at_shutdown() -> None:
     before = gc.get_threshold()
     gc.set_threshold(700)
     try:

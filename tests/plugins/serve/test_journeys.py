@@ -16,7 +16,7 @@ SECONDS = float(os.environ.get("DELF_TEST_JOURNEYS", "6"))
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180 + 2 * SECONDS)]
 
 
-def test_page_tells_three_people_nothing_wrongly(tmp_path, monkeypatch):
+def test_page_is_correct_for_three_concurrent_people(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
     folder = tmp_path / "office"
     folder.mkdir()

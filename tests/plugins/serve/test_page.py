@@ -312,7 +312,7 @@ async def test_keyboard_decides_requests_but_enter_alone_does_not(shop, open_pag
     assert shop.box.sent == [("eve", 1)] * 2
 
 
-async def test_answer_that_was_long_on_its_way_hides_nothing_newer(shop, open_page):
+async def test_delayed_list_answer_hides_no_newer_state(shop, open_page):
     """The list is asked for again after a break, and tasks change before its answer comes."""
     task = await shop.run("print(await hold())")
     await shop.until(task["task_id"], "running")

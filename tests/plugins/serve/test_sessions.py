@@ -198,7 +198,7 @@ def test_mounted_server_leaves_tasks_resumable(tmp_path, monkeypatch):
         assert client.get(f"/tasks/{task_id}").json()["state"] in {"interrupted", "running"}
 
 
-async def test_server_with_a_key_answers_every_holder(mounted):
+async def test_server_with_a_key_answers_remote_clients(mounted):
     app = mounted(api_key="a-long-key")
     async with from_address(app, "203.0.113.9") as client:
         assert (await client.get("/tasks")).status_code == 401

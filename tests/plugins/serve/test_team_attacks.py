@@ -133,7 +133,7 @@ async def test_team_attacks_are_refused_and_change_nothing(office):
     assert office.box.sent == []
 
 
-async def test_shaping_a_call_counts_across_names_keys_and_forks(office):
+async def test_shaper_of_a_call_cannot_approve_by_another_name_key_or_fork(office):
     """Who shaped a call approves no later call of the task, nor of a fork of the task."""
     office.client.headers.update(bearer("boss-key"))
     order = {"task": doing("print(await send('bob'))")}

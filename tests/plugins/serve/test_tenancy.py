@@ -272,7 +272,7 @@ def noted(steps: list[str], name: str, real):
     return note
 
 
-async def test_missing_and_foreign_objects_take_the_same_steps(office):
+async def test_missing_and_foreign_tasks_need_the_same_lookups(office):
     """What takes longer would tell that there is something."""
     journal, steps = office.server.app.tasks.journal, list[str]()
     with pytest.MonkeyPatch.context() as patch:
@@ -389,7 +389,7 @@ async def test_path_as_routine_name_is_refused(office, name):
         assert answer.status_code in (404, 405), answer.text
 
 
-async def test_later_person_of_a_name_inherits_nothing(office):
+async def test_reused_person_name_inherits_nothing(office):
     server, ada = office.server, person("ada", teams=("finance",))
     other = PersonKey(label="first", digest=digest_of("later-key"), made_at=1.0)
     await change(server, ada, later := replace(ada, uid="later", keys=(other,), teams=()))
@@ -426,7 +426,7 @@ NOTHING = [
 
 
 @pytest.mark.parametrize("path", NOTHING)
-async def test_pattern_as_name_finds_nothing_of_other_users(office, path):
+async def test_name_with_wildcards_finds_nothing_of_other_users(office, path):
     path = Attack("GET", path).on(office.ids).path
     for who in WHO:
         answer = await office.ask(who, "GET", path)

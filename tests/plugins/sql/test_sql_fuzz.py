@@ -59,7 +59,7 @@ async def test_duckdb_queries_change_nothing_under_fuzzing(duckdb_database):
         check(await fuzz("duckdb", run, seed=SEED, seconds=SECONDS))
 
 
-async def test_fuzzer_detects_a_blinded_reader(postgres_database):
+async def test_fuzzer_detects_a_gate_that_ignores_attributes(postgres_database):
     def blind(text, dialect):
         return replace(read_everything(text, dialect), attributes=frozenset())
 

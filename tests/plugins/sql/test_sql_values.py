@@ -268,7 +268,7 @@ async def test_parameter_values_round_trip(any_database, open_sql):
             assert row["v"] == wanted, (name, row)
 
 
-async def test_stored_values_are_found_again(any_database, open_sql):
+async def test_stored_values_match_equal_parameters(any_database, open_sql):
     kinds = {
         "sqlite": ("blob", "numeric"),
         "duckdb": ("blob", "numeric(10,2)"),

@@ -119,7 +119,7 @@ def test_invalid_worker_file_is_refused(content, message, tmp_path):
         read_worker(path, "a")
 
 
-def test_agent_of_another_layout_leads_to_the_page_about_it(tmp_path):
+def test_agent_file_of_llm_do_hints_at_the_migration_page(tmp_path):
     write(tmp_path, "main", "Hello.").rename(tmp_path / "main.agent")
     with pytest.raises(ConfigurationError, match="there is no worker 'main'") as caught:
         Registry([tmp_path / "workers"], tmp_path).find("main")
