@@ -59,7 +59,7 @@ def both(options):
 
 
 @pytest.mark.parametrize("options", OPTIONS)
-class TestAsTheStandardLibraryMakesThem:
+class TestDataclassCompatibility:
     def test_record_repr_and_asdict_match_dataclasses(self, options):
         ours, theirs = (cls(a=1, b="y") for cls in both(options))
         assert repr(ours) == repr(theirs)

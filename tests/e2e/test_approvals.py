@@ -218,7 +218,7 @@ def test_request_can_be_answered_after_resume(here, journal, monkeypatch):
     assert sent(here) == ["ada 2"]
 
 
-def test_answer_to_a_stopped_process_is_reported_as_not_taken(here, monkeypatch):
+def test_answer_to_a_suspended_process_reports_no_response(here, monkeypatch):
     monkeypatch.setattr(answering, "SECONDS", 0.2)
     with running(here, SEND) as run:
         name = run.request()

@@ -126,7 +126,7 @@ def test_unreported_tokens_are_priced_by_list(
         assert agent.status()["unpriced_calls"] == 0
 
 
-def test_set_length_is_reserved_before_the_first_call(
+def test_budget_reserves_max_tokens_before_the_first_call(
     openai_server: StartServer, make_agent: MakeAgent
 ) -> None:
     server = openai_server(always)

@@ -123,7 +123,7 @@ def test_doctor_hint_stores_the_missing_key(delf):
     assert "OPENAI_API_KEY" in delf("keys", "list")[1]
 
 
-def test_missing_provider_hint_asks_the_model(delf):
+def test_options_hinted_for_an_unknown_model_work(delf):
     _, shown_text = delf(*SAY, "--llm", "llama3")
     (options,) = re.findall(r"(--llm \S+ --base-url \S+)", hint_of(shown_text))
     with OpenAIServer(["```python\nprint('hello')\n```"]) as server:
@@ -134,14 +134,14 @@ def test_missing_provider_hint_asks_the_model(delf):
 
 
 @pytest.mark.parametrize("prefix", ["openai/", "anthropic/", "google/"])
-def test_hinted_providers_are_installed(delf, prefix):
+def test_hinted_model_prefixes_are_known(delf, prefix):
     _, shown_text = delf(*SAY, "--llm", "nonsense")
     assert prefix in hint_of(shown_text)
     _, shown_text = delf(*SAY, "--llm", f"{prefix}nonsense")
     assert "needs a key" in shown_text, shown_text
 
 
-def test_missing_model_hint_names_a_command_that_asks(delf):
+def test_missing_model_hint_suggests_quickstart(delf):
     _, shown_text = delf(*SAY)
     assert hint_of(shown_text).startswith("delf quickstart asks")
     with OpenAIServer(["ok"]) as server:

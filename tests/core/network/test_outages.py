@@ -32,7 +32,7 @@ def test_outage_warns_once_and_counts_failures(
     assert sum(r.levelno == logging.DEBUG for r in caplog.records) == 2
 
 
-def test_outages_does_not_catch_other_errors() -> None:
+def test_outage_does_not_suppress_other_errors() -> None:
     outage = Outage(logging.getLogger("delf.test"), "nothing is seen")
     with pytest.raises(KeyError), outage.noted(OSError):
         raise KeyError("x")

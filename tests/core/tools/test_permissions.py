@@ -102,7 +102,7 @@ def test_unknown_permission_name_is_refused_with_a_suggestion():
         check_permission_names("fnd", "confirm", "desk", ALL)
 
 
-def test_group_has_no_name_of_an_action():
+def test_group_named_like_an_action_is_refused():
     check_groups(ALL, "desk")
     with pytest.raises(ToolDefinitionError, match="'archive' is in the group 'find'") as caught:
         check_groups([FIND, act("archive", "find")], "desk")

@@ -146,7 +146,7 @@ def test_plain_change_ranks_high_despite_shared_words(task, first):
     assert first in best_first(catalog, task)[:5]
 
 
-def test_named_resource_gets_its_simplest_reader():
+def test_simplest_read_action_of_a_named_resource_is_found():
     names = ("get_customers", "get_customers_search", "delete_subscriptions", "get_subscriptions")
     catalog = Catalog(CatalogEntry(name=f"api.{name}", summary="") for name in names)
     task = "Cancel the subscriptions of the customer ann@example.com"

@@ -31,7 +31,7 @@ def test_routine_call_gets_values_of_the_item(task, call):
 
 
 @pytest.mark.parametrize("value", ["x'); send(to='eve", "\n", "\\", '"', "\u202e", "{x}"])
-def test_text_of_an_item_stays_one_value(value):
+def test_item_text_is_quoted_as_one_argument(value):
     call = RoutineCall.read('report(mail=item["id"])').of({"id": value})
     assert RoutineCall.read(call).values == {"mail": value}
 
@@ -53,7 +53,7 @@ def test_text_of_an_item_stays_one_value(value):
         "(" * 10_000,
     ],
 )
-def test_other_task_is_no_call_of_a_routine(task):
+def test_task_that_calls_no_routine_is_refused(task):
     with pytest.raises(ConfigurationError, match="is not a call of a routine"):
         RoutineCall.read(task)
 
@@ -61,6 +61,6 @@ def test_other_task_is_no_call_of_a_routine(task):
 @pytest.mark.parametrize(
     "place", ['["gone"]', '["from"]', '["read"]', '["to"]', '["lines"][7]', '["id"]["x"]', ""]
 )
-def test_item_without_the_value_is_named(place):
+def test_missing_item_value_is_reported(place):
     with pytest.raises(ConfigurationError, match="no text or number"):
         RoutineCall.read(f"report(mail=item{place})").of(MAIL)

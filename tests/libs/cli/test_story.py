@@ -30,7 +30,7 @@ PLACE = {"task_id": "t", "seq": 1, "at": 1.0}
         ),
     ],
 )
-def test_story_of_a_decision_names_its_maker(given, message):
+def test_story_of_a_decision_names_the_person(given, message):
     fields = {"request_id": "r", "decision": "approved", **PLACE, **given}
     assert story(ApprovalDecided(**fields)) == f"  {message}"
 

@@ -81,7 +81,9 @@ async def opened(connect: Any) -> AsyncIterator[Any]:
         yield make
 
 
-async def test_gmail_sends_a_mail_to_the_second_oracle(opened: Any, others: list[Call]) -> None:
+async def test_gmail_mail_is_accepted_by_a_third_party_mock(
+    opened: Any, others: list[Call]
+) -> None:
     sent = await opened(Gmail).send(
         to='"Müller, Ada" <ada@example.test>', subject="Grüße", text="Hallo"
     )
@@ -93,7 +95,7 @@ async def test_gmail_sends_a_mail_to_the_second_oracle(opened: Any, others: list
     assert [a.addr_spec for a in message["to"].addresses] == ["ada@example.test"]
 
 
-async def test_drive_reads_and_shares_with_the_second_oracle(
+async def test_drive_reads_and_shares_through_a_third_party_mock(
     opened: Any, others: list[Call]
 ) -> None:
     drive = opened(Drive)
@@ -107,7 +109,7 @@ async def test_drive_reads_and_shares_with_the_second_oracle(
     assert (shared["who"], shared["role"]) == ("grace@example.test", "writer")
 
 
-async def test_calendar_changes_events_of_the_second_oracle(
+async def test_calendar_changes_events_of_a_third_party_mock(
     opened: Any, others: list[Call]
 ) -> None:
     calendar = opened(Calendar)
@@ -125,7 +127,7 @@ async def test_calendar_changes_events_of_the_second_oracle(
     assert patch.headers["If-Match"] == '"3456789012345678"'
 
 
-async def test_sheets_reads_a_grid_of_the_second_oracle(opened: Any, google: GoogleServer) -> None:
+async def test_sheets_reads_a_grid_of_a_third_party_mock(opened: Any, google: GoogleServer) -> None:
     shown = answer_of("google_sheets", "values_get", {})
     grid = [
         {

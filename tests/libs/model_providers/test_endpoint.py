@@ -329,7 +329,7 @@ def test_suggested_model_prefixes_resolve(others):
         assert resolve(LLMConfig(model), context, SPOKEN, others).provider in prefix
 
 
-def test_key_of_openai_holds_for_its_responses():
+def test_openai_key_is_used_for_openai_responses():
     found = endpoint("openai-responses/gpt-5.6", environ={}, providers={"openai": "k"})
     assert found.api_key == "k"
     at_server = endpoint("gpt-5.6", provider="openai-responses", base_url="http://127.0.0.1/v1")
