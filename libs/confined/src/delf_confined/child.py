@@ -37,7 +37,7 @@ def _answer(wire: socket.socket, function: str, most: int) -> dict[str, Any]:
         arguments = loads(receive(wire))
         value: Any = resolve_name(function)(**arguments)
         if inspect.isawaitable(value):
-            import asyncio  # a template imports it where a function is known to need it
+            import asyncio  # the template has imported it for known async functions
 
             value = asyncio.run(_waited(value))
         check_size(value, most)
@@ -52,7 +52,7 @@ def _answer(wire: socket.socket, function: str, most: int) -> dict[str, Any]:
         return {"limit": "depth"}
     except UnsupportedValueError as error:
         return {"error": ["ToolExecutionError", str(error), None, None]}
-    except Exception as error:  # a parser of others, and what a stranger wrote
+    except Exception as error:  # parsers fail in any way on untrusted input
         return {"failed": f"{type(error).__name__}: {error}"[:1000]}
     return {"value": value}
 

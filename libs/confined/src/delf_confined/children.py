@@ -63,7 +63,7 @@ class Child:
     def kill(self) -> None:
         """Kill the child; a no-op once it has ended. Thread-safe."""
         with self._lock, suppress(ProcessLookupError):
-            if not self._is_ended:  # its id is its own as long as nobody waited for it
+            if not self._is_ended:  # not reaped, so the id is not reused
                 os.kill(self.pid, signal.SIGKILL)
 
     def end(self) -> int:
@@ -112,7 +112,7 @@ class Template:
         }
         ours, theirs = socket.socketpair()
         try:
-            # One request at a time: answers of the template carry no number.
+            # One request at a time, because the template's answers have no number.
             with self._lock:
                 answer = self._ask(request, theirs)
         except BaseException:
@@ -128,17 +128,17 @@ class Template:
     def reap(self, pid: int) -> int:
         """Wait for the end of a child that was killed, or that ended."""
         with self._lock:
-            if self._control is None:  # it went with its template
+            if self._control is None:  # the template's end killed the child
                 return -signal.SIGKILL
             try:
-                # A child of the template, for which nobody else can wait.
+                # Only the template can wait for its own child.
                 return int(self._exchange({"reap": pid}, None)["status"])
             except (EOFError, OSError):
                 self._free()
                 return -signal.SIGKILL
 
     def _ask(self, request: dict[str, Any], theirs: socket.socket) -> dict[str, Any]:
-        for _ in range(2):  # a template that is gone is noticed here
+        for _ in range(2):  # retry once if the template has died
             if self._control is None:
                 self._start()
             with suppress(EOFError, OSError):

@@ -58,7 +58,7 @@ def _limit(limits: dict[str, Any], readable: Sequence[str], *, writes: bool) -> 
     mapped, data = _in_use()
     files = sum(map(_size, readable))
     cpu = math.ceil((os.cpu_count() or 1) * limits["seconds"]) + 1
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # then a write that is too long is an error
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a write beyond the limit raises OSError
     bounds = {
         "CORE": 0,
         "CPU": cpu,
@@ -71,7 +71,7 @@ def _limit(limits: dict[str, Any], readable: Sequence[str], *, writes: bool) -> 
         bounds["DATA"] = data + limits["memory"]
         bounds["AS"] = mapped + files + _MAPPED * limits["memory"]
     else:
-        bounds["NPROC"] = 0  # on Linux it would count threads
+        bounds["NPROC"] = 0  # on Linux the limit would include threads
     for name, most in bounds.items():
         which = getattr(resource, f"RLIMIT_{name}", None)
         if which is not None:

@@ -97,7 +97,7 @@ class Readers:
         try:
             child = await asyncio.shield(asyncio.wrap_future(forking))
         except asyncio.CancelledError:
-            # The thread goes on to fork: its child is ended once it is there.
+            # The thread still forks the child, which must then be ended.
             forking.add_done_callback(_end_later)
             raise
         loop = asyncio.get_running_loop()
@@ -113,7 +113,7 @@ class Readers:
             )
         finally:
             asking.cancel()
-            # Nobody may read from the socket any more when another thread closes it.
+            # Stop reading before another thread closes the socket.
             await asyncio.gather(asking, return_exceptions=True)
             child.kill()
             ended = self._thread.submit(child.end)

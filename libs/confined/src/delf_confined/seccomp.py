@@ -235,7 +235,7 @@ def _blocks(pid: int, *, threads: bool, writes: bool, locks: bool) -> dict[str, 
         "clone3": _answer(_UNKNOWN),
         "prctl": _one_of(0, _PRCTLS),
         "tgkill": _only(0, pid) + _none_of(2, _SIGNALS_REFUSED),
-        # To look at its own: at a lower one it would end by SIGKILL, see _SIGNALS_REFUSED.
+        # Reading only: a lowered limit would end the process by SIGKILL, see _SIGNALS_REFUSED.
         "prlimit64": [*_only(0, 0), *_null(2), *_answer(_ALLOW)],
         "getpgid": _one_of(0, own),
         "getsid": _one_of(0, own),

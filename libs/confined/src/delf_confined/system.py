@@ -46,7 +46,7 @@ def die_with_parent(parent: int) -> None:
     """
     if sys.platform == "linux":
         libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    # A parent that died before the call above sends no signal any more.
+    # If the parent died before the call above, no signal will come.
     if os.getppid() != parent:
         os._exit(0)
 
@@ -60,7 +60,7 @@ def give_way() -> None:
     """
     # Children inherit this, and cannot raise their priority again.
     os.nice(_NICENESS)
-    # Before core dumps are disabled, which makes the files of this process in /proc root's.
+    # First, because disabling core dumps gives this process's files in /proc to root.
     with suppress(OSError):
         descriptor = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
         os.write(descriptor, b"1000")

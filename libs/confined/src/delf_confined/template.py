@@ -35,7 +35,7 @@ def main(descriptor: int) -> None:
     Args:
         descriptor: The control socket.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program handles Ctrl-C
     os.umask(0o077)
     os.dup2(os.open(os.devnull, os.O_RDWR), 1)
     landlock.prepare()
@@ -98,14 +98,14 @@ def _import(function: str, preload: Sequence[str]) -> None:
         try:
             found = resolve_name(name)
             if name != function and callable(found):
-                found()  # of code that we have: it loads what it needs later
+                found()  # a preload function of our own code
         except Exception as error:  # an import may raise anything
             _log.debug("%s: %s", name, error)
             continue
         if inspect.iscoroutinefunction(found):
             importlib.import_module("asyncio")
     gc.collect()
-    gc.freeze()  # what is there is not looked at again, so that children go on sharing it
+    gc.freeze()  # keep the pages shared with children
 
 
 def _run_child(
@@ -113,7 +113,7 @@ def _run_child(
 ) -> NoReturn:
     """Confine the forked child, serve the call, and exit."""
     try:
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # nobody waits for the answer
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # end if the program is gone
         control.close()
         limits = request["limits"]
         os.chdir(limits["scratch"] or "/")
@@ -121,7 +121,7 @@ def _run_child(
         with socket.socket(fileno=wire) as answers:
             serve(answers, request["function"], limits["answer"])
         os._exit(0)
-    except BaseException as error:  # the template's own code must not go on in a child
+    except BaseException as error:  # the child must not run the template's loop
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
         os._exit(70)

@@ -207,8 +207,8 @@ def _without_mark(data: bytes) -> str | None:
     zeros = sample.count(0)
     if not zeros:
         return None
-    data = data[: len(data) - len(data) % 2]  # it may be cut in the midst of a letter
-    is_rare = zeros < _HALF_OF_ASCII * len(sample)  # of ASCII, every other byte is zero
+    data = data[: len(data) - len(data) % 2]  # drop half a code unit
+    is_rare = zeros < _HALF_OF_ASCII * len(sample)  # half of the bytes of ASCII in UTF-16 are zero
     if is_rare and (_is_utf8(data) or len(_PRINTED.findall(sample)) > _MOST_PRINTED * len(sample)):
         return None
     for encoding, side in (("utf-16-le", 1), ("utf-16-be", 0)):

@@ -99,7 +99,7 @@ class Turns:
             turn.began = asyncio.get_running_loop().time()
             if turn.place is not None and not turn.place.done():
                 turn.place.set_result(None)
-        self._look()
+        self._preempt_longest()
 
     def _next(self) -> Turn | None:
         """Return the next call; one permit is reserved for calls that have not run yet."""
@@ -117,8 +117,8 @@ class Turns:
         used = sum(turn.used + (now - turn.began if turn.began else 0.0) for turn in mine)
         return used + self._past.get(key, 0.0)
 
-    def _look(self) -> None:
-        """Make the longest call of another caller release its permit after its time slice."""
+    def _preempt_longest(self) -> None:
+        """Make the longest restartable call of another caller release its permit."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -136,8 +136,8 @@ class Turns:
             return
         end, turn = min(ends, key=lambda pair: pair[0])
         if end > now:
-            self._timer = loop.call_at(end, self._look)
+            self._timer = loop.call_at(end, self._preempt_longest)
         elif self._used(turn.key) > self._used(waiting.key) and turn.gives_way is not None:
             turn.gives_way.set_result(None)
         else:
-            self._timer = loop.call_later(SLICE, self._look)
+            self._timer = loop.call_later(SLICE, self._preempt_longest)

@@ -92,7 +92,7 @@ class Tokens:
     def _renewed(self, instead_of: str | None) -> str:
         from google.auth.exceptions import RefreshError, TransportError
 
-        with self._lock:  # whoever waited finds the token that the first one got
+        with self._lock:  # later callers use the first caller's token
             if self._made is None:
                 self._made = self._make()
             made = self._made
@@ -177,7 +177,7 @@ class Tokens:
         for key in ("refresh_token", "client_secret", "token"):
             if info.get(key):
                 self._keep_secret(str(info[key]))
-        # Not from_authorized_user_info: it overrides where tokens are had.
+        # from_authorized_user_info would ignore the token server given in the file.
         return Credentials(
             info.get("token"),
             refresh_token=info.get("refresh_token"),
@@ -264,7 +264,7 @@ def _expiry(text: Any) -> Any:
         moment = dt.datetime.fromisoformat(text)
     except ValueError:
         return None
-    # google-auth compares with a clock that knows no zone.
+    # google-auth compares with a naive time in UTC.
     return moment.astimezone(dt.UTC).replace(tzinfo=None) if moment.tzinfo else moment
 
 

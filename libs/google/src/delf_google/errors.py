@@ -94,12 +94,12 @@ class Problem:
 
     @property
     def is_rate(self) -> bool:
-        """Requests came too fast, so that waiting helps."""
+        """True if requests came too fast, so that waiting helps."""
         return self.status == 429 or (self.status == 403 and bool(self.reasons & _RATES))
 
     @property
     def is_scope_missing(self) -> bool:
-        """The token was not given for this."""
+        """True if the token lacks a scope that the request needs."""
         return self.status == 403 and bool(self.reasons & _MISSING_SCOPE)
 
     def _is_of_others(self, scopes: Sequence[str]) -> bool:
@@ -177,5 +177,5 @@ def _reasons(error: Mapping[str, Any]) -> list[str]:
                 for item in cast("list[Any]", items)
                 if isinstance(item, dict)
             ]
-    # The most exact one first.
+    # The most specific reason comes first.
     return [reason for reason in (*found, str(error.get("status") or "")) if reason]

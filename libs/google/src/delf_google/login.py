@@ -47,7 +47,7 @@ def sign_in(
     from google_auth_oauthlib.flow import InstalledAppFlow, WSGITimeoutError
     from oauthlib.oauth2 import OAuth2Error
 
-    # A person may agree to a part of it; that is reported, and is no error.
+    # A person may grant only some scopes, which is reported and no error.
     os.environ.setdefault("OAUTHLIB_RELAX_TOKEN_SCOPE", "1")
     flow: Any = cast("Any", InstalledAppFlow).from_client_config(
         {"installed": dict(client)}, list(scopes)
@@ -80,7 +80,7 @@ def sign_in(
 
 
 def _by_hand(flow: Any, show: Callable[[str], None], ask: Callable[[str], str]) -> Any:
-    flow.redirect_uri = "http://localhost:1/"  # nobody listens; the address holds what is needed
+    flow.redirect_uri = "http://localhost:1/"  # nobody listens; the address has the code
     address, _ = flow.authorization_url(prompt="consent")
     show(f"Open this address in any browser, and agree:\n\n{address}\n")
     show("The browser then ends at a page that it cannot open: http://localhost:1/…")

@@ -71,7 +71,7 @@ def split(text: str) -> list[Mailbox]:
     person = _Person()
     for kind, piece in _pieces(text):
         if kind == "," or (kind == ":" and not person.has_sign):
-            # A name before a colon is a group's, and nobody.
+            # A name before a colon names a group, not a person.
             people += person.made() if kind == "," else ()
             person = _Person()
         else:
@@ -100,7 +100,7 @@ class _Person:
         elif kind == "angle":
             self.angles.append(piece[1:-1])
         elif kind == "open" or (self.angles and piece.strip()):
-            self.is_broken = True  # a quote, comment or address without an end, or words behind it
+            self.is_broken = True  # an unclosed token, or words after an address
         else:
             self.bare.append(piece)
             self.words.append(_ESCAPED.sub(r"\1", piece[1:-1] if kind == "quoted" else piece))
@@ -136,7 +136,7 @@ def _pieces(text: str) -> Iterator[tuple[str, str]]:
             kind, end_of = _ENDS[sign]
             place = end_of(text, place)
             if not place:
-                # Of a comment nothing is read again: a thousand of them would take a minute.
+                # Skip an unclosed comment: rereading a thousand of them would take a minute.
                 kind, place = "open", len(text) if sign == "(" else start + 1
         elif sign in ",;:":
             place, kind = place + 1, ":" if sign == ":" else ","

@@ -125,7 +125,7 @@ class Transport:
             nonlocal refused_token
             token = await self._tokens.get(refused_token)
             answer = await self._once(request, token)
-            # A token may be revoked before it expires. A second refusal is the login's end.
+            # Retry once, because a token may be revoked early. A second refusal is final.
             if answer.status == 401 and refused_token is None:
                 refused_token = token
                 answer = await self._once(request, await self._tokens.get(refused_token))
@@ -143,7 +143,7 @@ class Transport:
             raise self._unanswered(request, error) from None
         course = attempts.course
         if course.in_doubt and request.method == "DELETE" and answer.status in _GONE:
-            return Answer(204, answer.headers, b"")  # the lost answer was a yes
+            return Answer(204, answer.headers, b"")  # the lost attempt deleted it
         return replace(answer, in_doubt=course.in_doubt, waited=course.waited)
 
     def failure(self, answer: Answer, request: Request) -> Exception:
@@ -167,7 +167,7 @@ class Transport:
         if answer.status < 400:
             return None
         rate = Problem(answer.status, answer.content).is_rate
-        # What was refused for its rate was not done; what failed inside may have been.
+        # A rate-limited request had no effect; one with a server error may have.
         if not rate and (answer.status not in _PASSING or request.once):
             return None
         seconds = retry_after(answer.headers)

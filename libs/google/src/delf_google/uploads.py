@@ -34,7 +34,7 @@ async def upload(
     address, size, position = await _begin(transport, request, content, kind), len(content), 0
     for attempt in range(RETRIES + 1):
         span = f"{position}-{size - 1}" if position < size else "*"
-        # What has arrived is not sent again, so this is sent once from each position.
+        # Received bytes are not sent again, so each position is sent only once.
         sending = _put(request, address, content[position:], f"bytes {span}/{size}")
         try:
             answer = await transport.attempts(replace(sending, once=True))
@@ -49,7 +49,7 @@ async def upload(
                 answer = await transport.attempts(replace(asking, harmless=True))
             except ConnectionUnavailableError:
                 break
-            if answer.status >= 400:  # it may be done, and its address gone
+            if answer.status >= 400:  # a finished upload's address may be gone
                 break
         if answer.status < 300:
             return answer.json()
@@ -66,7 +66,7 @@ async def _begin(transport: Transport, request: Request, content: bytes, kind: s
         request,
         query={**request.query, "uploadType": "resumable"},
         body=request.body if request.body is not None else {},
-        harmless=True,  # nothing is made until all of it has arrived
+        harmless=True,  # creates nothing before all bytes arrived
         headers=upload_headers,
     )
     address = (await transport.send(opening)).headers.get("location")

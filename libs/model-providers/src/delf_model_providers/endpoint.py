@@ -150,7 +150,7 @@ def resolve(
         return place.family(owner, config.model, None)
     if base_url := _first_of(context, compatible.addresses):
         return place.family(compatible, config.model, base_url)
-    # Only providers that work here: a name that needs another plugin would be the next error.
+    # Suggest only providers that work here: others would need another plugin.
     prefixes = ", ".join(f"{known.name}/…" for known in (*spoken.all, *others.all))
     raise ModelConfigurationError(
         f"no provider is known for the model {config.model!r}",
@@ -213,7 +213,7 @@ class _Place:
         base_url, headers = _address(base_url, self.config, address)
         if key.text is None and address in ("program", "project"):
             if address == "project" and provider.login != "none":
-                # Without one, litellm takes what it finds in the environment.
+                # Without a key, litellm would use a key of the environment.
                 raise _refused(self.written, keys[0], "environment", address)
             key = replace(key, text=NO_KEY)
         return Endpoint(
@@ -282,7 +282,7 @@ def _key(
     places += [(name, _variable(context, name)) for name in variables]
     refused: _Key | None = None
     for place, text in places:
-        key = (text or "").strip()  # one that was read from a file often ends in a newline
+        key = (text or "").strip()  # keys read from files often end in a newline
         if not key:
             continue
         found = _Key(key, place, source_of(text))

@@ -24,7 +24,7 @@ FAMILIES: Final = (
     ),
     Provider(
         name=RESPONSES,
-        aliases=("openai",),  # keys and prices of that name hold here, too
+        aliases=("openai",),  # keys and prices of openai apply
         keys=("OPENAI_API_KEY",),
         addresses=("OPENAI_BASE_URL",),
     ),

@@ -169,16 +169,16 @@ class EndpointModel(ABC):
         yield reply
 
     def _is_refused(self, error: Exception, request: ModelRequest) -> bool:
-        """Return whether a server refused to stream, or streams only."""
+        """Return True if a server refused the request because it streams, or does not."""
         failure = self._explain(error, self._timeout(request))
         return failure.status in _REFUSALS and "stream" in failure.message.lower()
 
     def _is_streamed(self, error: Exception) -> bool:
-        """Return whether an answer is unreadable because it is streamed."""
+        """Return True if an answer is unreadable because it is streamed."""
         return False
 
     def _is_whole(self, error: Exception) -> bool:
-        """Return whether an answer is unreadable because it is not streamed."""
+        """Return True if an answer is unreadable because it is not streamed."""
         return False
 
     def _timeout(self, request: ModelRequest | None = None) -> float:

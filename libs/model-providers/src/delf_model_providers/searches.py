@@ -90,6 +90,6 @@ def fees(endpoint: Endpoint, searches: int) -> float | None:
         None if unknown, such as for a server of another provider.
     """
     if endpoint.dialect == "openai":
-        searches = 1  # its models for searches search each time, and do not say how often
+        searches = 1  # search models search once per request, unreported
     fee = _FEES.get(endpoint.dialect or "")
     return None if fee is None or (searches and endpoint.custom) else searches * fee

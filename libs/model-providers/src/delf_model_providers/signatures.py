@@ -67,7 +67,7 @@ def fields_of(call: ToolCall, place: str) -> dict[str, Any]:
     """Return the fields of a token that go back in a ``message`` or a ``call``."""
     try:
         found: Any = json.loads(call.token or "{}")
-    except ValueError:  # of another format
+    except ValueError:  # a token in another format
         return {}
     inner: Any = cast("Mapping[str, Any]", found).get(place) if isinstance(found, dict) else None
     return dict(cast("Mapping[str, Any]", inner)) if isinstance(inner, dict) else {}

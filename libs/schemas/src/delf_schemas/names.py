@@ -43,7 +43,7 @@ def split_text(text: object, limit: int, most: int) -> tuple[str, str]:
     """
     line = clean(text, limit + most)
     head = line if len(line) <= limit else sentences(line, limit)
-    if head.endswith("…") and not line.startswith(head):  # one long sentence
+    if head.endswith("…") and not line.startswith(head):  # the first sentence was cut
         head = head[:-1].rpartition(" ")[0] or head[:-1]
     return head, line[len(head) :].strip()
 

@@ -197,7 +197,7 @@ def shape_of(value: Any, depth: int = 0) -> dict[str, Any]:
         return {"type": "array", "items": items} if items else {"type": "array"}
     if isinstance(value, dict):
         mapping = cast("dict[str, Any]", value)
-        # Keys of a mapping from ids are values, not names, and values are not kept.
+        # Keys that are ids or other data are values, and values are not stored.
         if len(mapping) > _MAX_KEYS or not all(_is_name(k) for k in mapping):
             return {"type": "object"}
         shapes = {k: shape_of(v, depth + 1) for k, v in mapping.items()}
@@ -250,7 +250,7 @@ def _is_by_id(shapes: list[dict[str, Any]]) -> bool:
 
 
 def _is_name(key: str) -> bool:
-    # A sign before a name is of the format (@type, $ref, _id); within it, it is an address.
+    # Signs in front of a name belong to a format (@type, $ref); signs within it show an address.
     plain = key.lstrip("@$").replace("-", "_")
     if key[:1] == "@":
         plain = plain.replace(".", "_")
@@ -294,7 +294,7 @@ def _merged_keys(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any
     names = list(dict.fromkeys([*own, *others]))
     required = [name for name in names if all(name in s.get("required", ()) for s in objects)]
     is_open = any("additionalProperties" in shape for shape in objects)
-    is_alike = bool(required) or not (own and others)  # an empty record tells of no other keys
+    is_alike = bool(required) or not (own and others)  # an empty record does not count as different
     if is_alike and not is_open and len(names) <= _MAX_KEYS:
         merged = {name: merge_shapes(own.get(name), others.get(name, {})) for name in names}
         marks = {_SEEN: True} if len(required) < len(names) else {}

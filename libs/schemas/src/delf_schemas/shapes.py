@@ -28,7 +28,7 @@ _MAX_MERGED: Final = 400
 _MAX_OBJECTS: Final = 20
 _LARGE: Final = 16
 """The number of properties above which an object begins with those that a script needs most."""
-# Schemas that choose among each other can be gone through in more ways than there is time for.
+# Schemas that choose among each other can have exponentially many paths.
 _MAX_VISITS: Final = 4000
 _STRUCTURE: Final = frozenset({"type", "properties", "items", "enum", "const", "allOf", "anyOf"})
 
@@ -127,7 +127,7 @@ class Shapes:
             self._recursive.clear()
             self._visits = 0
             found = self._any(schema, depth, mode)
-            if len(found) <= limit or _counted(found) <= limit:
+            if len(found) <= limit or _length_without_long_enums(found) <= limit:
                 return found
         return _outline(found)
 
@@ -202,7 +202,7 @@ class Shapes:
                 parts = [
                     self._any(choice, depth, mode)
                     for choice in listed
-                    if not isinstance(choice, dict) or _says_something(cast("Any", choice))
+                    if not isinstance(choice, dict) or _has_structure(cast("Any", choice))
                 ]
                 if parts:
                     return _union(parts, self._extent.choices, nullable=False)
@@ -236,14 +236,14 @@ class Shapes:
     def _typed(self, kind: Any, found: dict[str, Any], depth: int, mode: Mode) -> str:
         content = found.get("contentSchema")
         if kind == "string" and mode == "out" and isinstance(content, dict) and depth > 0:
-            # A script has to decode it: the type of the result is a text all the same.
+            # The result is a text that the script must decode.
             mixed = ", or plain text" if "x-at-times" in found else ""
             written = _WRITTEN.get(str(found.get("x-written", "")), "JSON")
             return f"str ({written}: {self._any(cast('Any', content), depth, mode)}{mixed})"
-        if kind == "bytes":  # no type of JSON: a shape of a value that was seen
+        if kind == "bytes":  # learned from a value, not from JSON
             return "bytes"
         if kind == "string" and is_binary(found):
-            return "bytes" if mode == "in" else "str"  # an answer in JSON has none
+            return "bytes" if mode == "in" else "str"  # answers in JSON cannot contain bytes
         if kind == "string" and self._dates and mode == "out" and found.get("format") in _DATES:
             return _DATES[found["format"]]
         if kind in _TYPES:
@@ -312,8 +312,8 @@ def _order(properties: dict[str, Any], required: set[str], mode: Mode) -> list[s
     return sorted(properties, key=rank)
 
 
-def _says_something(choice: dict[str, Any]) -> bool:
-    """Return True if an alternative does more than require some properties."""
+def _has_structure(choice: dict[str, Any]) -> bool:
+    """Return True if an alternative declares a type, structure or reference of its own."""
     return "$ref" in choice or bool(_STRUCTURE & set(choice)) or "oneOf" in choice
 
 
@@ -323,7 +323,7 @@ def _names(found: dict[str, Any]) -> set[str]:
     return {name for name in items if isinstance(name, str)}
 
 
-def _counted(text: str) -> int:
+def _length_without_long_enums(text: str) -> int:
     """Return the length of a type without the values of enumerations beyond their share."""
     sizes = (len(match[0]) for match in _ENUMERATION.finditer(text))
     return len(text) - sum(max(0, size - _COUNTED) for size in sizes)
@@ -434,7 +434,7 @@ def merge_object(
     Raises:
         DelfError: If a reference cannot be resolved.
     """
-    # Schemas may hold themselves, or double with each level.
+    # Schemas may be recursive, or double with each level.
     visits = [0] if visits is None else visits
     visits[0] += 1
     if depth > _MAX_MERGE or visits[0] > _MAX_MERGED:

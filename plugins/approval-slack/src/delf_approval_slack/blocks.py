@@ -201,7 +201,7 @@ def answer_view(request: ApprovalRequest) -> dict[str, Any]:
     if not choices:
         more = {"multiline": True, "max_length": _MOST_OF_AN_INPUT}
         return _view("Answer", ANSWER, request, [_input(ANSWER, _ANSWER_LABEL, more)])
-    # An option's value has a limit of Slack's, too, so the number stands for a long option.
+    # Slack limits the value of an option, so use the option's number.
     options = [
         {"text": _text(_cut(visible(choice), _MOST_OF_A_BUTTON)), "value": str(number)}
         for number, choice in enumerate(choices)

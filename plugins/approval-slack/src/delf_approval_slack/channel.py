@@ -167,7 +167,7 @@ class SlackChannel:
         how: str | None = None
         posting = asyncio.create_task(self._post(client, request))
         try:
-            # A message that is under way is finished: else nobody could say at it how it ended.
+            # Finish posting, so that the message can later show the decision.
             await asyncio.shield(posting)
             decided = await waiting.answer
             how = f"{_in_words(decided.decision)} by {decided.who.name}"
@@ -175,7 +175,7 @@ class SlackChannel:
         finally:
             self._waiting.pop(request.request_id, None)
             self._unshown.discard(request.request_id)
-            self._soon(self._close(client, request, posting, how))
+            self._in_background(self._close(client, request, posting, how))
 
     async def answer(self, request: ApprovalRequest) -> DecidedBy:
         """Ask a question, and wait for an approver's answer.
@@ -205,12 +205,12 @@ class SlackChannel:
                     base_url=self._settings.api_url,
                     retry_handlers=[retry],
                 )
-                client.proxy = proxy and proxy.checked(socks=None)  # it passes over NO_PROXY
+                client.proxy = proxy and proxy.checked(socks=None)  # slack_sdk ignores NO_PROXY
                 way = way_of(self._settings, client, self.take)
                 try:
                     with convert_failures("listen to Slack"):
                         await way.open()
-                except BaseException:  # whoever asks may be cancelled meanwhile
+                except BaseException:  # the caller may be cancelled
                     await way.aclose()
                     raise
                 self._client, self.way = client, way
@@ -320,10 +320,10 @@ class SlackChannel:
         """Edit a question to show its decision, also if it was decided before it was posted."""
         await asyncio.wait({posting})
         if posting.cancelled() or posting.exception() is not None:
-            return  # the asker got an error
-        how = how or await self._became(request)
+            return  # no message to edit: the asker got the error
+        how = how or await self._end_elsewhere(request)
         if how is None:
-            return  # it waits on, for the process that resumes its task
+            return  # still pending, until the task is resumed
         with convert_failures("say in Slack how it was decided"):
             await client.chat_update(
                 channel=self._settings.channel,
@@ -332,7 +332,7 @@ class SlackChannel:
                 blocks=decided_blocks(request, how),
             )
 
-    async def _became(self, request: ApprovalRequest) -> str | None:
+    async def _end_elsewhere(self, request: ApprovalRequest) -> str | None:
         """Describe how a request ended elsewhere; None if it is pending."""
         journal = self._journal
         if journal is None:
@@ -345,17 +345,17 @@ class SlackChannel:
                 _log.warning("how a question ended is not known: %s", error.message)
                 return None
             if record is None or record.task.state.is_terminal:
-                return _how(record)
+                return _end_text(record)
             if record.decided is not None:
-                return _how(record)
+                return _end_text(record)
             if self._is_closing or time.monotonic() > end:
                 return None
             with suppress(TimeoutError, StopAsyncIteration):
                 async with asyncio.timeout(_LOOK_SECONDS):
                     await anext(live)
 
-    def _soon(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run work that no decision waits for; a failure is a warning."""
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run work in the background; log a failure as a warning."""
 
         async def done() -> None:
             try:
@@ -512,7 +512,7 @@ class SlackChannel:
             if found.waiting is not None and not found.waiting.answer.done():
                 found.waiting.answer.set_result(DecidedBy(decision=decision, who=who))
             return None
-        if isinstance(decision, Edited):  # the process that waits knows the others as they are
+        if isinstance(decision, Edited):  # send only the changed arguments
             before = found.request.arguments
             changed = {k: v for k, v in decision.arguments.items() if before.get(k) != v}
             decision = Edited(arguments=changed)
@@ -550,7 +550,7 @@ class SlackChannel:
         if place is None:
             return
         laid, name = laid_out(request, so_far), request.request_id
-        files = laid.files[len(laid_out(request).files) :]  # the others are in the thread
+        files = laid.files[len(laid_out(request).files) :]  # new files only
         is_shown = name not in self._unshown and laid.has_room
         if is_shown and files and (thread := self._threads.get(request.task_id)) is not None:
             await self._upload(client, thread, files)
@@ -573,12 +573,12 @@ async def _record(journal: SharedJournal, request_id: str) -> RequestRecord | No
 
 
 def _needs_others(request: ApprovalRequest) -> bool:
-    """Return whether another person has to approve the call once it is edited."""
+    """Return True if another person must approve the call after an edit."""
     rule = ApprovalRule.of(request.rule)
     return rule is not None and rule.needs_others
 
 
-def _how(record: RequestRecord | None) -> str:
+def _end_text(record: RequestRecord | None) -> str:
     """Describe how a request ended."""
     decided = None if record is None else record.decided
     if record is None or decided is None:

@@ -61,7 +61,7 @@ class People:
         try:
             return await self._journal.people()
         except ConfigurationError:
-            return []  # the journal keeps no people
+            return []  # the journal does not store people
 
     async def known(self, user: str) -> Person | None:
         """Return the journal's person that the settings assign to a Slack user."""

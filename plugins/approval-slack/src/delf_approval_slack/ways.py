@@ -96,7 +96,7 @@ class Http:
         headers = {name.lower(): value for name, value in request.headers.items()}
         try:
             is_slacks = self._verifier.is_valid_request(body, headers)
-        except ValueError:  # a time that is not a number
+        except ValueError:  # the timestamp is not a number
             is_slacks = False
         if not is_slacks:
             return web.Response(status=401)

@@ -81,7 +81,7 @@ class _Request(ABC):
 
     async def ask(self) -> Decision:
         """Return the person's decision. Ctrl-C rejects; a second Ctrl-C interrupts the program."""
-        # Keys for what stood there before would approve a call that nobody has read.
+        # Keys typed before the question could approve a call that nobody has read.
         self._terminal.forget_typed()
         self._show()
         while True:

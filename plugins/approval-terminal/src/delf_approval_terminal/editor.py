@@ -32,7 +32,7 @@ class Editor:
         self._terminal = terminal
         self._request = request
         self.arguments: Mapping[str, Any] = dict(request.arguments)
-        self._refused: dict[str, str] = {}  # what was typed and not taken, for the next try
+        self._refused: dict[str, str] = {}  # refused inputs, to be edited again
 
     @property
     def edited(self) -> bool:
@@ -76,7 +76,7 @@ class Editor:
             self._terminal.complain(f"that is not JSON: {escape(str(error))}")
         except ToolRefusedError as error:
             self._terminal.complain(f"that does not fit: {escape(error.message)}")
-        except click.ClickException as error:  # the editor cannot be started
+        except click.ClickException as error:  # the editor did not start
             self._terminal.complain(escape(error.format_message()))
 
     async def _typed(self, name: str, text: str, kind: str) -> str | None:
@@ -86,4 +86,4 @@ class Editor:
         typed = await asyncio.to_thread(click.edit, text, require_save=False)
         if typed is None or text.endswith("\n"):
             return typed
-        return typed.removesuffix("\n")  # editors end the last line, which the value need not have
+        return typed.removesuffix("\n")  # editors add a newline at the end

@@ -50,7 +50,7 @@ class Terminal:
         if not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
             yield None
             return
-        # A descriptor of our own: the loop may watch the standard input for somebody else.
+        # Duplicate the descriptor: other code may watch the standard input on this loop.
         descriptor = os.dup(sys.stdin.fileno())
         try:
             with _ctrl_c_typed(descriptor):
@@ -64,7 +64,7 @@ class Terminal:
         columns = 0
         with suppress(OSError, ValueError):
             columns = os.get_terminal_size(self._output.fileno()).columns
-        return max(20, columns or 80)  # some terminals do not know
+        return max(20, columns or 80)  # some terminals report no width
 
     def forget_typed(self) -> None:
         """Drop input that was typed before the question was visible."""
@@ -169,14 +169,14 @@ def _ctrl_c_typed(descriptor: int) -> Generator[None]:
         yield
         return
     mode = termios.tcgetattr(descriptor)
-    # VEOL is a second end of line: the system hands the line over, and Ctrl-C with it.
+    # VEOL is a second end-of-line character: the system passes on the line with the Ctrl-C.
     mode[_CHARACTERS][termios.VINTR] = _DISABLED
     mode[_CHARACTERS][termios.VEOL] = _CTRL_C
     termios.tcsetattr(descriptor, termios.TCSANOW, mode)
     try:
         yield
     finally:
-        if not _is_in_background(descriptor):  # else its shell has set the mode, and would stop us
+        if not _is_in_background(descriptor):  # the shell owns the mode otherwise
             with suppress(termios.error):  # the terminal was closed
                 termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
@@ -185,7 +185,7 @@ def _is_in_background(descriptor: int) -> bool:
     """Return True for a background job, which would be stopped if it changed terminal modes."""
     try:
         return os.tcgetpgrp(descriptor) != os.getpgrp()
-    except OSError:  # not the terminal of this session: there is no shell to mind
+    except OSError:  # not the session's terminal: no job control
         return False
 
 

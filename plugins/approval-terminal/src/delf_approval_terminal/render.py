@@ -146,7 +146,7 @@ def value_part(value: Any, *, whole: bool, width: int = 80) -> Part:
         left = len(value) - len(kept)
         return Part([escape(repr(kept)) + (f" {_more(left)}" if left else "")], left)
     short = _SHORT.repr(value)
-    if whole or "..." not in short:  # small, so that a look at all of it costs nothing
+    if whole or "..." not in short:  # small enough to format completely
         return _text_part(
             pprint.pformat(value, width=max(20, width), sort_dicts=False), whole=whole
         )
@@ -172,7 +172,7 @@ def _more(left: int) -> str:
 def _size(value: Any) -> int:
     try:
         return len(repr(value))
-    except Exception:  # an object of the author's own may raise anything
+    except Exception:  # repr() of a tool author's object may raise
         return 0
 
 

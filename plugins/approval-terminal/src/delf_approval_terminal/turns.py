@@ -53,7 +53,7 @@ class Turns:
                 gone = waiter in self._waiting
                 if gone:
                     self._waiting.remove(waiter)
-            if not gone:  # the turn had come already
+            if not gone:  # the lock was already passed to us
                 self._pass_on()
             raise
 

@@ -125,7 +125,7 @@ def set_command(ctx: click.Context, key: str, value: str, as_json: bool) -> None
         state.discover().spec(ConnectionSpec, value)
     file = project.file or Path.cwd() / CONFIG_FILE
     before = (read_file(file, file.parent) or b"").decode("utf-8-sig")
-    if before:  # what is kept trusted is what was
+    if before:  # only a trusted file stays trusted
         project.trust.check(file.parent, {file.name: values_by_path(parse_toml(before))})
     after = _changed(before, (section, *path), parsed)
     _write(file, after)
@@ -231,7 +231,7 @@ def _changed(text: str, path: Sequence[str], value: Any) -> str:
         if part not in table:
             table[part] = tomlkit.table(is_super_table=depth == 0 and len(path) > 2)
             new_table = True
-        elif isinstance(table[part], str):  # a model's name alone, and now more of it
+        elif isinstance(table[part], str):  # expand a bare model name to a table
             name, table[part] = table[part], tomlkit.inline_table()
             table[part]["model"] = name
         table = table[part]
@@ -240,7 +240,7 @@ def _changed(text: str, path: Sequence[str], value: Any) -> str:
         table, last = table[last], "model"
     table[last] = value
     if new_table:
-        table.add(tomlkit.nl())  # before the section that follows
+        table.add(tomlkit.nl())  # an empty line before the next section
     return tomlkit.dumps(document).rstrip() + "\n"
 
 
@@ -252,7 +252,7 @@ def _write(file: Path, text: str) -> None:
     """
     new: Path | None = None
     try:
-        # In the same folder: a rename is one step there, and a reader never sees half a file.
+        # In the same folder, so that the rename is atomic and no reader sees half a file.
         handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
         new = Path(name)
         with os.fdopen(handle, "w", encoding="utf-8") as made:

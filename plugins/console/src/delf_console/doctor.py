@@ -130,7 +130,7 @@ def _plugin_options(host: PluginHost, project: Project) -> Iterator[Finding]:
 
     for name in project.plugin_options:
         if name not in host.names:
-            continue  # a warning says so
+            continue  # plugin_warnings() reports a missing plugin
         try:
             options = project.plugin_options[name]
             check_options(host, name, options)
@@ -352,7 +352,7 @@ async def _sandbox(
         measured = await probed.measure(thorough=True)
     except DelfError as error:
         return broken(error.message, errors.hint_of(error))
-    except Exception as error:  # of a plugin's own: the other sandboxes are still looked at
+    except Exception as error:  # plugins raise anything; check the others
         return broken(f"{type(error).__name__}: {error}")
     finally:
         if backend is not None:

@@ -49,7 +49,7 @@ def inspect(
     if connection is None:
         _list(state, as_json=as_json)
         return
-    data = _look(state, connection, overrides)
+    data = _describe(state, connection, overrides)
     if as_json:
         from delf_cli.output import json_text
 
@@ -78,7 +78,7 @@ def _list(state: State, *, as_json: bool) -> None:
         click.echo(message, err=True)
 
 
-def _look(state: State, name: str, overrides: Sequence[str]) -> dict[str, Any]:
+def _describe(state: State, name: str, overrides: Sequence[str]) -> dict[str, Any]:
     """Return everything about a connection; only its type if it cannot be made.
 
     Raises:

@@ -35,7 +35,7 @@ def install(arguments: Sequence[str], *, upgrade: bool = False) -> list[str]:
     receipt = uv_tool.receipt()
     if is_uv and receipt is not None:
         return [*uv_tool.install(tool[0], receipt, arguments), *more, "--no-sources"]
-    # What a package's own folder says of its needs is read by uv alone; here delf has decided.
+    # Only uv reads the sources named in a package's folder; delf has chosen the sources.
     more += ["--no-sources"] if is_uv else ["--no-input", "--disable-pip-version-check"]
     return [*tool, "install", "--quiet", *(_python() if is_uv else ()), *more, *arguments]
 

@@ -99,7 +99,7 @@ def install(
     invalidate_caches()
     if any(item.argument.startswith("--editable") for item in items):
         for folder in getsitepackages():
-            addsitedir(folder)  # a path file is read at a start only
+            addsitedir(folder)  # Python reads path files only at its start
     new = tuple(sorted(set(state.discover().names) - before))
     checked = [*_checked(state, new, release=False)] if new else []
     if as_json:

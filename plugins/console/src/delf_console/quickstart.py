@@ -37,8 +37,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Found:
-    """A model that could be used here.
+class _Offer:
+    """A model that can be used here.
 
     Args:
         model: The name.
@@ -87,7 +87,7 @@ def quickstart(
     state = state_of(ctx)
     offered = list(_offered(base_url, state.discover().providers))
 
-    def usable(typed: str) -> _Found:
+    def usable(typed: str) -> _Offer:
         """Return the model for a typed name, after checking that it is usable."""
         chosen = _chosen(typed, offered, base_url)
         if not no_call:
@@ -183,7 +183,7 @@ def _new_file(folder: str | Path) -> Path:
     return file
 
 
-def _ask_model(usable: Callable[[str], _Found], offered: Sequence[_Found]) -> _Found:
+def _ask_model(usable: Callable[[str], _Offer], offered: Sequence[_Offer]) -> _Offer:
     """Return the chosen model, typed or from the found ones."""
     for number, item in enumerate(offered, 1):
         click.echo(f"  {number}  {item.model}, {item.why}", err=True)
@@ -194,7 +194,7 @@ def _ask_model(usable: Callable[[str], _Found], offered: Sequence[_Found]) -> _F
     return _ask("Which model? A number or a name", usable, "1" if offered else None)
 
 
-def _chosen(typed: str, offered: Sequence[_Found], base_url: str | None) -> _Found:
+def _chosen(typed: str, offered: Sequence[_Offer], base_url: str | None) -> _Offer:
     """Return the offered model of a typed number, or the model of a typed name.
 
     Raises:
@@ -207,40 +207,40 @@ def _chosen(typed: str, offered: Sequence[_Found], base_url: str | None) -> _Fou
                 f"there is no model of the number {typed}", hint="a number of the list, or a name"
             )
         return offered[int(typed) - 1]
-    named = _Found(model=typed, base_url=base_url, why="you named it")
+    named = _Offer(model=typed, base_url=base_url, why="you named it")
     return next((item for item in offered if item.model in (typed, f"{typed}:latest")), named)
 
 
-def _offered(base_url: str | None, providers: Providers) -> Iterator[_Found]:
+def _offered(base_url: str | None, providers: Providers) -> Iterator[_Offer]:
     """Yield the models of the named server, or of keys and local servers."""
     if base_url is not None:
         for model in _models_at(base_url):
-            yield _Found(model=model, base_url=base_url, why=f"of {base_url}")
+            yield _Offer(model=model, base_url=base_url, why=f"of {base_url}")
         return
     for model, key in providers.suggested(own_variables()):
-        yield _Found(model=model, why=f"as {key} is set")
+        yield _Offer(model=model, why=f"as {key} is set")
     urls = {server: f"http://127.0.0.1:{port}/v1" for server, port in SERVERS.items()}
     with ThreadPoolExecutor(max(1, len(urls))) as pool:
         names = list(pool.map(_models_at, urls.values()))
     for (server, url), models in zip(urls.items(), names, strict=True):
         for model in models:
-            yield _Found(model=model, base_url=url, why=f"of {server} here")
+            yield _Offer(model=model, base_url=url, why=f"of {server} here")
 
 
 def _models_at(url: str) -> list[str]:
     """List the chat models of an OpenAI-compatible server, if it responds."""
     try:
-        # Not through a proxy: a server of this machine or its network is meant.
+        # Use no proxy, because the server is on this machine or its network.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{url.rstrip('/')}/models", timeout=_LOOK_SECONDS) as answer:
             data: Any = json.loads(answer.read(_MOST_BYTES))
         names = [str(item["id"]) for item in data["data"]]
     except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
-        return []  # nobody answers there, or something else does
+        return []  # no answer, or not from such a server
     return [name for name in names if "embed" not in name.lower()]
 
 
-async def _call(state: State, found: _Found) -> None:
+async def _call(state: State, found: _Offer) -> None:
     """Ask the model for one word.
 
     Raises:
@@ -267,7 +267,7 @@ async def _call(state: State, found: _Found) -> None:
         await pool.aclose()
 
 
-def _agent(found: _Found) -> str:
+def _agent(found: _Offer) -> str:
     if found.base_url is None:
         return f"[agent]\nllm = {_quoted(found.model)}\n"
     url = _quoted(found.base_url)

@@ -77,7 +77,7 @@ def list_command(
     if as_json:
         click.echo(json_text([render.task_data(task) for task in tasks], indent=2))
         return
-    if tasks:  # at once: a flush for each of 100,000 lines takes seconds
+    if tasks:  # one write: flushing 100,000 lines takes seconds
         click.echo("\n".join(render.tasks_table(tasks)))
     else:
         what = "No task fits" if is_narrow else "There is no task yet"

@@ -108,7 +108,7 @@ async def _search(journal: SharedJournal, wanted: TaskFilter, limit: int) -> Fou
 
 
 async def _indexed(journal: SharedJournal) -> SharedJournal:
-    # The index follows the journal at each search, so that no task pays for it.
+    # The index is updated before each search, so that tasks do not spend time on it.
     await journal.index(_INDEX_SECONDS)
     return journal
 

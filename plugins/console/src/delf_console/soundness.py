@@ -160,14 +160,14 @@ def import_warnings(name: str, distribution: str) -> Iterator[str]:
     if module is None:
         return
     command = [own_python(), "-c", _PROBE, module]
-    runs = [_try(command)]
+    runs = [_run_captured(command)]
     if runs[0].returncode != 0:
-        return  # loading it tells why
+        return  # loading the plugin reports the error
     *output, seconds = runs[0].stdout.rstrip().split("\n")
     if "".join(output).strip() or runs[0].stderr.strip():
         yield f"the import of {module} prints something: JSON of commands would be broken by it"
-    if float(seconds) > _IMPORT_SECONDS:  # the first compiles it, and may be slow by chance
-        seconds = _try(command).stdout.rstrip().rpartition("\n")[2]
+    if float(seconds) > _IMPORT_SECONDS:  # measure again: the first import also compiles
+        seconds = _run_captured(command).stdout.rstrip().rpartition("\n")[2]
     if float(seconds) > _IMPORT_SECONDS:
         yield (
             f"the import of {module} takes {float(seconds):.1f} s at each start of delf: import "
@@ -175,7 +175,7 @@ def import_warnings(name: str, distribution: str) -> Iterator[str]:
         )
 
 
-def _try(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _run_captured(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
 
 
@@ -252,13 +252,13 @@ def _of_imports(distribution: metadata.Distribution, module: str, folder: Path) 
     for top, name in {name.partition(".")[0]: name for name in imported}.items():
         if top in (module, "delf") or top in sys.stdlib_module_names:
             continue
-        # Of what is installed as it lies in a folder, nothing says which modules it has.
+        # An editable install does not list its modules, so also try the module's own name.
         found = {normalise(owner) for owner in owners.get(top, ())} | {normalise(top)}
         if top not in owners and top.startswith("delf_") and not is_installed(normalise(top)):
             found.add(PLUGIN_PREFIX + normalise(top.removeprefix("delf_")))
         plugins = {owner for owner in found - {own} if _is_plugin(owner)}
         if own in all_packages():
-            plugins.discard(_ENGINE)  # which changes together with them
+            plugins.discard(_ENGINE)  # delf's own plugins are released with the engine
         if plugins:
             yield f"it imports {name} of {', '.join(sorted(plugins))}: a plugin is not a library"
         elif not found & declared:
@@ -325,7 +325,7 @@ def _is_plugin(distribution: str) -> bool:
     if not is_installed(distribution):
         return False
     points = metadata.distribution(distribution).entry_points
-    # One of delf's own libraries that brings a plugin, too, is a library.
+    # delf's own libraries stay libraries even if they include a plugin.
     is_library = distribution in all_packages() and not distribution.startswith(PLUGIN_PREFIX)
     return not is_library and any(point.group in _GROUPS for point in points)
 
@@ -337,7 +337,7 @@ def _imported(folder: Path) -> set[str]:
         try:
             tree = ast.parse(path.read_text(encoding="utf-8"))
         except (OSError, SyntaxError, ValueError):
-            continue  # importing it tells more
+            continue  # the import check reports this file
         pending: list[ast.AST] = [tree]
         while pending:
             node = pending.pop()
@@ -350,13 +350,13 @@ def _imported(folder: Path) -> set[str]:
                 for handler in node.handlers
                 if handler.type is not None
             ):
-                continue  # it does without
+                continue  # an optional import
             if isinstance(node, ast.Import):
                 found |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 found.add(node.module)
             for block in ("body", "orelse", "finalbody", "handlers", "cases"):
-                inner: Any = getattr(node, block, None)  # an expression holds no import
+                inner: Any = getattr(node, block, None)  # None for an expression
                 pending += cast("list[ast.AST]", inner) if isinstance(inner, list) else ()
     return found
 

@@ -190,7 +190,7 @@ def render(kind: str, fields: Mapping[str, str]) -> dict[str, str]:
         "pyproject.toml": "pyproject.toml",
         "test_package.py": "tests/test_package.py",
     }
-    if kind == "connection":  # its entry point names the class
+    if kind == "connection":  # the entry point names the class; no plugin.py
         del places["plugin.py"]
     common, own = _templates() / "common", dict(template_of(kind).files)
     filled = {**fields, "usage": _filled(own.pop("usage.md"), fields).strip()}

@@ -97,7 +97,7 @@ class DockerBackend:
         """Check whether an engine responds."""
         try:
             async with asyncio.timeout(_LOOK_SECONDS):
-                version = await self.engine.run(self._look)
+                version = await self.engine.run(self._engine_version)
         except TimeoutError:
             silence = self.engine.silence()
             return Unavailable(silence.message, silence.hint or "")
@@ -105,7 +105,7 @@ class DockerBackend:
             return Unavailable(error.message, error.hint or "")
         return Available(f"Docker {version}")
 
-    def _look(self) -> str:
+    def _engine_version(self) -> str:
         version: Mapping[str, Any] = self.engine.client().version()
         return str(version["Version"])
 
@@ -205,7 +205,7 @@ class DockerBackend:
         config = self.confinement.host_config(client, limits, folder, hidden)
         try:
             return create(self.engine, image, config, command)
-        except ImageNotFound:  # somebody removed it: the next session builds it again
+        except ImageNotFound:  # removed by hand: the next session rebuilds it
             self._prepared.pop(image, None)
             raise
 
@@ -238,7 +238,7 @@ class DockerBackend:
         for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
             named = _OWNED.fullmatch(folder.name)
             with suppress(OSError):
-                # Everybody can make a folder of this name among the temporary files.
+                # Any user can create a folder of this name in the temporary folder.
                 own = not folder.is_symlink() and folder.stat().st_uid == os.getuid()
                 if named and own and not is_owner_alive(named[1]):
                     remove_folder(str(folder))

@@ -116,19 +116,19 @@ def _filter_calls() -> None:
         return
     arch, make_socket = known
     instructions = (
-        (0x20, 0, 0, 4),  # the processor
+        (0x20, 0, 0, 4),  # load the architecture
         (0x15, 0, 9, arch),
-        (0x20, 0, 0, 0),  # the call's number, without the bit of x32
+        (0x20, 0, 0, 0),  # load the call number without the x32 bit
         (0x54, 0, 0, 0xBFFFFFFF),
-        (0x35, 0, 1, 425),  # io_uring has 425 to 427 everywhere
+        (0x35, 0, 1, 425),  # io_uring: 425 to 427 on all architectures
         (0x25, 0, 5, 427),
         (0x15, 0, 5, make_socket),
-        (0x20, 0, 0, 16),  # its first argument
+        (0x20, 0, 0, 16),  # load the first argument
         (0x15, 3, 0, 1),  # AF_UNIX
         (0x15, 2, 0, 2),  # AF_INET
         (0x15, 1, 0, 10),  # AF_INET6
-        (0x06, 0, 0, 0x00050001),  # not permitted
-        (0x06, 0, 0, 0x7FFF0000),  # allowed, as far as the engine's own filter does
+        (0x06, 0, 0, 0x00050001),  # refuse with EPERM
+        (0x06, 0, 0, 0x7FFF0000),  # allow; the engine's filter still applies
     )
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in instructions)
     buffer = ctypes.create_string_buffer(code, len(code))
@@ -178,7 +178,7 @@ def _supervise(child: int, time: _Time) -> NoReturn:
     signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
     os.close(1)
     poll = select.poll()
-    poll.register(0, 0)  # no data is asked for: only that the other end is gone
+    poll.register(0, 0)  # report only a closed other end, no data
     poll.register(woken, select.POLLIN)
     _reap(child, time)
     while True:

@@ -82,7 +82,7 @@ class Confinement:
             cap_drop=["ALL"],
             security_opt=["no-new-privileges:true"],
             mem_limit=limits.memory_bytes,
-            # The same number as for the memory: none of it may be swapped out.
+            # Equal to the memory limit, so that nothing is swapped.
             memswap_limit=limits.memory_bytes,
             nano_cpus=int(self.cpu_limit * 1e9),
             pids_limit=self.pids_limit,
@@ -93,7 +93,7 @@ class Confinement:
             ulimits=ulimits,
             # The engine removes the container, also when this process is killed.
             auto_remove=True,
-            # The engine would keep all output of scripts on its disk.
+            # Otherwise the engine would store all output of scripts on disk.
             log_config=LogConfig(type="none"),
             runtime=self.runtime,
             binds=_binds(folder),
@@ -132,8 +132,8 @@ def create(
         detach=False,  # so that Docker closes standard input when we are gone
         labels=labels,
         host_config=host_config,
-        network_disabled=True,  # a network that has nothing in it takes the engine 0.1 s to make
-        use_config_proxy=False,  # whose address may hold a password
+        network_disabled=True,  # creating even an empty network takes 0.1 s
+        use_config_proxy=False,  # the proxy's address may hold a password
     )
     return str(made["Id"])
 
@@ -191,7 +191,7 @@ class ContainerProcess:
         try:
             self.stream.shutdown(socket.SHUT_RDWR)
         except OSError:
-            return  # it is gone already
+            return  # the container has ended
 
     async def how_it_ended(self) -> Outcome:
         """Return the outcome by the last message of process 1."""

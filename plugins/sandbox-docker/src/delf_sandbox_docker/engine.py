@@ -69,7 +69,7 @@ class Engine:
         """
         if self._client is None:
             try:
-                _knock(self.url)  # before the SDK is imported, which takes as long as all else
+                _knock(self.url)  # before the slow import of the SDK
             except OSError as error:
                 raise self.explain(error) from error
             from docker.errors import DockerException
@@ -189,7 +189,7 @@ class Engine:
         except NotFound:
             return
         except APIError as error:
-            if error.status_code != 409:  # its removal is under way already
+            if error.status_code != 409:  # 409: the removal is in progress
                 raise
             with suppress(NotFound):
                 end = client.wait(container, timeout=_REMOVE_SECONDS, condition="removed")

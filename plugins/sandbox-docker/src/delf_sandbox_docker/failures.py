@@ -44,7 +44,7 @@ class FailedBuilds:
             left = float(stored["at"]) + _SECONDS - self._clock()
             message, hint = str(stored["message"]), str(stored["hint"])
         except (OSError, ValueError, TypeError, KeyError):
-            return  # none failed, or nothing can be read here: it is built
+            return  # no readable record: build
         if not 0 < left <= _SECONDS:
             with suppress(OSError):
                 path.unlink()

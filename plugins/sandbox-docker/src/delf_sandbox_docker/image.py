@@ -178,7 +178,7 @@ def build(engine: Engine, recipe: Recipe) -> None:
     )
     output: list[str] = []
     problem: str | None = None
-    for step in steps:  # to the end, for the client keeps the connection of what is not read
+    for step in steps:  # read to the end, to free the connection
         problem = str(step["error"]) if "error" in step else problem
         output += [line for line in str(step.get("stream", "")).splitlines() if line.strip()]
     if problem is not None:

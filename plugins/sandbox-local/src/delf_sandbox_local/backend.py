@@ -208,7 +208,7 @@ class LocalBackend:
         _, guest = await loop.create_connection(
             lambda: _Guest(process, limits.frame_bytes, self.pool.open.discard), sock=wire
         )
-        # Reading may be paused at that moment, and the last frames tell how the script ended.
+        # Read the rest even if reading is paused: the last frames tell how the script ended.
         process.when_ended(guest.process_ended)
         return guest
 
@@ -237,7 +237,7 @@ def guest_archive() -> Path:
         path = folder / name
         try:
             make_private_folder(folder)
-            # Whoever can write here could replace the program that all scripts run in.
+            # Another user with write access could replace the program that runs all scripts.
             if not _is_ours(folder):
                 continue
             if path.exists() and _is_ours(path):
@@ -245,8 +245,7 @@ def guest_archive() -> Path:
             with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
                 file.write(guest_zipapp())
                 file.flush()
-                # Before the rename: after a loss of power the name must not stand for an empty
-                # file.
+                # Sync before the rename, or a loss of power could leave an empty file of this name.
                 os.fsync(file.fileno())
             Path(file.name).replace(path)
         except OSError:

@@ -47,7 +47,7 @@ def _tasks_of_user() -> int:
         return 0
     count = 0
     for process in Path("/proc").glob("[0-9]*/status"):
-        with suppress(OSError):  # it ended meanwhile
+        with suppress(OSError):  # the process ended
             fields = dict(line.split(":", 1) for line in process.read_text().splitlines())
             if int(fields["Uid"].split()[0]) == os.getuid():
                 count += int(fields["Threads"])
@@ -80,8 +80,8 @@ class ForkServer:
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._answer: asyncio.Future[dict[str, Any]] | None = None
         self._control, theirs = socket.socketpair()
-        # Neither the working folder nor installed packages are on the import path: their code would
-        # run here before anything is confined.
+        # Keep the working folder and installed packages off the import path: their code would run
+        # here unconfined.
         options = ("-P", "-s", "-S", "-X", "utf8")
         command = [interpreter, *options, "-c", BOOT.format(source=SOURCE)]
         command += [str(zipapp), str(theirs.fileno()), str(os.getpid())]
@@ -94,18 +94,18 @@ class ForkServer:
                 pass_fds=(theirs.fileno(),),
                 env=ENVIRON,
                 cwd="/",
-                # Ctrl-C goes to the whole process group of a terminal: the template would die
-                # before the host could end its tasks in order.
+                # A terminal sends Ctrl-C to the whole process group: the template would die before
+                # the host has ended its tasks.
                 start_new_session=True,
             )
         except OSError as error:
             self._control.close()
             raise SandboxUnavailableError(f"no process can be started: {error}") from error
         finally:
-            # As long as this process holds the other end, too, the template's death does not end
-            # the stream.
+            # While this process holds the template's end, the stream would not end with the
+            # template.
             theirs.close()
-        # For an event loop that was closed without aclose(); a method would keep this object alive.
+        # For loops closed without aclose(); a bound method would keep this object alive.
         weakref.finalize(self, _free, self._process, self._control)
         self._control.setblocking(False)
         self._loop.add_reader(self._control, self._readable)
@@ -128,7 +128,7 @@ class ForkServer:
         """
         try:
             async with asyncio.timeout(START_SECONDS):
-                # All callers share it: one that is cancelled must not cancel it for the others.
+                # The future is shared: a cancelled caller must not cancel it for the others.
                 await asyncio.shield(self._ready)
         except TimeoutError:
             raise SandboxUnavailableError(
@@ -155,7 +155,7 @@ class ForkServer:
         shared = "mounts" in self.namespaces
         try:
             scratch = self._scratch.place() if shared else self._scratch.make()
-        except FileNotFoundError:  # closed while somebody waited for it
+        except FileNotFoundError:  # the server was closed meanwhile
             raise SandboxUnavailableError("the sandbox's template process ended") from None
         host_end, guest_end = socket.socketpair()
         threads = limits.processes + (_LIBRARY_THREADS if libraries else 0)
@@ -200,7 +200,7 @@ class ForkServer:
                     f"the sandbox's template process is gone: {error}"
                 ) from error
             finally:
-                if not reply.done() or reply.cancelled():  # its answer would be taken for the next
+                if not reply.done() or reply.cancelled():  # or it answers the next request
                     self.kill()
                     self._lost()
         if "pid" not in answer:
@@ -216,7 +216,7 @@ class ForkServer:
         try:
             await asyncio.wait({sending, reply}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            sending.cancel()  # it would wait forever where the template is lost
+            sending.cancel()  # a dead template would never read
             await asyncio.gather(sending, return_exceptions=True)
 
     def _watch(self, guest: LocalProcess) -> LocalProcess:
@@ -268,7 +268,7 @@ class ForkServer:
             self._ready.set_exception(
                 SandboxUnavailableError(f"the sandbox's template process did not start{last_words}")
             )
-            # Retrieved here, or asyncio logs it where nobody waits for the template.
+            # Mark the exception as retrieved, or asyncio logs it if nobody awaits the future.
             self._ready.exception()
         if self._answer is not None and not self._answer.done():
             self._answer.set_result({"error": f"the template process ended{last_words}"})
@@ -280,7 +280,7 @@ class ForkServer:
         pipe = self._process.stderr
         if pipe is None or pipe.closed:
             return ""
-        # A guest may hold the pipe's other end still: a blocking read would not return.
+        # Do not block: a guest may still hold the other end of the pipe.
         os.set_blocking(pipe.fileno(), False)
         text = (pipe.read(8000) or b"").decode("utf-8", "replace").strip()
         return f": {text.splitlines()[-1]}" if text else ""

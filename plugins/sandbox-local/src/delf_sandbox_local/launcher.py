@@ -68,9 +68,9 @@ def _leave_times(scratch: str) -> None:
 def _limit(limits: dict[str, Any], tasks: int) -> None:
     seconds = limits["cpu_seconds"]
     whole = max(1, math.ceil(seconds))
-    # First comes SIGXCPU, which says why; a script that ignores it is killed a second later.
+    # SIGXCPU reports the reason; a script that ignores it is killed one second later.
     system.set_limit(resource.RLIMIT_CPU, whole, whole + 1)
-    if seconds < whole:  # a script can stop the timer, and then has the second to its end
+    if seconds < whole:  # a script that stops the timer gains at most a second
         signal.setitimer(signal.ITIMER_PROF, max(seconds, 0.001))
     system.set_limit(resource.RLIMIT_AS, limits["memory_bytes"])
     system.set_limit(resource.RLIMIT_FSIZE, limits["file_bytes"])

@@ -56,7 +56,7 @@ def likely() -> bool:
             for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
             if line.startswith(("CapEff", "Seccomp:"))
         )
-        if status["Seccomp"].strip() != "0":  # as in most containers
+        if status["Seccomp"].strip() != "0":  # most containers filter system calls
             return False
         if int(status["CapEff"], 16) >> _SYS_ADMIN & 1:
             return True
@@ -111,7 +111,7 @@ def _map_ids(user: int, group: int) -> None:
         Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
     except OSError:
-        return  # without names for its ids, which nothing here needs
+        return  # unmapped ids are sufficient here
 
 
 def hide_system() -> None:

@@ -126,7 +126,7 @@ class LocalProcess:
         self.kill()
         await asyncio.shield(self._ended)
         if self._owns_scratch:
-            await asyncio.to_thread(self._free)  # it may be large
+            await asyncio.to_thread(self._free)  # removing a large folder takes time
         else:
             self._free()
 

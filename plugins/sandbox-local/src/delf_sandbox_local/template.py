@@ -52,7 +52,7 @@ def make_ready(zipapp: str) -> tuple[list[str], Server]:
     Returns:
         The names of its own namespaces, and the server that each guest uses.
     """
-    os.umask(0o077)  # whatever the host has: a script reads what it wrote
+    os.umask(0o077)  # files of scripts are private
     own = namespaces.enter()
     prepare()
     if "mounts" in own:
@@ -63,7 +63,7 @@ def make_ready(zipapp: str) -> tuple[list[str], Server]:
     sys.path.insert(0, zipapp)
     from delf_sandbox.guest.preload import preload
 
-    # Before the first fork: guests share these pages, and importing takes longer than many scripts.
+    # Import before the first fork, so that guests share the modules and need no time for them.
     preload()
     from delf_sandbox.guest.serve import Server
 
@@ -73,7 +73,7 @@ def make_ready(zipapp: str) -> tuple[list[str], Server]:
         for threads in (False, True):
             seccomp.prepared(platform.machine(), threads=threads)
     gc.collect()
-    gc.freeze()  # what is there now is never looked at again, so that forks go on sharing it
+    gc.freeze()  # keep the pages shared with forks
     return own, server
 
 
@@ -86,8 +86,8 @@ def serve(descriptor: int, parent: int, own: list[str], server: Server) -> None:
         own: The first result of :func:`make_ready`.
         server: The server for guests.
     """
-    system.die_with_parent(parent)  # after the rest: a change of credentials would forget it
-    # The host decides when guests end; a Ctrl-C that reached this process would end all of them.
+    system.die_with_parent(parent)  # last: a change of credentials resets it
+    # The host ends guests one by one; a Ctrl-C here would end all of them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, _nothing)
     with socket.socket(fileno=descriptor) as control:
@@ -133,7 +133,7 @@ class _Template:
         (size,) = _HEADER.unpack(header)
         request = bytearray(size)
         received = 0
-        while received < size:  # a guest's end interrupts it
+        while received < size:  # SIGCHLD interrupts reads
             more = self._control.recv_into(memoryview(request)[received:], 0, socket.MSG_WAITALL)
             if not more:
                 return False
@@ -145,7 +145,7 @@ class _Template:
             child = -1
         if child == 0:
             self._become_guest(json.loads(request), descriptors[0])
-        request[:] = bytes(size)  # a later guest could find the names of this one's files in it
+        request[:] = bytes(size)  # hide the file names from later guests
         for descriptor in descriptors:
             os.close(descriptor)
         if child > 0:
@@ -155,7 +155,7 @@ class _Template:
     def _become_guest(self, request: dict[str, Any], wire: int) -> NoReturn:
         """In the child: leave everything behind, confine, serve."""
         try:
-            os.setpgid(0, 0)  # a group can be killed whole
+            os.setpgid(0, 0)  # a group of its own, to be killed as a whole
             system.die_with_parent(request["template"])
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -163,7 +163,7 @@ class _Template:
                 os.close(descriptor)
             limits, scratch = request["limits"], request["scratch"]
             nothing = os.open(os.devnull, os.O_RDWR)
-            for descriptor in (0, 1):  # the template's are the same ones in every guest
+            for descriptor in (0, 1):  # the template's streams are shared by all guests
                 os.dup2(nothing, descriptor)
             if "mounts" in self._own:
                 namespaces.mount_scratch(scratch, limits["scratch_bytes"])
@@ -172,14 +172,14 @@ class _Template:
             os.chdir(scratch)
             from delf_sandbox.guest.policy import link_inputs
 
-            link_inputs(request["readable"], scratch)  # no guest makes links
+            link_inputs(request["readable"], scratch)  # before confinement forbids links
             _see_libraries(request["libraries"])
             tasks = request["tasks"]
             confine(limits, request["readable"], scratch, tasks=tasks)
-            os.dup2(nothing, 2)  # last: until here, errors reach the host
+            os.dup2(nothing, 2)  # last, so that errors reach the host
             os.close(nothing)
             self._server.serve(wire, wire, threads=tasks > 0)
-        except BaseException as error:  # the template's own code must not go on in a child
+        except BaseException as error:  # the child must not run the template's loop
             sys.excepthook(type(error), error, error.__traceback__)
         finally:
             os._exit(_EX_OSERR)

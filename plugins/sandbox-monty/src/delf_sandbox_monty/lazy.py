@@ -37,7 +37,7 @@ def check_lazy(tree: ast.Module, functions: Functions) -> None:
     parents = {id(inner): node for node in ast.walk(tree) for inner in ast.iter_child_nodes(node)}
     for node in ast.walk(tree):
         if isinstance(node, (ast.GeneratorExp, ast.Call)):
-            changed = functions.changes_one_by_one(node) or _named_in(node)
+            changed = functions.changes_one_by_one(node) or _named_expression_in(node)
             if changed and not _is_used_up(node, parents):
                 raise AmbiguousError.about(
                     node,
@@ -55,8 +55,8 @@ def check_lazy(tree: ast.Module, functions: Functions) -> None:
                 )
 
 
-def _named_in(node: ast.AST) -> str | None:
-    """Return a name that leaks from a generator."""
+def _named_expression_in(node: ast.AST) -> str | None:
+    """Describe a ``:=`` in a generator expression, if any; its name outlives the generator."""
     if not isinstance(node, ast.GeneratorExp):
         return None
     named = (part.target.id for part in ast.walk(node) if isinstance(part, ast.NamedExpr))
@@ -98,12 +98,12 @@ def lower_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         return
     statements = {id(part.value) for part in _own(node) if isinstance(part, ast.Expr)}
     if any(id(part) not in statements for part in yields):
-        return  # something is sent to it
+        return  # uses the value of a yield, as with send()
     _Yields().generic_visit(node)
     items = ast.Name(id=ITEMS, ctx=ast.Store(), **at(node))
     empty = ast.List(elts=[], ctx=ast.Load(), **at(node))
     node.body.insert(0, ast.Assign(targets=[items], value=empty, **at(node)))
-    node.body.append(_given_back(node.body[-1]))
+    node.body.append(_return_items(node.body[-1]))
 
 
 def _own(function: ast.AST) -> Iterator[ast.AST]:
@@ -114,7 +114,7 @@ def _own(function: ast.AST) -> Iterator[ast.AST]:
             yield from _own(part)
 
 
-def _given_back(node: Any) -> ast.Return:
+def _return_items(node: Any) -> ast.Return:
     value = ast.Call(func=name(node, "iter"), args=[name(node, ITEMS)], keywords=[], **at(node))
     return ast.Return(value=value, **at(node))
 
@@ -142,4 +142,4 @@ class _Yields(ast.NodeTransformer):
 
     def visit_Return(self, node: ast.Return) -> Any:
         """Return the collected values."""
-        return _given_back(node)
+        return _return_items(node)

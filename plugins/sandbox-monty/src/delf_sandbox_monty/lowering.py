@@ -442,7 +442,7 @@ class Lowering(ast.NodeTransformer):
                 if not (isinstance(inner, ast.Name) and inner.id in self._modules):
                     node.func = attribute(_as_text(inner), word)
             case ast.Name(id="print"):
-                # Monty prints to one place, at once.
+                # Monty's print has neither ``file`` nor ``flush``.
                 kept = [item for item in node.keywords if item.arg not in ("file", "flush")]
                 if len(kept) < len(node.keywords) and self._prints(node):
                     node.keywords = kept
@@ -479,7 +479,7 @@ class Lowering(ast.NodeTransformer):
                 pass
             case _:
                 root = ""
-        match node:  # of an exception of delf's, which has another name there
+        match node:  # delf's exceptions have other names in Monty
             case (
                 ast.Attribute(
                     attr="__name__", value=ast.Call(func=ast.Name(id="type"), args=[value])
@@ -500,7 +500,7 @@ class Lowering(ast.NodeTransformer):
             return node
         if root in ("str", "int", "float", "list", "dict", "set"):
             return _unbound(node)
-        # A key with the name of a method of dict can only be read by its index.
+        # For a key named like a dict method, scripts must use an index.
         if node.attr in _OF_DICTS:
             return node
         text = ast.Constant(value=node.attr, **at(node))

@@ -131,7 +131,7 @@ def _let_main_outlive(tree: ast.Module) -> None:
 def _unparsed(tree: ast.Module) -> str:
     try:
         return ast.unparse(tree)
-    except ValueError:  # an f-string that this Python has no quotes for
+    except ValueError:  # an f-string that needs quotes this Python does not allow
         return ast.unparse(_PlainTexts().visit(tree))
 
 

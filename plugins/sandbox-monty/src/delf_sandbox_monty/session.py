@@ -107,7 +107,7 @@ class MontySession:
         self._statuses: dict[tuple[str, str], int | None] = {}
         """HTTP statuses of failed calls, because Monty's exceptions take no attributes."""
         self._budget = Budget(spec.limits)
-        # A value that stands in many places is small for Monty, and large once it is copied.
+        # A shared value is stored once in Monty, but copied for each place of use.
         self._copied_bytes = 2 * spec.limits.frame_bytes
         self._chunks: list[bytes] = []
         self._files = FileSender(self._take_chunk)
@@ -158,8 +158,7 @@ class MontySession:
         try:
             outcome = await self._run_to_the_end(prepared)
         except asyncio.CancelledError:
-            # A cancelled script leaves variables and calls half done, which no later script may
-            # find.
+            # Later scripts must not find the half-done variables and calls of a cancelled script.
             await self.aclose()
             raise
         finally:
@@ -187,8 +186,8 @@ class MontySession:
         if isinstance(outcome, Rerun) and note:
             return replace(outcome, context=outcome.context + note)
         if isinstance(outcome, Done) and prepared.may_leave_calls_unawaited:
-            # Tasks that the script left behind go on after its last line, as in an event loop, with
-            # a bound for those that never end.
+            # Run leftover tasks after the script's last line, as an event loop does, with a limit
+            # for tasks that never end.
             self._left_calls = _MOST_AFTER_END
             try:
                 ended = await self._run("await __delf_end__()")
@@ -227,7 +226,7 @@ class MontySession:
         finally:
             running, self._running = self._running, None
             await asyncio.wait({watching})
-        # Before the error: a limit ends the script by a cancellation, which says nothing.
+        # Check the limit first: it ends the script by a cancellation without a reason.
         if self._limit is not None:
             return self._limit
         error = asyncio.CancelledError() if running.cancelled() else running.exception()
@@ -386,7 +385,7 @@ class MontySession:
             problem, looked_at = str(error), self._copied_bytes
         except UnsupportedValueError as error:
             problem = str(error)
-        over = self._budget.call_began(0, looked_at)  # it took the host's time anyway
+        over = self._budget.call_began(0, looked_at)  # refused arguments took time, too
         if over is not None:
             self._over(over.limit, over.message)
         raise _EXCEPTIONS["ToolArgumentError"](problem)
@@ -413,7 +412,7 @@ class MontySession:
 
     def _cancel_calls(self) -> None:
         for task in self._calls:
-            if not task.cancelling():  # a second time would cut its cleaning up short
+            if not task.cancelling():  # a second cancellation would interrupt the clean-up
                 task.cancel()
 
     # -- what scripts say ---------------------------------------------------------------
@@ -451,7 +450,7 @@ class MontySession:
         host = self._host
         if host is not None and self._limit is None:
             take = host.wrote_rows if kind == "rows" else host.wrote_file
-            # The script waits in its thread until the host has taken the file or refused it.
+            # Block the script's thread until the host has accepted or refused the file.
             asyncio.run_coroutine_threadsafe(_written(take, name, data), self._loop).result()
 
     def _ask_rerun(self, context: str, remaining: str, carry: Any = None) -> NoReturn:

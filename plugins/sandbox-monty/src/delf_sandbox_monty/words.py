@@ -125,7 +125,7 @@ def describe(
         limits: The limits of the session.
     """
     inner: BaseException = error.exception()
-    text = with_names(str(inner)[: MAX_MESSAGE + 1])  # before anything looks through it
+    text = with_names(str(inner)[: MAX_MESSAGE + 1])  # cut before searching it
     line, source = _place(error, sources)
     if isinstance(inner, MemoryError):
         message = f"the script needed more memory than {limits.memory_bytes:,} bytes"

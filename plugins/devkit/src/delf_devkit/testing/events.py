@@ -39,8 +39,8 @@ _BY_NAME: Final[Mapping[str, Any]] = {
 }
 """Values of fields, whether required or optional, where a journal could go wrong."""
 _BY_EVENT: Final[Mapping[type[ev.Event], Mapping[str, Any]]] = {
-    ev.ApprovalRequested: {"code": None},  # a question about a call
-    ev.CallFinished: {"digest": None},  # the gate let it pass
+    ev.ApprovalRequested: {"code": None},  # a request about a call, not a script
+    ev.CallFinished: {"digest": None},  # the gate allowed the call
     ev.RerunRequested: {"variables": {"count": "int"}},
     ev.TaskFinished: {"code": None, "status": True, "text": "paid", "cost_usd": 0.1},
 }

@@ -27,7 +27,7 @@ class TestHost(PluginHost):
     Make it like any host: ``TestHost.discover(environ={})``.
     """
 
-    __test__ = False  # a helper, whatever its name
+    __test__ = False  # not a test class for pytest
 
     def __init__(self, candidates: Sequence[Candidate], **options: Any) -> None:
         super().__init__(candidates, **options)
@@ -43,7 +43,7 @@ class TestHost(PluginHost):
         with self._lock:
             self._provided[spec] = factory
             name = f"test-{spec.kind}-{spec.name}"
-            # The same capability again replaces the one before.
+            # Replace an earlier capability of this kind and name.
             kept = tuple(item for item in self._candidates if item.name != name)
             plugin = Candidate(name=name, target=name, plugin=_plugin(spec))
             self._candidates = (*kept, plugin)

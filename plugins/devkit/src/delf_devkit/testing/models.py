@@ -114,7 +114,7 @@ class ScriptedModel:
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
         """Yield the next reply in two pieces, then as a whole."""
         reply = await self.complete(request)
-        # Two pieces show whether a reader joins them.
+        # Two pieces, to test that readers join them.
         half = len(reply.text) // 2
         for piece in (reply.text[:half], reply.text[half:]):
             if piece:

@@ -136,7 +136,7 @@ class DelfProject:
 
         out, err, before = _Stream(), _Stream(), set(sys.modules)
         with self._monkeypatch.context() as patch:
-            # Keys of the user must not decide whether a test passes.
+            # The user's keys must not influence a test.
             for name in set(os.environ) - set(self.environment(environ)):
                 patch.delenv(name)
             for name, value in self.environment(environ).items():

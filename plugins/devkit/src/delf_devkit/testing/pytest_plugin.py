@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from delf_devkit.testing.models import ScriptedModel
     from delf_devkit.testing.project import DelfProject
 
-# A failing assertion of a contract shows its values, as in a test of one's own.
+# Failing assertions of contracts show their values, as in the author's own tests.
 pytest.register_assert_rewrite("delf_devkit.testing.contracts")
 
 

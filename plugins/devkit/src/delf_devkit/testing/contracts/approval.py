@@ -161,7 +161,7 @@ class ApprovalContract(Contract):
         takes = isinstance(channel_to("cannot be reached"), SupportsQuestions)
         is_tested = "answers" in self.people
         assert takes or not is_tested, "its people answer, and the channel has no `answer`"
-        # A channel that only tells people of requests takes no decision either.
+        # A channel that takes no decisions but only notifies people needs no answers.
         assert is_tested or not (takes and "approves" in self.people), (
             "a channel with `answer` has 'answers' among its `people`"
         )
@@ -173,7 +173,7 @@ class ApprovalContract(Contract):
         await self.leaves_the_loop(lambda: channel.decide(request_for()))
         requests = [request_for(f"bank.pay_{number}") for number in range(5)]
         decided = await asyncio.gather(*(channel.decide(r) for r in requests))
-        # One after another: they have one id.
+        # Sequentially, because these requests have the same id.
         decided += [await channel.decide(request_for(**{n: value})) for n, value in _ODD.items()]
         for answer in decided:
             assert isinstance(_decision(answer), Approved)
@@ -280,11 +280,11 @@ class ApprovalContract(Contract):
     ) -> None:
         asking = asyncio.ensure_future(channel_to("cannot be reached").decide(request_for()))
         await asyncio.wait({asking}, timeout=min(self.seconds, _WAIT_SECONDS))
-        if not asking.done():  # it waits, which is no yes either
+        if not asking.done():  # waiting approves nothing
             asking.cancel()
             await asyncio.wait({asking})
         if asking.cancelled() or asking.exception() is not None:
-            return  # the engine takes a failure for no decision
+            return  # the engine treats a failure as no decision
         decision = _decision(asking.result())
         problem = f"it answered {decision!r} though nobody was reached"
         assert decision is None or isinstance(decision, (Rejected, Expired)), problem

@@ -70,7 +70,7 @@ class Contract:
                 if inspect.iscoroutinefunction(function):
                     safe = guarded(function, lambda suite: suite.seconds)
                     setattr(cls, name, pytest.mark.asyncio(safe))
-                continue  # a suite keeps its own tests; its subclasses choose among them
+                continue  # only subclasses of a suite select tests by flags
             flags: tuple[str, ...] = getattr(function, _NEEDS, ())
             if flags:
                 on = all(_is_on(cls, flag) for flag in flags)

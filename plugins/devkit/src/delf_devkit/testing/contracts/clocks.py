@@ -17,16 +17,16 @@ _AWAY: Final = dt.timedelta(days=400, hours=5, minutes=7, seconds=9)
 
 @contextlib.contextmanager
 def another_day(subject: object) -> Generator[None]:
-    """Let an object's package see another day, whichever way it asks for the time."""
+    """Make an object's package see another day, whichever clock function it uses."""
     package = type(subject).__module__.partition(".")[0]
     later: dict[Any, Any] = {
         dt.datetime: _moved_datetime(),
         dt.date: _moved_date(),
         time.time: _later(time.time),
         time.time_ns: _nanoseconds_later(),
-        time.localtime: _of_later(time.localtime),
-        time.gmtime: _of_later(time.gmtime),
-        time.ctime: _of_later(time.ctime),
+        time.localtime: _default_later(time.localtime),
+        time.gmtime: _default_later(time.gmtime),
+        time.ctime: _default_later(time.ctime),
         time.strftime: _formatted_later(),
     }
     modules = [
@@ -35,7 +35,7 @@ def another_day(subject: object) -> Generator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (dt, time, *modules):
             for name, value in list(vars(module).items()):
-                with contextlib.suppress(TypeError):  # not hashable, so no clock
+                with contextlib.suppress(TypeError):  # unhashable, so not a clock
                     if value in later:
                         patch.setattr(module, name, later[value])
         yield
@@ -45,13 +45,13 @@ def _later(real: Callable[[], float]) -> Callable[[], float]:
     return lambda: real() + _AWAY.total_seconds()
 
 
-def _of_later(real: Callable[..., Any]) -> Callable[..., Any]:
+def _default_later(real: Callable[..., Any]) -> Callable[..., Any]:
     now = time.time
     return lambda *given: real(*(given or (now() + _AWAY.total_seconds(),)))
 
 
 def _formatted_later() -> Callable[..., str]:
-    real, moment = time.strftime, _of_later(time.localtime)
+    real, moment = time.strftime, _default_later(time.localtime)
 
     def formatted(form: str, *given: Any) -> str:
         return real(form, *(given or (moment(),)))
@@ -65,7 +65,7 @@ def _nanoseconds_later() -> Callable[[], int]:
 
 
 class _LikeReal(type):
-    """Lets objects of the real class count as objects of the moved one."""
+    """A metaclass that accepts objects of the real class as instances of the moved class."""
 
     real: type
 

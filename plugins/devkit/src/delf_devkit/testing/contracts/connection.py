@@ -221,7 +221,7 @@ class ConnectionContract(Contract):
         with another_day(connection):
             try:
                 later = await self._stubs_of(connection)
-            except Exception:  # a login, say, may have run out by then
+            except Exception:  # such as an expired login
                 later = first
         assert later == first, (
             "the prompt is another one on another day: leave the date, the weekday and the time "
@@ -253,23 +253,23 @@ class ConnectionContract(Contract):
     async def test_connection_refuses_invalid_arguments(self, connection: Any) -> None:
         for action in await connection.actions():
             with pytest.raises(ToolRefusedError):
-                action.validate({**_some(action), "no_such_argument": 1})
+                action.validate({**_sample(action), "no_such_argument": 1})
             required = [item.name for item in action.parameters if item.required]
             for name in required:
-                rest = {key: value for key, value in _some(action).items() if key != name}
+                rest = {key: value for key, value in _sample(action).items() if key != name}
                 with pytest.raises(ToolRefusedError, match=name):
                     action.validate(rest)
             for item in action.parameters:
                 if "Any" not in item.type_text:
                     with pytest.raises(ToolRefusedError):
-                        action.validate({**_some(action), item.name: object()})
+                        action.validate({**_sample(action), item.name: object()})
 
     # -- calls --------------------------------------------------------------------------
 
     async def test_call_returns_its_declared_type_and_keeps_defaults(self, connection: Any) -> None:
         for call in self._calls():
             action = await _action(connection, call.action)
-            wanted, before = _declared(action), str(inspect.signature(action.call))
+            wanted, before = _result_class(action), str(inspect.signature(action.call))
             result = await self._make(call, connection)
             loads(dumps(result))
             assert wanted is None or result is None or isinstance(result, wanted), (
@@ -283,7 +283,7 @@ class ConnectionContract(Contract):
             )
 
     async def test_calls_can_overlap(self, connection: Any) -> None:
-        async def made(call: Call) -> bytes:  # at once: what it gave may grow later
+        async def made(call: Call) -> bytes:  # encode at once: the result may change later
             return dumps(await self._make(call, connection))
 
         alone = [await made(call) for call in self._calls()]
@@ -292,7 +292,7 @@ class ConnectionContract(Contract):
         together = await asyncio.gather(*many)
         for number, result in enumerate(together):
             place = number % len(alone)
-            if alone[place] == again[place]:  # what differs each time cannot be compared
+            if alone[place] == again[place]:  # compare only results that repeat
                 name = self._calls()[place].action
                 assert result == alone[place], f"{name}: calls at one time are mixed up"
 
@@ -488,7 +488,7 @@ async def _action(connection: ConnectionLike, name: str) -> Action:
     return found
 
 
-def _declared(action: Action) -> type | None:
+def _result_class(action: Action) -> type | None:
     """Return the class that an action's result type names, if comparable."""
     try:
         hint = typing.get_type_hints(action.call).get("return")
@@ -532,7 +532,7 @@ async def _close(connection: Any) -> None:
         await connection.aclose()
 
 
-def _some(action: Action) -> dict[str, Any]:
+def _sample(action: Action) -> dict[str, Any]:
     """Return a value for each required argument, valid or not."""
     return {item.name: "x" for item in action.parameters if item.required}
 

@@ -73,7 +73,7 @@ class EmbedderContract(Contract):
             return lambda value: plain(value) ^ number if isinstance(value, str) else plain(value)
 
         rows: list[list[float]] = []
-        # As two processes would, without starting them.
+        # Simulate two processes with different hash seeds.
         for number in (1, 0x5EED):
             with monkeypatch.context() as patch:
                 patch.setattr(builtins, "hash", hash_of_process(number))

@@ -172,7 +172,7 @@ class FormatContract(Contract):
             rows = await file_format.read(str(made), None)
             names = [next(iter(row.values()), None) for row in rows]
             same = names == [value, "end"] and type(names[0]) is type(value)
-            # A text format may give a number back as its own digits.
+            # A text format may return a number as text.
             as_text = not isinstance(value, str) and names in (
                 [str(value), "end"],
                 [json.dumps(value), "end"],
@@ -255,7 +255,7 @@ class FormatContract(Contract):
         try:
             made.write_bytes(await file_format.write(tables))
         except ToolExecutionError:
-            return  # it says that it cannot keep two
+            return  # the format refuses two tables
         parts = list(await file_format.parts(str(made)))
         assert len(parts) == len(tables), f"of two tables {parts!r} are left: the other is lost"
         read = [await file_format.read(str(made), part) for part in parts]
@@ -272,7 +272,7 @@ class FormatContract(Contract):
         try:
             made.write_bytes(await file_format.write({"first": [["name"], [zoned]]}))
         except ToolExecutionError:
-            return  # it says that it cannot keep zones
+            return  # the format refuses time zones
         ((value,),) = (row.values() for row in await file_format.read(str(made), None))
         as_text = str(value)
         same = value == zoned if isinstance(value, datetime) and value.tzinfo else False
@@ -282,7 +282,7 @@ class FormatContract(Contract):
 
 
 def _open_files() -> set[str]:
-    """Return the open files of this process; empty where the system does not tell."""
+    """Return the open files of this process; an empty set where they cannot be listed."""
     found: set[str] = set()
     for link in Path("/proc/self/fd").glob("*"):
         with contextlib.suppress(OSError):
@@ -291,7 +291,7 @@ def _open_files() -> set[str]:
 
 
 def _inside_a_line(content: bytes) -> int:
-    """Return a place near the middle of a file that is at no end of a line."""
+    """Return a position near the middle of a file, within a line."""
     middle = len(content) // 2
     while middle > 1 and b"\n" in content[middle - 1 : middle + 1]:
         middle -= 1

@@ -37,7 +37,7 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
         seconds = seconds_of(self)
         for fixture in named.values():
             remember(fixture)
-        work = _to_its_end(function(self, *arguments, **named), named.values())
+        work = _run_and_close(function(self, *arguments, **named), named.values())
         task = asyncio.ensure_future(work)
         step: object = None
         looks = 0
@@ -61,10 +61,10 @@ def guarded(function: Callable[..., Any], seconds_of: Callable[[Any], float]) ->
     return run
 
 
-async def _to_its_end(test: Awaitable[None], fixtures: Iterable[Any]) -> None:
+async def _run_and_close(test: Awaitable[None], fixtures: Iterable[Any]) -> None:
     await test
     for fixture in fixtures:
-        # A class is a factory: what it makes is its user's to close.
+        # A class is a factory, whose caller closes the made objects.
         if hasattr(fixture, "aclose") and not isinstance(fixture, type):
             await fixture.aclose()
 
@@ -115,9 +115,9 @@ def _frames(work: object) -> Generator[FrameType]:
 
 
 def _step(work: Any) -> tuple[object, object]:
-    """Return the object that a suite's innermost frame awaits, and its name.
+    """Return the object that a suite's innermost frame awaits, and the object to name.
 
-    None if another object guards the step.
+    Both are None if :meth:`Contract.within` guards the step.
     """
     current = work
     while True:
@@ -128,7 +128,7 @@ def _step(work: Any) -> tuple[object, object]:
         if frame.f_code.co_name == "within" or inner is None:
             return None, None
         if not hasattr(inner, "__qualname__"):
-            # An iterator's next item is named so; for a future the one that waits is named.
+            # Name the iterator of an awaited item, but the waiting coroutine of a future.
             is_item = type(inner).__name__.startswith("async_generator")
             return inner, inner if is_item else current
         current = inner
@@ -168,7 +168,7 @@ def _alarm(seconds: float) -> Generator[Callable[[], None]]:
 
 
 class HeldFrames:
-    """The place in which a thread was while its event loop did not turn."""
+    """Records where a thread is while its event loop is blocked."""
 
     def __init__(self) -> None:
         self._thread, self._last = threading.get_ident(), time.monotonic()
@@ -237,7 +237,7 @@ def listen_for_what_blocks() -> None:
     if _installed.is_set():
         return
     _installed.set()
-    sys.addaudithook(_hook)  # there is no way to remove one
+    sys.addaudithook(_hook)  # audit hooks cannot be removed
     connect = sqlite3.connect
 
     @functools.wraps(connect)
@@ -246,7 +246,7 @@ def listen_for_what_blocks() -> None:
         connection.set_trace_callback(lambda _statement: _hook("sqlite3.execute", ()))
         return connection
 
-    sqlite3.connect = watched  # Python tells of no statement
+    sqlite3.connect = watched  # sqlite3 raises no audit event for statements
 
 
 @contextlib.contextmanager
@@ -262,7 +262,7 @@ def blocking_calls() -> Generator[list[str]]:
         if event == "socket.connect" and arguments[0].gettimeout() != 0:
             name = "a blocking connect"
         writes = event == "open" and _WRITES & set(arguments[1] or "")
-        if writes and not isinstance(arguments[0], int):  # that is a pipe, as to a program
+        if writes and not isinstance(arguments[0], int):  # a number is a descriptor, such as a pipe
             name = "a file that is written"
         if name is not None:
             found.append(f"{name} at {_caller()}")
@@ -278,14 +278,14 @@ def blocking_calls() -> Generator[list[str]]:
         return sync
 
     def slept(seconds: float) -> None:
-        if seconds and threading.get_ident() == thread:  # 0 lets other threads go first
+        if seconds and threading.get_ident() == thread:  # sleep(0) only yields to other threads
             found.append(f"time.sleep at {_caller()}")
         sleep(seconds)
 
     _listeners.append(listen)
-    time.sleep = slept  # Python tells of it from 3.13 on only
+    time.sleep = slept  # an audit event exists only from 3.13 on
     for name in syncs:
-        setattr(os, name, syncing(name))  # and of this never
+        setattr(os, name, syncing(name))  # never an audit event
     try:
         yield found
     finally:

@@ -65,7 +65,7 @@ def plain_secrets(types: Mapping[str, Any]) -> list[str]:
     found: list[str] = []
     for name, kind in types.items():
         text = "str" if kind is str else str(kind)
-        is_path = "_local_path" in text or "LocalPath" in text  # of a file with the secret
+        is_path = "_local_path" in text or "LocalPath" in text  # the path of a file with the secret
         if is_secret_name(name) and _TEXT.search(text) and "Secret" not in text and not is_path:
             found.append(name)
     return found
@@ -125,7 +125,7 @@ def captured_logs() -> Generator[list[str]]:
     root.setLevel(logging.DEBUG)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(logging.Logger, "callHandlers", keep)  # what its filters let through
+            patch.setattr(logging.Logger, "callHandlers", keep)  # called after the logger's filters
             with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
                 yield lines
     finally:

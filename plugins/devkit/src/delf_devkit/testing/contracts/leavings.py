@@ -79,7 +79,7 @@ async def check_leavings(
     )
     left = list[int]()
     for _ in range(_LOOKS):
-        left = [each for each in _children() - children if not _is_pythons(each)]
+        left = [each for each in _children() - children if not _is_multiprocessing_helper(each)]
         if not left:
             return
         await asyncio.sleep(_LOOK_AGAIN)
@@ -118,17 +118,17 @@ def _running(
         f"the thread {thread.name!r}"
         for thread in {*threading.enumerate()} - threads
         if not thread.name.startswith(_POOLS)
-        and "process_request" not in thread.name  # of a server in the test
+        and "process_request" not in thread.name  # a thread of a test server
     ]
 
 
 def _children() -> set[int]:
-    """Return the running children of this process; none where the system does not tell."""
+    """Return the running children of this process; an empty set without ``/proc``."""
     found: set[int] = set()
     for path in Path("/proc/self/task").glob("*/children"):
-        with contextlib.suppress(OSError):  # a thread that has ended
+        with contextlib.suppress(OSError):  # the thread has ended
             found |= {int(pid) for pid in path.read_text().split()}
-    return {pid for pid in found if _command(pid) != ""}  # empty for one that has ended
+    return {pid for pid in found if _command(pid) != ""}  # an ended process has an empty command
 
 
 def _command(pid: int) -> str:
@@ -137,8 +137,8 @@ def _command(pid: int) -> str:
     return "?"
 
 
-def _is_pythons(pid: int) -> bool:
-    """Return True for the helpers that Python's own multiprocessing keeps."""
+def _is_multiprocessing_helper(pid: int) -> bool:
+    """Return True for a helper process of Python's multiprocessing."""
     return any(name in _command(pid) for name in _OF_PYTHON)
 
 
@@ -167,7 +167,7 @@ def _process() -> dict[str, object]:
 
 
 def _check_process(before: dict[str, object], variables: dict[str, str]) -> None:
-    """Fail if a setting or a variable is another one now."""
+    """Fail if a setting or a variable of the process has changed."""
     __tracebackhide__ = True
     names = {*variables, *os.environ}
     changed = sorted(name for name in names if variables.get(name) != os.environ.get(name))

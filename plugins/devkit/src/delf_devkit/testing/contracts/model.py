@@ -152,7 +152,7 @@ class ModelContract(Contract):
         await model.complete(_about(_MARK))
         later = [await model.complete(question) for _ in range(2)]
         assert _MARK not in later[-1].text, "an answer holds what another request asked"
-        # A service counts all that it is sent: what grows was sent along.
+        # The service counts all sent tokens: more tokens mean that earlier messages were sent.
         counts = [reply.usage.input_tokens for reply in later]
         assert counts[0] == counts[1], (
             f"the same request has {counts[0]}, then {counts[1]} tokens: messages of earlier ones "

@@ -106,7 +106,7 @@ class ObserverContract(Contract):
             try:
                 await failing_observer.observe(event)
             except DelfError:
-                continue  # the engine logs its words
+                continue  # the engine logs the error
             except Exception as error:
                 pytest.fail(
                     f"its service is away, and it raised {type(error).__name__}: {error}; log a "
@@ -152,7 +152,7 @@ def _size_of(observer: object) -> int:
 
 def _items(value: object, depth: int) -> int:
     if isinstance(value, deque) and value.maxlen is not None:
-        return 0  # it is bounded
+        return 0  # a bounded deque cannot leak
     if isinstance(value, Mapping):
         held = list(cast("Mapping[Any, Any]", value).values())
     elif isinstance(value, (list, deque, AbstractSet)):

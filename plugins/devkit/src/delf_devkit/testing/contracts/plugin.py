@@ -154,7 +154,7 @@ class PluginContract(Contract):
         own = {name for name in (f"{self._module}.plugin",) if importlib.util.find_spec(name)}
         code = _CHANGES.format(modules=sorted({self._module, *modules, *own}))
         command = [own_python(), "-c", code]
-        # What they change was changed in this process already.
+        # A new process, because this one has imported the modules already.
         environ = {name: os.environ[name] for name in _KEPT if name in os.environ}
         result = subprocess.run(  # noqa: S603
             command, capture_output=True, text=True, check=False, env=environ

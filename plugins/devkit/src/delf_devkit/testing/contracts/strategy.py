@@ -184,7 +184,7 @@ class StrategyContract(Contract):
                 await agent.arun("Add 1 and 2.", 20)
             prompts.append(model.prompts[0])
             if prompts[-2:-1] == prompts[-1:]:
-                return  # the minute, which a prompt may name, changes once at the most
+                return  # a prompt may name the minute, which changes once
             await asyncio.sleep(_INSTANT)
         pytest.fail(
             "the same task has another prompt: leave times and random names out, and sort what "
@@ -207,7 +207,7 @@ class StrategyContract(Contract):
             response = await agent.arun("Keep Ann and Bob.", 20)
             response.raise_for_status()
         if await _runs_scripts(journal, response) or len(model.requests) < 2:
-            return  # a script has the results itself
+            return  # scripts get results without the model
         last = model.requests[-1]
         calls = {
             part.id: part.arguments
@@ -250,22 +250,22 @@ class StrategyContract(Contract):
             response = await agent.arun("Forget Ann.", 20)
         assert asked == ["forget"], f"after a no the person was asked {len(asked)} times in all"
         if not await _runs_scripts(journal, response):
-            self._names(_MARK, model, response, "a call was rejected")
+            self._mentions(_MARK, model, response, "a call was rejected")
 
     async def test_model_learns_of_a_failure(self, strategy: Any) -> None:
         model, world = ScriptedModel(), _World()
         world.broken = _MARK
         async with self._agent(strategy, self.replies, world, None, model) as agent:
             response = await agent.arun("Add 1 and 2.", 20)
-        self._names(_MARK, model, response, "a tool failed")
+        self._mentions(_MARK, model, response, "a tool failed")
         made = sum(call.name == "add" for call in response.trace.tool_calls)
         assert made <= max(1, len(model.requests) - 1), (
             f"the failing call was made {made} times for one answer of the model: what it changes "
             "would be changed twice; let the model decide"
         )
 
-    def _names(self, mark: str, model: ScriptedModel, response: Response, what: str) -> None:
-        """Fail if the model, or else the answer, does not name what went wrong."""
+    def _mentions(self, mark: str, model: ScriptedModel, response: Response, what: str) -> None:
+        """Fail if neither the model's requests nor the answer contain the mark of a failure."""
         later = [_texts_of(request) for request in model.requests[1:]]
         shown = "\n".join([*later, response.text, response.error or ""])
         assert mark in shown, (
@@ -310,7 +310,7 @@ class StrategyContract(Contract):
     async def test_methods_do_not_block_the_event_loop(self, strategy: Any) -> None:
         model = ScriptedModel()
         async with self._agent(strategy, self.replies, _World(), None, model) as agent:
-            await agent.arun("Add 1 and 2.", 20)  # what is opened once, the agent opens
+            await agent.arun("Add 1 and 2.", 20)  # open lazily opened resources first
 
             async def solve() -> None:
                 model.replies.clear()
