@@ -146,6 +146,20 @@ class TestUnavailable(Backend):
         return Unavailable("not here")
 
 
+@breaks("test_available_never_raises", says="where no program is installed")
+class TestNeedsItsProgram(Backend):
+    async def available(self):
+        await asyncio.to_thread(subprocess.run, ["true"], check=True)
+        return await super().available()
+
+
+@breaks("test_open_does_not_block_the_event_loop", says="a start of a program")
+class TestStartsProgramsOnTheLoop(Backend):
+    async def open(self, spec):
+        subprocess.run(["/bin/true"], check=True)
+        return await super().open(spec)
+
+
 @host_breaks("test_prints_arrive_in_order", "test_backend_runs_a_task_of_an_agent")
 class TestLosesText(Host):
     def printed(self, text):
@@ -203,7 +217,11 @@ class TestImportsAnything(Backend):
         )
 
 
-@breaks("test_number_of_calls_is_limited", "test_scratch_space_is_limited")
+@breaks(
+    "test_number_of_calls_is_limited",
+    "test_scratch_space_is_limited",
+    "test_every_writable_folder_is_limited",
+)
 class TestCountsNothing(Backend):
     async def open(self, spec):
         limits = dataclasses.replace(spec.limits, calls=10**9, scratch_bytes=10**9)
@@ -386,6 +404,23 @@ class TestCannotBeClosed(Backend):
 @breaks("test_crash_is_an_outcome")
 class TestHidesCrashes(Backend):
     session = answering(lambda outcome: Done() if isinstance(outcome, Crashed) else outcome)
+
+
+@breaks("test_crash_is_an_outcome", says="delf would run it again")
+class TestDoesNotTellWhoCrashed(Backend):
+    session = answering(
+        lambda outcome: (
+            dataclasses.replace(outcome, by_script=False)
+            if isinstance(outcome, Crashed)
+            else outcome
+        )
+    )
+
+
+@breaks("test_closed_backend_ends_its_sessions", says="leaves a script running")
+class TestLeavesItsSessionsOpen(Backend):
+    async def aclose(self):
+        TestLeavesProcesses.left.append(self.real)
 
 
 class TestUnconfined(Suite):

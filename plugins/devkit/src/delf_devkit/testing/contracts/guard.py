@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import asyncio.base_subprocess
 import contextlib
 import functools
 import linecache
@@ -217,6 +218,7 @@ _BLOCKS: Final = {
     "os.system": "os.system",
 }
 _WRITES: Final = frozenset("wax+")
+_ASYNCIO_START: Final = asyncio.base_subprocess.BaseSubprocessTransport.__init__.__code__
 _SYNCS: Final = ("fsync", "fdatasync")
 _listeners: list[Callable[[str, tuple[Any, ...]], None]] = []
 _installed = threading.Event()
@@ -261,6 +263,8 @@ def blocking_calls() -> Generator[list[str]]:
         name = _BLOCKS.get(event)
         if event == "socket.connect" and arguments[0].gettimeout() != 0:
             name = "a blocking connect"
+        if event == "subprocess.Popen" and not _starts_by_asyncio():
+            name = "a start of a program"
         writes = event == "open" and _WRITES & set(arguments[1] or "")
         if writes and not isinstance(arguments[0], int):  # a number is a descriptor, such as a pipe
             name = "a file that is written"
@@ -293,6 +297,16 @@ def blocking_calls() -> Generator[list[str]]:
         for name, sync in syncs.items():
             setattr(os, name, sync)
         _listeners.remove(listen)
+
+
+def _starts_by_asyncio() -> bool:
+    """Return True if asyncio itself starts the program that is started now."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        if frame.f_code is _ASYNCIO_START:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _caller() -> str:

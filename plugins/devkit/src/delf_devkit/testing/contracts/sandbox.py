@@ -7,11 +7,14 @@ import os
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from delf.protocols.sandbox import (
     Available,
     Done,
     Rerun,
     SandboxBackend,
+    Unavailable,
 )
 from delf.types import ISOLATION_ORDER
 from delf_devkit.testing.contracts.base import needs
@@ -49,6 +52,31 @@ class SandboxContract(SandboxCalls):
         async with Bench(backend):
             if backend.isolation != "process":
                 await self._check_claimed_isolation(backend)
+
+    async def test_available_never_raises(
+        self, backend: SandboxBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        try:
+            state = await backend.available()
+        except Exception as error:
+            pytest.fail(
+                f"available() raises {error!r} where no program is installed: return Unavailable "
+                "with the reason and a hint"
+            )
+        assert isinstance(state, (Available, Unavailable)), state
+
+    async def test_open_does_not_block_the_event_loop(self, backend: SandboxBackend) -> None:
+        host = RecordingScriptHost()
+
+        async def use() -> None:
+            session = await backend.open(host.spec())
+            done(await session.execute("1", host))
+            await session.aclose()
+
+        async with Bench(backend):
+            await use()  # what is made once for all sessions
+            await self.leaves_the_loop(use)
 
     async def _check_claimed_isolation(self, backend: SandboxBackend) -> None:
         measured = await self._measured(backend)

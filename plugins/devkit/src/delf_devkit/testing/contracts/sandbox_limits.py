@@ -24,7 +24,7 @@ from delf_devkit.testing.contracts.bench import (
     processes_below,
 )
 from delf_devkit.testing.scripts import RecordingScriptHost
-from delf_engine.sandboxes.isolation import Measured, measure
+from delf_engine.sandboxes.isolation import WAYS, Measured, measure
 
 _MB = 1024 * 1024
 _COLLECTIONS = 50
@@ -35,6 +35,44 @@ _BUSY = """
 import time
 end = time.process_time() + 0.25
 while time.process_time() < end: pass
+"""
+_WRITABLE = """
+def inside(folder):
+    try:
+        return [folder + "/" + name for name in posix.listdir(folder or "/")]
+    except OSError:
+        return []
+
+def takes_files(folder):
+    try:
+        posix.close(posix.open(folder + "/delf-probe", 0o301, 0o600))
+        posix.unlink(folder + "/delf-probe")
+        return True
+    except OSError:
+        return False
+
+top = [path for path in inside("") if path not in ("/proc", "/sys")]
+below = [path for folder in top for path in inside(folder)]
+[folder for folder in ["", ".", *top, *below] if takes_files(folder)]
+"""
+_FILLS = f"""
+piece, size, names = bytes({_MB}), 0, []
+try:
+    while size < {20 * _MB}:
+        names.append(FOLDER + "/delf-fill-" + str(len(names)))
+        file = posix.open(names[-1], 0o101, 0o600)
+        try:
+            size += posix.write(file, piece)
+        finally:
+            posix.close(file)
+except OSError:
+    pass
+for name in names:
+    try:
+        posix.unlink(name)
+    except OSError:
+        pass
+size
 """
 _FOUND: Final = dict[type, Measured]()
 _LOOPS = ("while True: pass", "import asyncio\nwhile True: await asyncio.sleep(0)")
@@ -182,6 +220,23 @@ for number in range(40):
             assert outcome.limit == "file"
             await self._works(bench)
 
+    @needs("limits:scratch", "confines:files", "cpython")
+    async def test_every_writable_folder_is_limited(self, backend: Any) -> None:
+        """Check by system calls that no folder of the sandbox takes more than the scratch space."""
+        limits = Limits(scratch_bytes=8 * _MB)
+        async with Bench(backend) as bench:
+            run = await bench.open(limits=limits)
+            folders = getattr(await run(f"{WAYS}\n{_WRITABLE}"), "value", None)
+            assert folders, "no folder of the sandbox can be written, not even the script's own"
+            for folder in folders:
+                run = run if run.session.alive else await bench.open(limits=limits)
+                outcome = await run(f"FOLDER = {folder!r}\n{WAYS}\n{_FILLS}")
+                size = getattr(outcome, "value", None) or 0
+                assert size <= 2 * limits.scratch_bytes, (
+                    f"a script puts {size:,} bytes into {folder!r} with `scratch_bytes` "
+                    f"{limits.scratch_bytes:,}: mount that folder read-only, or limit its size"
+                )
+
     # -- cancellation and crashes -------------------------------------------------------
 
     @pytest.mark.parametrize("loop", _LOOPS, ids=["busy", "asleep"])
@@ -190,7 +245,7 @@ for number in range(40):
         async with Bench(backend) as bench:
             run = await bench.open(RecordingScriptHost({"begin": begun.set}))
             await self._cancel(run, f"await begin()\n{loop}", begun)
-            assert not run.session.alive
+            assert not run.session.alive, "a session whose script was cancelled says it is alive"
             await self._works(bench)
 
     async def test_prints_arrive_while_a_script_is_busy(self, backend: Any) -> None:
@@ -229,7 +284,9 @@ for number in range(40):
             await begun.wait()
             await run.session.aclose()
             await asyncio.wait({work})
-            assert work.cancelled() or not isinstance(work.result(), Done)
+            assert work.cancelled() or not isinstance(work.result(), Done), (
+                "an endless script ends as Done when its session is closed"
+            )
 
     @needs("crash")
     async def test_crash_is_an_outcome(self, backend: Any) -> None:
@@ -239,9 +296,15 @@ for number in range(40):
             outcome = await run(self.crash or "")
             assert isinstance(outcome, Crashed), outcome
             assert outcome.message.strip()
-            assert not run.session.alive
-            assert isinstance(await run("1"), Crashed)
-            assert isinstance(await other("1"), Done), "another session fell with it"
+            assert outcome.by_script, (
+                "`by_script` is False, and the script ended its own interpreter: delf would run "
+                "it again in a new sandbox"
+            )
+            assert not run.session.alive, "a session that crashed says that it is alive"
+            after = await run("1")
+            assert isinstance(after, Crashed), f"a session that crashed ran a script: {after!r}"
+            beside = await other("1")
+            assert isinstance(beside, Done), f"{beside!r}: another session fell with it"
             await self._works(bench)
 
     # -- confinement --------------------------------------------------------------------
@@ -266,9 +329,10 @@ for number in range(40):
         path.write_text("hunter2", encoding="utf-8")
         async with Bench(backend) as bench:
             run = await bench.open()
-            assert isinstance(await run(f"print(open({str(path)!r}).read())"), Failed)
-            assert isinstance(await run(f"open({str(path)!r}, 'w')"), Failed)
-            assert run.host.text == ""
+            for code in (f"print(open({str(path)!r}).read())", f"open({str(path)!r}, 'w')"):
+                outcome = await run(code)
+                assert isinstance(outcome, Failed), f"{code} ended as {outcome!r}"
+            assert run.host.text == "", "a script printed a file of the host"
             await self._is_out_of_reach(backend, "files")
         assert path.read_text(encoding="utf-8") == "hunter2"
 
@@ -286,16 +350,18 @@ for number in range(40):
         finally:
             server.close()
             await server.wait_closed()
-        assert not isinstance(outcome, Done)
-        assert reached == []
+        assert not isinstance(outcome, Done), "a script connected to a server of the host"
+        assert reached == [], "a server of the host was reached"
 
     @needs("confines:processes", "cpython")
     async def test_script_cannot_start_a_process(self, backend: Any) -> None:
         code = "import asyncio.base_events as b\nb.subprocess.run(['/bin/true'])"
         async with Bench(backend) as bench:
-            assert not isinstance(await bench.run(code), Done)
+            outcome = await bench.run(code)
+            assert not isinstance(outcome, Done), "a script started the program /bin/true"
             code = "import asyncio.base_events as b\nif b.os.fork() == 0: b.os._exit(0)"
-            assert not isinstance(await bench.run(code), Done)
+            outcome = await bench.run(code)
+            assert not isinstance(outcome, Done), "a script started a process by os.fork()"
             await self._is_out_of_reach(backend, "processes")
             await self._works(bench)
 
@@ -392,8 +458,29 @@ for number in range(40):
             run = await bench.open()
             for _ in range(2):
                 await run.session.aclose()
-            assert not run.session.alive
+            assert not run.session.alive, "a closed session says that it is alive"
         await backend.aclose()
+
+    async def test_closed_backend_ends_its_sessions(self, backend: Any) -> None:
+        begun = asyncio.Event()
+        host = RecordingScriptHost({"begin": begun.set})
+        async with self._leaves_no_process("a process runs on after aclose() of the backend"):
+            idle, busy = await backend.open(host.spec()), await backend.open(host.spec())
+            work = asyncio.ensure_future(busy.execute("await begin()\nwhile True: pass", host))
+            try:
+                await begun.wait()
+                await backend.aclose()
+                ended, _ = await asyncio.wait({work}, timeout=self.seconds / 4)
+                after = await idle.execute("1", host)
+            finally:
+                await idle.aclose()
+                await busy.aclose()
+                work.cancel()
+                await asyncio.wait({work})
+            assert ended, "aclose() of the backend leaves a script running: close each session"
+            assert not isinstance(after, Done), (
+                "a session runs scripts after aclose() of its backend: close each session there"
+            )
 
     async def _works(self, bench: Bench) -> None:
         """Check that host and backend still work."""
