@@ -536,7 +536,7 @@ class TestSetsTheTimeoutOfAll(Desk):
         return super().close(ticket)
 
 
-@breaks("test_use_leaves_the_process_unchanged", says="the standard output of `delf run`")
+@breaks("test_use_leaves_the_process_unchanged", says="the standard output of the command")
 class TestPrints(Desk):
     @action(effect="write")
     def close(self, ticket: str) -> bool:
