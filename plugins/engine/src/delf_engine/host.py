@@ -59,7 +59,7 @@ from delf_engine.changes import (
     returned_by,
     used_tools,
 )
-from delf_engine.limits import doubt, excess
+from delf_engine.limits import excess, possible_excess
 from delf_engine.mentions import never_called
 from delf_engine.models.drafts import Draft
 from delf_engine.own_context import awaited_in_own_context, in_own_context
@@ -354,7 +354,7 @@ class TaskHost:
         if problem is not None:
             await run.log.record(Noted, topic=topic, text=problem)
             return Failed(kind="TaskLimitError", message=f"the script was not run: {problem}")
-        if (warning := doubt(code, tools, children=children)) is not None:
+        if (warning := possible_excess(code, tools, children=children)) is not None:
             await run.log.record(Warned, message=warning)
         return None
 

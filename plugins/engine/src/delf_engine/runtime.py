@@ -122,7 +122,7 @@ class Runtime:
         self._running.add(work)
         work.add_done_callback(self._running.discard)
         self._claims.claimed.add(request.task_id)
-        with self._stops.heeded(request.task_id, work) as stop:
+        with self._stops.stoppable(request.task_id, work) as stop:
             try:
                 return await work
             except asyncio.CancelledError:

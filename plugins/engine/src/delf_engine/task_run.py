@@ -113,7 +113,7 @@ class TaskRun:
         self.clock = clock if before is None else before.clock
         self.restarts = Restarts() if before is None else before.restarts
         self.started = time.perf_counter() if before is None else before.started
-        self.goes_on = before is not None
+        self.is_continued = before is not None
         """True if the task continues after its sandbox died."""
         self.replay = Replay(request.past)
         self.replay.before = None if before is None else before.replay.before
@@ -128,7 +128,7 @@ class TaskRun:
             )
         else:
             self.log = before.log
-            self.log.go_over(self.replay)
+            self.log.restart(self.replay)
         self.models = ModelClient(
             pool=resources.models,
             ledger=self.ledger_of(resources, request),
@@ -228,7 +228,7 @@ class TaskRun:
         await self.log.record(Warned, message=message)
 
     @asynccontextmanager
-    async def unharmed(self, what: str) -> AsyncGenerator[None]:
+    async def failures_as_warnings(self, what: str) -> AsyncGenerator[None]:
         """Turn a failure within the block into a warning.
 
         Args:
@@ -262,7 +262,7 @@ class TaskRun:
             now=moment(begun, self.zone),
             words="\n\n".join([words, *(f"{FOLLOWED}\n{text}" for text in followed)]),
         )
-        async with self.unharmed("nobody could say which calls the task asks for"):
+        async with self.failures_as_warnings("nobody could say which calls the task asks for"):
             await self.ask("outline", question, self.config.main_llm)
 
     def _origins(self) -> Origins:

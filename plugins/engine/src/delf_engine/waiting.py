@@ -218,7 +218,7 @@ class Stops:
         self._looking: asyncio.Task[None] | None = None
 
     @contextmanager
-    def heeded(self, task_id: str, work: asyncio.Task[Any]) -> Generator[Stop]:
+    def stoppable(self, task_id: str, work: asyncio.Task[Any]) -> Generator[Stop]:
         """Cancel some work of a task once a stop is requested, while the block runs."""
         stop = self._tasks[task_id] = Stop(work)
         if self._next is None and self._journal is not None:

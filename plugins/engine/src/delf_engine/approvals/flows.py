@@ -193,7 +193,7 @@ class _Suspect:
         """Return the reason to review contents that the task does not state, if any."""
         for path, text in self.leaves.items():
             name = parameter_of(path)
-            is_stated, sources = self.origins.planned.wanted(
+            is_stated, sources = self.origins.planned.stated_argument(
                 self.bound.name, name, self.arguments[name]
             )
             if is_stated or self.origins.is_stated(text) or not self._is_content(path, text):
@@ -211,7 +211,7 @@ class _Suspect:
     def _reason_of_repetition(self, misfits: Sequence[Sequence[str]]) -> str | None:
         """Return the reason to review a call that is made more often than the task says."""
         planned = sum(not each for each in misfits)
-        is_used = self.origins.planned.uses_up(
+        is_used = self.origins.planned.exhausts(
             self.bound.name, self.arguments, self._is_content, planned
         )
         return "the task does not ask to do this once more" if is_used else None

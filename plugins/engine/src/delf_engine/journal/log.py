@@ -80,7 +80,7 @@ class TaskLog:
         """The latest requests to models, by purpose, to journal only what changed."""
         self._flushing: asyncio.Task[None] | None = None
 
-    def go_over(self, replay: Replay) -> None:
+    def restart(self, replay: Replay) -> None:
         """Restart the log from the task's beginning, after its sandbox died.
 
         Args:

@@ -23,7 +23,7 @@ async def learn(run: TaskRun, answer: str) -> None:
         ask=functools.partial(run.ask, "learn"),
         trust=run.trust,
     )
-    async with run.log.step(Step.LEARN), run.unharmed("nothing was learned"):
+    async with run.log.step(Step.LEARN), run.failures_as_warnings("nothing was learned"):
         facts = await run.memory.learn(done)
         if facts:
             await run.log.record(FactsLearned, facts=tuple(facts))

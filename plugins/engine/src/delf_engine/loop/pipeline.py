@@ -140,7 +140,7 @@ class TaskPipeline:
     async def _record_start(self, origin: str) -> None:
         run, request = self._run, self._run.request
         parent = None if request.child is None else request.child.parent
-        if run.goes_on:
+        if run.is_continued:
             return
         if run.replay.resumed:
             await self._log.record(TaskResumed, origin=origin, setup=request.setup, parent=parent)
@@ -222,7 +222,9 @@ class TaskPipeline:
             return host.output, unfinished or late
         error = host.stopped or work.exception()
         if error is None and host.scripts.variables and host.scripts.sandbox.alive:
-            async with self._run.unharmed("the variables are not kept for the next task"):
+            async with self._run.failures_as_warnings(
+                "the variables are not kept for the next task"
+            ):
                 session = await host.scripts.sandbox.session()
                 await keep_variables(self._run, session, host.scripts.variables)
         host.close(left=isinstance(error, TaskLeftError))

@@ -35,11 +35,11 @@ async def set_up(run: TaskRun) -> None:
 
 async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
     is_failure = f"{connection.name} is not wholly set up"
-    async with run.unharmed(is_failure):
+    async with run.failures_as_warnings(is_failure):
         # In an empty context: all tasks share what the connection opens here.
         if not await awaited_in(Context(), _begin(connection, _asker(run))):
             return
-    async with run.unharmed(
+    async with run.failures_as_warnings(
         is_failure
     ):  # also after a failure, whose earlier steps may have effect
         run.agent_tools.tools = await run.agent_tools.tools.with_reloaded(connection)

@@ -110,14 +110,14 @@ class Planned:
             found.append([*self._misfits(call, arguments, _never if is_bare else is_free, names)])
         return found
 
-    def wanted(self, action: str, name: str, value: Any) -> tuple[bool, frozenset[str]]:
+    def stated_argument(self, action: str, name: str, value: Any) -> tuple[bool, frozenset[str]]:
         """Return whether the outline states this value, and the actions that the value is from."""
         given = (self._given(call).get(letters_of_name(name)) for call in self._planned(action))
         nodes = [node for node in given if node is not None]
         is_stated = any(is_constant(n) and self._fits(n, value, name, _always) for n in nodes)
         return is_stated, frozenset(dotted(c.func) for node in nodes for c in calls_in(node))
 
-    def uses_up(
+    def exhausts(
         self, action: str, arguments: Mapping[str, Any], is_free: IsFree, planned: int
     ) -> bool:
         """Count a planned call; return whether the call was already made as often as planned."""
