@@ -13,7 +13,7 @@ import shlex
 import sys
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from delf.packages.official import how_to_install
 
@@ -48,6 +48,20 @@ class DelfError(Exception):
         self.can_retry = self.default_can_retry if can_retry is None else can_retry
         if self.hint:
             self.add_note(f"hint: {self.hint}")
+
+    def advise(self, advice: str) -> Self:
+        """Put advice in front of the hint, and return the error.
+
+        Args:
+            advice: The likeliest cause or next step; no text changes nothing.
+        """
+        old = self.hint
+        if advice and advice not in (old or ""):
+            self.hint = f"{advice}; {old}" if old else advice
+            notes: list[str] = getattr(self, "__notes__", [])
+            self.__notes__ = [note for note in notes if note != f"hint: {old}"]
+            self.add_note(f"hint: {self.hint}")
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Rebuild the error from its state, without ``__init__``, whose arguments differ by class.

@@ -5,6 +5,7 @@ from typing import Protocol
 import pytest
 
 from delf.errors import DelfError, OptionalDependencyError, PluginError
+from delf.hookspecs import HOOKS
 from delf.llm import LLMConfig
 from delf.plugins import discovery
 from delf.plugins.host import PluginHost
@@ -281,6 +282,50 @@ def test_failed_plugin_is_named_with_its_reason(site):
         host.spec(ConnectionSpec, "gmail")
 
 
+FAULTY = """
+    from delf.hookspecs import hookimpl
+
+    @hookimpl
+    def delf_models():
+        return [ModelSpec(name="fake")]
+"""
+
+
+@pytest.mark.parametrize("kind", sorted(HOOKS.values(), key=lambda kind: kind.kind))
+@pytest.mark.parametrize(
+    ("source", "api", "reason"),
+    [
+        (FAULTY, 1, "delf_models raised NameError: name 'ModelSpec' is not defined"),
+        ("1 / 0", 1, "ZeroDivisionError: division by zero"),
+        (FAULTY.replace("_models", "_modles"), 1, "delf_modles is not a hook of this delf"),
+        (FAULTY.replace("@hookimpl", ""), 1, "delf_models is not marked with @hookimpl"),
+        (FAULTY, 99, "needs delf with plugin API 99"),
+    ],
+)
+def test_hint_for_an_unknown_name_names_faulty_plugins(site, kind, source, api, reason):
+    site.add("mine", source, keywords=f"delf-plugin-api-{api}")
+    with pytest.raises(PluginError) as caught:
+        site.host().spec(kind, "fake")
+    assert caught.value.hint.startswith("plugin 'mine' (mine 1.0) ")
+    assert reason in caught.value.hint
+    assert caught.value.__notes__ == [f"hint: {caught.value.hint}"]
+
+
+def test_hint_for_an_unknown_name_has_bounds(site):
+    for number in range(9):
+        site.add(f"p{number}", "1 / 0")
+    site.add("blocked", "1 / 0")
+    site.add("fine")
+    host = PluginHost.discover(["blocked"], environ={}, absent=[("lost", "give the file again")])
+    with pytest.raises(PluginError) as caught:
+        host.spec(SandboxSpec, "fake")
+    first, *others, last = str(caught.value.hint).split("; ")
+    assert first == "plugin 'lost' is failed: give the file again"
+    assert [line.split("'")[1] for line in others[:2]] == ["p0", "p1"]
+    assert others[2:] == ["7 more failed: see delf plugins"]
+    assert last == "no sandbox is installed"
+
+
 # Models
 
 
@@ -401,8 +446,11 @@ def test_unknown_provider_error_lists_known_providers(site):
 
 def test_model_of_a_failed_plugin_raises_with_its_reason(site):
     site.add("delf-plugin-model-litellm", "import litellm_that_is_missing")
-    with pytest.raises(PluginError, match="No module named 'litellm_that_is_missing'"):
-        site.host().model_spec("gpt-4o")
+    for model in ("gpt-4o", LLMConfig("x", provider="nobody"), "recorded:x"):
+        with pytest.raises(PluginError) as caught:
+            site.host().model_spec(model)
+        reason = "No module named 'litellm_that_is_missing'"
+        assert caught.value.describe().count(reason) == 1
 
 
 # Factories

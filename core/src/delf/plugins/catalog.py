@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final, TypeVar
 
-from delf.errors import PluginError, did_you_mean
+from delf.errors import DelfError, PluginError, did_you_mean
 from delf.llm import AUTO, LLMConfig
 from delf.packages.official import (
     how_to_install,
@@ -30,6 +30,7 @@ from delf.records import dataclass
 from delf.specs import ModelSpec, Spec
 
 SpecT = TypeVar("SpecT", bound=Spec)
+ErrorT = TypeVar("ErrorT", bound=DelfError)
 
 # Connections are what people type most, so their packages carry the bare name.
 _BARE: Final = ("connection", "command")
@@ -39,6 +40,9 @@ _LAST: Final = 1.0
 """The fit of a fallback: as good as the pattern ``*``."""
 _AT_ADDRESS: Final = 1.5
 """The fit of a model with an address whose plugin's protocol other servers speak."""
+
+_MOST_NAMED: Final = 3
+"""The most plugins that failed to load which one hint names."""
 
 _CHOOSE: Final = (
     'choose one: [plugins] prefer = ["{one}"] in delf.toml; or uninstall one, or block one by its '
@@ -99,6 +103,27 @@ class Catalog:
             return record
         return replace(record, state="conflict", reason="; ".join(disputes))
 
+    @cached_property
+    def trouble(self) -> str:
+        """The plugins that failed to load or have a faulty hook, each with its reason.
+
+        Nobody knows which names such a plugin would have given, so the hint of every unknown name
+        has this text.
+        """
+        found = [record for record in self.records if record.trouble]
+        # Plugins of a file or a program come first: somebody is at work on them.
+        found.sort(key=lambda record: record.distribution is not None)
+        named = [f"plugin {each.name!r}{_package(each)} {each.trouble}" for each in found]
+        more = len(named) - _MOST_NAMED
+        rest = [f"{more} more failed: see delf plugins"] if more > 0 else []
+        return "; ".join([*named[:_MOST_NAMED], *rest])
+
+    def explained(self, error: ErrorT) -> ErrorT:
+        """Return an error for an unknown name, whose hint names the plugins that failed to load."""
+        reasons = (record.reason for record in self.records if record.trouble)
+        is_named = any(reason and reason in error.message for reason in reasons)
+        return error if is_named else error.advise(self.trouble)
+
     def usable(self, kind: str) -> list[Offer]:
         """Return the specs of a kind whose names are undisputed, ordered by name."""
         found = (self._winner(offers) for (k, _), offers in self._offers.items() if k == kind)
@@ -135,7 +160,7 @@ class Catalog:
         """Return the spec of this kind and name; raise an error with the reason if none exists."""
         offers = self._offers.get((kind, name))
         if not offers:
-            raise self._unknown(kind, name)
+            raise self.explained(self._unknown(kind, name))
         return self._chosen(offers, f"{kind} {name!r}").spec
 
     @cached_property
@@ -150,11 +175,12 @@ class Catalog:
         most = max((fit for fit, _ in fits), default=-1.0)
         named = kind_named_by(model.model)
         if named is not None and most < len(named[0]) and model.base_url is None:
-            raise self._unknown("model", named[1])  # a plugin for any name would misread the prefix
+            # A plugin for any name would misread the prefix.
+            raise self.explained(self._unknown("model", named[1]))
         if most < 0 and model.provider != AUTO:
-            raise self._unknown_provider(model.provider)
+            raise self.explained(self._unknown_provider(model.provider))
         if most < 0:
-            raise _not_served(model.model, self.records)
+            raise self.explained(_not_served(model.model, self.records))
         return self.preferred([s for fit, s in fits if fit == most], f"model {model.model!r}")
 
     def all_specs(self) -> Iterator[Spec]:
@@ -283,5 +309,8 @@ def _not_served(model: str, records: Sequence[PluginRecord]) -> PluginError:
 
 
 def _state_text(record: PluginRecord) -> str:
-    of = f" ({record.distribution} {record.version})" if record.distribution else ""
-    return f"plugin {record.name!r}{of} is {record.state}: {record.reason}"
+    return f"plugin {record.name!r}{_package(record)} is {record.state}: {record.reason}"
+
+
+def _package(record: PluginRecord) -> str:
+    return f" ({record.distribution} {record.version})" if record.distribution else ""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from delf.settings import PluginSettings
 
 SpecT = TypeVar("SpecT", bound=Spec)
+ErrorT = TypeVar("ErrorT", bound=DelfError)
 P = TypeVar("P")
 
 PREFER_VARIABLE: Final = "DELF_PREFER_PLUGINS"
@@ -68,6 +69,7 @@ class PluginHost:
         no_plugins: bool = False,
         environ: Mapping[str, str] | None = None,
         extra: Iterable[tuple[str, object]] = (),
+        absent: Iterable[tuple[str, str]] = (),
     ) -> Self:
         """Return a host for all installed plugins.
 
@@ -81,6 +83,7 @@ class PluginHost:
                 addresses of models; the process's environment when omitted.
             extra: Plugins given in code, as name and module or object. ``no_plugins`` leaves
                 them alone.
+            absent: Plugins that are known to be missing, as name and reason; they count as failed.
         """
         variables = os.environ if environ is None else environ
         asked = [(name, "disabled by the caller") for name in disabled]
@@ -88,7 +91,8 @@ class PluginHost:
         asked += [(name, f"disabled by {DISABLE_VARIABLE}") for name in listed]
         if no_plugins:
             asked.append(("all", "disabled by --no-plugins"))
-        found = (*discovery.in_code(extra), *discovery.discover())
+        missing = [Candidate(name=name, problem=problem) for name, problem in absent]
+        found = (*discovery.in_code(extra), *missing, *discovery.discover())
         candidates = [_blocked(candidate, asked) for candidate in found]
         prefer = variables.get(PREFER_VARIABLE, "").replace(",", " ").split()
         return cls(candidates, prefer=prefer, environ=variables)
@@ -279,6 +283,21 @@ class PluginHost:
         if owner.distribution is None:
             return owner.origin
         return f"plugin {owner.name!r} ({owner.origin})"
+
+    @property
+    def trouble(self) -> str:
+        """The plugins that failed to load or have a faulty hook, with reasons; else no text."""
+        return self._loaded().trouble
+
+    def explained(self, error: ErrorT) -> ErrorT:
+        """Return an error for an unknown name, whose hint names the plugins that failed to load.
+
+        The errors of :meth:`spec` and :meth:`model_spec` are explained already.
+
+        Args:
+            error: The error, which is changed in place.
+        """
+        return self._loaded().explained(error)
 
     def records(self) -> tuple[PluginRecord, ...]:
         """Return the records of all plugins, the core's own first."""

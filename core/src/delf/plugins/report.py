@@ -64,6 +64,17 @@ class PluginRecord:
         """True if the plugin was loaded, even with a disputed name."""
         return self.state in ("loaded", "conflict")
 
+    @property
+    def trouble(self) -> str | None:
+        """The reason why the plugin or one of its hooks gives nothing, as the end of a sentence.
+
+        None for a plugin that works, that the user blocked, or that shares a name, which has an
+        error of its own.
+        """
+        if self.state in ("failed", "skipped"):
+            return f"is {self.state}: {self.reason}"
+        return f"gives less than it should: {'; '.join(self.warnings)}" if self.warnings else None
+
     def to_dict(self) -> dict[str, Any]:
         """Return the record as JSON-ready data."""
         names = ("name", "state", "distribution", "version", "reason", "kinds", "warnings")

@@ -106,7 +106,8 @@ class LazyGroup(BareGroup):
             close = did_you_mean(name, self.list_commands(ctx))
             unknown = error.message.startswith("unknown command")
             if unknown and (close or self._group):
-                raise click.UsageError(f"unknown command {name!r}{close}", ctx) from None
+                trouble = f"; {host.trouble}" if host.trouble else ""
+                raise click.UsageError(f"unknown command {name!r}{close}{trouble}", ctx) from None
             raise
         command = host.resolve(spec)
         if not isinstance(command, click.Command):

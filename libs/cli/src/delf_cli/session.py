@@ -89,6 +89,7 @@ class Options:
             "connections": list(self.connections),
             "tool_files": list(self.tool_files),
             "overrides": list(self.overrides),
+            "plugins": list(map(os.path.abspath, state.plugin)),
         }
 
 
@@ -454,6 +455,8 @@ def as_before(state: State, options: Options, record: Mapping[str, Any]) -> Opti
             hint="if the project was moved: delf resume ID --here, in its new folder",
         ) from None
     state.config = state.config or record["config"]
+    # Files of code are named, and never loaded: whoever resumes a task says what runs here.
+    state.absent = tuple(file for file in record.get("plugins", ()) if file not in state.plugin)
     flags = {name: value for name, value in options.flags.items() if value is not None}
     given = {text.partition("=")[0] for text in options.overrides}
     overrides = [text for text in record["overrides"] if text.partition("=")[0] not in given]
@@ -480,6 +483,7 @@ def _with_whole_paths(state: State, options: Options) -> Options:
     """Return the options with absolute paths, which are valid in any folder."""
     whole, flags = os.path.abspath, dict(options.flags)
     state.config = state.config and whole(state.config)
+    state.plugin = tuple(map(whole, state.plugin))
     for name in ("output_dir", "record"):
         if flags.get(name):
             flags[name] = whole(flags[name])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from delf_engine.redact import Redactor
 
 
+_ABSENT: Final = "the task began with --plugin {path}: give this file again"
+
+
 @dataclass()
 class State:
     """The flags that every command accepts.
@@ -30,6 +34,7 @@ class State:
         config: The file to use instead of the nearest ``delf.toml``.
         trust: Folders whose files are trusted for this command only.
         plugin: Python files, each used as an installed plugin.
+        absent: Python files that were plugins when the resumed task began, and are not given now.
     """
 
     debug: bool = False
@@ -37,6 +42,7 @@ class State:
     config: str | None = None
     trust: tuple[str, ...] = ()
     plugin: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
     redactor: Redactor | None = field(default=None, repr=False)
     found: tuple[object, PluginHost] | None = field(default=None, repr=False)
 
@@ -127,10 +133,13 @@ class State:
         from delf.plugins.host import PluginHost
 
         variables = dict(own_variables() if environ is None else environ)
-        asked = (self.no_plugins, self.plugin, variables, discovery.installed())
+        asked = (self.no_plugins, self.plugin, self.absent, variables, discovery.installed())
         if self.found is None or self.found[0] != asked:
             extra = [discovery.from_file(path) for path in self.plugin]
-            host = PluginHost.discover(no_plugins=self.no_plugins, environ=variables, extra=extra)
+            absent = [(Path(path).stem, _ABSENT.format(path=path)) for path in self.absent]
+            host = PluginHost.discover(
+                no_plugins=self.no_plugins, environ=variables, extra=extra, absent=absent
+            )
             self.found = asked, host
         return self.found[1]
 

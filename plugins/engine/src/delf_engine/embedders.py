@@ -90,7 +90,9 @@ class Embedders:
         for record in self._host.records():
             if record.distribution == _USUAL and not record.usable:
                 why = f"plugin {record.name!r} is {record.state}: {record.reason}"
-                raise PluginError(f"no plugin serves the embedder {name!r}: {why}")
+                raise self._host.explained(
+                    PluginError(f"no plugin serves the embedder {name!r}: {why}")
+                )
         names = sorted(spec.name for spec in self._host.specs(EmbedderSpec))
         (usual,) = (each for each, package in packages("embedder").items() if package == _USUAL)
         hint = (
@@ -98,14 +100,17 @@ class Embedders:
             if names
             else f"{how_to_install(_USUAL)}; its name is {usual!r}"
         )
-        raise PluginError(f"no installed plugin serves the embedder {name!r}", hint=hint)
+        raise self._host.explained(
+            PluginError(f"no installed plugin serves the embedder {name!r}", hint=hint)
+        )
 
     def _only(self) -> str:
         names = [spec.name for spec in self._host.specs(EmbedderSpec) if not spec.by_name]
         if len(names) == 1:
             return names[0]
         if not names:
-            raise PluginError("no embedder is installed", hint=how_to_install(_USUAL))
+            error = PluginError("no embedder is installed", hint=how_to_install(_USUAL))
+            raise self._host.explained(error)
         raise PluginError(
             f"several embedders are installed: {', '.join(names)}",
             hint='name one: [agent] embedder = "…" in delf.toml, or DELF_EMBEDDER',

@@ -68,7 +68,7 @@ class Formats:
         found = [spec for spec in self._host.specs(FormatSpec) if ending in spec.writes]
         made = self._make(found, ending) if found else None
         if not isinstance(made, SupportsWrite):
-            raise PluginError(f"no plugin makes {ending} files")
+            raise self._host.explained(PluginError(f"no plugin makes {ending} files"))
         return made
 
     def _make(self, found: list[FormatSpec], ending: str) -> FileFormat:

@@ -76,10 +76,11 @@ class Prefilters:
         known = {*usable, *ours}
         package = ours.get(mode)
         hint = f"one of: {', '.join(sorted(usable))}"
-        raise PluginError(
+        error = PluginError(
             f"no plugin serves prefilter_mode {mode!r}{did_you_mean(mode, known - {mode})}",
             hint=how_to_install(package) if package else hint,
         )
+        raise self._host.explained(error)
 
     async def aclose(self) -> None:
         """Close all prefilters."""

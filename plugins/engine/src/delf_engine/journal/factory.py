@@ -74,12 +74,11 @@ def need_durable_journal(host: PluginHost, purpose: str) -> str:
         return name
     for known, package in packages("journal").items():
         if any(record.distribution == package for record in host.records()):
-            host.spec(
-                JournalSpec, known
-            )  # raises with the reason why the installed one cannot be used
-    raise OptionalDependencyError(
-        f"{purpose} needs a journal that outlives the process",
-        package=durable_package(),
+            host.spec(JournalSpec, known)  # raises with the reason why it cannot be used
+    raise host.explained(
+        OptionalDependencyError(
+            f"{purpose} needs a journal that outlives the process", package=durable_package()
+        )
     )
 
 

@@ -265,6 +265,7 @@ class ModelClient:
                 self.unexpected = error, name
                 error.add_note(name)  # the traceback does not name the model
                 raise
+            self.pool.explain(error)
             if draft is not None:
                 await draft.keep()
             await self.log.record(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from delf.errors import DelfError, PluginError
+from delf.errors import DelfError, ModelConfigurationError, PluginError
 from delf.llm import LLMConfig
 from delf.messages import Price
 from delf.plugins.factories import make
@@ -83,11 +83,21 @@ class ModelPool:
         spec = self._host.model_spec(config)
         return f"the model {spec.name!r} of {self._host.origin(spec)}"
 
+    def explain(self, error: DelfError) -> None:
+        """Name plugins that failed to load in the hint of an error about the model's name.
+
+        A plugin for every name takes a name that a failed plugin would have served, and is the
+        plugin that does not know the name.
+        """
+        if isinstance(error, ModelConfigurationError):
+            self._host.explained(error)
+
     def _made(self, spec: ModelSpec, config: LLMConfig) -> Model:
         """Create a client; every failure of its factory names the plugin."""
         try:
             return make(self._host, spec, {}, self._context, {"config": config})
-        except DelfError:
+        except DelfError as error:
+            self.explain(error)
             raise
         except Exception as error:
             raise PluginError(
@@ -129,6 +139,7 @@ class ModelPool:
                 if isinstance(model, SupportsSelfCheck):
                     await model.check()
             except DelfError as error:
+                self.explain(error)
                 failure = failure or error
             else:
                 return

@@ -180,12 +180,14 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
         return replace(found, warning=_warning(spec, passed), passed_over=bool(passed))
     if not specs:
         package = packages("sandbox")[usual("sandbox")]
-        raise SandboxUnavailableError("no sandbox is installed", hint=how_to_install(package))
+        error = SandboxUnavailableError("no sandbox is installed", hint=how_to_install(package))
+        raise search.host.explained(error)
     least = search.config.min_isolation
-    raise SandboxUnavailableError(
+    error = SandboxUnavailableError(
         f"no sandbox with isolation {least!r} or stronger works here: {'; '.join(passed)}",
         hint=hint or None,
     )
+    raise search.host.explained(error)
 
 
 def _warning(spec: SandboxSpec, passed: list[str]) -> str | None:
