@@ -12,6 +12,7 @@ import pytest
 from planting import planting
 
 from delf.errors import JournalUnavailableError
+from delf.events import TaskResumed
 from delf.testing import JournalContract
 from delf_engine.journal.in_process import InProcessJournal
 
@@ -290,6 +291,16 @@ class TestListsNoQueuedTasks(InProcessJournal):
 class TestCountsNoEvents(InProcessJournal):
     async def find(self, limit=100):
         return [dataclasses.replace(task, events=0) for task in await super().find(limit)]
+
+
+@breaks("test_resumed_task_is_found_as_running", says="removes the end from the record")
+class TestKeepsTheOldEnd(InProcessJournal):
+    async def append(self, event):
+        before = self._tasks.get(event.task_id)
+        end = before and before.outcome
+        await super().append(event)
+        if isinstance(event, TaskResumed):
+            self._tasks[event.task_id].outcome = end
 
 
 @breaks("test_events_are_ordered_by_number", says="a clock that is set back")

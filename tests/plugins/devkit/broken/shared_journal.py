@@ -5,6 +5,8 @@ import asyncio
 import pytest
 from planting import planting
 
+from delf.errors import JournalUnavailableError
+from delf.events import TaskPostponed
 from delf.testing import SharedJournalContract
 from delf_journal_sql import SqlJournal
 
@@ -73,7 +75,27 @@ class TestPrunesInADryRun(SqlJournal):
         return await super().prune(older_than, keep)
 
 
-@breaks("test_task_has_one_owner")
+@breaks("test_secrets_are_never_shown", secrets=("tok-secret",))
+class TestShowsItsPassword(SqlJournal):
+    place = "redis://:tok-secret@host"
+
+
+@breaks("test_closed_journal_owns_no_task", says="release them in `aclose`")
+class TestKeepsTasksWhenClosed(SqlJournal):
+    async def claim(self, task_id):
+        if task_id == "left":
+            raise JournalUnavailableError("another process has claimed the task")
+        await super().claim(task_id)
+
+
+@breaks("test_postponed_task_waits_for_another_attempt", says="nobody would try it again")
+class TestForgetsToTryAgain(SqlJournal):
+    async def append(self, event):
+        if not isinstance(event, TaskPostponed):
+            await super().append(event)
+
+
+@breaks("test_task_has_one_owner", says="claims a task that runs in the first")
 class TestTakesFromTheLiving(SqlJournal):
     async def claim(self, task_id):
         await self.task(task_id)

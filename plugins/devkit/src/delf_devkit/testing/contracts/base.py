@@ -151,7 +151,7 @@ class Contract:
         """Use an object, and check that its texts, logs, errors and results hold no secret."""
         __tracebackhide__ = True
         secrets = secrets_of(self, {"subject": subject})
-        shown = [repr(subject), str(subject)]
+        shown = [repr(subject), str(subject), str(getattr(subject, "place", ""))]
         with captured_logs() as lines:
             try:
                 shown.append(repr(await use()))

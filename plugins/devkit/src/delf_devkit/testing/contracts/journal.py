@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 import pytest
 
 from delf.errors import DelfError, TaskStoppedError, UnknownTaskError
-from delf.events import Event, Printed, TaskFinished, TaskQueued, TaskStarted
+from delf.events import Event, Printed, TaskFinished, TaskQueued, TaskResumed, TaskStarted
 from delf.protocols.journal import Journal
+from delf.protocols.shared_journal import SharedJournal
 from delf.protocols.states import state_of
 from delf_devkit.testing.contracts.base import TURNS, Contract, cancelled_at, missing, needs
 from delf_devkit.testing.events import every_event
@@ -238,6 +239,20 @@ class JournalContract(Contract):
         assert found == ["running"], (
             f"once it has begun, it is listed as {found!r}: a record counts the task's `events`"
         )
+
+    async def test_resumed_task_is_found_as_running(self, journal: Any) -> None:
+        for event in (started("r"), finished("r", 2, status=False)):
+            await journal.append(event)
+        if isinstance(journal, SharedJournal):
+            await journal.reopen("r")  # as an agent does before it resumes a task
+        await journal.append(TaskResumed(task_id="r", seq=3, at=3.0))
+        (record,) = await journal.find()
+        assert (record.state, record.finished_at, record.error) == ("running", None, None), (
+            f"a task that was resumed after its end is listed as {record.state!r}: TaskResumed "
+            "removes the end from the record"
+        )
+        await journal.append(finished("r", 4))
+        assert [item.state for item in await journal.find()] == ["done"]
 
     async def test_use_leaves_the_process_unchanged(self, journal: Any) -> None:
         numbers = iter(range(_MANY))

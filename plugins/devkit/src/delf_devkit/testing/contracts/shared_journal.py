@@ -13,12 +13,13 @@ import pytest
 import pytest_asyncio
 
 from delf.errors import DelfError, TaskStoppedError, UnknownRequestError, UnknownTaskError
-from delf.events import ApprovalDecided, ApprovalRequested, Event
+from delf.events import ApprovalDecided, ApprovalRequested, Event, TaskPostponed, TaskQueued
 from delf.protocols.shared_journal import SharedJournal
 from delf_devkit.testing.contracts.base import Contract, missing, needs
 from delf_devkit.testing.contracts.journal import finished, printed, started
 
 _MANY = 4
+_ROUNDS = 10
 
 
 def asked(task_id: str, seq: int, request_id: str) -> ApprovalRequested:
@@ -69,6 +70,9 @@ class SharedJournalContract(Contract):
         await two[0].open()
         assert two[0].place.strip()
         await two[0].check()
+
+    async def test_secrets_are_never_shown(self, two: Sequence[Any]) -> None:
+        await self.shows_no_secret(two[0], two[0].check)
 
     async def test_process_sees_events_of_another(self, two: Sequence[Any]) -> None:
         one, other = two
@@ -156,15 +160,13 @@ class SharedJournalContract(Contract):
     async def test_task_has_one_owner(self, two: Sequence[Any]) -> None:
         one, other = two
         await one.append(started("t"))
-        with pytest.raises(DelfError):
-            await other.claim("t")
+        await _refused(other.claim("t"), "a second process claims a task that runs in the first")
         await one.release("t")
         assert (await other.task("t")).state == "interrupted"
         await other.claim("t")
         await other.append(printed("t", 2))
         assert (await one.task("t")).state == "running"
-        with pytest.raises(DelfError):
-            await one.append(printed("t", 3))
+        await _refused(one.append(printed("t", 3)), "a process appends to a task that it lost")
         assert [event.seq for event in await other.read("t")] == [1, 2], (
             "who lost a task kept an event of it: its calls would be made twice"
         )
@@ -172,14 +174,43 @@ class SharedJournalContract(Contract):
             await other.claim("nowhere")
         await other.release("nowhere")
 
+    async def test_closed_journal_owns_no_task(self, two: Sequence[Any]) -> None:
+        one, other = two
+        await one.append(started("left"))
+        await one.aclose()
+        (ended,) = await _ended(other.claim("left"))
+        assert not isinstance(ended, Exception), (
+            f"a closed journal keeps its tasks, so that nobody can resume them: {ended!r}; release "
+            "them in `aclose`"
+        )
+
+    async def test_postponed_task_waits_for_another_attempt(self, two: Sequence[Any]) -> None:
+        one, other = two
+        queued = TaskQueued(task_id="p", seq=1, at=1.0, task="do p", timeout=30, queue="night")
+        await one.append(queued)
+        await one.append(replace(started("p"), seq=2))
+        again = TaskPostponed(
+            task_id="p", seq=3, at=3.0, error="it is busy", code="ERR", tries=2, not_before=99.0
+        )
+        await one.append(again)
+        record = await other.task("p")
+        assert (record.state, record.tries, record.not_before) == ("queued", 2, 99.0), (
+            f"a postponed task is {record.state!r} until {record.not_before!r} after "
+            f"{record.tries} attempts: nobody would try it again at its time"
+        )
+
     async def test_concurrent_claims_succeed_once(self, reopen: Callable[[], Any]) -> None:
         first = await _opened(reopen)
-        await first.append(started("t"))
-        await first.release("t")
         others = [await _opened(reopen) for _ in range(_MANY)]
-        ended = await _ended(*(journal.claim("t") for journal in others))
-        refused = [end for end in ended if isinstance(end, DelfError)]
-        assert len(refused) == _MANY - 1, "not one process has it: its calls would be made twice"
+        for name in map(str, range(_ROUNDS)):
+            await first.append(started(name))
+            await first.release(name)
+            ended = await _ended(*(journal.claim(name) for journal in others))
+            holders = [end for end in ended if not isinstance(end, DelfError)]
+            assert len(holders) == 1, (
+                f"{len(holders)} of {_MANY} processes hold a task that all claimed at once: "
+                "its calls would be made twice, or by nobody"
+            )
         for journal in (first, *others):
             await journal.aclose()
 
@@ -318,6 +349,11 @@ class SharedJournalContract(Contract):
 async def _opened(reopen: Callable[[], Any]) -> Any:
     made: Any = reopen()
     return await made if inspect.isawaitable(made) else made
+
+
+async def _refused(work: Any, what: str) -> None:
+    (ended,) = await _ended(work)
+    assert isinstance(ended, DelfError), f"{what}, and no error of delf is raised: {ended!r}"
 
 
 async def _ended(*work: Any) -> list[Any]:
