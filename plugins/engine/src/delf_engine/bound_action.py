@@ -58,9 +58,8 @@ class BoundAction:
         connection = self.connection
         if not hasattr(connection, "result_trust"):  # much faster than the protocol's isinstance
             return None
-        is_all_own = isinstance(
-            getattr(connection, "trust", None), str
-        )  # set by the user for all results
+        # Set by the user for all results.
+        is_all_own = isinstance(getattr(connection, "trust", None), str)
         if is_all_own or not isinstance(connection, SupportsResultTrust):
             return None
         return connection.result_trust(self.action.name, arguments)

@@ -180,9 +180,8 @@ class RuntimeHome:
         try:
             if loop.is_running() or self._thread is not None:
                 return call(self._do(work), loop)
-            return loop.run_until_complete(
-                self._do(work)
-            )  # the caller runs the agent's loop itself
+            # The caller runs the agent's loop itself.
+            return loop.run_until_complete(self._do(work))
         except DelfError as error:
             raise error.with_traceback(None)  # noqa: B904 - it is the same error
 

@@ -176,9 +176,8 @@ async def to_its_end(
         await asyncio.wait({end})
     except asyncio.CancelledError:
         while not end.done():
-            with contextlib.suppress(
-                asyncio.CancelledError
-            ):  # ignore further cancellations: the work ends soon
+            # Ignore further cancellations: the work ends soon.
+            with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({end})
         error = None if end.cancelled() else end.exception()
         if error is not None and failed is not None:

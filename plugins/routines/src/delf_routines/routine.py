@@ -239,9 +239,8 @@ class Routine:
 
     def code(self, given: Mapping[str, object], script: str | None = None) -> str:
         """Return the script that is run: the parameters as variables, then the script."""
-        run = (
-            self if script is None else replace(self, script=script)
-        )  # computes the patterns again
+        # Computes the patterns again.
+        run = self if script is None else replace(self, script=script)
         head = [f"{name} = {value!r}" for name, value in run.values(given).items()]
         return "\n".join([*head, run.script])
 

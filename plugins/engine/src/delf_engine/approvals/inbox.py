@@ -140,9 +140,8 @@ class Inbox:
         for note in notes:
             if note.kind == TALK:
                 self._take_talk(note)
-        for note in reversed(
-            notes
-        ):  # newest first: a person answers again only if the first answer was lost
+        # Newest first: a person answers again only if the first answer was lost.
+        for note in reversed(notes):
             if note.kind == KIND:
                 self._take(note)
 

@@ -128,9 +128,8 @@ class CallContexts:
         texts = _texts_in(call.arguments)
         named = {*texts, *(text.rpartition("/")[2] for text in texts)}
         for name in sorted(named & {*known}):
-            with contextlib.suppress(
-                ToolRefusedError, OSError
-            ):  # the action itself reports an unreadable file
+            # The action itself reports an unreadable file.
+            with contextlib.suppress(ToolRefusedError, OSError):
                 await asyncio.to_thread(read_once, call.files, known, name, _MOST_FROZEN)
         call.absent = named - call.files.keys()
 

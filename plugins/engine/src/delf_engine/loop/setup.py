@@ -28,9 +28,8 @@ async def set_up(run: TaskRun) -> None:
                     while shared.left:
                         await _set_up(run, shared.left[0])
                         del shared.left[0]
-    run.tools = shared.tools.with_builtins_of(
-        run.tools
-    )  # the task may have begun before the set-up
+    # The task may have begun before the set-up.
+    run.tools = shared.tools.with_builtins_of(run.tools)
 
 
 async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
@@ -39,9 +38,8 @@ async def _set_up(run: TaskRun, connection: SupportsSetup) -> None:
         # In an empty context: all tasks share what the connection opens here.
         if not await awaited_in(Context(), _begin(connection, _asker(run))):
             return
-    async with run.failures_as_warnings(
-        is_failure
-    ):  # also after a failure, whose earlier steps may have effect
+    # Also after a failure, whose earlier steps may have effect.
+    async with run.failures_as_warnings(is_failure):
         run.agent_tools.tools = await run.agent_tools.tools.with_reloaded(connection)
 
 

@@ -215,9 +215,8 @@ class Ledger:
         while True:
             changed.clear()
             with self._lock:
-                amount = self._amount(
-                    estimate()
-                )  # computed again: other replies may have cost more
+                # Computed again: other replies may have cost more.
+                amount = self._amount(estimate())
                 if amount <= self._free - self.reserved_usd:
                     self.reserved_usd += amount
                     return amount

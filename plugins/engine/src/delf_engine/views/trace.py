@@ -240,9 +240,8 @@ class Trace:
             self._note_call(call)
         call.status, call.result, call.error = event.status, event.result, event.error
         call.duration_ms = event.duration_ms
-        again = self._stopped.pop(
-            event.call_id, None
-        )  # a call that was repeated after its process died
+        # A call that was repeated after its process died.
+        again = self._stopped.pop(event.call_id, None)
         line = self._running.pop(event.call_id, again)
         if line is not None:
             line.status = "running"
