@@ -336,8 +336,8 @@ async def test_postgresql_json_and_ranges_are_converted_with_notes(postgres_data
         "shifted": 8,
     }
     assert [note[:50] for note in notes] == [
-        "the database says: its JSON has keys that are twic",
-        "the database says: its JSON has numbers that no fl",
+        "the database says: its JSON has objects with a rep",
+        "the database says: its JSON has numbers that fit n",
     ]
     with notes_of_call() as notes:
         await sql.query("""SELECT json '{"a": 1}' AS j""")

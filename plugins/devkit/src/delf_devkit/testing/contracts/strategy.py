@@ -8,6 +8,7 @@ import inspect
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import pytest
@@ -274,6 +275,8 @@ class StrategyContract(Contract):
         )
 
     async def test_earlier_turns_reach_the_model(self, strategy: Any) -> None:
+        if find_spec("delf_chat") is None:
+            pytest.skip("conversations need a plugin: delf plugins install chat")
         model = ScriptedModel()
         async with self._agent(strategy, self.replies, _World(), None, model, chat=True) as agent:
             await agent.arun(f"Add 1 and 2 for {_MARK}.", 20)
