@@ -290,7 +290,7 @@ async def test_decompression_bomb_page_is_refused(open_web, serve) -> None:
 @pytest.mark.parametrize("how", ["gzip, gzip", "br", "zstd"])
 async def test_unrequested_content_encoding_is_refused(how, web, serve) -> None:
     headers = {"Content-Type": "text/html", "Content-Encoding": how}
-    with pytest.raises(ToolExecutionError, match="compressed as"):
+    with pytest.raises(ToolExecutionError, match="compressed "):
         await web.scrape(serve("/", Reply(200, zlib.compress(b"x"), headers)))
 
 
