@@ -1,4 +1,4 @@
-"""A model that says what it is told, for benchmarks."""
+"""A model that answers with given scripts, for benchmarks."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class InstantModel:
         return ModelReply(text=text, model=self._name, usage=Usage(), cost_usd=0.0)
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[ModelDelta | ModelReply]:
-        """The next script, whole."""
+        """Yield the next script as a single piece."""
         yield await self.complete(request)
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Do nothing: the model has no resources."""
 
 
 @hookimpl
