@@ -4,7 +4,6 @@ import json
 import sqlite3
 
 import pytest
-from pydantic_evals import Case, Dataset, evaluators
 
 GREET = "cases:\n- name: greet\n  inputs: Greet Ada\n  expected_output: hello Ada\n"
 SENDS = """\
@@ -291,6 +290,8 @@ def test_page_escapes_foreign_text(cases, model, run, project):
 
 
 def test_data_set_of_pydantic_evals_is_run(model, report, run, project):
+    from pydantic_evals import Case, Dataset, evaluators
+
     case = Case(name="greet", inputs="Greet Ada", metadata={"difficulty": "easy"})
     case.expected_output = "hello Ada"
     case.evaluators = [evaluators.EqualsExpected()]

@@ -21,7 +21,6 @@ from delf_model_http.answer import Answer
 from delf_model_http.anthropic import Messages, content_of
 from delf_model_http.openai import ChatCompletions
 from delf_model_providers import chat
-from plugins.model_http.vendors import Claude, Gemini
 from support.model_calls import at
 from support.model_fixtures import ask, read_stream
 from support.openai_server import Reply
@@ -38,6 +37,13 @@ def answered(call: ToolCall) -> ModelRequest:
     result = ToolResult(id=call.id, name=call.name, text="2")
     messages = (user("Add."), assistant("", (call,)), results([result]))
     return ModelRequest(messages=messages, tools=(ADD,))
+
+
+@pytest.fixture(scope="module")
+def vendors():
+    from plugins.model_http import vendors  # takes seconds: in the worker that needs it
+
+    return vendors
 
 
 @pytest.fixture
@@ -75,24 +81,26 @@ async def test_reasoning_effort_is_sent_in_provider_terms(sent, provider, model,
         ("gemini-3-pro", "low", {"thinkingLevel": "low"}),
     ],
 )
-async def test_gemini_reasoning_effort_matches_the_official_types(sent, model, effort, expected):
+async def test_gemini_reasoning_effort_matches_the_official_types(
+    vendors, sent, model, effort, expected
+):
     body = await sent("google", model, {"reasoning_effort": effort, "temperature": 0.5})
     assert body["generationConfig"] == {"temperature": 0.5, "thinkingConfig": expected}
-    Gemini(**body)
+    vendors.Gemini(**body)
 
 
 async def test_no_reasoning_effort_disables_thinking(sent):
     assert "thinking" not in await sent("anthropic", SONNET, {"reasoning_effort": "none"})
 
 
-async def test_thinking_request_omits_incompatible_parameters(sent):
+async def test_thinking_request_omits_incompatible_parameters(vendors, sent):
     settings = {"thinking": {"type": "enabled", "budget_tokens": 5000}, "temperature": 0.2}
     request = ModelRequest(messages=(user("Add."),), tools=(ADD,), must_call=True)
     body = await sent("anthropic", SONNET, settings, request)
     assert body["thinking"] == settings["thinking"]
     assert body["max_tokens"] == 16_384 + 5000
     assert not {"temperature", "tool_choice"} & body.keys()
-    Claude(body=body)
+    vendors.Claude(body=body)
 
 
 def test_streamed_reasoning_details_are_returned_as_one_list():
@@ -140,11 +148,11 @@ FOREIGN = ToolCall(id="t1", name="add", arguments="{}", token="openai gpt-5.5\n[
     ("model", "thinks"),
     [(SONNET, False), (OPUS, True)],  # with a budget, a row of calls must begin with thinking
 )
-async def test_foreign_calls_are_sent_to_claude_without_thinking(sent, model, thinks):
+async def test_foreign_calls_are_sent_to_claude_without_thinking(vendors, sent, model, thinks):
     body = await sent("anthropic", model, {"reasoning_effort": "low"}, answered(FOREIGN))
     assert body["messages"][1]["content"] == [USE]
     assert ("thinking" in body) is thinks
-    Claude(body=body)
+    vendors.Claude(body=body)
 
 
 @pytest.mark.parametrize(
