@@ -22,6 +22,10 @@ CASE = "cases:\n- name: one\n  inputs: Greet\n"
         ("cases:\n- name: one\n  inputs: {question: x}\n", "task"),
         ("cases:\n- name: one\n  inputs: {task: x, cals: []}\n", "cals"),
         ("cases:\n- name: one\n  inputs: {task: x, calls: [{result: 1}]}\n", "action"),
+        (
+            "cases:\n- name: one\n  inputs: {task: x, files: [no.csv]}\n",
+            "one: there is no input file",
+        ),
         ("cases:\n- name: one\n  inputs: {task: x, recording: r.json}\n", "there is no recording"),
         ("cases:\n- name: one\n  inputs: {task: x, recording: ../../k.json}\n", "is outside of"),
         ("cases:\n- name: one\n  inputs: {task: x, recording: mine.yaml}\n", "is not a recording"),
@@ -45,12 +49,16 @@ def test_faulty_data_set_error_names_the_fault(cases, run, text, message):
         (("mine", "--with", "strategy=x"), "strategy"),
         (("mine", "--with", "system_prompt=@none.txt"), "none.txt"),
         (("mine", "--task", "Say {word}"), "--task does not fit"),
+        (("mine", "--with", "retry_count=0", "--with", "llm=nobodys"), "no provider is known"),
+        (("mine", "--checks", "none.py"), "--checks none.py: it does not exist"),
+        (("mine", "--checks", "tools.py"), "tools.py defines no check"),
     ],
 )
 def test_faulty_option_error_names_the_option(cases, run, words, message):
     cases(CASE)
     done = run("evals", "run", *words)
     assert done.exit_code == 2, done.output
+    assert "passed" not in done.output  # no variant was run
     assert message in " ".join(done.output.split())
 
 
@@ -73,6 +81,7 @@ def test_damaged_report_is_named(cases, run, project):
     folder.mkdir(parents=True)
     (folder / "2026.json").write_text("{")
     assert "is not a report of an evaluation" in run("evals", "show", "mine").output
+    assert "kept as" in run("evals", "run", "mine").output
 
 
 def test_project_without_data_sets_suggests_a_command(project, run):

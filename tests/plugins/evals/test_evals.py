@@ -59,6 +59,9 @@ def test_check_passes_or_fails_the_case(cases, model, report, check, is_met):
         ("Called: {action: send, arguments: {to: ada@x.org}, times: 1}", True),
         ("Called: {action: 'se*', arguments: {to: bob@x.org}}", False),
         ("Called: {action: send, times: 2}", False),
+        ("Called: {action: sned, times: 0}", False),
+        ("NotCalled: sned", False),
+        ("NotCalled: shop.*", True),
         ("NotCalled: send", False),
         ("NoChanges", False),
         ("ToolCorrectness: {expected_tools: [send, balance]}", True),
@@ -227,6 +230,32 @@ def test_exit_status_follows_the_threshold(cases, model, report, least, status):
     text = GREET + "- name: bob\n  inputs: Greet Bob\n  expected_output: hi\n"
     name = cases(f"{text}evaluators:\n- EqualsExpected\n")
     assert report(name, "--fail-under", least)[1] == status
+
+
+def test_run_is_compared_with_the_last_run_of_the_same_variant(cases, model, report):
+    name = cases(f"{GREET}  evaluators:\n  - EqualsExpected\n")
+    first, _ = report(name)
+    other, _ = report(name, "--with", "retry_count=1")
+    model(("Greet Ada", "print('hello Ada')"), ("Greet Ada", "print('hi')"))
+    again, _ = report(name, "--repeat", "2")
+    assert (other["since"], again["since"]) == (None, first["at"])
+    assert [(change["case"], change["passed"]) for change in again["changes"]] == [("greet", True)]
+    assert again["table"][1] == ["greet", "FAILED 1 of 2 (new)"]
+
+
+def test_checks_in_python_see_the_inputs_of_a_foreign_data_set(cases, model, report, project):
+    (project / "shorter.py").write_text(
+        "from dataclasses import dataclass\n"
+        "from pydantic_evals.evaluators import Evaluator, EvaluatorContext\n"
+        "@dataclass\nclass Shorter(Evaluator):\n"
+        "    def evaluate(self, ctx: EvaluatorContext) -> bool:\n"
+        "        return len(ctx.output) <= ctx.inputs['most']\n"
+    )
+    model(*[("Greet", "print('hello')")] * 2)
+    rows = "".join(f"- inputs: {{whom: Ada, most: {most}}}\n" for most in (4, 5))
+    name = cases(f"cases:\n{rows}evaluators: [Shorter]\n")
+    found, _ = report(name, "--checks", "shorter.py", "--task", "Greet {whom}")
+    assert [case["passed"] for case in found["variants"][0]["cases"]] == [False, True]
 
 
 def test_repetitions_of_a_case_are_counted(cases, model, report):

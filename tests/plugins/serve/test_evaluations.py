@@ -17,7 +17,7 @@ from plugins.serve.test_page import (  # noqa: F401 - fixtures
 from support.serving import Outbox, bearer, make_agent, serving
 
 
-def made(at, *passed, before=None):
+def made(at, *passed, before=()):
     checks = [CheckResult(name="Contains", passed=ok, reason=HOSTILE) for ok in passed]
     cases = [
         CaseResult(name=f"case {n}", task=HOSTILE, passed=ok, answer=HOSTILE, checks=[checks[n]])
@@ -25,8 +25,7 @@ def made(at, *passed, before=None):
     ]
     variants = [VariantResult(name=f"llm={name}", model=name, cases=cases) for name in "xy"]
     report = Report(dataset="mine", at=at, variants=variants)
-    if before is not None:
-        report.compare(before)
+    report.compare_with_last(before)
     return report
 
 
@@ -38,8 +37,8 @@ def agent(tmp_path, monkeypatch):
     path.parent.mkdir()
     path.write_text("cases:\n- inputs: x\n")
     first = made("2026-11-01T00:00:00Z", True, False)
-    keep(first, path)
-    keep(made("2026-11-02T00:00:00Z", True, True, before=first), path)
+    kept = keep(first, path)
+    keep(made("2026-11-02T00:00:00Z", True, True, before=[kept]), path)
     return {"project": load_project(tmp_path)}
 
 
@@ -101,7 +100,7 @@ async def test_page_shows_the_last_run_and_the_one_before(
         await expect(section).to_contain_text("2 better, 0 worse")
         await expect(section).to_contain_text("passed (new)")
         await section.get_by_label("Run of mine").select_option("2")
-        await expect(section).to_contain_text("the first run")
+        await expect(section).not_to_contain_text("compared with")
         await expect(section).to_contain_text("FAILED")
         assert await accessible(page) == []
         assert not await page.evaluate("window.hurt")

@@ -45,11 +45,8 @@ def load_tools(
         ConfigurationError: If the file cannot be read or executed, with the line.
         ToolDefinitionError: If the file defines no tool or an invalid one.
     """
-    if not path.is_file():
-        what = "is not a file" if path.exists() else "does not exist"
-        raise ConfigurationError(f"--tools {path}: it {what}")
     with using_environ(environ):
-        module = _import(path.resolve(), path, read)
+        module = load_module(path, "--tools", read)
     tools = list(_tools_of(module))
     known = {item.name for item in tools}
     for name in named:
@@ -62,6 +59,23 @@ def load_tools(
             hint="mark functions with @delf.tool, or make a connection at the top level",
         )
     return tools
+
+
+def load_module(path: Path, option: str, read: Read | None = None) -> ModuleType:
+    """Import a Python file that an option names.
+
+    Args:
+        path: The file; its folder is added to ``sys.path`` for imports of neighbouring modules.
+        option: The option, for messages.
+        read: Returns the verified content of the file and its neighbours.
+
+    Raises:
+        ConfigurationError: If the file cannot be read or executed, with the line.
+    """
+    if not path.is_file():
+        what = "is not a file" if path.exists() else "does not exist"
+        raise ConfigurationError(f"{option} {path}: it {what}")
+    return _import(path.resolve(), path, read)
 
 
 class _Beside:
@@ -112,7 +126,7 @@ def _import(path: Path, shown: Path, read: Read | None) -> ModuleType:
     name = name or f"delf_tools_{len(sys.modules)}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None:
-        raise ConfigurationError(f"--tools {shown}: it is not a Python file", hint="NAME.py")
+        raise ConfigurationError(f"{shown} is not a Python file", hint="NAME.py")
     source = _source(read or Path.read_bytes, shown)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # where annotations are resolved
@@ -137,7 +151,7 @@ def _source(read: Read, path: Path) -> bytes:
     try:
         return read(path)
     except OSError as error:
-        raise ConfigurationError(f"--tools {path}: it cannot be read: {error.strerror}") from error
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _place(error: BaseException, path: Path, shown: Path) -> str:

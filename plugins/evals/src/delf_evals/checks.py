@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pydantic_evals.evaluators import EvaluationReason, Evaluator, EvaluatorContext
 
+from delf.errors import did_you_mean
 from delf_engine.past_calls import is_same
 
 DONE: Final = "done"
@@ -25,11 +26,13 @@ class Done:
         calls: The calls, as ``action``, ``arguments``, ``effect`` and ``status``.
         files: The files that it wrote, by name.
         cost_usd: The cost; None if a price is unknown.
+        actions: The names of all actions that it could call.
     """
 
     calls: Sequence[Mapping[str, Any]] = ()
     files: Mapping[str, Path]
     cost_usd: float | None = None
+    actions: Collection[str] = ()
 
 
 Context = EvaluatorContext[object, object, object]
@@ -71,6 +74,8 @@ class Called(Evaluator[object, object, object]):
         count = f"{len(found)} such call{'' if len(found) == 1 else 's'}"
         if len(found) < len(of_name):
             count += f", {len(of_name) - len(found)} with other arguments"
+        if unknown := _unknown(self.action, _done(ctx)):
+            count, is_met = unknown, False
         return EvaluationReason(value=is_met, reason=None if is_met else count)
 
 
@@ -90,6 +95,8 @@ class NotCalled(Evaluator[object, object, object]):
 
     def evaluate(self, ctx: Context) -> EvaluationReason:
         """Look for a call."""
+        if unknown := _unknown(self.action, _done(ctx)):
+            return EvaluationReason(value=False, reason=unknown)
         return _none([c for c in _done(ctx).calls if fnmatchcase(c["action"], self.action)])
 
 
@@ -100,6 +107,13 @@ class NoChanges(Evaluator[object, object, object]):
     def evaluate(self, ctx: Context) -> EvaluationReason:
         """Look for a changing call."""
         return _none([call for call in _done(ctx).calls if call["effect"] != "read"])
+
+
+def _unknown(action: str, done: Done) -> str | None:
+    """Return a message if no action has the name: a misspelled one would never be called."""
+    if any(fnmatchcase(known, action) for known in done.actions):
+        return None
+    return f"there is no action {action}{did_you_mean(action, done.actions)}"
 
 
 def _none(calls: Sequence[Mapping[str, Any]]) -> EvaluationReason:

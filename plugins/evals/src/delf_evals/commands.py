@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -107,6 +108,13 @@ def _context(state: State, task: str) -> dict[str, str]:
 @click.option("--live-reads", is_flag=True, help="Make unrecorded calls that only read.")
 @click.option("--task", "template", metavar="TEXT", help="Make tasks from inputs: 'Say {word}'.")
 @click.option(
+    "--checks",
+    "checks_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A Python file with checks.",
+)
+@click.option(
     "-c",
     "--connection",
     "connections",
@@ -127,6 +135,7 @@ def run(
     variants: tuple[str, ...],
     cases: tuple[str, ...],
     template: str | None,
+    checks_file: Path | None,
     html: Path | None,
     as_json: bool,
     **options: Any,
@@ -136,19 +145,20 @@ def run(
     Calls get the case's results and have no effect. The report is compared with the last run and
     kept beside the data set. The exit status is 1 if fewer cases pass than --fail-under says.
     """
+    from delf_cli.toolfile import load_module
     from delf_evals import report as reports
-    from delf_evals.datasets import load
+    from delf_evals.datasets import checks_of, load
 
     state = state_of(ctx)
     path = path_of(_root(state), dataset)
-    loaded = load(path, template)
+    checks = [] if checks_file is None else checks_of(load_module(checks_file, "--checks"))
+    loaded = load(path, template, checks)
     _choose(loaded, cases, path)
-    before = next(iter(runs_of(path)), None)
+    before = runs_of(path)
     report = asyncio.run(_run(state, loaded, path, variants, quiet=as_json, **options))
-    if before is not None:
-        report.compare(reports.read(before))
-    kept = reports.keep(report, path)
+    report.compare_with_last(before)
     _write(report, html, as_json=as_json)
+    kept = reports.keep(report, path)
     if not as_json:
         click.echo(f"kept as {kept}", err=True)
     ctx.exit(0 if report.meets(options["fail_under"] / 100) else _FAILED)
@@ -204,7 +214,7 @@ async def _run(
             click.echo(f"{done}/{total} {outcome} {visible(case.name)}", err=True)
 
     how = running.RunOptions(
-        folder=path.parent, repeat=repeat, jobs=jobs, live_reads=live_reads, on_result=show_progress
+        repeat=repeat, jobs=jobs, live_reads=live_reads, on_result=show_progress
     )
     at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     judging = None
@@ -212,15 +222,14 @@ async def _run(
     if any(hasattr(check, "model") for check in checks):
         judging = running.make_judge(Setup.of(state, options), judge)
         judging.serve(checks)
-    found = [
-        await running.run_variant(
-            dataset,
-            Setup.of(state, replace(options, overrides=tuple(own))),
-            name,
-            how,
-        )
-        for name, own in zip(names, settings, strict=True)
-    ]
+    async with AsyncExitStack() as stack:
+        # Start all agents first: a faulty variant must not cost the run of those before it.
+        setups = [Setup.of(state, replace(options, overrides=tuple(own))) for own in settings]
+        agents = [await stack.enter_async_context(running.variant_agent(one)) for one in setups]
+        found = [
+            await running.run_variant(dataset, agent, name, how)
+            for name, agent in zip(names, agents, strict=True)
+        ]
     cost = 0.0 if judging is None else judging.cost_usd
     if judging is not None:
         await judging.aclose()

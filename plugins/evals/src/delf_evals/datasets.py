@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final, cast
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_evals import Dataset
+from pydantic_evals.evaluators import Evaluator
 from pydantic_evals.evaluators.common import DEFAULT_EVALUATORS
 
 from delf.errors import ConfigurationError, did_you_mean
@@ -61,19 +63,35 @@ class CaseInputs(BaseModel):
     files: list[str] = Field(default_factory=list[str])
     output: dict[str, Any] | None = None
     variables: dict[str, Any] = Field(default_factory=dict[str, Any])
+    _given: object = None
 
-    def with_recording(self, folder: Path, place: str) -> CaseInputs:
-        """Return a copy with the results and facts of the recording.
+    @property
+    def given(self) -> object:
+        """The inputs that checks see: those of a foreign data set, else the task."""
+        return self.task if self._given is None else self._given
+
+    def of(self, given: object) -> CaseInputs:
+        """Return the inputs, made from those of a foreign data set."""
+        self._given = given
+        return self
+
+    def with_files(self, folder: Path, place: str) -> CaseInputs:
+        """Return a copy with the results and facts of the recording, and paths of input files.
 
         Args:
             folder: The folder of the data set.
             place: The case, for messages.
 
         Raises:
-            ConfigurationError: If the recording is missing or malformed.
+            ConfigurationError: If the recording is missing or malformed, or an input file is
+                missing.
         """
+        files = [str(inside(folder, name, place)) for name in self.files]
+        for file in files:
+            if not Path(file).is_file():
+                raise ConfigurationError(f"{place}: there is no input file {file}")
         if self.recording is None:
-            return self
+            return self.model_copy(update={"files": files})
         path = inside(folder, self.recording, place)
         content = read_file(path, folder, MOST_BYTES)
         if content is None:
@@ -89,7 +107,8 @@ class CaseInputs(BaseModel):
                 f"{place}: {path} is not a recording: {_first_line(error)}"
             ) from None
         calls, context = [*self.calls, *known.calls], {**known.context, **self.context}
-        return self.model_copy(update={"calls": calls, "context": context})
+        update = {"files": files, "calls": calls, "context": context}
+        return self.model_copy(update=update)
 
 
 def inside(folder: Path, name: str, place: str) -> Path:
@@ -124,21 +143,25 @@ def read_data(path: Path) -> Any:
         raise ConfigurationError(f"{path}: {_first_line(error)}") from None
 
 
-def load(path: Path, template: str | None = None) -> AnyDataset:
+def load(
+    path: Path, template: str | None = None, checks: Sequence[type[Evaluator[Any, Any, Any]]] = ()
+) -> AnyDataset:
     """Load a data set, with a name and :class:`CaseInputs` for each case.
 
     Args:
         path: The file.
         template: The text of tasks, with the fields of other inputs: ``Answer: {question}``.
+        checks: Further checks, written in Python.
 
     Raises:
         ConfigurationError: If the file is invalid; the error names the file, the case and the
             problem.
     """
     data = read_data(path)
-    _check_names(path, data)
+    own = (*OWN_CHECKS, *checks)
+    _check_names(path, data, own)
     try:
-        found = AnyDataset.from_dict(data, OWN_CHECKS, default_name=path.stem)
+        found = AnyDataset.from_dict(data, own, default_name=path.stem)
     except ValidationError as error:
         raise ConfigurationError(
             f"{path}: {_problems(error)}", hint="docs/evals.md shows the format of a data set"
@@ -153,7 +176,7 @@ def load(path: Path, template: str | None = None) -> AnyDataset:
     for number, case in enumerate(found.cases, 1):
         case.name = case.name or f"case {number}"
         place = f"{path}: {case.name}"
-        case.inputs = _inputs(case.inputs, template, place).with_recording(path.parent, place)
+        case.inputs = _inputs(case.inputs, template, place).with_files(path.parent, place)
         if isinstance(case.expected_output, str):
             case.expected_output = case.expected_output.strip()
     return found
@@ -163,7 +186,8 @@ def _inputs(given: object, template: str | None, place: str) -> CaseInputs:
     table = cast("dict[str, Any]", given) if isinstance(given, dict) else None
     try:
         if template is not None:
-            return CaseInputs(task=template.format(cast("Any", given), **(table or {})))
+            task = template.format(cast("Any", given), **(table or {}))
+            return CaseInputs(task=task).of(cast("object", given))
         return CaseInputs.model_validate({"task": given} if table is None else table)
     except ValidationError as error:
         raise ConfigurationError(
@@ -190,7 +214,28 @@ def _labelled(data: Any) -> list[tuple[str, dict[str, Any]]]:
     return [("the data set", table), *named]
 
 
-def _check_names(path: Path, data: Any) -> None:
+def checks_of(module: ModuleType) -> list[type[Evaluator[Any, Any, Any]]]:
+    """Return the checks that a module defines.
+
+    Raises:
+        ConfigurationError: If the module defines no check.
+    """
+    found: list[type[Evaluator[Any, Any, Any]]] = [
+        cast("type[Evaluator[Any, Any, Any]]", value)
+        for value in vars(module).values()
+        if isinstance(value, type)
+        and issubclass(value, Evaluator)
+        and value.__module__ == module.__name__
+    ]
+    if not found:
+        raise ConfigurationError(
+            f"{module.__file__} defines no check",
+            hint="a check is a dataclass that inherits from pydantic_evals.evaluators.Evaluator",
+        )
+    return found
+
+
+def _check_names(path: Path, data: Any, own: Sequence[type[Evaluator[Any, Any, Any]]]) -> None:
     """Check the names of checks, so that the error for an unknown name can suggest one.
 
     Raises:
@@ -201,13 +246,13 @@ def _check_names(path: Path, data: Any) -> None:
             f"{path} is not a data set: it has no table with cases",
             hint="docs/evals.md shows the format of a data set",
         )
-    known = [kind.get_serialization_name() for kind in (*OWN_CHECKS, *DEFAULT_EVALUATORS)]
+    known = [kind.get_serialization_name() for kind in (*own, *DEFAULT_EVALUATORS)]
     for place, row in _labelled(data):
         for name in _check_names_of(row.get("evaluators")):
             if name not in known:
                 raise ConfigurationError(
                     f"{path}: {place} has an unknown check {name!r}{did_you_mean(name, known)}",
-                    hint=f"checks: {', '.join(known)}",
+                    hint=f"checks: {', '.join(known)}; --checks FILE adds those of a Python file",
                 )
 
 

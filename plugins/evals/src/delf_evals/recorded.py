@@ -153,6 +153,8 @@ class RecordedConnection:
         self.allow = inner.allow
         self.confirm = inner.confirm
         self.is_function = inner.is_function
+        self.names: set[str] = set()
+        """The full names of the actions, as soon as an agent has read them."""
 
     def __getattr__(self, name: str) -> Any:
         if name in _LEFT_OUT or name.startswith("__"):
@@ -162,7 +164,12 @@ class RecordedConnection:
 
     async def actions(self) -> Sequence[Action]:
         """Return the real actions, with recorded results."""
-        return [self._recorded(action) for action in await self._inner.actions()]
+        found = [self._recorded(action) for action in await self._inner.actions()]
+        self.names = {self._name_of(action) for action in found}
+        return found
+
+    def _name_of(self, action: Action) -> str:
+        return self.name if self.is_function else f"{self.name}.{action.name}"
 
     async def _recorded_context(self, task: str) -> str | None:
         """Return the case's facts for the prompt, else the live facts."""
@@ -174,7 +181,7 @@ class RecordedConnection:
         return live
 
     def _recorded(self, action: Action) -> Action:
-        name = self.name if self.is_function else f"{self.name}.{action.name}"
+        name = self._name_of(action)
 
         async def call(**given: Any) -> Any:
             arguments = {key: value for key, value in given.items() if key != action.context}

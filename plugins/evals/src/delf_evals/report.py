@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -15,6 +16,9 @@ from delf.terminal import visible, wrapped
 from delf.trust.folders import read_file
 from delf_cli.tables import table
 from delf_evals.places import MOST_BYTES, folder_of_runs, write
+
+_REPEATED: Final = re.compile(r" \[\d+/\d+\]$")
+"""The end of the name of a case that is run several times, as pydantic-evals writes it."""
 
 
 class CheckResult(BaseModel):
@@ -104,6 +108,13 @@ class VariantResult(BaseModel):
         """The number of passed cases."""
         return sum(case.passed for case in self.cases)
 
+    def runs(self) -> dict[str, list[CaseResult]]:
+        """Return the results by case; a case has several with ``--repeat``."""
+        found: dict[str, list[CaseResult]] = {}
+        for case in self.cases:
+            found.setdefault(_REPEATED.sub("", case.name), []).append(case)
+        return found
+
     @property
     def rate(self) -> float:
         """The share of passed cases, from 0 to 1."""
@@ -127,7 +138,7 @@ class Change(BaseModel):
     Args:
         variant: The variant.
         case: The case.
-        passed: Whether it passes now.
+        passed: Whether it passes now, or passes more often than before.
     """
 
     variant: str
@@ -154,16 +165,38 @@ class Report(BaseModel):
     since: str | None = None
     changes: list[Change] = []
 
-    def compare(self, before: Report) -> None:
-        """Note the cases whose result differs from an earlier run with the same variants."""
-        self.since = before.at
-        known = {(v.name, c.name): c.passed for v in before.variants for c in v.cases}
-        self.changes = [
-            Change(variant=variant.name, case=case.name, passed=case.passed)
+    def compare_with_last(self, files: Sequence[Path]) -> None:
+        """Note the cases whose result differs from the last run with a case in common.
+
+        A case that was run several times is compared by its share of passed runs.
+
+        Args:
+            files: The reports of earlier runs, the newest first. Damaged ones are skipped.
+        """
+        now = self.rates()
+        for file in files:
+            try:
+                before = read(file)
+            except ConfigurationError:
+                continue
+            then = before.rates()
+            common = [key for key in now if key in then]
+            if common:
+                self.since = before.at
+                self.changes = [
+                    Change(variant=variant, case=case, passed=now[variant, case] > rate)
+                    for variant, case in common
+                    if (rate := then[variant, case]) != now[variant, case]
+                ]
+                return
+
+    def rates(self) -> dict[tuple[str, str], float]:
+        """Return the share of passed runs by variant and case, from 0 to 1."""
+        return {
+            (variant.name, name): sum(case.passed for case in runs) / len(runs)
             for variant in self.variants
-            for case in variant.cases
-            if known.get((variant.name, case.name), case.passed) != case.passed
-        ]
+            for name, runs in variant.runs().items()
+        }
 
     def meets(self, least: float) -> bool:
         """Return whether each variant passes a share of cases, from 0 to 1."""
@@ -175,7 +208,8 @@ class Report(BaseModel):
         for row, variant in zip(data["variants"], self.variants, strict=True):
             row |= {"passed": variant.passed, "total": len(variant.cases)}
             row |= {"cost_usd": variant.cost_usd}
-        return data
+        head, rows = rows_of(self)
+        return {**data, "table": [head, *rows], "summary": summary_of(self)}
 
 
 def keep(report: Report, dataset: Path) -> Path:
@@ -214,12 +248,14 @@ def rows_of(report: Report) -> tuple[list[str], list[list[str]]]:
     head = ["case", *letters] if len(letters) > 1 else ["case", "result"]
     now_other = {(change.variant, change.case) for change in report.changes}
     rows: list[list[str]] = []
-    for number, case in enumerate(report.variants[0].cases):
-        row = [visible(case.name)]
+    for case in report.variants[0].runs():
+        row = [visible(case)]
         for variant in report.variants:
-            other = variant.cases[number]
-            mark = " (new)" if (variant.name, other.name) in now_other else ""
-            row.append(("passed" if other.passed else "FAILED") + mark)
+            runs = variant.runs().get(case, ())
+            passed = sum(one.passed for one in runs)
+            cell = "passed" if passed == len(runs) else "FAILED"
+            cell += f" {passed} of {len(runs)}" if len(runs) > 1 else ""
+            row.append(f"{cell} (new)" if (variant.name, case) in now_other else cell)
         rows.append(row)
     totals = [f"{v.passed} of {len(v.cases)} ({v.rate:.0%})" for v in report.variants]
     rows.append(["passed", *totals])
@@ -228,21 +264,20 @@ def rows_of(report: Report) -> tuple[list[str], list[list[str]]]:
     return head, rows
 
 
-def legend_of(report: Report) -> list[str]:
-    """Return a line for each variant, with its letter in the table."""
-    if len(report.variants) == 1:
-        return [f"{report.variants[0].name} ({report.variants[0].model})"]
-    return [f"{_letter(n)}  {v.name} ({v.model})" for n, v in enumerate(report.variants)]
-
-
-def since_of(report: Report) -> str | None:
-    """Return a sentence on the run before; None for the first run."""
-    if report.since is None:
-        return None
-    better = sum(change.passed for change in report.changes)
-    worse = len(report.changes) - better
-    what = f"{better} better, {worse} worse" if report.changes else "no result changed"
-    return f"compared with {report.since}: {what}"
+def summary_of(report: Report) -> list[str]:
+    """Return a line for each variant, with its letter in the table, and one on the run before."""
+    many = len(report.variants) > 1
+    letters = [f"{_letter(number)}  " if many else "" for number in range(len(report.variants))]
+    pairs = zip(letters, report.variants, strict=True)
+    lines = [f"{letter}{one.name} ({one.model})" for letter, one in pairs]
+    if report.judge_cost_usd != 0:
+        lines.append(f"judges: {money(report.judge_cost_usd)}")
+    if report.since is not None:
+        better = sum(change.passed for change in report.changes)
+        worse = len(report.changes) - better
+        what = f"{better} better, {worse} worse" if report.changes else "no result changed"
+        lines.append(f"compared with {report.since}: {what}")
+    return lines
 
 
 _HINT: Final = (
@@ -254,7 +289,7 @@ _HINT: Final = (
 def lines_of(report: Report) -> list[str]:
     """Return a report as lines for a terminal."""
     head, rows = rows_of(report)
-    lines = [*map(visible, legend_of(report)), "", *table(rows, head, whole=True)]
+    lines = [*map(visible, summary_of(report)), "", *table(rows, head, whole=True)]
     for number, variant in enumerate(report.variants):
         failed = [case for case in variant.cases if not case.passed]
         letter = f"{_letter(number)}  " if len(report.variants) > 1 else ""
@@ -263,10 +298,6 @@ def lines_of(report: Report) -> list[str]:
             lines += [wrapped(f"  {visible(problem)}", indent=2) for problem in case.problems]
     if any(case.unrecorded for variant in report.variants for case in variant.cases):
         lines += ["", wrapped(_HINT)]
-    judged = report.judge_cost_usd
-    lines += [""] if judged != 0 or report.since else []
-    lines += [f"judges: {money(judged)}"] if judged != 0 else []
-    lines += [since_of(report) or ""] if report.since else []
     return lines
 
 
@@ -295,8 +326,7 @@ def as_html(report: Report) -> str:
         _POLICY,
         f"<title>{escape(report.dataset)}: evaluation</title><style>{_STYLE}</style>",
         f"<h1>{escape(report.dataset)}</h1><p>{escape(report.at)}",
-        *(f"<br>{escape(line)}" for line in legend_of(report)),
-        *(f"<br>{escape(line)}" for line in filter(None, [since_of(report)])),
+        *(f"<br>{escape(line)}" for line in summary_of(report)),
         "</p><table><thead>",
         _row(head, "th"),
         "</thead><tbody>",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -21,11 +22,19 @@ from pydantic_evals.reporting import ReportCase, ReportCaseFailure
 
 from delf import Agent, AgentConfig, Response
 from delf.errors import ConfigurationError, DelfError, ToolExecutionError
-from delf.events import CallFinished, CallStarted, Event, ModelReplied, ScriptGenerated
+from delf.events import (
+    ASK,
+    CallFinished,
+    CallStarted,
+    Event,
+    ModelReplied,
+    ScriptGenerated,
+    ToolsSelected,
+)
 from delf.protocols.connection import SupportsContext
 from delf_cli.session import TIMEOUT, Setup
 from delf_evals.checks import DONE, Done
-from delf_evals.datasets import AnyDataset, CaseInputs, inside
+from delf_evals.datasets import AnyDataset, CaseInputs
 from delf_evals.judge import AskOnce, Judge
 from delf_evals.recorded import WORLD, RecordedConnection, World, recorded_answer
 from delf_evals.report import CallMade, CaseResult, CheckResult, VariantResult
@@ -50,14 +59,12 @@ class RunOptions:
     """The options of a run.
 
     Args:
-        folder: The folder of the data set.
         repeat: The number of runs of each case.
         jobs: The most cases at the same time.
         live_reads: Make unrecorded calls that only read.
         on_result: Called with each result.
     """
 
-    folder: Path
     repeat: int = 1
     jobs: int = 4
     live_reads: bool = False
@@ -99,7 +106,7 @@ def variant_settings(text: str, folder: Path) -> list[str]:
 class _Course:
     """The state of one run of a case."""
 
-    task: str
+    inputs: CaseInputs
     response: Response[Any] | None = None
     world: World = field(default_factory=World)
 
@@ -107,63 +114,77 @@ class _Course:
 _COURSE: ContextVar[_Course] = ContextVar("delf_evals_course")
 
 
+@asynccontextmanager
+async def variant_agent(setup: Setup) -> AsyncGenerator[Agent[Any]]:
+    """Start the agent of a variant, whose tools return recorded results.
+
+    Args:
+        setup: The project with the variant's settings.
+
+    Raises:
+        DelfError: If no task can begin, for example because the model has no key.
+    """
+    with TemporaryDirectory(prefix="delf-evals-") as output_dir:
+        tools = [RecordedConnection(tool) for tool in setup.agent().tools]
+        agent = isolated_agent(setup, tools, output_dir, on_ask=recorded_answer)
+        async with agent:
+            yield agent
+
+
 async def run_variant(
-    dataset: AnyDataset, setup: Setup, name: str, options: RunOptions
+    dataset: AnyDataset, agent: Agent[Any], name: str, options: RunOptions
 ) -> VariantResult:
     """Run all cases with the settings of a variant.
 
     Args:
         dataset: The data set, whose judges have models.
-        setup: The project with the variant's settings.
+        agent: The agent of :func:`variant_agent`.
         name: The name of the variant.
         options: How the cases are run.
 
     Raises:
-        DelfError: If no task can begin, for example because the model has no key.
+        DelfError: If no task can begin, for example because the model does not exist.
     """
     results: list[tuple[int, CaseResult]] = []
     places = {case.name: number for number, case in enumerate(dataset.cases)}
     refused: list[DelfError] = []
-    with TemporaryDirectory(prefix="delf-evals-") as output_dir:
-        tools = [RecordedConnection(tool) for tool in setup.agent().tools]
-        agent = isolated_agent(setup, tools, output_dir, on_ask=recorded_answer)
 
-        async def task(inputs: CaseInputs) -> Any:
-            course = _COURSE.get()
-            try:
-                course.response = response = await _run(agent, inputs, course, options)
-                response.raise_if_never_begun()
-            except ConfigurationError as error:
-                refused.append(error)
-                raise
-            return _answer_of(response, course.world)
+    async def task(inputs: CaseInputs) -> Any:
+        course = _COURSE.get()
+        try:
+            course.response = response = await _run(agent, inputs, course, options)
+            response.raise_if_never_begun()
+        except ConfigurationError as error:
+            refused.append(error)
+            raise
+        return _answer_of(response, course.world)
 
-        class Lifecycle(CaseLifecycle[Any, Any, Any]):
-            async def setup(self) -> None:
-                _COURSE.set(_Course(self.case.inputs.task))
+    class Lifecycle(CaseLifecycle[Any, Any, Any]):
+        async def setup(self) -> None:
+            _COURSE.set(_Course(self.case.inputs))
 
-            async def prepare_context(
-                self, ctx: EvaluatorContext[Any, Any, Any]
-            ) -> EvaluatorContext[Any, Any, Any]:
-                return _with_course(ctx, _COURSE.get())
+        async def prepare_context(
+            self, ctx: EvaluatorContext[Any, Any, Any]
+        ) -> EvaluatorContext[Any, Any, Any]:
+            names = {name for tool in agent.tools for name in getattr(tool, "names", ())}
+            return _with_course(ctx, _COURSE.get(), names)
 
-            async def teardown(
-                self, result: ReportCase[Any, Any, Any] | ReportCaseFailure[Any, Any, Any] | None
-            ) -> None:
-                if result is not None:
-                    found = _result_of(result, _COURSE.get())
-                    results.append((places[self.case.name], found))
-                    options.on_result(found)
+        async def teardown(
+            self, result: ReportCase[Any, Any, Any] | ReportCaseFailure[Any, Any, Any] | None
+        ) -> None:
+            if result is not None:
+                found = _result_of(result, _COURSE.get())
+                results.append((places[self.case.name], found))
+                options.on_result(found)
 
-        async with agent:
-            await dataset.evaluate(
-                task,
-                name=name,
-                max_concurrency=options.jobs,
-                progress=False,
-                repeat=options.repeat,
-                lifecycle=Lifecycle,
-            )
+    await dataset.evaluate(
+        task,
+        name=name,
+        max_concurrency=options.jobs,
+        progress=False,
+        repeat=options.repeat,
+        lifecycle=Lifecycle,
+    )
     if refused:
         raise refused[0]
     cases = [case for _, case in sorted(results, key=lambda found: (found[0], found[1].name))]
@@ -218,13 +239,11 @@ def make_judge(setup: Setup, model: str | None) -> Judge:
 async def _run(
     agent: Agent[Any], inputs: CaseInputs, course: _Course, options: RunOptions
 ) -> Response[Any]:
-    place = course.task[:40]
     course.world = World(inputs.calls, inputs.context, live_reads=options.live_reads)
     WORLD.set(course.world)
-    files = [inside(options.folder, name, place) for name in inputs.files]
     more: dict[str, Any] = {} if inputs.output is None else {"output": inputs.output}
     return await agent.arun(
-        inputs.task, files=files or None, variables=inputs.variables or None, **more
+        inputs.task, files=inputs.files or None, variables=inputs.variables or None, **more
     )
 
 
@@ -242,7 +261,7 @@ def _answer_of(response: Response[Any], world: World) -> Any:
 
 
 def _with_course(
-    ctx: EvaluatorContext[Any, Any, Any], course: _Course
+    ctx: EvaluatorContext[Any, Any, Any], course: _Course, names: set[str]
 ) -> EvaluatorContext[Any, Any, Any]:
     """Return a context for checks with what the task did, and a span for each call and question."""
     response = course.response
@@ -259,11 +278,14 @@ def _with_course(
         ],
         files={} if response is None else {n: Path(p) for n, p in response.files.items()},
         cost_usd=None if response is None else response.cost_usd,
+        actions=names.union(
+            {ASK}, *(event.actions for event in events if isinstance(event, ToolsSelected))
+        ),
     )
     spans = SpanTree()
     spans.add_spans(_spans_of(events))
     return replace(
-        ctx, inputs=course.task, attributes={**ctx.attributes, DONE: done}, _span_tree=spans
+        ctx, inputs=course.inputs.given, attributes={**ctx.attributes, DONE: done}, _span_tree=spans
     )
 
 
@@ -313,7 +335,7 @@ def _result_of(
     events = () if response is None else response.events
     made = CaseResult(
         name=result.name,
-        task=course.task,
+        task=course.inputs.task,
         passed=False,
         expected=_plain(result.expected_output),
         scripts=[event.code for event in events if isinstance(event, ScriptGenerated)],

@@ -23,17 +23,11 @@ function caseNode(one) {
 
 function reportNodes(report) {
   const many = report.variants.length > 1;
-  const fresh = new Set(report.changes.map((change) => `${change.variant}\n${change.case}`));
-  const cell = (variant, one) => `${one.passed ? "passed" : "FAILED"}${fresh.has(`${variant.name}\n${one.name}`) ? " (new)" : ""}`;
-  const rows = report.variants[0].cases.map((one, n) => [one.name, ...report.variants.map((variant) => cell(variant, variant.cases[n]))]);
-  const total = (words, of) => [words, ...report.variants.map(of)];
-  rows.push(total("passed", (variant) => `${variant.passed} of ${variant.total}`), total("cost", (variant) => (variant.cost_usd === null ? "unknown" : money(variant.cost_usd))));
-  const better = report.changes.filter((change) => change.passed).length;
-  const since = report.since ? `compared with ${report.since}: ${report.changes.length ? `${better} better, ${report.changes.length - better} worse` : "no result changed"}` : "the first run";
+  const [head, ...rows] = report.table;
   return [
-    el("p", { class: "quiet" }, `${report.at}; ${since}`),
-    ...report.variants.map((variant, n) => el("p", {}, `${many ? `${letter(n)}  ` : ""}${variant.name} (${variant.model})`)),
-    ...table(["case", ...(many ? report.variants.map((_, n) => letter(n)) : ["result"])], rows, [false, ...report.variants.map(() => false)], `Report of ${report.dataset}`),
+    el("p", { class: "quiet" }, report.at),
+    ...report.summary.map((line) => el("p", {}, line)),
+    ...table(head, rows, head.map(() => false), `Report of ${report.dataset}`),
     ...report.variants.map((variant, n) => el("section", { "aria-label": variant.name }, many ? el("h2", {}, `${letter(n)}  ${variant.name}`) : null, variant.cases.map(caseNode))),
   ];
 }
