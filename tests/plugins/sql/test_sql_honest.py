@@ -77,11 +77,11 @@ EVERYWHERE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("statement", "params", "rows"), EVERYWHERE, ids=range(len(EVERYWHERE)))
-async def test_query_returns_the_same_rows_on_every_database(
-    statement, params, rows, shop, open_sql
-):
-    assert await open_sql(shop).query(statement, params) == rows
+async def test_query_returns_the_same_rows_on_every_database(shop, open_sql, subtests):
+    sql = open_sql(shop)
+    for statement, params, rows in EVERYWHERE:
+        with subtests.test(statement=statement):
+            assert await sql.query(statement, params) == rows
 
 
 SQLITE = [
@@ -157,19 +157,15 @@ MARIADB = [
 ]  # fmt: skip
 
 
-OF_ONE = [
-    pytest.param(kind, *case, id=f"{kind}-{number}")
-    for kind, cases in zip(KINDS, (SQLITE, DUCKDB, POSTGRESQL, MARIADB), strict=True)
-    for number, case in enumerate(cases)
-]
+OF_ONE = dict(zip(KINDS, (SQLITE, DUCKDB, POSTGRESQL, MARIADB), strict=True))
 
 
-@pytest.mark.parametrize(("kind", "statement", "params", "rows"), OF_ONE)
-async def test_query_returns_expected_rows_on_its_database(
-    kind, statement, params, rows, shops, open_sql
-):
-    found = await open_sql(shops(kind)).query(statement, params)
-    assert found if rows is None else found == rows
+async def test_query_returns_expected_rows_on_its_database(shop, open_sql, subtests):
+    sql = open_sql(shop)
+    for statement, params, rows in OF_ONE[shop.kind]:
+        with subtests.test(statement=statement):
+            found = await sql.query(statement, params)
+            assert found if rows is None else found == rows
 
 
 async def test_sqlite_virtual_tables_can_be_queried(sqlite_database, open_sql):
@@ -247,7 +243,11 @@ BAD_PARAMS = [
 ]
 
 
-@pytest.mark.parametrize(("statement", "params", "message"), BAD_PARAMS)
-async def test_query_refuses_mismatched_parameters(statement, params, message, shop, open_sql):
-    with pytest.raises(ToolRefusedError, match=message):
-        await open_sql(shop).query(statement, params)
+async def test_query_refuses_mismatched_parameters(shop, open_sql, subtests):
+    sql = open_sql(shop)
+    for statement, params, message in BAD_PARAMS:
+        with (
+            subtests.test(statement=statement, params=params),
+            pytest.raises(ToolRefusedError, match=message),
+        ):
+            await sql.query(statement, params)
