@@ -79,8 +79,8 @@ class Victim:
         assert not (self.home / "victim").exists(), trick
 
 
-def victim_of(trick: str, folder: Path, recorder: Recorder) -> Victim:
-    """Somebody in the checkout of a trick."""
+def victim_of(trick: str, folder: Path, recorder: Recorder, *further: str) -> Victim:
+    """Return somebody in a checkout with one or several tricks."""
     home, canary = folder / "home", folder / "canary"
     secret = home / ".aws" / "credentials"
     secret.parent.mkdir(parents=True)
@@ -104,7 +104,8 @@ def victim_of(trick: str, folder: Path, recorder: Recorder) -> Victim:
     if trick == "a record of trust":
         environ["XDG_STATE_HOME"] = str(root / "state")
     checkout = Checkout(root, recorder.address, f"touch {canary}", secret)
-    TRICKS[trick](checkout)
+    for name in (trick, *further):
+        TRICKS[name](checkout)
     return Victim(checkout, home, canary, recorder, environ)
 
 
@@ -185,17 +186,17 @@ AS_TYPED = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("trick", ["plugins in the folder", "modules in the folder", "a command"])
 @pytest.mark.parametrize("line", AS_TYPED, ids=" ".join)
-def test_program_imports_nothing_from_the_working_folder(line, trick, tmp_path, recorder):
-    victim = victim_of(trick, tmp_path, recorder)
+def test_program_imports_nothing_from_the_working_folder(line, tmp_path, recorder):
+    more = ("modules in the folder", "a command")
+    victim = victim_of("plugins in the folder", tmp_path, recorder, *more)
     (victim.checkout.root / ".git").mkdir()
     address = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1"}  # nobody listens: nothing leaves
     done = subprocess.run(
         [DELF, *line], cwd=victim.checkout.root, env=victim.environ | address,
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
-    victim.unharmed(trick)
+    victim.unharmed(" ".join(line))
     harmless(done.stdout + done.stderr)
     assert recorder.received == []
 
