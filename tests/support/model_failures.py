@@ -142,6 +142,7 @@ class ModelFailures:
         assert f"has no credit left ({status}): " in caught.value.message
         assert "limits the rate" not in caught.value.message
         assert "billing" in caught.value.hint
+        assert caught.value.status in (402, 429)  # with 400 no fallback would be asked
         assert pauses.seconds == []
 
     async def test_renewable_quota_is_waited_for(self, openai_server, make_model, pauses):
@@ -177,14 +178,41 @@ class ModelFailures:
         assert "gpt-99" in error.message
         assert "name" in error.hint
 
-    async def test_oversized_prompt_is_reported(self, call, openai_server, make_model, pauses):
-        words = "This model's maximum context length is 8192 tokens. However, you requested 9000."
-        server = openai_server(
-            [Reply(status=400, error=words, error_code="context_length_exceeded")]
-        )
+    @pytest.mark.parametrize(
+        ("words", "meant"),
+        [
+            ("API key not valid. Please pass a valid API key.", 401),
+            ("Model Not Exist", 404),
+            ("The model `gpt-99` does not exist or you do not have access to it.", 404),
+            ("temperature must be at most 1", 400),
+        ],
+    )
+    async def test_refusal_with_status_400_means_what_its_words_say(
+        self, words, meant, openai_server, make_model
+    ):
+        server = openai_server([Reply(status=400, error=words)])
+        with pytest.raises(LLMExecutionError) as caught:
+            await make_model(base_url=server.base_url).complete(ask())
+        assert (caught.value.status, caught.value.too_long) == (meant, False)
+
+    @pytest.mark.parametrize(
+        ("status", "words"),
+        [
+            (400, "This model's maximum context length is 8192 tokens. You requested 9000."),
+            (400, "input length and `max_tokens` exceed context limit: 199 + 8 > 200"),
+            (400, "the request exceeds the available context size. try increasing it"),
+            (400, "This model's maximum prompt length is 8192 but the request contains 9000"),
+            (413, "Request exceeds the maximum allowed number of bytes"),
+        ],
+    )
+    async def test_oversized_prompt_is_reported(
+        self, call, status, words, openai_server, make_model, pauses
+    ):
+        server = openai_server([Reply(status=status, error=words)])
         error = await failure(call, make_model(base_url=server.base_url))
         assert "too long" in error.message
-        assert "8192" in error.message
+        assert words[:30] in error.message
+        assert error.too_long
         assert pauses.seconds == []
 
     async def test_slow_answer_times_out(self, call, openai_server, make_model):

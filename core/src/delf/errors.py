@@ -278,7 +278,8 @@ class LLMExecutionError(DelfError):
     Args:
         message: The provider's message, without credentials.
         provider: The provider's name, such as ``acme``.
-        status: The HTTP status, if the provider answered.
+        status: The HTTP status, if the provider answered: 401 for a refused key, 402 for an empty
+            account and 404 for an unknown model, even if the provider answered 400.
         too_long: Whether the prompt was too long for the model.
     """
 

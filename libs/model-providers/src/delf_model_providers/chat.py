@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -15,23 +16,33 @@ from delf.messages import (
     ToolCall,
     ToolResult,
 )
+from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.signatures import fields_of
 
 SYSTEM_ROLE: Final = "system_role"
 """The setting for servers that do not support the role "system"."""
+_WANTS_REASONING: Final = re.compile("deepseek|kimi", re.IGNORECASE)
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/yaml")
 
 
-def messages(given: Sequence[Message], *, system_role: Any = None) -> list[dict[str, Any]]:
+def messages(
+    given: Sequence[Message], endpoint: Endpoint | None = None, *, system_role: Any = None
+) -> list[dict[str, Any]]:
     """Convert messages to the chat completions format.
 
     Args:
         given: The messages.
+        endpoint: The endpoint. Some models refuse calls without reasoning while they reason, so the
+            calls of another model get an empty one.
         system_role: The role for instructions if "system" is not supported, such as "developer".
             With "user" the instructions are prepended to the user's message, because such models
             require alternating roles.
     """
     converted = [one for message in given for one in _message(message)]
+    if endpoint is not None and _WANTS_REASONING.search(f"{endpoint.provider} {endpoint.name}"):
+        for one in converted:
+            if "tool_calls" in one:
+                one.setdefault("reasoning_content", "")
     if system_role in (None, "system"):
         return converted
     if system_role != "user":

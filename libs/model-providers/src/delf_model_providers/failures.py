@@ -24,14 +24,24 @@ _LONGEST: Final = 300
 _TEMPORARY: Final = frozenset({408, 409, 425, 429})
 _TOO_LONG: Final = re.compile(
     r"maximum context length|context_length_exceeded|context window|prompt is too long"
-    r"|input token count.{0,40}exceeds|exceeds the maximum number of tokens|too many tokens",
+    r"|input token count.{0,40}exceeds|exceeds the maximum number of tokens|too many tokens"
+    r"|exceeds? (the )?(available )?context|maximum (prompt|model) length|input is too long"
+    r"|`inputs` tokens|reduce the length of the (messages|prompt|input)",
     re.IGNORECASE,
 )
 _NO_CREDIT: Final = re.compile(
     r"insufficient_quota|check your plan and billing|credit balance is too low", re.IGNORECASE
 )
 """Phrases of an empty account. Gemini uses the second for a rate limit, too, with a wait time."""
-_BAD_KEY: Final = re.compile(r"api key not valid|api_key_invalid|api key expired", re.IGNORECASE)
+_BAD_KEY: Final = re.compile(
+    r"api key not valid|api_key_invalid|api key expired|invalid api key|incorrect api key",
+    re.IGNORECASE,
+)
+_NO_MODEL: Final = re.compile(
+    r"invalid model name|not a valid model|unknown model|model_not_found|model not exist"
+    r"|model\b.{0,80}\b(does not exist|not found|is not available|has been (deprecated|retired))",
+    re.IGNORECASE,
+)
 _TOKENS: Final = re.compile(
     r"(?<=[?&]key=)[^&\s'\"]+|(?<=Bearer )[\w.~+/=-]{6,}|\b(?:sk|rk|pk|gsk|xai)-[\w*.-]{6,}"
     r"|\bgsk_\w{6,}|\bAIza[\w-]{20,}"
@@ -155,17 +165,19 @@ def by_status(
     """Explain an answer that is an error.
 
     Args:
-        status: The HTTP status.
+        status: The HTTP status. Some providers refuse a key, an unknown model or an empty account
+            with 400; the failure then has the status that others answer.
         provider_message: The provider's own words, scrubbed.
         endpoint: The endpoint.
         retry_after: Seconds that the provider asks to wait.
     """
+    answered, status = status, _meant(status, provider_message, retry_after)
     who, model = endpoint.label, endpoint.model
     retry: Retry = "yes" if status in _TEMPORARY or status >= 500 else "no"
     too_long = False
-    message: str = f"{who} answered {status}: {provider_message}"
+    message: str = f"{who} answered {answered}: {provider_message}"
     hint: str | None = "the provider refuses this request: check the model and its settings"
-    if status == 401 or (status in (400, 403) and _BAD_KEY.search(provider_message)):
+    if status == 401:
         message = f"{who} rejected the key ({endpoint.key_source}): {provider_message}"
         hint = "check the key; it may be mistyped, expired or of another provider"
         if endpoint.key_source.isupper():
@@ -178,18 +190,15 @@ def by_status(
         hint = "check the model's name" + (
             f" and the path of base_url (now {_path(endpoint)!r})" if endpoint.custom else ""
         )
-    elif status in (400, 413, 422) and _TOO_LONG.search(provider_message):
+    elif status == 413 or (status in (400, 422) and _TOO_LONG.search(provider_message)):
         too_long = True
         message = f"the prompt is too long for {model!r} at {who}: {provider_message}"
         hint = "use a model with a longer context, fewer tools, or shorter inputs"
     elif status == 407:
         message = f"{proxy_of(endpoint) or 'a proxy'} wants a login (407): {message}"
         hint = "give it in the variable: http://user:password@host:port"
-    elif status == 402 or (_NO_CREDIT.search(provider_message) and not retry_after):
-        retry, message = (
-            "no",
-            f"the account at {who} has no credit left ({status}): {provider_message}",
-        )
+    elif status == 402:
+        message = f"the account at {who} has no credit left ({answered}): {provider_message}"
         hint = "check its plan and billing with the provider; waiting does not help"
     elif status == 429:
         message = f"{who} limits the rate of calls (429): {provider_message}"
@@ -210,6 +219,19 @@ def by_status(
         retry_after=retry_after,
         too_long=too_long,
     )
+
+
+def _meant(status: int, provider_message: str, retry_after: float | None) -> int:
+    """Return the usual status of a refusal, by the provider's words."""
+    if status >= 500:
+        return status
+    if status in (400, 403) and _BAD_KEY.search(provider_message):
+        return 401
+    if _NO_CREDIT.search(provider_message) and not retry_after:
+        return 402
+    if status in (400, 422) and _TOO_LONG.search(provider_message):
+        return status
+    return 404 if status in (400, 422) and _NO_MODEL.search(provider_message) else status
 
 
 def unanswered(kinds: frozenset[str], details: str, endpoint: Endpoint, timeout: float) -> Failure:

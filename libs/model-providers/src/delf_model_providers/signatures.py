@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from delf.messages import Message, ModelReply, ModelRequest, Part, ToolCall
+from delf.messages import Message, ModelReply, ModelRequest, Part, ToolCall, ToolResult
 
 _MARK: Final = "\n"
 
@@ -49,6 +49,20 @@ def for_model(request: ModelRequest, owner: str) -> ModelRequest:
         return replace(message, parts=tuple(map(unmarked, message.parts)))
 
     return replace(request, messages=tuple(map(own, request.messages)))
+
+
+def may_think(request: ModelRequest) -> bool:
+    """Return False within a sequence of calls that began without thinking, by another model.
+
+    Claude refuses thinking there, as the sequence does not begin with its signed thinking.
+    """
+    first: ToolCall | None = None
+    for message in reversed(request.messages):
+        if message.role == "assistant":
+            first = next((p for p in message.parts if isinstance(p, ToolCall)), first)
+        elif not any(isinstance(part, ToolResult) for part in message.parts):
+            break
+    return first is None or first.token is not None
 
 
 def token_of(message: Mapping[str, Any], call: Mapping[str, Any]) -> str | None:

@@ -11,11 +11,9 @@ from delf.messages import (
     ImagePart,
     Message,
     ModelDelta,
-    ModelRequest,
     Part,
     TextPart,
     ToolCall,
-    ToolResult,
 )
 from delf_model_http.address import joined
 from delf_model_http.answer import (
@@ -33,6 +31,7 @@ from delf_model_http.catalog import Facts
 from delf_model_http.dialect import RequestParts
 from delf_model_providers import chat, searches
 from delf_model_providers.endpoint import Endpoint
+from delf_model_providers.signatures import may_think
 
 _URL: Final = "https://api.anthropic.com"
 _VERSION: Final = "2023-06-01"
@@ -191,13 +190,13 @@ def _thinking(parts: RequestParts) -> dict[str, Any]:
     given, effort = parts.settings.get("thinking"), parts.settings.get("reasoning_effort")
     if given is not None:
         chosen = {"thinking": dict(given)}
-        return {} if _is_enabled(chosen) and not _may_think(parts.request) else chosen
+        return {} if _is_enabled(chosen) and not may_think(parts.request) else chosen
     if effort is None or effort == "none":
         return {}
     if parts.facts.fixed:  # newer models take an effort, not a budget
         level = "low" if effort == "minimal" else effort
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": level}}
-    if not _may_think(parts.request):
+    if not may_think(parts.request):
         return {}
     budget = _BUDGETS.get(effort, _BUDGETS["high"])
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
@@ -206,17 +205,6 @@ def _thinking(parts: RequestParts) -> dict[str, Any]:
 def _is_enabled(thinking: Mapping[str, Any]) -> bool:
     """Return whether a request has thinking with a budget, which has stricter rules."""
     return fields(thinking.get("thinking")).get("type") == "enabled"
-
-
-def _may_think(request: ModelRequest) -> bool:
-    """Return False within a sequence of calls that began without thinking, by another model."""
-    first: ToolCall | None = None
-    for message in reversed(request.messages):
-        if message.role == "assistant":
-            first = next((p for p in message.parts if isinstance(p, ToolCall)), first)
-        elif not any(isinstance(part, ToolResult) for part in message.parts):
-            break
-    return first is None or first.token is not None
 
 
 def _system(messages: Iterable[Message]) -> list[dict[str, Any]]:

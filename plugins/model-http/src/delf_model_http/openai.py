@@ -75,7 +75,7 @@ class ChatCompletions:
         result: dict[str, Any] = {
             "model": endpoint.name,
             "messages": chat.messages(
-                request.messages, system_role=sent.pop(chat.SYSTEM_ROLE, None)
+                request.messages, endpoint, system_role=sent.pop(chat.SYSTEM_ROLE, None)
             ),
             **sent,
             **chat.tools(request.tools, must_call=request.must_call),

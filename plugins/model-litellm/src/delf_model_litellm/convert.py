@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from delf.llm import EXTRA, SERVER_SIDE_TOOLS
-from delf.messages import Message, ModelTool, Price, Usage
+from delf.messages import Message, ModelRequest, ModelTool, Price, Usage
 from delf_model_providers import chat, searches
 from delf_model_providers.endpoint import Endpoint
 from delf_model_providers.families import RESPONSES
 from delf_model_providers.searches import Tool
+from delf_model_providers.signatures import may_think
 
 THINKING: Final = "thinking_blocks"
 """The field of a message with its blocks of thinking."""
@@ -25,7 +26,7 @@ def messages(
     given: Sequence[Message], endpoint: Endpoint, *, system_role: Any = None
 ) -> list[dict[str, Any]]:
     """Return messages as litellm takes them."""
-    result = chat.messages(given, system_role=system_role)
+    result = chat.messages(given, endpoint, system_role=system_role)
     if endpoint.dialect == "anthropic":
         _mark_cached(result)
     return result
@@ -53,9 +54,13 @@ def _mark_cached(given: list[dict[str, Any]]) -> None:
         system[0]["content"] = [part]
 
 
-def settings(config: Mapping[str, Any], request: Mapping[str, Any], endpoint: Endpoint) -> Any:
+def settings(config: Mapping[str, Any], request: ModelRequest, endpoint: Endpoint) -> Any:
     """Return generation settings under litellm's names; the request's settings take precedence."""
-    merged: dict[str, Any] = {k: v for k, v in {**config, **request}.items() if v is not None}
+    given = {**config, **request.settings}
+    merged: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if endpoint.dialect == "anthropic" and not may_think(request):
+        merged.pop("thinking", None)
+        merged.pop("reasoning_effort", None)
     merged.pop("timeout", None)
     merged.pop("live_model", None)
     merged.pop(chat.SYSTEM_ROLE, None)

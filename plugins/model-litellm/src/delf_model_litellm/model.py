@@ -129,7 +129,7 @@ class LiteLLMModel(EndpointModel):
             "max_retries": 0,
             "num_retries": 0,
             "drop_params": True,
-            **convert.settings(self._settings, request.settings, endpoint),
+            **convert.settings(self._settings, request, endpoint),
             **convert.tools(request.tools, endpoint, search, must_call=request.must_call),
         }
         optional = {

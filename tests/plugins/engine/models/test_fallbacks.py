@@ -4,10 +4,11 @@ import pytest
 
 from delf import Agent, LLMConfig
 from delf.errors import BudgetExceededError, LLMExecutionError, ModelConfigurationError
-from delf.events import ModelCalled, ModelFailed, Warned
+from delf.events import ModelCalled, ModelFailed, ScriptFinished, Warned
 from delf.messages import ModelDelta, ModelReply, Price
-from delf.specs import ModelSpec
+from delf.specs import JournalSpec, ModelSpec
 from delf_engine.config import llm_config
+from support.cut_journal import CutJournal
 
 
 class Scripted:
@@ -39,8 +40,12 @@ class Model:
     async def complete(self, request):
         self.models.asked.append(self.name)
         found = self.models.does[self.name]
+        if isinstance(found, list):
+            found = found.pop(0)
         if isinstance(found, Exception):
             raise found
+        if isinstance(found, ModelReply):
+            return found
         return ModelReply(text=f"```python\n{found}\n```", model=self.name, cost_usd=0.25)
 
     async def price(self):
@@ -110,6 +115,36 @@ async def test_fallback_is_not_used_after_a_started_answer(run, models):
     models.does["first"] = ("```python\nprint(1)\n", broken)
     _, events = await run(stream=True)
     assert not [e for e in events if isinstance(e, Warned) and "is asked" in e.message]
+
+
+async def test_cut_answer_is_begun_anew_by_a_fallback(run, models):
+    cut = ModelReply(text="```python\nprint(1)\n", model="first", finish_reason="length")
+    models.does["first"] = [cut, LLMExecutionError("overloaded", status=529)]
+    response, events = await run()
+    assert (response.text, models.asked) == ("2", ["first", "first", "second"])
+    assert [e.message for e in events if isinstance(e, Warned) and "is asked" in e.message]
+
+
+async def test_resumed_task_keeps_the_answer_of_a_fallback(delf_host, models):
+    journal = CutJournal()
+    spec = JournalSpec(name="cut", factory="x:y", summary="x")
+    delf_host.provide(spec, lambda **_: journal)
+    models.does = {
+        "first": LLMExecutionError("away"),
+        "second": "rerun(context='half', remaining='rest')",
+    }
+    options = {"llm": ["first", "second"], "journal": "cut", "sandbox": "local"}
+    async with Agent(host=delf_host, rerun_count=1, **options) as agent:
+        response = await agent.arun("x")
+    await journal.ended_with(response.trace.task_id, ScriptFinished, first=True)
+    models.asked.clear()
+    models.does["first"] = "print('back')"
+    async with Agent(host=delf_host, rerun_count=1, **options) as agent:
+        response = await agent.aresume(response.trace.task_id)
+    # The answer of the fallback is the recorded one; the next question goes to the first again.
+    assert (response.text, models.asked, response.cost_usd) == ("back", ["first"], 0.5)
+    named = [e.model for e in response.events if isinstance(e, ModelCalled)]
+    assert named == ["first", "second", "first"]
 
 
 async def test_budget_is_checked_with_the_price_of_the_fallback(run, models):

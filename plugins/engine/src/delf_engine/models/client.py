@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from dataclasses import field, replace
 from typing import Final
@@ -119,32 +119,57 @@ class ModelClient:
             BudgetExceededError: If the call could exceed the budget; nothing is spent.
             DelfError: If the call failed after retries.
         """
+        # A session has its history at one model, so a fallback could not continue the session.
+        models = [self.pool.understood(config)] if session is not None else self._available(config)
+        reply, _ = await self._ask_in_order(
+            models,
+            request,
+            attempt,
+            on_delta=on_delta,
+            session=session,
+            continues=continues,
+            draft=draft,
+        )
+        return reply
+
+    async def _ask_in_order(
+        self,
+        models: Iterable[LLMConfig],
+        request: ModelRequest,
+        attempt: int,
+        *,
+        on_delta: OnDelta | None = None,
+        session: ModelSession | None = None,
+        continues: bool = False,
+        draft: Draft | None = None,
+    ) -> tuple[ModelReply, LLMConfig | None]:
+        """Ask the first available model; return its answer, and the model if it was asked now."""
         past = self.replay.reply(request.purpose) if self.replay.resumed else None
         if past is not None:
             if on_delta is not None:
                 _replay_to(past, on_delta)
-            return spoken(past)
+            return spoken(past), None
         request = self._made_ready(request, instruct=not continues)
-        # A session has its history at one model, so a fallback could not continue the session.
-        models = deque([config] if session is not None else self._available(config))
+        left = deque(models)
         while True:
-            chosen = self.pool.understood(models.popleft())
+            chosen = left.popleft()
             price = await self._price(chosen)
             try:
                 async with self.ledger.reserved(
                     lambda c=chosen, p=price: self.ledger.estimate(c, request, p)
                 ):
                     reply = await self._ask(chosen, request, attempt, on_delta, session, draft)
-                    return spoken(reply)
+                    return spoken(reply), chosen
             except LLMExecutionError as error:
-                if not models or not _is_unavailable(error):
+                if not left or not _is_unavailable(error):
                     raise
-                await self._fall_back(chosen, models[0], error)
+                await self._fall_back(chosen, left[0], error)
 
     def _available(self, config: LLMConfig) -> list[LLMConfig]:
         """Return a model with its fallbacks; the ones that failed a moment ago come last."""
         now = time.monotonic()
         models = [replace(config, fallbacks=()), *config.fallbacks]
+        models = [self.pool.understood(model) for model in models]
         return sorted(models, key=lambda model: self._away.get(_account(model), now) > now)
 
     async def _fall_back(self, failed: LLMConfig, other: LLMConfig, error: DelfError) -> None:
@@ -171,8 +196,20 @@ class ModelClient:
         """
         asked, received, left = request, "", _MAX_CONTINUATIONS
         is_limited = "max_tokens" in request.settings
+        model: LLMConfig | None = None
         while True:
-            reply = await self.ask(config, asked, attempt)
+            # Only the model that began an answer continues it.
+            goes_on = model is not None and bool(received)
+            models = [model] if model is not None and goes_on else self._available(config)
+            try:
+                reply, model = await self._ask_in_order(models, asked, attempt)
+            except LLMExecutionError as error:
+                others = [one for one in self._available(config) if one != model]
+                if model is None or not (goes_on and others and left and _is_unavailable(error)):
+                    raise
+                await self._fall_back(model, others[0], error)
+                asked, received, left = request, "", left - 1
+                continue
             whole = joined(received, reply.text)
             if reply.broken_by is None and (reply.calls or whole is not None):
                 return replace(reply, text=whole) if received and whole is not None else reply
