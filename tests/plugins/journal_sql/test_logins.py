@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from delf.protocols.sessions import SessionRecord
 from delf.protocols.shared_journal import SharedJournal
@@ -24,6 +25,7 @@ async def test_session_is_known_in_every_process_until_its_end(journal_url, open
     await other.end_login("a")
     await other.end_login("a")
     assert [found.digest for found in await one.logins(["a", "b"])] == ["b"]
+    assert [found.digest for found in await other.logins(ended=True)] == ["a", "b"]
 
 
 async def test_expired_session_is_unknown(journal_url, open_journal):
@@ -32,3 +34,8 @@ async def test_expired_session_is_unknown(journal_url, open_journal):
     assert await journal.logins() == []
     await journal.begin_login(session("new"))
     assert [found.digest for found in await journal.logins()] == ["new"]
+    old = replace(session("old", seconds=-1), began=time.time() - 91 * 86_400)
+    await journal.begin_login(old)
+    await journal.begin_login(session("newer"))
+    kept = [found.digest for found in await journal.logins(ended=True)]
+    assert kept == ["over", "new", "newer"]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -22,7 +23,11 @@ from delf_runner_dbos import runner as module
 from delf_runner_dbos.queue import Ticket, is_here
 from delf_runner_dbos.runner import Runner, RunnerOptions
 from delf_runner_dbos.settings import QueueSettings
+from delf_serve.keys import Keys
+from delf_serve.people_tasks import ServedPeople
+from delf_serve.settings import ServeSettings
 from support import program
+from support.serving import Outbox, doing, make_agent
 
 FAR = 4e9
 
@@ -377,3 +382,34 @@ async def test_schedule_of_a_person_without_rights_starts_no_task(
     assert await journal.keep_person(replace(ada, **change), ada)
     fired = await runner.fire("two", context)
     assert (fired["tasks"], fired["failure"]) == ([], "ada may not run tasks any more")
+
+
+class Ends(list[str]):
+    """The ends of which a person is notified."""
+
+    def tell(self, task: str, end: TaskFinished, owner: str | None) -> None:
+        self.append(f"{owner}: {end.state}")
+
+
+async def test_task_of_a_person_obeys_their_budget_and_reports_its_end(
+    journal: SqlJournal, queue: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DELF_JOURNAL_SQL_URL", f"sqlite:///{tmp_path / 'journal.db'}")
+    ada = Person(name="ada", uid="1", made_at=1.0)
+    assert await journal.keep_person(ada, None)
+    settings = ServeSettings(budgets={"ada": 0.5})
+    people, ends = ServedPeople(settings, Keys(), journal), Ends()
+    people._ends = ends  # type: ignore[assignment]
+    options = RunnerOptions(queues={"q": QueueSettings()}, concurrency=1, lease=30.0, grace=0.0)
+    paid = {"cost_usd": 0.5, "allow_unpriced": True}
+    async with make_agent(str(tmp_path), Outbox(), **paid) as agent:
+        lent: Any = SimpleNamespace(lend=AsyncMock(return_value=(agent, lambda: None)))
+        runner = Runner(journal, queue, lent, lent, options, people)
+        ended = []
+        for name, key in (("t1", ada.holder), ("t2", ada.holder), ("t3", None)):
+            await journal.append(waits(task_id=name, task=doing("print(1)"), key=key))
+            place = Ticket(task_id=name, queue="q", key=key, rests=0)
+            ended.append(await runner.work(name, place))
+        assert ended == ["done", "failed", "done"]
+        assert "budget" in str((await journal.task("t2")).error)
+    assert ends == ["ada:1: done", "ada:1: failed"]

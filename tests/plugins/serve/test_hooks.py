@@ -160,6 +160,8 @@ async def test_value_from_a_message_is_asked_about(serve):
         ({"inputs": {"a": "/b"}}, "inputs are a routine's"),
         ({"secret": "short"}, "16"),
         ({"secret": "whsec_not base64 at all!"}, "secret"),
+        ({"secret": " " * 20}, "16 bytes"),
+        ({"secret": "whsec_AAAAAAAAAA=="}, "16 bytes"),
         ({"other": 1}, "other"),
         ({"schema": {"type": 7}}, "its schema cannot be used"),
     ],

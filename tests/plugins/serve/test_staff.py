@@ -139,6 +139,8 @@ async def test_audit_records_who_changed_users(office):
     await office.client.post("/people", json={"name": "bo", "key": "laptop"})
     await office.client.delete("/people/bo")
     await office.client.post("/login", json={"key": "ada-key"})
+    (session,) = (await office.client.get("/people/ada/sessions")).json()["sessions"]
+    await office.client.delete(f"/people/ada/sessions/{session['id']}")
     entries = (await office.client.get("/audit")).json()["entries"]
     recorded = [(one["by"], one["what"], one["about"].partition(":")[0]) for one in entries]
     assert recorded == [

@@ -51,6 +51,7 @@ from delf_routines.running import RoutineStrategy as RoutineStrategy
 from delf_runner_dbos.queue import task_queue as task_queue
 from delf_runner_dbos.schedules import open_schedules as open_schedules
 from delf_serve.command import http_server as http_server
+from delf_serve.people_tasks import people_tasks as people_tasks
 from delf_sql.connection import SQLSchemaError as SQLSchemaError
 from delf_strategy_codegen.strategy import CodegenStrategy as CodegenStrategy
 from delf_strategy_stream.strategy import StreamStrategy as StreamStrategy
@@ -96,6 +97,7 @@ __all__ = [
     "http_server",
     "load_project",
     "open_schedules",
+    "people_tasks",
     "plugin_context",
     "task_printer",
     "task_queue",

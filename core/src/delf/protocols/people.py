@@ -29,6 +29,8 @@ NOTICES: Final[tuple[NoticeChoice, ...]] = get_args(NoticeChoice)
 LOCAL: Final = "local"
 """The name of the local user, who needs no key."""
 _NAME: Final = re.compile(r"[A-Za-z][\w.@-]{0,63}")
+_MAIL: Final = re.compile(r"[^\s@,;:<>()\[\]\"\\]+@[^\s@,;:<>()\[\]\"\\]+")
+"""A single mail address, without a display name."""
 _SECRET: Final = "delf_"  # noqa: S105 - the beginning by which scanners of secrets know a key
 
 
@@ -199,6 +201,17 @@ def check_name(name: str, what: str = "name") -> str:
             hint="a letter, then letters, digits and . @ - _; `local` is the local user",
         )
     return name
+
+
+def check_mail(mail: str) -> str:
+    """Return a mail address, or an empty text for none; raise for any other text.
+
+    Raises:
+        ConfigurationError: If the text is not one address.
+    """
+    if mail and not (_MAIL.fullmatch(mail) and mail.isprintable()):
+        raise ConfigurationError(f"{mail[:80]!r} is not a mail address", hint="as ada@example.com")
+    return mail
 
 
 def check_apart(person: Person, people: Iterable[Person]) -> None:

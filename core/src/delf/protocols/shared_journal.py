@@ -328,18 +328,21 @@ class SharedJournal(Journal, SupportsRemembered, Protocol):
         ...
 
     async def begin_login(self, session: SessionRecord) -> None:
-        """Store a session; expired sessions are removed."""
+        """Store a session; records of old sessions are removed."""
         ...
 
     async def end_login(self, digest: str) -> None:
-        """Delete a session."""
+        """End a session, which stays for some months as a record of the login."""
         ...
 
-    async def logins(self, digests: Collection[str] | None = None) -> list[SessionRecord]:
-        """Return the sessions that have not expired.
+    async def logins(
+        self, digests: Collection[str] | None = None, *, ended: bool = False
+    ) -> list[SessionRecord]:
+        """Return the login sessions, oldest first.
 
         Args:
             digests: Only sessions with these digests.
+            ended: Whether to return also the recent sessions that have expired or were ended.
         """
         ...
 
@@ -418,7 +421,9 @@ class PartialJournal:
         """Raise an error: the journal does not store sessions."""
         self._refuse("keep sessions")
 
-    async def logins(self, digests: Collection[str] | None = None) -> list[SessionRecord]:
+    async def logins(
+        self, digests: Collection[str] | None = None, *, ended: bool = False
+    ) -> list[SessionRecord]:
         """Raise an error: the journal does not store sessions."""
         self._refuse("keep sessions")
 

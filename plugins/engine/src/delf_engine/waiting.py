@@ -35,7 +35,8 @@ class Permit:
     def __init__(self, places: asyncio.Semaphore) -> None:
         self._places = places
         self._held = False
-        self._away = 0
+        self._away: list[asyncio.Task[Any] | None] = []
+        """The calls that wait for a person, by the asyncio task of each."""
         self._over = False
         self.returning: asyncio.Task[None] | None = None
         """The asyncio task that reacquires the permit after a release; perhaps done."""
@@ -55,12 +56,13 @@ class Permit:
         The permit is reacquired afterwards even if the waiting call was cancelled, because the task
         continues.
         """
-        self._away += 1
+        work = asyncio.current_task()
+        self._away.append(work)
         self._leave()
         try:
             yield
         finally:
-            self._away -= 1
+            self._away.remove(work)
             if not (self._held or self._away or self._over):
                 self.returning = asyncio.create_task(self._take())
         await self.regained()
@@ -70,8 +72,19 @@ class Permit:
 
         Call this before heavy work: a script may continue without the waiting call.
         """
-        while self.returning is not None and not self.returning.done():
-            await asyncio.wait({self.returning})
+        while not (self._held or self._over or self._is_awaited):
+            # A script can continue at once after it cancelled a call, but the call still journals
+            # its end, and only then reacquires the permit.
+            left = {work for work in self._away if work is not None}
+            pending = left if self.returning is None else {self.returning}
+            if not pending:
+                return
+            await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+
+    @property
+    def _is_awaited(self) -> bool:
+        """True while a person decides about a call that was not cancelled."""
+        return any(work is None or not work.cancelling() for work in self._away)
 
     async def _take(self) -> None:
         await self._places.acquire()

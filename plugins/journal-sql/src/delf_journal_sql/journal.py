@@ -348,17 +348,19 @@ class SqlJournal:
         )
 
     async def begin_login(self, session: SessionRecord) -> None:
-        """Store a login session; expired sessions are removed."""
+        """Store a login session; records of old sessions are removed."""
         await self._write(lambda c: sessions.begin(c, session))
 
     async def end_login(self, digest: str) -> None:
-        """Forget a session."""
+        """End a session, which stays as a record of the login."""
         await self._write(lambda c: sessions.end(c, digest))
 
-    async def logins(self, digests: Collection[str] | None = None) -> list[SessionRecord]:
-        """Return the sessions that have not expired, optionally only those with some digests."""
+    async def logins(
+        self, digests: Collection[str] | None = None, *, ended: bool = False
+    ) -> list[SessionRecord]:
+        """Return login sessions: optionally only some, and also the recent ones that are over."""
         wanted = None if digests is None else tuple(digests)
-        return await self._read(lambda c: sessions.find(c, time.time(), wanted))
+        return await self._read(lambda c: sessions.find(c, time.time(), wanted, ended=ended))
 
     async def people(self) -> list[Person]:
         """Return everybody by name, revoked people included."""

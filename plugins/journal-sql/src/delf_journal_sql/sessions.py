@@ -10,12 +10,17 @@ from delf.protocols.sessions import SessionRecord
 from delf_journal_sql.codec import plain_text
 from delf_journal_sql.database import Connection
 
+_KEPT_SECONDS: Final = 90 * 86_400.0
+"""The seconds for which a session that is over stays, as a record of the login."""
 _COLUMNS: Final = "digest, name, began, until, holder, shown_key, way, client, browser"
 
 
 def begin(connection: Connection, session: SessionRecord) -> None:
-    """Store a session, removing expired ones."""
-    connection.execute("DELETE FROM delf_sessions WHERE until < :now", {"now": session.began})
+    """Store a session, removing old ones that are over."""
+    connection.execute(
+        "DELETE FROM delf_sessions WHERE until < :now AND began < :before",
+        {"now": session.began, "before": session.began - _KEPT_SECONDS},
+    )
     connection.execute(
         f"INSERT INTO delf_sessions ({_COLUMNS}) VALUES (:digest, :name, :began, :until, "  # noqa: S608 - own names
         ":holder, :key, :way, :client, :browser)",
@@ -24,21 +29,27 @@ def begin(connection: Connection, session: SessionRecord) -> None:
 
 
 def end(connection: Connection, digest: str) -> None:
-    """Forget a session."""
-    connection.execute("DELETE FROM delf_sessions WHERE digest = :digest", {"digest": digest})
+    """End a session, which stays as a record of the login."""
+    connection.execute(
+        "UPDATE delf_sessions SET until = 0 WHERE digest = :digest", {"digest": digest}
+    )
 
 
 def find(
-    connection: Connection, now: float, digests: Sequence[str] | None = None
+    connection: Connection,
+    now: float,
+    digests: Sequence[str] | None = None,
+    *,
+    ended: bool = False,
 ) -> list[SessionRecord]:
-    """Return sessions that have not expired, oldest first, optionally only some."""
+    """Return sessions, oldest first: optionally only some, and also those that are over."""
     some = {f"id{n}": digest for n, digest in enumerate(digests or ())}
     only = "" if digests is None else f"AND digest IN ({', '.join(f':{n}' for n in some)}) "
     if digests is not None and not some:
         return []
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM delf_sessions WHERE until >= :now {only}ORDER BY began",  # noqa: S608 - own names
-        {"now": now, **some},
+        {"now": 0.0 if ended else now, **some},
     )
     names = [item.name for item in fields(SessionRecord)]
     return [SessionRecord(**dict(zip(names, row, strict=True))) for row in rows]

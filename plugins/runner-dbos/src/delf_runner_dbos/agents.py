@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from delf import Agent
@@ -30,12 +31,20 @@ class Agents:
     Args:
         state: The program's flags.
         more: Parameters of every agent.
+        defaults: Parameters of the agents, for those that the project does not set.
         former: Former folders of the project, whose tasks are accepted, too.
     """
 
-    def __init__(self, state: State, more: Mapping[str, Any], former: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        state: State,
+        more: Mapping[str, Any],
+        former: Collection[str] = (),
+        defaults: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self._state = state
         self._more = more
+        self._defaults = defaults
         self._former = frozenset(former)
         self._agents: OrderedDict[str, Agent] = OrderedDict()
         self._lock = asyncio.Lock()
@@ -85,7 +94,10 @@ class Agents:
                     "folder in former_folders under [plugins.runner-dbos]",
                 )
             options = as_before(state, options, {**setup, "folder": str(here)})
-        return Setup.of(state, options).agent(**self._more)
+        made = Setup.of(state, options)
+        chosen = made.project.agent.model_fields_set
+        defaults = {name: value for name, value in self._defaults.items() if name not in chosen}
+        return made.agent(**{**defaults, **self._more})
 
     async def aclose(self) -> None:
         """Stop all agents; interrupted tasks are free for other runners."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from delf.errors import ConfigurationError
+from delf.errors import ConfigurationError, OptionalDependencyError
 from delf.protocols.shared_journal import SharedJournal
 from delf_cli.journals import project_journal
+from delf_cli.people_tasks import PEOPLE_TASKS, PeopleTasks
 from delf_cli.session import log_to_stderr
 from delf_engine.journal.factory import need_durable_journal
 from delf_engine.project.any_project import journal_name
@@ -95,6 +96,15 @@ def _journal(state: State, project: Project, lease: float) -> SharedJournal:
     return journal
 
 
+def _people(state: State, project: Project, journal: SharedJournal) -> PeopleTasks | None:
+    """Return the budgets and notices of the project's people; None without a server's plugin."""
+    try:
+        opened = state.discover(project.environ).service(PEOPLE_TASKS)
+    except OptionalDependencyError:
+        return None
+    return opened(project, journal)
+
+
 async def _work(
     state: State, project: Project, settings: RunnerSettings, options: RunnerOptions
 ) -> None:
@@ -106,11 +116,13 @@ async def _work(
     journal = _journal(state, project, options.lease)
     name = journal_name(project, state.discover(project.environ))
     more = {"lease": options.lease, "journal": name, "max_tasks": options.concurrency}
-    agents = Agents(state, more, options.former)
+    people = _people(state, project, journal)
+    defaults = dict[str, Any]() if people is None else people.defaults
+    agents = Agents(state, more, options.former, defaults)
     looks = Agents(state, LOOKS, options.former)
     url = database_url(project, settings)
     queue = DbosQueue(url)
-    work = Runner(journal, queue, agents, looks, options)
+    work = Runner(journal, queue, agents, looks, options, people)
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, work.end)
     workflows = Workflows(url, work.work, work.fire)
@@ -119,6 +131,8 @@ async def _work(
         await work.run(workflows)
     finally:
         await agents.aclose()
+        if people is not None:
+            await people.aclose()
         await workflows.stop(0)
         await queue.aclose()
         await journal.aclose()

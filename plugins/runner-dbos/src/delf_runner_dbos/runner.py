@@ -14,10 +14,11 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Final
 
-from delf.errors import ConfigurationError, DelfError, UnknownTaskError
+from delf.errors import BudgetExceededError, ConfigurationError, DelfError, UnknownTaskError
 from delf.events import Event, TaskFinished, TaskQueued, end_of
 from delf.network.outages import Outage
 from delf.protocols.journal import ListPlace, TaskRecord
+from delf.protocols.people import name_of_holder
 from delf.protocols.shared_journal import SharedJournal
 from delf.types import TaskState
 from delf_cli.output import counted
@@ -29,6 +30,8 @@ from delf_runner_dbos.schedules import forget_looks, last_seen
 from delf_runner_dbos.watching import items_of, look_at, shortened
 
 if TYPE_CHECKING:
+    from delf import Agent
+    from delf_cli.people_tasks import PeopleTasks
     from delf_runner_dbos.agents import Agents
     from delf_runner_dbos.engine import Workflows
     from delf_runner_dbos.settings import QueueSettings
@@ -86,6 +89,7 @@ class Runner:
         agents: The agents that run the tasks.
         looks: The agents that make the calls watched by schedules.
         options: The options.
+        people: The budgets and notices of people, if a server's plugin is installed.
     """
 
     def __init__(
@@ -95,7 +99,9 @@ class Runner:
         agents: Agents,
         looks: Agents,
         options: RunnerOptions,
+        people: PeopleTasks | None = None,
     ) -> None:
+        self._people = people
         self._looks = looks
         self._journal = journal
         self._queue = queue
@@ -255,16 +261,34 @@ class Runner:
         else:
             agent, give_back = await self._agents.lend(queued.setup)
             try:
+                of_person = await self._of_person(agent, queued)
+                ledger = of_person.get("ledger")
+                if ledger is not None and ledger.is_exhausted:
+                    # Not put back: the budget begins anew only next month.
+                    end = await self._fail(task_id, _no_money(queued))
+                    of_person["listeners"][0](end)
+                    return await self._journal.task(task_id)
                 await agent.aresume(
                     task_id,
                     queued.timeout,
                     go_on=False,
                     retries=queue.retries if queued.retries is None else queued.retries,
                     retry_after=queued.retry_after or queue.retry_after,
+                    **of_person,
                 )
             finally:
                 give_back()
         return await self._journal.task(task_id)
+
+    async def _of_person(self, agent: Agent, queued: TaskQueued) -> dict[str, Any]:
+        """Return the ledger and the listener of a person's task, for its agent."""
+        if self._people is None or queued.key is None:
+            return {}
+        ledger = await self._people.ledger(queued.key, agent.ledger)
+        return {
+            "ledger": ledger,
+            "listeners": [self._people.listener(queued.task, queued.key)],
+        }
 
     async def _failed(self, ticket: Ticket, error: Exception) -> str:
         """Put a task that cannot run now back into the queue, for this or another runner."""
@@ -292,12 +316,15 @@ class Runner:
             await asyncio.sleep(AWAY_SECONDS)
         return await asyncio.get_running_loop().create_future()  # other runners continue; see run()
 
-    async def _fail(self, task_id: str, error: DelfError) -> None:
-        """End an unowned task as failed."""
+    async def _fail(self, task_id: str, error: DelfError) -> TaskFinished:
+        """End an unowned task as failed; return its end."""
         await self._journal.claim(task_id)
         events = await self._journal.read(task_id)
-        if not isinstance(events[-1], TaskFinished):
-            await self._journal.append(end_of(events, error))
+        if isinstance(last := events[-1], TaskFinished):
+            return last
+        end = end_of(events, error)
+        await self._journal.append(end)
+        return end
 
     # -- schedules ----------------------------------------------------------------------
 
@@ -515,6 +542,13 @@ def _lost(task_id: str, count: int) -> DelfError:
     return DelfError(
         f"{count} runners ended while they did this task",
         hint=f"perhaps it takes all of their memory: delf runs show {task_id}",
+    )
+
+
+def _no_money(queued: TaskQueued) -> BudgetExceededError:
+    return BudgetExceededError(
+        f"a budget of {name_of_holder(queued.key)} for this month is used up",
+        hint="budgets of [plugins.serve] has the limits; they begin anew each month (UTC)",
     )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from delf.errors import ConfigurationError
 from delf.protocols.search import TaskFilter
@@ -13,10 +13,6 @@ from delf_engine.models.money import Ledger, SharedLedger
 from delf_serve.keys import Key, Keys
 from delf_serve.problems import ProblemError
 from delf_serve.schemas import OwnBudget
-from delf_serve.settings import ServeSettings
-
-if TYPE_CHECKING:
-    from delf import Agent
 
 EVERYBODY: Final = "*"
 """The name of the default budget of people and keys."""
@@ -30,31 +26,31 @@ class Budgets:
     concurrent tasks cannot use the same money twice.
 
     Args:
-        agent: The agent, whose own budget covers all tasks.
-        settings: The limits.
+        limits: The limits in US dollars, by name.
         keys: The people.
         journal: Returns the journal, which has the costs of all servers.
     """
 
     def __init__(
         self,
-        agent: Agent,
-        settings: ServeSettings,
+        limits: Mapping[str, float],
         keys: Keys,
         journal: Callable[[], SharedJournal],
     ) -> None:
-        self._agent = agent
-        self._limits = settings.budgets
+        self._limits = limits
         self._keys = keys
         self._journal = journal
         self._ledgers: dict[str, Ledger] = {}
         self._month = ""
 
-    async def ledger(self, key: Key, *, checked: bool = True) -> SharedLedger | None:
+    async def ledger(
+        self, key: Key, within: Ledger, *, checked: bool = True
+    ) -> SharedLedger | None:
         """Return the ledger for a person's task; None without a budget.
 
         Args:
             key: The owner of the task.
+            within: The ledger of the agent, whose own budget covers all tasks.
             checked: Whether to raise if a budget is exhausted. False for a task that is resumed
                 automatically, and then ends at its next model call.
 
@@ -65,6 +61,7 @@ class Budgets:
         if not parts:
             return None
         for name, ledger in parts.items():
+            ledger.allow_unpriced = within.allow_unpriced
             if checked and ledger.is_exhausted:
                 raise ProblemError(
                     402,
@@ -72,7 +69,7 @@ class Budgets:
                     f"${ledger.cost_usd:.2f} of ${ledger.budget_usd:.2f}",
                     "budgets of [plugins.serve] has the limits; they begin anew each month (UTC)",
                 )
-        return SharedLedger(list(parts.values()), self._agent.ledger)
+        return SharedLedger(list(parts.values()), within)
 
     async def shown(self, key: Key) -> list[OwnBudget]:
         """Return the budgets that cover a person's tasks, for the page."""
@@ -92,7 +89,9 @@ class Budgets:
             return {}
         owners: dict[str, Collection[str]] = {}
         holder = key.holder
-        if key.name in self._limits or EVERYBODY in self._limits:
+        # The tasks of a hook without a person are nobody's; without keys, all tasks are one user's.
+        has_owner = holder is not None or not self._keys
+        if has_owner and (key.name in self._limits or EVERYBODY in self._limits):
             owners[key.name] = () if holder is None else (holder,)
         for team in sorted(key.teams & self._limits.keys()):
             owners[team] = self._keys.of_team(team)
@@ -104,8 +103,7 @@ class Budgets:
         if self._month != (month := f"{begin:%Y-%m}"):
             self._month, self._ledgers = month, {}
         limit = self._limits.get(name, self._limits.get(EVERYBODY, 0.0))
-        allow = self._agent.config.allow_unpriced
-        ledger = self._ledgers.setdefault(name, Ledger(limit, allow_unpriced=allow))
+        ledger = self._ledgers.setdefault(name, Ledger(limit))
         costs = await self._cost_of(begin.timestamp(), owners or None)
         ledger.cost_usd = max(ledger.cost_usd, costs)
         return ledger

@@ -27,8 +27,10 @@ from delf.protocols.journal import Journal, RequestRecord
 from delf.protocols.people import NoticeChoice, Person, sees
 from delf.protocols.shared_journal import SharedJournal
 from delf.terminal import visible
+from delf.types import TaskState
 from delf_engine.approvals.ballot import deciders
 from delf_serve.clients import is_loopback
+from delf_serve.keys import Keys
 from delf_serve.people import NoticeWay
 from delf_serve.settings import ServeSettings, settings_of
 from delf_serve.signatures import signature
@@ -236,6 +238,39 @@ class Notices:
             else:
                 return True
         return False
+
+
+class EndNotices:
+    """Notifies people of the ends of their tasks.
+
+    Args:
+        settings: The server's settings.
+        keys: The people.
+    """
+
+    def __init__(self, settings: ServeSettings, keys: Keys) -> None:
+        self._settings = settings
+        self._keys = keys
+        self._notices = Notices(settings)
+
+    def tell(self, task: str, end: TaskFinished, owner: str | None) -> None:
+        """Send a notice of a task's end, unless somebody stopped the task.
+
+        Args:
+            task: The words of the task.
+            end: The end.
+            owner: The owner, who gets the notice in their own ways if they chose that.
+        """
+        if end.state is TaskState.STOPPED:  # the person who stopped it knows
+            return
+        person = self._keys.known(owner)
+        wants = person is not None and person.revoked_at is None and "ended" in person.notices
+        to = [person] if person is not None and wants else []
+        self._notices.tell(notice_of_end(self._settings, task, end), to)
+
+    async def aclose(self) -> None:
+        """Drop unsent notices. Idempotent."""
+        await self._notices.aclose()
 
 
 class WebChannel:
@@ -456,7 +491,9 @@ def message_in_slack(settings: ServeSettings, notice: Notice, address: str) -> N
     found = _slack(settings, "users.lookupByEmail", {"email": address})
     text = f"{notice.subject}\n{notice.text}"[:_MOST_OF_A_MESSAGE]
     plain = {"type": "section", "text": {"type": "plain_text", "text": text, "emoji": False}}
-    given = {"channel": found["user"]["id"], "text": notice.subject}
+    # Slack reads this text as markup: mentions and links in what others wrote.
+    short = notice.subject.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    given = {"channel": found["user"]["id"], "text": short}
     _slack(settings, "chat.postMessage", {**given, "blocks": json.dumps([plain])})
 
 

@@ -17,6 +17,7 @@ from delf.protocols.people import (
     Right,
     Scope,
     check_apart,
+    check_mail,
     check_name,
     digest_of,
 )
@@ -58,7 +59,8 @@ class Changer:
             make: Returns the new version of the person from the old one.
 
         Raises:
-            ConfigurationError: If the person could be mistaken for another.
+            ConfigurationError: If the person could be mistaken for another, or the mail address
+                is invalid.
             DelfError: If concurrent changes persist.
         """
         for _ in range(_MOST_TRIES):
@@ -66,6 +68,7 @@ class Changer:
             before = next((p for p in people if p.name == name), None)
             after = make(before)
             if before is None or (before.teams, before.mail) != (after.teams, after.mail):
+                check_mail(after.mail)
                 check_apart(after, people)
             if await self.keep(keeper, after, before):
                 return after

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from delf.errors import DelfError
 from delf_cli import errors
 from delf_serve.app import make_app
+from delf_serve.people_tasks import WAITS
 from delf_serve.server import address_of, bind, serve
 from delf_serve.settings import NAME
 
@@ -18,10 +19,6 @@ if TYPE_CHECKING:
     from delf_cli.session import Options
     from delf_cli.state import State
     from delf_serve.app import Application
-
-
-_WAITS_SECONDS: Final = 7 * 86_400.0
-"""The seconds for which a request waits for the page by default."""
 
 
 def serve_project(
@@ -93,13 +90,9 @@ def make_application(state: State, options: Options) -> Application:
     setup = Setup.of(state, options)
     if not setup.journal_was_chosen:
         need_durable_journal(setup.host, "a server")
-    more: dict[str, Any] = {}
-    if "chat" not in setup.project.agent.model_fields_set:
-        more["chat"] = {"persist": True}
-    if "approvals" not in setup.project.agent.model_fields_set:
-        more["approvals"] = ["web"]
-    if "approval_timeout" not in setup.project.agent.model_fields_set:
-        more["approval_timeout"] = _WAITS_SECONDS
+    defaults: dict[str, Any] = {"chat": {"persist": True}, **WAITS}
+    chosen = setup.project.agent.model_fields_set
+    more = {name: value for name, value in defaults.items() if name not in chosen}
     agent = setup.agent(**more)
     given = setup.project.plugin_options.get(NAME, {})
     return make_app(agent, given, setup.project.environ)

@@ -13,6 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from delf.settings import LocalPath, PluginSettings, SecretStr, SentTo
 
 NAME: Final = "serve"
+_SECRET_BYTES: Final = 16
+"""The minimum number of bytes of a hook's secret, so that nobody can guess it."""
 _HOOK: Final = re.compile(r"[A-Za-z0-9][\w-]{0,63}")
 
 
@@ -57,7 +59,8 @@ class HookSettings(BaseModel):
     @field_validator("secret")
     @classmethod
     def _is_a_secret(cls, value: SecretStr) -> SecretStr:
-        _check_secret(value)
+        if _check_secret(value) < _SECRET_BYTES:
+            raise ValueError(f"the secret has less than {_SECRET_BYTES} bytes, without blanks")
         return value
 
 
@@ -269,10 +272,16 @@ class ServeSettings(PluginSettings):
         return value.rstrip("/")
 
 
-def _check_secret(value: SecretStr | None) -> None:
+def _check_secret(value: SecretStr | None) -> int:
+    """Return the number of bytes of a secret that signs messages.
+
+    Raises:
+        ValueError: If the secret is marked as base64 and is not.
+    """
     text = "" if value is None else value.get_secret_value()
     if text.startswith("whsec_"):
-        base64.b64decode(text.removeprefix("whsec_"), validate=True)
+        return len(base64.b64decode(text.removeprefix("whsec_"), validate=True))
+    return len(text.strip().encode("utf-8", "replace"))
 
 
 def settings_of(options: Mapping[str, Any]) -> ServeSettings:

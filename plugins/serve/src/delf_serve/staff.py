@@ -135,7 +135,7 @@ async def audit(call: Call, query: s.AuditQuery) -> list[s.AuditEntry]:
         s.AuditEntry(
             at=one.began, what="logged in", by=one.name, via=f"page, {one.client}", about=one.way
         )
-        for one in await journal.logins()
+        for one in await journal.logins(ended=True)
     ]
     for record in await journal.find_requests(waiting=False, limit=_MOST):
         entries += _of_request(record)

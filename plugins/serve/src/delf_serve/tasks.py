@@ -44,7 +44,7 @@ from delf_engine.task import MODEL
 from delf_engine.views import prompts as views
 from delf_engine.views.snapshot import snapshot
 from delf_serve.budgets import Budgets
-from delf_serve.channel import Notices, notice_of_end
+from delf_serve.channel import EndNotices
 from delf_serve.files import Uploads
 from delf_serve.keys import Key, Keys
 from delf_serve.problems import ProblemError
@@ -173,7 +173,7 @@ class Tasks:
     def __init__(self, agent: Agent, settings: ServeSettings, uploads: Uploads, keys: Keys) -> None:
         self._agent = agent
         self._keys = keys
-        self.budgets = Budgets(agent, settings, keys, lambda: self.journal)
+        self.budgets = Budgets(settings.budgets, keys, lambda: self.journal)
         self._uploads = uploads
         self._settings = settings
         self._open: dict[str, _Open] = {}
@@ -181,7 +181,7 @@ class Tasks:
         self._owners: dict[str, str] = {}
         self._limits: set[asyncio.Timeout] = set()
         self._is_ending = False
-        self._notices = Notices(settings)
+        self._ends = EndNotices(settings, keys)
         self._not_ours: set[str] = set()
         self._work: set[asyncio.Task[None]] = set()
         self._reading_requests = asyncio.Lock()
@@ -272,13 +272,13 @@ class Tasks:
             raise ProblemError(409, "the agent keeps no conversations", param="conversation_id")
         if self._agent.chat is not None and conversation is None:
             conversation = kept_name(f"web-{secrets.token_hex(6)}", key)
-        ledger = await self.budgets.ledger(key)
+        ledger = await self.budgets.ledger(key, self._agent.ledger)
         known = self._begin(name, key.counted)  # before the next await: limits count it at once
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
                 self._ended(name)
-                self._tell_end(order.task, event, key.holder)
+                self._ends.tell(order.task, event, key.holder)
 
         async def hand_in() -> None:
             try:
@@ -395,14 +395,6 @@ class Tasks:
     def sees_here(self, key: Key, name: str) -> bool:
         """Return True if a person may see a task that runs in this process."""
         return name in self._owners and key.sees(self._owners[name] or None)
-
-    def _tell_end(self, task: str, end: TaskFinished, owner: str | None) -> None:
-        if end.state is TaskState.STOPPED:  # the person who stopped it knows
-            return
-        person = self._keys.known(owner)
-        wants = person is not None and person.revoked_at is None and "ended" in person.notices
-        to = [person] if person is not None and wants else []
-        self._notices.tell(notice_of_end(self._settings, task, end), to)
 
     def _ended(self, name: str) -> None:
         known = self._open.pop(name, None)
@@ -610,7 +602,7 @@ class Tasks:
         if record.state is not TaskState.INTERRUPTED and not at_limit:
             hint = "it runs" if record.state is TaskState.RUNNING else "it is over"
             raise ProblemError(409, f"the task cannot be resumed: {hint}")
-        await self.budgets.ledger(key)
+        await self.budgets.ledger(key, self._agent.ledger)
         await self._resume(record.task_id, record.key, timeout, go_on=True)
         return record.task_id
 
@@ -626,7 +618,7 @@ class Tasks:
         record = await self._by_full_id(task_id, key)
         if self._open_of[key.counted] >= self._settings.open_tasks:
             raise ProblemError(429, f"{self._settings.open_tasks:,} tasks of this key are open")
-        await self.budgets.ledger(key)
+        await self.budgets.ledger(key, self._agent.ledger)
         try:
             setup = _setup(key, client)
             name = await self._agent.afork(
@@ -659,13 +651,13 @@ class Tasks:
         owned_by = None if owner is None else self._keys.of_holder(owner)
         ledger = None
         if owned_by is not None:
-            ledger = await self.budgets.ledger(owned_by, checked=False)
+            ledger = await self.budgets.ledger(owned_by, self._agent.ledger, checked=False)
         begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def listen(event: Event) -> None:
             if isinstance(event, TaskFinished):
                 self._ended(name)
-                self._tell_end(words, event, owner)
+                self._ends.tell(words, event, owner)
             if not begun.done():
                 begun.set_result(None)
 

@@ -256,10 +256,9 @@ class Gate:
 
     async def _ask_and_make(self, call: Call, past: RecordedCall | None = None) -> CallAnswer:
         try:
-            # While another call of the script waits for a person, the task has released its permit:
-            # no call may begin before the permit is acquired again.
-            if self._permit.returning is not None:
-                await self._permit.regained()
+            # The script may have given up a call that waits for a person, for which the task has
+            # released its permit: no other call may begin before the permit is acquired again.
+            await self._permit.regained()
             await self._contexts.files_written()
         except asyncio.CancelledError:
             await self._records.not_started(call)

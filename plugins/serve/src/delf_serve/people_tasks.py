@@ -1,0 +1,68 @@
+"""Tasks of a server's people in other processes: the same budgets and notices as in the server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from delf.environment import using_environ
+from delf.events import Event, TaskFinished
+from delf.protocols.shared_journal import SharedJournal
+from delf_engine.models.money import Ledger
+from delf_serve.budgets import Budgets
+from delf_serve.channel import EndNotices
+from delf_serve.keys import Keys
+from delf_serve.settings import NAME, ServeSettings, settings_of
+
+if TYPE_CHECKING:
+    from delf_engine.project.any_project import AnyProject
+
+WAITS: Final[Mapping[str, Any]] = {"approvals": ("web",), "approval_timeout": 7 * 86_400.0}
+"""Options of an agent whose requests people decide on the page, within a week."""
+
+
+class ServedPeople:
+    """Implements :class:`delf_cli.people_tasks.PeopleTasks`.
+
+    Args:
+        settings: The settings of the server.
+        keys: The people.
+        journal: The journal, which the server has, too.
+    """
+
+    def __init__(self, settings: ServeSettings, keys: Keys, journal: SharedJournal) -> None:
+        self._keys = keys
+        self._journal = journal
+        self._budgets = Budgets(settings.budgets, keys, lambda: journal)
+        self._ends = EndNotices(settings, keys)
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """Options of the agents, for those that the project does not set."""
+        return WAITS
+
+    async def ledger(self, holder: str, within: Ledger) -> Ledger | None:
+        """Return the ledger with the budgets of a task's owner; None without a budget."""
+        await self._keys.reload(self._journal)
+        key = self._keys.of_holder(holder)
+        return None if key is None else await self._budgets.ledger(key, within, checked=False)
+
+    def listener(self, task: str, holder: str) -> Callable[[Event], None]:
+        """Return a listener that notifies a task's owner of its end."""
+
+        def listen(event: Event) -> None:
+            if isinstance(event, TaskFinished):
+                self._ends.tell(task, event, holder)
+
+        return listen
+
+    async def aclose(self) -> None:
+        """Drop unsent notices. Idempotent."""
+        await self._ends.aclose()
+
+
+def people_tasks(project: AnyProject, journal: SharedJournal) -> ServedPeople:
+    """Return the budgets and notices of a project's people. The export ``people_tasks``."""
+    with using_environ(project.environ):
+        settings = settings_of(dict(project.plugin_options.get(NAME, {})))
+    return ServedPeople(settings, Keys.of(settings, project.environ), journal)
