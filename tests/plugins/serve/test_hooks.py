@@ -104,7 +104,14 @@ async def test_unsigned_message_and_unknown_hook_are_refused(serve):
 
 @pytest.mark.parametrize(
     ("body", "status"),
-    [(b"no json", 422), (b"[" * 100_000, 422), (b'"' + b"x" * 70_000 + b'"', 413)],
+    [
+        (b"no json", 422),
+        (b'{"total": NaN}', 422),
+        (b'{"total": -Infinity}', 422),
+        (b'{"total": 1' + b"0" * 5_000 + b"}", 422),
+        (b"[" * 100_000, 422),
+        (b'"' + b"x" * 70_000 + b'"', 413),
+    ],
 )
 async def test_unsupported_message_is_refused(serve, body, status):
     server = await serve(hooks=hook())

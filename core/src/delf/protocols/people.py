@@ -195,12 +195,17 @@ def check_name(name: str, what: str = "name") -> str:
     Raises:
         ConfigurationError: If the name is invalid, or reserved for the local user.
     """
-    if not _NAME.fullmatch(name) or name == LOCAL:
+    if not _NAME.fullmatch(name) or name == LOCAL or not all(map(_is_latin, name)):
         raise ConfigurationError(
             f"{name[:80]!r} cannot be the {what}",
-            hint="a letter, then letters, digits and . @ - _; `local` is the local user",
+            hint="a letter, then Latin letters, digits and . @ - _; `local` is the local user",
         )
     return name
+
+
+def _is_latin(letter: str) -> bool:
+    """Return False for letters of other alphabets, which can look like those of another name."""
+    return not letter.isalpha() or unicodedata.name(letter, "").startswith("LATIN ")
 
 
 def check_mail(mail: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import logging
 import smtplib
@@ -149,6 +150,14 @@ def ways_of(settings: ServeSettings, person: Person) -> list[NoticeWay]:
     return [way for way, is_there in works.items() if is_there]
 
 
+_FAILURES: Final = (
+    OSError,
+    ValueError,
+    http.client.HTTPException,
+    smtplib.SMTPException,
+    ConfigurationError,
+)
+"""The failures of sending; a server that is no HTTP server raises ``HTTPException``."""
 Way = Callable[[ServeSettings, Notice], None]
 Sent = Callable[[], Awaitable[None]]
 """A callback awaited once a notice was delivered in at least one way."""
@@ -228,7 +237,7 @@ class Notices:
         for pause in (*PAUSES, None):
             try:
                 await asyncio.to_thread(way, self._settings, notice)
-            except (OSError, ValueError, smtplib.SMTPException, ConfigurationError) as error:
+            except _FAILURES as error:
                 if pause is None:
                     name, what = notice.name, _in_words(error)
                     by = getattr(way, "func", way).__name__
@@ -473,9 +482,11 @@ def check_webhook(settings: ServeSettings, url: str) -> None:
         host, port = (found.hostname or "").rstrip("."), found.port
     except ValueError:
         raise ConfigurationError("the address of the webhook cannot be read") from None
-    if found.scheme != "https" or found.username is not None or len(url) > _LONGEST_URL:
+    # urlsplit() removes line ends, and urllib sends no blanks.
+    is_plain = url.isascii() and url.isprintable() and " " not in url and len(url) <= _LONGEST_URL
+    if found.scheme != "https" or found.username is not None or not is_plain:
         raise ConfigurationError(
-            "the address of a webhook begins with https:// and holds no password"
+            "the address of a webhook begins with https:// and has no password and no blanks"
         )
     if port not in (None, 443) or not any(
         fnmatchcase(host, one.lower()) for one in settings.notice_hosts

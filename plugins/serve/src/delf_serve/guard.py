@@ -61,6 +61,10 @@ _ONCE: Final = frozenset(
         b"idempotency-key",
         b"last-event-id",
         b"access-control-request-method",
+        b"webhook-id",
+        b"webhook-timestamp",
+        b"webhook-signature",
+        b"x-hub-signature-256",
     }
 )
 """Headers that must not be repeated, because it would be ambiguous which value counts."""

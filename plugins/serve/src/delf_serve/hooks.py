@@ -95,7 +95,7 @@ class Hooks:
     def _read(self, name: str, body: bytes) -> Any:
         """Return a message as plain data, checked."""
         try:
-            message = json.loads(body)
+            message = json.loads(body, parse_constant=_refuse)
         except (ValueError, RecursionError):
             raise ProblemError(422, "the body is not JSON") from None
         checker = self._checkers.get(name)
@@ -122,6 +122,11 @@ class Hooks:
             return bound.task(inputs)
         except DelfError as error:
             raise ProblemError(422, error.message) from None
+
+
+def _refuse(constant: str) -> None:
+    """Raise for NaN and infinity, which JSON does not have."""
+    raise ValueError(constant)
 
 
 def _value_at(pointer: str, message: Any) -> Any:
