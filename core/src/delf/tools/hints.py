@@ -9,7 +9,7 @@ import inspect
 import itertools
 import types
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 from delf.tools.class_docs import class_doc, field_docs
@@ -126,7 +126,7 @@ def doc_of(hint: Any) -> str:
 
 def _is_described(owner: type[Any]) -> bool:
     """Return whether a class's docstring is about values: of a record or an enum."""
-    return issubclass(owner, enum.Enum) or record_fields(owner, given=False) is not None
+    return issubclass(owner, enum.Enum) or _reader_of(owner) is not None
 
 
 def notes_of(hint: Any, *, given: bool = False) -> str:
@@ -165,28 +165,41 @@ def record_fields(owner: object, *, given: bool) -> list[RecordField] | None:
         owner: A class.
         given: Whether scripts pass values of the type.
     """
-    hint: Any = owner
-    if hasattr(hint, "__required_keys__"):  # of typing or typing_extensions
-        return _typed_dict_fields(hint)
-    if isinstance(hint, type) and tuple in hint.__mro__ and hasattr(hint, "_fields"):
-        return _named_tuple_fields(hint, given=given)
+    read = _reader_of(owner)
+    return read(owner, given) if read is not None else None
+
+
+def _reader_of(owner: Any) -> Callable[[Any, bool], list[RecordField]] | None:
+    """Return the function that reads the fields of such a record type; None for other types."""
+    if hasattr(owner, "__required_keys__"):  # of typing or typing_extensions
+        return _typed_dict_fields
+    if isinstance(owner, type) and tuple in owner.__mro__ and hasattr(owner, "_fields"):
+        return _named_tuple_fields
     if dataclasses.is_dataclass(owner):
-        hints = _hints_of(hint)
-        return [
-            RecordField(
-                field.name,
-                (found := hints.get(field.name, Any)),
-                not given or _is_needed(field),
-                _joined(_described(field.metadata), doc_of(found)),
-            )
-            for field in dataclasses.fields(hint)
-            if field.init or not given
-        ]
-    if isinstance(getattr(hint, "model_fields", None), dict):
-        return _model_fields(hint, given=given)
-    names = _attribute_names(hint)
-    hints = _hints_of(hint) if names else {}
-    return [RecordField(n, hints.get(n, Any), not given) for n in names] or None
+        return _dataclass_fields
+    fields: Any = getattr(cast("Any", owner), "model_fields", None)
+    if isinstance(fields, dict):
+        return _model_fields
+    return _attribute_fields if _attribute_names(owner) else None
+
+
+def _dataclass_fields(hint: Any, given: bool) -> list[RecordField]:
+    hints = _hints_of(hint)
+    return [
+        RecordField(
+            field.name,
+            (found := hints.get(field.name, Any)),
+            not given or _is_needed(field),
+            _joined(_described(field.metadata), doc_of(found)),
+        )
+        for field in dataclasses.fields(hint)
+        if field.init or not given
+    ]
+
+
+def _attribute_fields(hint: Any, given: bool) -> list[RecordField]:
+    hints = _hints_of(hint)
+    return [RecordField(n, hints.get(n, Any), not given) for n in _attribute_names(hint)]
 
 
 def _attribute_names(hint: Any) -> Sequence[str]:
@@ -195,7 +208,7 @@ def _attribute_names(hint: Any) -> Sequence[str]:
     return [item.name for item in attributes] or getattr(hint, "__struct_fields__", ())
 
 
-def _typed_dict_fields(hint: Any) -> list[RecordField]:
+def _typed_dict_fields(hint: Any, _given: bool) -> list[RecordField]:
     """Return the fields of a TypedDict; with string annotations, resolves required keys itself."""
     fields: list[RecordField] = []
     for name, found in _hints_of(hint).items():
@@ -207,7 +220,7 @@ def _typed_dict_fields(hint: Any) -> list[RecordField]:
     return fields
 
 
-def _named_tuple_fields(hint: Any, *, given: bool) -> list[RecordField]:
+def _named_tuple_fields(hint: Any, given: bool) -> list[RecordField]:
     kinds = _hints_of(hint)
     defaults: Mapping[str, Any] = getattr(hint, "_field_defaults", {})
     return [
@@ -216,7 +229,7 @@ def _named_tuple_fields(hint: Any, *, given: bool) -> list[RecordField]:
     ]
 
 
-def _model_fields(hint: Any, *, given: bool) -> list[RecordField]:
+def _model_fields(hint: Any, given: bool) -> list[RecordField]:
     """Return the fields of a pydantic model under their validation or serialization aliases."""
     config: Mapping[str, Any] = getattr(hint, "model_config", {})
     fields: list[RecordField] = []
