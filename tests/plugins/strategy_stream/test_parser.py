@@ -28,8 +28,10 @@ PIECES = (
     *("```json", "json", "\n", " ", "text", "é🦊", "&lt;execute&gt;", "&quot;", '"name"', '"args"'),
     '{"name": "read", "args": {"file": "a<b>"}}',
     '{"name": "say", "args": {"text": "</execute> \\" <execute>[{"}}',
+    'shell("ls")',
     "{'name': 'list', 'args': {'all': True,}}",
 )
+NOT_JSON = 'it is not JSON; expected is [{"name": …, "args": {…}}]'
 streams = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 
 
@@ -92,6 +94,9 @@ def test_calls_are_parsed_as_soon_as_complete() -> None:
         ("<think>x", [Thought("x"), Misread("", "<think> has no end")]),
         ("&lt;execute&gt;[]", [Prose("&lt;execute&gt;[]")]),
         ("<execute>", [Misread("<execute>", "no calls follow")]),
+        ('<execute>shell("ls")</execute>', [Misread('shell("ls")', NOT_JSON)]),
+        ("<execute>\nawait disk.read(", [Misread("await disk.read(", NOT_JSON)]),
+        ("<execute> begins the calls", [Prose("<execute> begins the calls")]),
         ("<execute></execute>", []),
         ('<execute>[{"name": "a"}]', [Called("a", {})]),
         ('<execute>{"name": "a"}</execute>', [Called("a", {})]),

@@ -20,6 +20,8 @@ _OPEN: Final = "<execute>"
 _CLOSE: Final = "</execute>"
 _IN_STRING: Final = re.compile(r'["\\]')
 _OUTSIDE: Final = re.compile(r'["{}\[\]<]')
+_NAME: Final = re.compile(r"(await\s+)?[A-Za-z_][\w.]*")
+_NOT_JSON: Final = 'it is not JSON; expected is [{"name": …, "args": {…}}]'
 _NEXT: Final = re.compile(r"[\n<]")
 _BETWEEN: Final = " \t\r\n,[]"
 _FENCE: Final = "```json"
@@ -205,9 +207,24 @@ class Parser:
         if begin[0] in "[{`" or begin.startswith(_CLOSE):
             self._state = self._calls
             return True
+        name = _NAME.match(begin)
+        if name is not None and name.end() == len(begin) and not self._is_over:
+            return False
+        if name is not None and begin[name.end() :].startswith("("):
+            self._state = self._python
+            return True
         self._say(_OPEN, events)
         self._state = self._text
         return True
+
+    def _python(self, events: list[Event]) -> bool:
+        """Parse a call in Python's notation, which is never made; return False for more input."""
+        text, found, rest = self._rest.partition(_CLOSE)
+        if not found and not self._is_over:
+            return False
+        events.append(Misread(text.strip()[:1000], _NOT_JSON))
+        self._rest, self._state = rest, self._after
+        return bool(found)
 
     def _calls(self, events: list[Event]) -> bool:
         """Parse the space between calls; return False if more input is needed."""
