@@ -105,7 +105,8 @@ class LLMConfig:
         fallbacks: Models to ask, in this order, if this model is not available.
 
     Raises:
-        ModelConfigurationError: For an empty name or provider, or an unknown setting.
+        ModelConfigurationError: For an empty name, provider or key, an unknown setting, or a
+            repeated fallback.
     """
 
     model: str
@@ -127,8 +128,21 @@ class LLMConfig:
         provider: Any = self.provider
         if not isinstance(provider, str) or not provider.strip():
             raise ModelConfigurationError(f"provider must be a name, got {provider!r}")
+        key: Any = api_key
+        if key is not None and (not isinstance(key, str) or not key.strip()):
+            raise ModelConfigurationError(
+                f"api_key of the model {model!r} is empty, or not a text",
+                hint='leave it out for the key of the environment, or write "none" for no key',
+            )
         object.__setattr__(self, "fallbacks", tuple(map(as_llm_config, self.fallbacks)))
         object.__setattr__(self, "settings", frozen(normalise_settings(self.settings or {})))
+        # Without the last field, the fallbacks themselves.
+        models = [_all_of(one)[:-1] for one in (self, *self.fallbacks)]
+        if any(one in models[:number] for number, one in enumerate(models)):
+            raise ModelConfigurationError(
+                f"the model {model!r} has a fallback twice, or itself as a fallback",
+                hint="a fallback is another model, or the same model with another key",
+            )
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LLMConfig):

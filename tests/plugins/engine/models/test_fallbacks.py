@@ -183,7 +183,19 @@ def test_model_list_is_a_model_with_fallbacks(given, names):
     assert [config.model, *(one.model for one in config.fallbacks)] == names
 
 
-@pytest.mark.parametrize("given", [[], ["a", 3], [None]])
+@pytest.mark.parametrize(
+    "given",
+    [
+        [],
+        ["a", 3],
+        [None],
+        ["a", "b", "a"],
+        {"model": "a", "fallbacks": ["a"]},
+        [{"model": "a", "api_key": "k"}, {"model": "a", "api_key": "k"}],
+        [{"model": "a", "api_key": ""}, {"model": "a", "api_key": "k"}],
+        {"model": "a", "api_key": "  "},
+    ],
+)
 def test_invalid_model_list_is_refused(given):
     with pytest.raises(ModelConfigurationError):
         llm_config(given)
