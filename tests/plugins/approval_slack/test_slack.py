@@ -206,7 +206,7 @@ async def test_message_shows_every_fact_and_origin(office):
             "trust": "outside",
             "text": "from mail.read (call 1); others wrote it",
         },
-        "amount": {"kind": "task", "trust": "own", "text": "in your task"},
+        "amount": {"kind": "task", "trust": "own", "text": "in the task"},
     }
     channel = await opens(approves, page_url="https://delf.example/")
     request = asked(
@@ -224,7 +224,7 @@ async def test_message_shows_every_fact_and_origin(office):
         "May bank.pay be called?",
         "● cannot be undone",
         "to: Ann\n    ↑ ⚠ source of to: from mail.read (call 1); others wrote it",
-        "amount: 12\n    ↑ source of amount: in your task",
+        "amount: 12\n    ↑ source of amount: in the task",
         "⚠ careful: a stranger may have chosen to: it is others wrote it, not from the task",
         "⚠ why approval is needed: a new payee",
         "the script says: the rent",

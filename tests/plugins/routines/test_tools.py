@@ -186,7 +186,7 @@ def test_routine_asks_about_foreign_values_and_not_about_constants(
     flows = {request.arguments["to"]: request.flow for request in scripted_approvals.requests}
     assert flows == {
         "ada@example.com": None,
-        "7": "to: computed by the script; not found in your task or in a result",
+        "7": "to: computed by the script; not found in the task or in a result",
     }
 
 

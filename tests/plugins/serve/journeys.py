@@ -53,6 +53,7 @@ from delf.protocols.approval import NO_REASON
 from delf.protocols.states import state_of
 from delf.types import OTHERS_WAIT_WORDS, STATE_WORDS, TaskState
 from delf_engine.changes import SHAPED
+from delf_engine.task import MODEL
 from delf_engine.views.copies import COPIED
 from delf_journal_sql import SqlJournal
 from delf_serve.signatures import signature
@@ -952,7 +953,8 @@ async def run_again(of: Journeys, who: Person) -> str | None:
         await page.get_by_role("button", name="Run again", exact=True).click()
         await expect(page.locator(".kept")).to_contain_text("earlier task")
         await page.get_by_role("button", name="Run", exact=True).click()
-        model = "first"
+        earlier = (await of.journal.read(task["task_id"]))[0]
+        model = getattr(earlier, "setup", {}).get(MODEL) or "first"
     else:
         await page.get_by_label("Run again with another model").select_option("second")
         model = "second"

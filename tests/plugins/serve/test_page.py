@@ -825,9 +825,7 @@ async def test_request_shows_the_origin_of_each_value(shop, open_page):
     await expect(ask.locator(".fields .warn")).to_have_text(
         "source of to: from look (call 1, name); others wrote it"
     )
-    await expect(ask.locator(".fields .quiet.origin")).to_have_text(
-        "source of copies: in your task"
-    )
+    await expect(ask.locator(".fields .quiet.origin")).to_have_text("source of copies: in the task")
     assert await accessible(page) == []
 
 

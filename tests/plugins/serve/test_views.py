@@ -8,7 +8,8 @@ from playwright.async_api import Page, expect
 
 from plugins.serve.test_inbox import logged_in
 from plugins.serve.test_page import accessible, browser, open_page  # noqa: F401 - fixtures
-from support.serving import KEYS, Outbox, make_agent, serving
+from plugins.serve.test_people import RIGHTS, add, person
+from support.serving import Outbox, make_agent, serving
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -19,7 +20,6 @@ LOOKS = {
     "light": {"width": 1280, "height": 860},
     "dark": {"width": 1280, "height": 860, "color_scheme": "dark"},
     "phone": {"width": 390, "height": 780},
-    "dark phone": {"width": 390, "height": 780, "color_scheme": "dark"},
 }
 
 
@@ -30,7 +30,9 @@ async def team(tmp_path, monkeypatch):
     monkeypatch.setenv("DELF_SERVE_FILES_FOLDER", str(tmp_path / "files"))
     box = Outbox()
     agent = make_agent(str(tmp_path), box, cost_usd=0.02, chat={"persist": True})
-    async with serving(agent, box, "ada-key", api_key=KEYS, models=["scripted:other"]) as server:
+    async with serving(agent, box, "ada-key", models=["scripted:other"]) as server:
+        ada = person("ada", scope="all", rights=(*RIGHTS, "people"), mail="ada@example.com")
+        await add(server, ada)
         yield server
 
 
@@ -99,7 +101,9 @@ async def test_page_views_pass_the_layout_checks_in_every_theme(team, open_page,
         ("conversations", ".conversations .row"),
         ("routines", ".routines"),
         ("remembered", ".remembered"),
-        ("sessions", ".remembered li"),
+        ("sessions", ".notices"),
+        ("people", "tbody tr"),
+        ("schedules", ".routines"),
         (f"compare/{done}/{failed}", ".compared .minus"),
         ("task_there_is_none", "h1"),
     ):

@@ -208,7 +208,7 @@ def test_request_states_the_origin_of_each_value(delf_host, scripted_model):
     shown = {path: origin["text"] for path, origin in asked[0].origins.items()}
     assert shown == {
         "iban": "in part from mails (call 1, [0].body); others wrote it",
-        "amount": "in your task",
+        "amount": "in the task",
         "texts[0]": "from mails (call 1, [0].body); others wrote it",
         "texts[1]": "written by the model",
     }

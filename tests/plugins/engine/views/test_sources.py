@@ -25,7 +25,7 @@ def test_calls_without_approval_have_origins(delf_host, scripted_model):
     assert not response.trace.approvals
     sources = sources_of(response.events)
     assert {path: item["text"] for path, item in sources[2].items()} == {
-        "title": "in your task",
+        "title": "in the task",
         "who": "from mails (call 1, [0].sender)",
         "phone": "in part from mails (call 1, [0].body)",
     }

@@ -246,7 +246,7 @@ def asked_and_called(decided):
     """The events of a call that was asked about: the question, its decision, and the call."""
     call = {"call_id": 1, "action": "mail.send", "arguments": {"to": "eve"}}
     call |= {"effect": "write", "digest": "d"}
-    origins = {"to": {"kind": "task", "trust": "own", "text": "in your task"}}
+    origins = {"to": {"kind": "task", "trust": "own", "text": "in the task"}}
     at = {"task_id": "t", "at": 1.0}
     asked = ev.ApprovalRequested(**at, seq=1, request_id="r", origins=origins, **call)
     answer = ev.ApprovalDecided(**at, seq=2, request_id="r", by="ann", **decided)
@@ -255,7 +255,7 @@ def asked_and_called(decided):
 
 def test_traced_call_has_the_origins_of_its_request():
     [call] = Trace(asked_and_called({"decision": "approved"})).tool_calls
-    assert call.origins["to"]["text"] == "in your task"
+    assert call.origins["to"]["text"] == "in the task"
 
 
 def test_edited_arguments_have_no_origins():

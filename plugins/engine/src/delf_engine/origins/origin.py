@@ -53,9 +53,9 @@ class Origin:
     def text(self) -> str:
         """The origin in words, for a person."""
         if self.kind == "task":
-            return "in your task"
+            return "in the task"
         if self.kind == "unknown":
-            return "computed by the script; not found in your task or in a result"
+            return "computed by the script; not found in the task or in a result"
         if self.kind == "script":
             after = "" if self.trust == "own" else " after it read what others wrote"
             return f"written by the model{after}"

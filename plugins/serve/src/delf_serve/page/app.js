@@ -48,7 +48,7 @@ class Page {
     this.waiting = new Waiting(who);
     this.entitled = new MutationObserver(() => this.waiting.entitle());
     this.entitled.observe(document.querySelector("title"), { childList: true });
-    fill(document.getElementById("who"), this.waiting.node, ...places, who.model ? ` · model: ${who.model}` : "", who.login ? [` · ${who.name}${who.scope === "all" ? "" : `, sees ${who.scope} tasks`} · `, el("a", { href: "#/sessions" }, "sessions"), " · ", el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : "");
+    fill(document.getElementById("who"), this.waiting.node, ...places, who.model ? el("span", { class: "of-model" }, ` · model: ${who.model}`) : "", who.login ? [` · ${who.name}${who.scope === "all" ? "" : `, sees ${who.scope} tasks`} · `, el("a", { href: "#/sessions" }, "sessions"), " · ", el("button", { type: "button", class: "link", onclick: () => this.leave() }, "log out")] : "");
     this.lost = new Map(); // what has no connection → whether it is not tried any more
     window.ononline = () => this.retry();
     window.onhashchange = () => this.go();
