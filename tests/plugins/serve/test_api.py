@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from pathlib import Path
 
@@ -750,3 +751,19 @@ async def test_unchanged_page_file_is_not_sent_again(serve, path):
         assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
     other = await server.client.get(path, headers={"if-none-match": '"other"'})
     assert (other.status_code, other.content) == (200, first.content)
+
+
+async def test_page_loads_its_scripts_once(serve):
+    """The page names the version of its files, which a browser keeps without asking again."""
+    server = await serve()
+    page = (await server.client.get("/")).text
+    addresses = re.findall(r'="(page/[^"]+)"', page)
+    assert {address.rpartition("/")[2] for address in addresses} >= {"app.js", "style.css"}
+    for address in addresses:
+        kept = await server.client.get(f"/{address}")
+        assert (kept.status_code, "immutable" in kept.headers["cache-control"]) == (200, True)
+    script = (await server.client.get("/page/app.js")).text
+    other = await server.client.get("/page/another-version/app.js")
+    assert (other.text, other.headers["cache-control"]) == (script, "no-cache")
+    for wrong in ("/page/another-version/app.py", "/page/x/../../app.py", "/page/a/b/app.js"):
+        assert (await server.client.get(wrong)).status_code == 404

@@ -111,6 +111,7 @@ class Application:
         routes += [
             Route("/", _page, methods=["GET"]),
             Route("/page/{name}", _page, methods=["GET"]),
+            Route("/page/{version}/{name}", _page, methods=["GET"]),
         ]
         self._app = Router(routes, lifespan=self._lifespan, redirect_slashes=False)
         self._guard = Guard(
@@ -317,7 +318,8 @@ def _refused(error: HTTPException, routes: Sequence[BaseRoute], scope: Scope) ->
 
 async def _page(request: Request) -> Response:
     known = request.headers.get("if-none-match", "")
-    return page_file(request.path_params.get("name", "index.html"), known)
+    version = request.path_params.get("version", "")
+    return page_file(request.path_params.get("name", "index.html"), known, version)
 
 
 def _check_open(settings: ServeSettings, *, keyed: bool) -> None:

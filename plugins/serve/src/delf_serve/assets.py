@@ -1,4 +1,8 @@
-"""The static files of the page; requests select by name and never give a path."""
+"""The static files of the page; requests select by name and never give a path.
+
+The pages name the version of all files in the addresses of scripts and styles. A browser therefore
+loads these once, and a later page load asks for the page alone.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +21,18 @@ from delf.types import EFFECT_WORDS, OTHERS_WAIT_WORDS, STATE_WORDS, TaskState, 
 from delf_serve.problems import ProblemError
 
 _FOLDER: Final = "page"
+_PAGES: Final = ("index.html", "docs.html")
+_FIXED: Final = "public, max-age=31536000, immutable"
 
 
-def page_file(name: str, known: str = "") -> Response:
+def page_file(name: str, known: str = "", version: str = "") -> Response:
     """Return a file of the page as a response, without content if the browser has the file.
 
     Args:
         name: The name of the file.
         known: The header ``If-None-Match`` of the request.
+        version: The version in the address, if any; a server of another version may have made the
+            page, and then the browser keeps nothing under this address.
 
     Raises:
         ProblemError: If the page has no such file.
@@ -33,7 +41,8 @@ def page_file(name: str, known: str = "") -> Response:
     if found is None:
         raise ProblemError(404, "there is nothing at this address")
     kind, data, tag = found
-    headers = {"cache-control": "no-cache", "etag": tag}
+    is_fixed = version == _version()
+    headers = {"cache-control": _FIXED if is_fixed else "no-cache", "etag": tag}
     if tag in [one.strip().removeprefix("W/") for one in known.split(",")]:
         return Response(status_code=304, headers=headers)
     return Response(data, media_type=kind, headers=headers)
@@ -42,6 +51,23 @@ def page_file(name: str, known: str = "") -> Response:
 @cache
 def _files() -> dict[str, tuple[str, bytes, str]]:
     """Load the files by name, with their content types and entity tags."""
+    found = _sources()
+    for name in _PAGES:
+        kind, data = found[name]
+        place = f'="{_FOLDER}/{_version()}/'
+        found[name] = kind, data.replace(f'="{_FOLDER}/'.encode(), place.encode())
+    return {name: (kind, data, _tag(data)) for name, (kind, data) in found.items()}
+
+
+@cache
+def _version() -> str:
+    """Return the version of all files, a digest."""
+    data = json.dumps([(name, _tag(data)) for name, (_, data) in sorted(_sources().items())])
+    return hashlib.sha256(data.encode()).hexdigest()[:16]
+
+
+def _sources() -> dict[str, tuple[str, bytes]]:
+    """Read the files by name, with their content types."""
     found: dict[str, tuple[str, bytes]] = {}
     for file in files("delf_serve").joinpath(_FOLDER).iterdir():
         kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
@@ -49,7 +75,7 @@ def _files() -> dict[str, tuple[str, bytes, str]]:
         found[file.name] = (kind, file.read_bytes())
     for name, module in (("effects.js", _effects()), ("states.js", _states())):
         found[name] = ("text/javascript", module.encode())
-    return {name: (kind, data, _tag(data)) for name, (kind, data) in found.items()}
+    return found
 
 
 def _tag(data: bytes) -> str:
