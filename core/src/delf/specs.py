@@ -115,6 +115,7 @@ class SandboxSpec(Spec):
         "SupportsLanguage": "models do not know which Python it runs",
         "SupportsWarmUp": "the first script of an agent waits for it to start",
         "SupportsMeasures": "",
+        "SupportsAbandoning": "",
     }
 
     isolation: Isolation

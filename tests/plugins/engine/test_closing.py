@@ -38,9 +38,9 @@ async def raises_many() -> None:
 
 
 ENDS: Mapping[str, tuple[Callable[[], Any], str]] = {
-    "hangs": (hangs, "did not close within 0.3 s"),
-    "ignores its cancellation": (ignores_cancellation, "did not close within 0.3 s"),
-    "fails": (fails, "failed to close: RuntimeError: Event loop is closed"),
+    "hangs": (hangs, "did not answer aclose() within 0.3 s"),
+    "ignores its cancellation": (ignores_cancellation, "did not answer aclose() within 0.3 s"),
+    "fails": (fails, "failed in aclose(): RuntimeError: Event loop is closed"),
 }
 
 

@@ -58,7 +58,7 @@ async def test_close_continues_after_a_failing_part(delf_host, scripted_model, c
     assert (stuck.closed, desk.closed) == (1, 1)
     text = [r.message for r in caplog.records if r.levelno == logging.WARNING]
     (line,) = (line for line in text if line.startswith("while stopping"))
-    assert "the connection 'stuck' (test_resources.Desk) failed to close" in line.replace(
+    assert "the connection 'stuck' (test_resources.Desk) failed in aclose()" in line.replace(
         __name__, "test_resources"
     )
     assert "OSError: the desk is stuck" in line

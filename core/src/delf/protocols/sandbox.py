@@ -443,6 +443,18 @@ class SandboxBackend(Protocol):
 
 
 @runtime_checkable
+class SupportsAbandoning(Protocol):
+    """A backend with processes that outlive the event loop of their sessions."""
+
+    def abandon(self) -> None:
+        """End all sessions without an event loop: the loop of the agent was closed by its program.
+
+        ``aclose`` is not awaited in that case, because it would run on another loop.
+        """
+        ...
+
+
+@runtime_checkable
 class SupportsMeasures(Protocol):
     """A backend that can test which of its confinement measures work here."""
 

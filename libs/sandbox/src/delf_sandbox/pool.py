@@ -59,10 +59,15 @@ class SessionPool(Generic[S, K]):
         """Drop all sessions that belong to another event loop."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
-            if self._loop is not None:
-                self._abandon((*self.waiting, *self.open))
-            self._reset()
+            self.abandon()
             self._loop = loop
+
+    def abandon(self) -> None:
+        """Drop all sessions, of a loop that may be closed."""
+        if self._loop is not None:
+            self._abandon((*self.waiting, *self.open))
+        self._reset()
+        self._loop = None
 
     async def take(self, kind: K) -> S:
         """Return an idle session or start one; it counts as in use until it is closed."""

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Final, cast
 
-from delf.errors import DelfError, PluginError
 from delf.protocols.connection import SupportsClose
+from delf_engine.bounded import within
 
 STOP_SECONDS: Final = 10.0
 """The longest wait in seconds for one object to close, or for cancelled work to end."""
-_HINT: Final = "delf does not wait any longer; tell the author of the plugin"
 
 
 async def close_all(parts: Mapping[str, object]) -> None:
@@ -47,18 +46,4 @@ def failures_in(error: Exception) -> list[Exception]:
 
 async def _close(name: str, item: SupportsClose) -> None:
     kind = f"{type(item).__module__}.{type(item).__qualname__}"
-    work = asyncio.ensure_future(item.aclose())
-    try:
-        await asyncio.wait({work}, timeout=STOP_SECONDS)
-    finally:
-        unfinished = not work.done()
-        work.cancel()
-    if unfinished:
-        raise PluginError(f"{name} ({kind}) did not close within {STOP_SECONDS:g} s", hint=_HINT)
-    try:
-        work.result()
-    except (DelfError, ExceptionGroup):
-        raise
-    except Exception as error:
-        why = f"{type(error).__name__}: {error}"
-        raise PluginError(f"{name} ({kind}) failed to close: {why}", hint=_HINT) from error
+    await within(STOP_SECONDS, f"{name} ({kind})", "aclose", item.aclose)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 from delf.environment import using_environ
@@ -40,6 +41,7 @@ from delf_engine.approvals.inbox import Inbox, open_journal
 from delf_engine.approvals.pending import PendingRequests
 from delf_engine.approvals.shared import Approvals
 from delf_engine.asking_people import AskTool
+from delf_engine.bounded import WARM_SECONDS, failures_named, within
 from delf_engine.closing import all_ended, close_all, failures_in
 from delf_engine.config import AgentConfig
 from delf_engine.embedders import Embedders
@@ -235,7 +237,8 @@ class Resources:
         for connection in agent.connections:
             if isinstance(connection, SupportsSecrets):
                 # First, so that errors of the start are redacted, too.
-                connection.tell_secrets(redactor)
+                with failures_named(f"the connection {connection.name!r}", "tell_secrets"):
+                    connection.tell_secrets(redactor)
         # Register each part for closing at once, so that a later failure leaves nothing open.
         models = _models_of(agent, redactor)
         closing.pools.append(models.aclose)
@@ -245,23 +248,25 @@ class Resources:
         sandbox = await choose_sandbox(
             around.host, config, around.plugin_options, agent.plugin_context
         )
-        closing.parts[f"the sandbox {sandbox.spec.name!r}"] = sandbox.backend
+        closing.parts[_name(sandbox)] = sandbox.backend
         inputs = input_files(found, sandbox.backend.visible_path, config.own_files)
         files = TaskFiles(inputs, Formats(around.host))
         closing.pools.append(files.formats.aclose)
         tools = await _tools_of(agent.connections, files, around)
         if isinstance(sandbox.backend, SupportsWarmUp):  # starts during the imports below
             spec = _session_spec(config, limits, tools, files.formats, inputs)
-            await _try(sandbox.backend.warm_up(spec), redactor)
+            warm_up = partial(sandbox.backend.warm_up, spec)
+            with _debugged(redactor):
+                await within(WARM_SECONDS, _name(sandbox), "warm_up", warm_up)
         journal = make_journal(around.host, config.journal, around.plugin_options, around.environ)
         closing.parts[f"the journal {config.journal!r}"] = journal
         await open_journal(journal, config.lease)
         approvals = _approvals_of(agent, journal)
-        channels = [named.channel for named in approvals.channels]
-        for each in channels:
-            if isinstance(each, SupportsJournal):
-                each.use_journal(journal)
         named = approvals.channels
+        for each in named:
+            if isinstance(each.channel, SupportsJournal):
+                with failures_named(f"the approval channel {each.name!r}", "use_journal"):
+                    each.channel.use_journal(journal)
         closing.parts.update((f"the approval channel {x.name!r}", x.channel) for x in named)
         check_made("strategy", agent.strategy, "strategy")
         check_made("memory", agent.memory, "memory")
@@ -271,7 +276,8 @@ class Resources:
             agent.embedders.spec(config.embedder)  # raises for an unknown name
         for connection in agent.connections:
             if isinstance(connection, SupportsPluginContext):
-                connection.use_context(context)
+                with failures_named(f"the connection {connection.name!r}", "use_context"):
+                    connection.use_context(context)
         prefilters = Prefilters(around.host, around.plugin_options, context, config.prefilter_mode)
         closing.pools.append(prefilters.aclose)
         memories = _memories_of(agent, context)
@@ -378,13 +384,20 @@ class Resources:
 
     async def warm_up(self) -> None:
         """Prepare the model while the first task loads its context."""
-        await _try(self.models.warm_up(self.config.main_llm), self.redactor)
+        with _debugged(self.redactor):  # it may take as long as the task
+            await self.models.warm_up(self.config.main_llm)
 
 
-async def _try(warming: Awaitable[None], redactor: Redactor) -> None:
+def _name(sandbox: ChosenSandbox) -> str:
+    return f"the sandbox {sandbox.spec.name!r}"
+
+
+@contextmanager
+def _debugged(redactor: Redactor) -> Generator[None]:
+    """Log an error of a warm-up, which the task itself will report."""
     try:
-        await warming
-    except DelfError as error:  # the task itself will report it
+        yield
+    except DelfError as error:
         _log.debug("warming up: %s", redactor.text(str(error)))
 
 

@@ -20,6 +20,7 @@ from delf.errors import (
 from delf.events import Event, StoppedBy, TaskStarted, end_event, end_of
 from delf.protocols.connection import FinishedTask, SupportsLearning
 from delf.protocols.journal import Journal
+from delf.protocols.sandbox import SupportsAbandoning
 from delf.protocols.shared_journal import SharedJournal
 from delf.tools.context import ChildResult
 from delf_engine.calls.children import ChildTasks
@@ -374,11 +375,13 @@ class Runtime:
         await self.resources.aclose()
         self._threads.close()
 
-    async def abandon(self) -> None:
-        """Release the resources that outlive a closed event loop."""
+    def abandon(self) -> None:
+        """Release the processes and threads that outlive a closed event loop."""
         self._stopped = True
         self._threads.close()
-        await self.resources.sandbox.backend.aclose()
+        backend = self.resources.sandbox.backend
+        if isinstance(backend, SupportsAbandoning):
+            backend.abandon()
 
 
 def _most_tasks() -> int:

@@ -37,6 +37,7 @@ from delf.protocols.strategy import CallGuard
 from delf.values.encoding import UnsupportedValueError, check_size, kind_name
 from delf_engine.calls.children import ChildTasks
 from delf_engine.calls.gate import Gate
+from delf_engine.closing import STOP_SECONDS
 from delf_engine.journal.recording import RecordedScript
 from delf_engine.own_context import awaited_in_own_context, in_own_context
 from delf_engine.task_run import TaskRun
@@ -85,7 +86,7 @@ class ScriptRunner(ScriptHost):
         self._permit = run.permit
         self.sandbox = TaskSandbox(run, in_background)
         self._restarts = run.restarts
-        self._is_used = False
+        self._is_used = self._is_running = False
         self._stopped: asyncio.Future[Exception | LimitReached] | None = None
         self._budget = self.sandbox.budget
         self.output = run.output
@@ -124,6 +125,13 @@ class ScriptRunner(ScriptHost):
     def calls_left(self) -> int:
         """The remaining number of calls for scripts of the task."""
         return self._budget.calls_left
+
+    @property
+    def waiting_for(self) -> str | None:
+        """The part of the sandbox that a script waits for; None if no script runs."""
+        if self.sandbox.is_opening:
+            return f"a session of the sandbox {self.sandbox.name!r}"
+        return f"a script in the sandbox {self.sandbox.name!r}" if self._is_running else None
 
     # -- scripts ------------------------------------------------------------------------
 
@@ -234,6 +242,7 @@ class ScriptRunner(ScriptHost):
     async def _run_in(self, session: SandboxSession, code: str) -> Outcome:
         stopped = self._stopped = asyncio.get_running_loop().create_future()
         running = asyncio.ensure_future(session.execute(code, self))
+        self._is_running = True
         try:
             await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if not stopped.done():
@@ -243,9 +252,10 @@ class ScriptRunner(ScriptHost):
                 return why
             raise why
         finally:
+            self._is_running = False
             if not running.done():
                 running.cancel()
-                await asyncio.wait({running})
+                await asyncio.wait({running}, timeout=STOP_SECONDS)
 
     def _within_limits(self, outcome: Outcome) -> Outcome:
         """Return the outcome; a value too large for a message is replaced by its type."""

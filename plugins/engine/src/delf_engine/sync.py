@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from delf.errors import AgentStateError, DelfError
 from delf.machine.contexts import shared_task, without_context
+from delf_engine.bounded import SLOW_SECONDS
 from delf_engine.closing import STOP_SECONDS
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
+        self._stopping = False
         run = partial(without_context, self._run)
         self._thread = threading.Thread(target=run, name=name, daemon=True)
         self._thread.start()
@@ -42,7 +46,14 @@ class LoopThread:
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
-            self.loop.run_forever()
+            while not self._stopping:
+                try:
+                    self.loop.run_forever()
+                except (
+                    SystemExit,
+                    KeyboardInterrupt,
+                ) as error:  # the loop goes on without its task
+                    _log.warning("%s was raised in the agent's event loop", type(error).__name__)
         finally:
             self.loop.run_until_complete(_end_tasks())
             generators = self.loop.create_task(self.loop.shutdown_asyncgens())
@@ -50,25 +61,70 @@ class LoopThread:
             self.loop.close()
 
     def stop(self) -> None:
-        """Stop the loop and its thread. Idempotent."""
+        """Stop the loop and its thread, which is left behind if something blocks it. Idempotent."""
+        self._stopping = True
         if not self.loop.is_closed():
             self.loop.call_soon_threadsafe(self.loop.stop)
         if threading.current_thread() is not self._thread:
-            self._thread.join()
+            self._thread.join(STOP_SECONDS)
 
 
-def call(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
+def call(
+    coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop, *, gives_up: bool = False
+) -> T:
     """Run a coroutine on another thread's loop and wait for it.
 
-    An interrupt (Ctrl-C) cancels the coroutine and waits until it has cleaned up.
+    An interrupt (Ctrl-C) cancels the coroutine and waits until it has cleaned up. A function that
+    blocks the loop is named in the log.
+
+    Args:
+        coroutine: The coroutine.
+        loop: The loop.
+        gives_up: Whether to stop waiting if the loop is blocked.
+
+    Raises:
+        TimeoutError: If the loop is blocked for :data:`STOP_SECONDS`, with ``gives_up``.
     """
     future = asyncio.run_coroutine_threadsafe(coroutine, loop)
     try:
-        return future.result()
+        return _result_of(future, loop, gives_up=gives_up)
     except KeyboardInterrupt:
         future.cancel()
         _wait_for_clean_up(loop)
         raise
+
+
+def _result_of(future: Future[T], loop: asyncio.AbstractEventLoop, *, gives_up: bool) -> T:
+    """Return the result of a loop's future; look at times whether the loop is blocked."""
+    answered, silent = threading.Event(), 0.0
+    answered.set()
+    while True:
+        done, _ = wait({future}, timeout=SLOW_SECONDS)
+        if done or loop.is_closed():
+            return future.result()
+        if answered.is_set():
+            answered.clear()
+            silent = 0.0
+            loop.call_soon_threadsafe(answered.set)
+            continue
+        silent += SLOW_SECONDS
+        if silent == SLOW_SECONDS:
+            _log.warning("the agent's event loop is blocked%s", _where(loop))
+        if gives_up and silent >= STOP_SECONDS:
+            raise TimeoutError("the event loop is blocked")
+
+
+def _where(loop: asyncio.AbstractEventLoop) -> str:
+    """Return the place in the code at which a loop's thread is, outside the standard library."""
+    frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    frame = frames.get(getattr(loop, "_thread_id", None) or 0)
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module.partition(".")[0] not in sys.stdlib_module_names:
+            code = frame.f_code
+            return f" by {module}.{code.co_qualname}() ({code.co_filename}:{frame.f_lineno})"
+        frame = frame.f_back
+    return ""
 
 
 async def call_async(coroutine: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
@@ -104,7 +160,10 @@ def _wait_for_clean_up(loop: asyncio.AbstractEventLoop, seconds: float = 5.0) ->
         if tasks:
             await asyncio.wait(tasks, timeout=seconds)
 
-    asyncio.run_coroutine_threadsafe(others(), loop).result(seconds + 1)
+    try:
+        asyncio.run_coroutine_threadsafe(others(), loop).result(seconds + 1)
+    except TimeoutError:
+        _log.warning("the agent's event loop is blocked%s", _where(loop))
 
 
 class RuntimeHome:
@@ -208,6 +267,7 @@ class RuntimeHome:
 
     def stop(self) -> None:
         """Stop the runtime from sync code. Idempotent."""
+        self.check_elsewhere("stop", "astop")
         loop, thread = self._unbind()
         if loop is None:
             return
@@ -215,11 +275,9 @@ class RuntimeHome:
             self._abandon_runtime()
         elif not loop.is_running():
             loop.run_until_complete(self._stop_runtime())
-        # Called on the loop itself, which cannot wait for its own work.
-        elif running_loop() is loop:
-            loop.create_task(self._stop_runtime())
         else:
-            call(self._stop_runtime(), loop)
+            with suppress(TimeoutError):
+                call(self._stop_runtime(), loop, gives_up=True)
         if thread is not None:
             thread.stop()
 
@@ -322,14 +380,8 @@ class RuntimeHome:
     def _abandon_runtime(self) -> None:
         """Release the resources of a runtime whose loop was closed."""
         runtime, self._runtime = self.runtime, None
-        if runtime is None:
-            return
-        # The loop that the parts belong to is closed: a loop of our own frees what is left.
-        thread = LoopThread(self._name)
-        try:
-            call(runtime.abandon(), thread.loop)
-        finally:
-            thread.stop()
+        if runtime is not None:
+            runtime.abandon()
 
 
 async def _at_end_of_loop(stop: Callable[[], Awaitable[None]]) -> AsyncGenerator[None]:

@@ -11,7 +11,7 @@ from typing import Final
 from delf.errors import SandboxUnavailableError
 from delf.events import SandboxOpened
 from delf.protocols.sandbox import Limits, SandboxSession
-from delf_engine.closing import close_all
+from delf_engine.closing import STOP_SECONDS, close_all
 from delf_engine.kept_variables import restore_variables
 from delf_engine.resource_budget import ResourceBudget
 from delf_engine.task_run import TaskRun
@@ -72,6 +72,16 @@ class TaskSandbox:
         return opening.exception() is None and opening.result().alive
 
     @property
+    def name(self) -> str:
+        """The name of the sandbox."""
+        return self._sandbox.spec.name
+
+    @property
+    def is_opening(self) -> bool:
+        """True while a session opens."""
+        return self._opening is not None and not self._opening.done()
+
+    @property
     def holds_unseen(self) -> bool:
         """True if the open session ran a script that no person approved as a whole.
 
@@ -112,11 +122,11 @@ class TaskSandbox:
     async def _close(self, opening: asyncio.Task[SandboxSession]) -> None:
         if not opening.done():
             opening.cancel()
-        await asyncio.wait({opening})
-        if opening.cancelled() or opening.exception() is not None:
+        await asyncio.wait({opening}, timeout=STOP_SECONDS)
+        if not opening.done() or opening.cancelled() or opening.exception() is not None:
             return
         try:
-            await close_all({"its session": opening.result()})
+            await close_all({f"a session of the sandbox {self.name!r}": opening.result()})
         except Exception as error:  # a failed close does not change the task's outcome
             message = f"the sandbox of task {self._log.task_id} could not be closed"
             self._log.redactor.log_failure(_log, message, error)

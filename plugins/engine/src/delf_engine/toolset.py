@@ -30,6 +30,7 @@ from delf.tools.permissions import (
 from delf.tools.stubs import whole_size
 from delf.tools.type_texts import values_in
 from delf_engine.bound_action import BoundAction
+from delf_engine.bounded import START_SECONDS, within
 
 RESERVED: Final = frozenset(
     {"rerun", "add_to_output_files", "asyncio", "files", "llm", "ToolError", "ToolException"}
@@ -282,7 +283,8 @@ async def _bind(
     """Return the allowed actions of a connection, and the names of the others."""
     allowed: dict[tuple[str, str], BoundAction] = {}
     hidden: set[str] = set()
-    actions = await connection.actions()
+    owner = f"the connection {connection.name!r}"
+    actions = await within(START_SECONDS, owner, "actions", connection.actions)
     check_groups(actions, connection.name)
     check_permission_names(connection.allow, "allow", connection.name, actions)
     check_permission_names(connection.confirm, "confirm", connection.name, actions)

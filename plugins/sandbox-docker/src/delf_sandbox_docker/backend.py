@@ -155,6 +155,10 @@ class DockerBackend:
             remove_folder(self._folder)
             self._folder = None
 
+    def abandon(self) -> None:
+        """End all sessions of a closed event loop."""
+        self.pool.abandon()
+
     def _abandon(self, sessions: Collection[ContainerSession]) -> None:
         """Release the containers of a closed loop, which ends them."""
         for session in sessions:

@@ -185,6 +185,10 @@ class LocalBackend:
             await self._server.aclose()
             self._server = None
 
+    def abandon(self) -> None:
+        """End all sessions of a closed event loop."""
+        self.pool.abandon()
+
     def _abandon(self, _guests: Collection[_Guest]) -> None:
         """Free the template of a closed event loop, with its guests."""
         if self._server is not None:

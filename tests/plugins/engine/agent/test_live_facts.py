@@ -45,9 +45,9 @@ def fails() -> None:
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        (never, "did not answer within 0.05 s"),
-        (fails, "raised KeyError: 'tickets'"),
-        (lambda: ["a"], "returned a list, not a text or None"),
+        (never, "did not answer context() within 0.05 s"),
+        (fails, "failed in context(): KeyError: 'tickets'"),
+        (lambda: ["a"], "returned a list in context(), not a text or None"),
     ],
 )
 @pytest.mark.parametrize("way", ["task", "check"])
@@ -69,7 +69,7 @@ async def test_connection_failing_to_give_context_is_named(
                 await agent.acheck()
             error = raised.value
     assert isinstance(error, ConnectionUnavailableError)
-    assert error.message == f"desk: context() of the connection {problem}"
+    assert error.message == f"the connection 'desk' {problem}"
 
 
 async def test_long_connection_context_is_cut(

@@ -86,6 +86,7 @@ class Gate:
         self._numbers = itertools.count(self._replay.last_call + 1)
         self.answer: Returned | None = None
         """The latest answer given by a call of ``answer``."""
+        self._checks: list[str] = []
         self._closed = self._left = False
         self._at_work: set[asyncio.Task[Any]] = set()
         self._records = CallRecords(run.log)
@@ -158,8 +159,8 @@ class Gate:
 
     @property
     def under_way(self) -> list[str]:
-        """The calls in flight, for messages."""
-        return [f"the call {call.bound.name}" for call in self._records.under_way]
+        """The calls in flight and the checks of calls, for messages."""
+        return [*self._checks, *(f"the call {call.bound.name}" for call in self._records.under_way)]
 
     async def until_idle(self) -> None:
         """Wait until no call is in flight, without a limit."""
@@ -332,6 +333,7 @@ class Gate:
         check = call.bound.check
         if check is None:
             return Allowed()
+        self._checks.append(f"the check of {call.bound.name}")
         try:
             asked = ProposedCall(
                 action=call.bound.action.name,
@@ -355,6 +357,8 @@ class Gate:
         # A check is a plugin's code: a sys.exit() in it must refuse the call and not end the host.
         except (Exception, SystemExit) as error:
             return Refused(message=f"it could not be checked: {describe_failure(error)}")
+        finally:
+            self._checks.remove(f"the check of {call.bound.name}")
         if isinstance(verdict, (Allowed, NeedsApproval, Refused)):
             return verdict
         return Refused(message=f"it could not be checked: check returned {type(verdict).__name__}")

@@ -1,7 +1,8 @@
-"""Errors of a journal's own library become delf's, with the journal's name."""
+"""A journal of a plugin, with limited time and errors that name the journal."""
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable
@@ -9,13 +10,20 @@ from typing import Any, Final, TypeVar
 
 from delf.errors import DelfError, JournalFailedError
 from delf.protocols.journal import Journal
+from delf_engine.bounded import contained, described
 
 J = TypeVar("J", bound=Journal)
 _MARK: Final = "_delf_guards"
+ANSWER_SECONDS: Final = 60.0
+"""The longest time in seconds for one method of a journal."""
+_UNLIMITED: Final = frozenset({"aclose", "back_up", "restore", "prune", "remove", "index"})
+"""Methods that may take long, or whose callers limit the time."""
 
 
 def guarded(journal: J, name: str) -> J:
     """Return the journal; from now on its async methods raise :class:`JournalFailedError`.
+
+    They do so for exceptions of the journal's own, and after :data:`ANSWER_SECONDS`.
 
     The object stays the same, and keeps its own class as the base of its new one, so that
     ``isinstance`` and further methods of the journal work.
@@ -42,13 +50,20 @@ def guarded(journal: J, name: str) -> J:
 
 
 def _awaited(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    limited = function.__name__ not in _UNLIMITED
+
     @functools.wraps(function)
     async def method(*arguments: Any, **named: Any) -> Any:
+        limit = asyncio.timeout(ANSWER_SECONDS if limited else None)
         try:
-            return await function(*arguments, **named)
+            async with limit:
+                return await contained(lambda: function(*arguments, **named))
         except DelfError:
             raise
         except Exception as error:
+            if limit.expired():
+                what = f"the journal {name!r} did not answer {function.__name__}()"
+                raise JournalFailedError(f"{what} within {ANSWER_SECONDS:g} s") from error
             raise _failed(name, function, error) from error
 
     return method
@@ -69,5 +84,5 @@ def _iterated(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _failed(name: str, function: Callable[..., Any], error: Exception) -> JournalFailedError:
-    what = f"{type(error).__name__}: {error}"
-    return JournalFailedError(f"the journal {name!r} failed in {function.__name__}(): {what}")
+    what = f"the journal {name!r} failed in {function.__name__}(): {described(error)}"
+    return JournalFailedError(what)

@@ -16,6 +16,7 @@ from delf.protocols.observer import Observer, SupportsPeopleChanges
 from delf.protocols.people import PersonChange
 from delf.records import dataclass
 from delf.specs import ObserverSpec
+from delf_engine.bounded import contained
 from delf_engine.closing import all_ended, close_all
 from delf_engine.redact import Redactor
 
@@ -102,7 +103,7 @@ class ObserverFeed:
             return False
         event, context = queued
         try:
-            await awaited_in(context, self._observe(event))
+            await contained(lambda: awaited_in(context, self._observe(event)))
         except Exception as error:
             self._failed = True
             message = f"the observer {self._name!r} failed and is left out from now on"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,6 +38,7 @@ from delf.events import (
     cost_of,
 )
 from delf.protocols.strategy import Strategy, SupportsOwnTools, runs_scripts, takes_changes
+from delf_engine.bounded import EndedItselfError, contained
 from delf_engine.changes import refusal_of, used_tools
 from delf_engine.host import TaskHost
 from delf_engine.journal.retrying import next_try
@@ -117,7 +119,7 @@ class TaskPipeline:
         try:
             await self._record_start(origin)
             # In a separate asyncio task, so that its end is recorded after a timeout, too.
-            work = asyncio.ensure_future(self._work())
+            work = asyncio.ensure_future(contained(self._work))
             work.add_done_callback(_retrieve_exception)
             await self._run.clock.wait(work)
             if isinstance(self._host.stopped, SandboxDied):
@@ -213,12 +215,13 @@ class TaskPipeline:
         if not work.done():
             # A replay that waited for a missing call is a mismatch, not a timeout.
             unfinished = self._run.replay.unfinished()
-            unapproved = waiting_for(self._log.events)
+            why = self._waits_for()
             host.close(left=unfinished is not None, cut=True)
             await self._abandon(work)
             seconds = self._run.clock.seconds
-            why = "" if unapproved is None else f"; it waited for {unapproved}"
-            late = TaskTimeoutError(f"Timeout: the task did not end within {seconds:g} s{why}")
+            late = TaskTimeoutError(
+                f"Timeout: the task did not end within {seconds:g} s; it waited for {why}"
+            )
             return host.output, unfinished or late
         error = host.stopped or work.exception()
         if error is None and host.scripts.variables and host.scripts.sandbox.alive:
@@ -238,8 +241,10 @@ class TaskPipeline:
         if not isinstance(error, DelfError):
             message = f"task {self._log.task_id} failed inside delf"
             self._log.redactor.log_failure(_log, message, error)
+            cause = error.__cause__ if isinstance(error, EndedItselfError) else None
+            kind = type(cause or error).__name__
             inside = DelfError(
-                f"an unexpected {type(error).__name__} inside {self._place_of(error)}: {error}",
+                f"an unexpected {kind} inside {self._place_of(error)}: {cause or error}",
                 hint="the log has the traceback; please report it",
             )
             inside.__cause__ = error
@@ -249,9 +254,16 @@ class TaskPipeline:
         return host.output, error
 
     def _place_of(self, error: BaseException) -> str:
-        """Return the model in which an error happened, if known."""
+        """Return the model or function in which an error happened."""
         seen = self._run.models.unexpected
-        return seen[1] if seen is not None and seen[0] is error else "delf or a plugin"
+        return seen[1] if seen is not None and seen[0] is error else _entered(error)
+
+    def _waits_for(self) -> str:
+        """Return what a task that is cut short waits for, as the end of a sentence."""
+        in_events = waiting_for(self._log.events)
+        calls = ", ".join(self._host.under_way)
+        strategy = f"the strategy {self._run.config.strategy!r}"
+        return in_events or calls or self._host.scripts.waiting_for or strategy
 
     async def _refused(self, error: ToolException) -> tuple[str, DelfError | None]:
         """Return the answer or error after a tool's final refusal: its message, after the output.
@@ -409,6 +421,21 @@ def handed_in(request: TaskRequest, agent_id: str, redactor: Redactor) -> TaskQu
         retries=request.retries,
         retry_after=request.retry_after,
     )
+
+
+def _entered(error: BaseException) -> str:
+    """Return the function of a plugin, or of its libraries, in which an error happened."""
+    entered: str | None = None
+    trace = error.__traceback__
+    while trace is not None:
+        module = str(trace.tb_frame.f_globals.get("__name__", ""))
+        package = module.partition(".")[0]
+        if package in ("delf", "delf_engine"):
+            entered = None
+        elif entered is None and package not in sys.stdlib_module_names:
+            entered = f"{module}.{trace.tb_frame.f_code.co_qualname}()"
+        trace = trace.tb_next
+    return "delf or a plugin" if entered is None else entered
 
 
 def _retrieve_exception(work: asyncio.Future[str]) -> None:

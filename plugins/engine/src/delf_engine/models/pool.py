@@ -54,6 +54,7 @@ class ModelPool:
         self._context = context
         self._record = record
         self._open: dict[str, Model] = {}
+        self._names: dict[str, str] = {}
         self._priced: dict[str, SupportsPrice] = {}
 
     def understood(self, config: LLMConfig) -> LLMConfig:
@@ -75,6 +76,7 @@ class ModelPool:
             made: Model = self._made(spec, config)
             if isinstance(made, SupportsPrice):
                 self._priced[key] = made
+            self._names[key] = self.name_of(config)
             model = self._open[key] = self._recorded(made)
         return model
 
@@ -153,7 +155,10 @@ class ModelPool:
 
     async def aclose(self) -> None:
         """Close every model."""
-        models = {f"the model number {n}": model for n, model in enumerate(self._open.values(), 1)}
+        models = {
+            f"{self._names[key]}, number {n}": model
+            for n, (key, model) in enumerate(self._open.items(), 1)
+        }
         self._open.clear()
         self._priced.clear()
         await close_all(models)

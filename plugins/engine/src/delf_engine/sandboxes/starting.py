@@ -7,9 +7,10 @@ import logging
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from delf.errors import ConfigurationError, SandboxUnavailableError
+from delf.errors import ConfigurationError, PluginError, SandboxUnavailableError
 from delf.packages.official import how_to_install, packages, usual
 from delf.plugins.host import PluginHost
 from delf.protocols.context import PluginContext
@@ -24,6 +25,8 @@ from delf.protocols.sandbox import (
 from delf.records import dataclass
 from delf.specs import SandboxSpec
 from delf.types import Isolation, isolation_rank
+from delf_engine.bounded import PREPARE_SECONDS, START_SECONDS, within
+from delf_engine.closing import close_all
 from delf_engine.config import AgentConfig
 from delf_engine.sandboxes.backends import LIMIT_NAMES, Probed, make_sandbox
 from delf_engine.sandboxes.isolation import Measured
@@ -76,16 +79,16 @@ class _Search:
             self.host, spec, self.config.sandbox_config, self.options, self.context
         )
         try:
-            state = await self._ready(backend)
+            state = await self._ready(spec, backend)
             if isinstance(state, Available):
                 isolation, why = await self._isolation(spec, backend)
                 if not self._is_weak(isolation):
                     return ChosenSandbox(spec, backend, isolation)
                 state = self._too_weak(why)
         except BaseException:
-            await backend.aclose()
+            await _close(spec, backend)
             raise
-        await backend.aclose()
+        await _close(spec, backend)
         return state
 
     def _is_weak(self, isolation: Isolation) -> bool:
@@ -98,14 +101,18 @@ class _Search:
             "measured",
         )
 
-    async def _ready(self, backend: SandboxBackend) -> Availability:
+    async def _ready(self, spec: SandboxSpec, backend: SandboxBackend) -> Availability:
         """Check that sessions can be opened, preparing an image or similar if needed."""
-        state = await backend.available()
-        if isinstance(state, Available) and isinstance(backend, SupportsPreparation):
-            try:
-                await backend.prepare(tuple(self.config.allowed_libs))
-            except SandboxUnavailableError as error:
-                return Unavailable(" ".join(error.message.split()), error.hint or "")
+        owner = f"the sandbox {spec.name!r}"
+        try:
+            state = await within(START_SECONDS, owner, "available", backend.available)
+            if isinstance(state, Available) and isinstance(backend, SupportsPreparation):
+                libraries = tuple(self.config.allowed_libs)
+                prepare = partial(backend.prepare, libraries)
+                await within(PREPARE_SECONDS, owner, "prepare", prepare)
+        except (SandboxUnavailableError, PluginError) as error:
+            reason = " ".join(error.message.split()).removeprefix(f"{owner} ")
+            return Unavailable(reason, error.hint or "")
         return state
 
     async def _isolation(self, spec: SandboxSpec, backend: SandboxBackend) -> tuple[Isolation, str]:
@@ -123,6 +130,14 @@ class _Search:
                 why = f"{spec.name} says {probed.claimed}, and cannot be tried out: {error}"
                 return "process", why
         return probed.believed(measured), probed.explain(measured)
+
+
+async def _close(spec: SandboxSpec, backend: SandboxBackend) -> None:
+    """Close a backend that was not chosen; log a failure."""
+    try:
+        await close_all({f"the sandbox {spec.name!r}": backend})
+    except (PluginError, ExceptionGroup) as error:
+        _log.warning("%s", error)
 
 
 async def choose_sandbox(

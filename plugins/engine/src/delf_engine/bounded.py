@@ -1,0 +1,113 @@
+"""Methods of plugins' objects, with limited time and errors that name the plugin."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from typing import Final, TypeVar
+
+from delf.errors import DelfError, PluginError
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+START_SECONDS: Final = 120.0
+"""The longest time in seconds for one method while an agent starts."""
+PREPARE_SECONDS: Final = 1800.0
+"""The longest time in seconds to prepare a sandbox, which may build an image."""
+WARM_SECONDS: Final = 10.0
+"""The longest time in seconds for a warm-up, which is optional."""
+SLOW_SECONDS: Final = 5.0
+"""The seconds after which a method without an answer is named in the log."""
+_HINT: Final = "delf does not wait any longer; tell the author of the plugin"
+
+
+async def within(
+    seconds: float,
+    owner: str,
+    method: str,
+    call: Callable[[], Awaitable[T]],
+    error: type[DelfError] = PluginError,
+    hint: str = _HINT,
+) -> T:
+    """Await a method of a plugin's object within a time limit.
+
+    A method that ignores its cancellation is abandoned.
+
+    Args:
+        seconds: The longest wait.
+        owner: The object in messages, such as ``the journal 'redis'``.
+        method: The name of the method in messages.
+        call: Calls the method.
+        error: The class of the error.
+        hint: The hint of the error.
+
+    Raises:
+        DelfError: The method's own, or ``error`` if the method raised another exception, was
+            cancelled by itself, or did not end in time.
+    """
+    work = asyncio.ensure_future(contained(call))
+    try:
+        _, late = await asyncio.wait({work}, timeout=min(SLOW_SECONDS, seconds))
+        if late and seconds > SLOW_SECONDS:
+            _log.warning("%s has not answered %s() for %g s", owner, method, SLOW_SECONDS)
+            _, late = await asyncio.wait({work}, timeout=seconds - SLOW_SECONDS)
+        if late:
+            raise error(f"{owner} did not answer {method}() within {seconds:g} s", hint=hint)
+    finally:
+        work.cancel()
+    with failures_named(owner, method, error, hint):
+        return work.result()
+
+
+@contextmanager
+def failures_named(
+    owner: str, method: str, error: type[DelfError] = PluginError, hint: str = _HINT
+) -> Generator[None]:
+    """Raise exceptions of a plugin's method as errors of delf that name the plugin.
+
+    Args:
+        owner: The object in messages.
+        method: The name of the method in messages.
+        error: The class of the error.
+        hint: The hint of the error.
+
+    Raises:
+        DelfError: The block's own, or ``error`` for any other exception.
+    """
+    try:
+        yield
+    except (DelfError, ExceptionGroup):
+        raise
+    except Exception as cause:
+        raise error(f"{owner} failed in {method}(): {described(cause)}", hint=hint) from cause
+
+
+class EndedItselfError(Exception):
+    """A plugin cancelled its own asyncio task, or raised ``SystemExit``."""
+
+
+async def contained(call: Callable[[], Awaitable[T]]) -> T:
+    """Await a plugin's method that must not end its caller's asyncio task or event loop.
+
+    Raises:
+        EndedItselfError: For ``SystemExit``, and for a cancellation that nobody requested.
+    """
+    try:
+        return await call()
+    except (SystemExit, KeyboardInterrupt, asyncio.CancelledError) as error:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        on_main_thread = threading.current_thread() is threading.main_thread()
+        if isinstance(error, KeyboardInterrupt) and on_main_thread:
+            raise  # somebody pressed Ctrl-C
+        ended = EndedItselfError(f"{type(error).__name__}: {str(error) or 'nobody asked for it'}")
+        raise ended.with_traceback(error.__traceback__) from error
+
+
+def described(error: Exception) -> str:
+    """Describe an exception of a plugin."""
+    return str(error) if isinstance(error, EndedItselfError) else f"{type(error).__name__}: {error}"
