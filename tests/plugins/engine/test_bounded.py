@@ -14,7 +14,7 @@ from delf.specs import JournalSpec, ModelSpec, ObserverSpec, SandboxSpec, Strate
 from delf_devkit.testing.hosts import TestHost
 from delf_devkit.testing.models import ScriptedModel
 from delf_engine import bounded, sync, toolset
-from delf_engine.journal import guarded
+from delf_engine.journal import guarded, observers
 from delf_engine.journal.in_process import InProcessJournal
 from delf_engine.sandboxes import starting
 
@@ -144,7 +144,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolset, "START_SECONDS", SECONDS)
     monkeypatch.setattr(starting, "START_SECONDS", SECONDS)
     monkeypatch.setattr(guarded, "ANSWER_SECONDS", SECONDS)
-    monkeypatch.setattr("delf_engine.journal.observers._CLOSE_SECONDS", SECONDS)
+    monkeypatch.setattr(observers, "CLOSE_SECONDS", SECONDS)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -160,18 +160,20 @@ def test_faulty_method_ends_in_time_and_names_its_plugin(
     agent = agent_with(method, FAULTS[fault], delf_host)
     try:
         response = agent.run("x")
-        said = f"{response.text} {response.error} {response.exception and response.exception.hint}"
+        message = (
+            f"{response.text} {response.error} {response.exception and response.exception.hint}"
+        )
     except Exception as error:
-        said = str(error)
+        message = str(error)
     agent.stop()
-    said += caplog.text
+    message += caplog.text
     if method in ("actions", "available", "append"):
         verb = "did not answer" if fault == "hangs" else "failed in"
-        assert NAMED[method].format(verb) in said.replace("does not work here: ", "")
+        assert NAMED[method].format(verb) in message.replace("does not work here: ", "")
     elif fault == "hangs" or method == "observe":
-        assert NAMED[method] in said
+        assert NAMED[method] in message
     else:
-        assert "Faulty." in said or NAMED[method] in said
+        assert "Faulty." in message or NAMED[method] in message
 
 
 def test_function_that_blocks_the_loop_is_named(
@@ -193,7 +195,7 @@ def test_function_that_blocks_the_loop_is_named(
     handle = agent.submit("x")
     agent.stop()
     free.set()
-    assert "the agent's event loop is blocked by" in caplog.text
+    assert "the agent's event loop does not answer, blocked by" in caplog.text
     assert "blocks() (" in caplog.text
     assert handle
     assert scripted_model.prompts == []

@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
+from delf_cli import errors
 from delf_cli.errors import InterruptedRunError
+from delf_engine.sync import busy_at
 
 T = TypeVar("T")
 
 _SIGNALS: Final = ("SIGINT", "SIGTERM", "SIGHUP")
+_BUSY_SECONDS: Final = 2.0
+"""The seconds after a signal until a blocked event loop is named."""
+_AGAIN: Final = "press Ctrl-C again to end the process at once"
 _LEFT_SECONDS: Final = 1.0
 """The time for cancelled tasks that are left at the end."""
 
@@ -79,10 +85,11 @@ class _Stop:
         self.number: int | None = None
         self._received = 0
         self._task: asyncio.Task[Any] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def watch(self, task: asyncio.Task[Any] | None) -> None:
         self._task = task
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         for name in _SIGNALS:
             number = getattr(signal, name, None)
             if number is None or signal.getsignal(number) is signal.SIG_IGN:
@@ -101,6 +108,14 @@ class _Stop:
         if self._received > 1:  # the clean-up hangs, or the person does not want to wait for it
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
+        telling = threading.Timer(_BUSY_SECONDS, self._tell_if_blocked)
+        telling.daemon = True
+        telling.start()
+
+    def _tell_if_blocked(self) -> None:
+        """Name the function that keeps the event loop from taking the signal."""
+        if self.number is None and self._loop is not None and not self._loop.is_closed():
+            errors.say("warning", f"not stopped yet{busy_at(self._loop)}; {_AGAIN}")
 
     def _take(self, number: int) -> None:
         self.number = number

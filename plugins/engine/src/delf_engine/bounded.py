@@ -45,8 +45,8 @@ async def within(
         hint: The hint of the error.
 
     Raises:
-        DelfError: The method's own, or ``error`` if the method raised another exception, was
-            cancelled by itself, or did not end in time.
+        DelfError: If the method raised this error; ``error`` if the method raised another
+            exception, cancelled itself, or did not end in time.
     """
     work = asyncio.ensure_future(contained(call))
     try:
@@ -75,7 +75,7 @@ def failures_named(
         hint: The hint of the error.
 
     Raises:
-        DelfError: The block's own, or ``error`` for any other exception.
+        DelfError: If the block raised this error; ``error`` for any other exception.
     """
     try:
         yield

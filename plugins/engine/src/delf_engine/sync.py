@@ -109,20 +109,22 @@ def _result_of(future: Future[T], loop: asyncio.AbstractEventLoop, *, gives_up: 
             continue
         silent += SLOW_SECONDS
         if silent == SLOW_SECONDS:
-            _log.warning("the agent's event loop is blocked%s", _where(loop))
+            _log.warning("the agent's event loop does not answer%s", busy_at(loop))
         if gives_up and silent >= STOP_SECONDS:
             raise TimeoutError("the event loop is blocked")
 
 
-def _where(loop: asyncio.AbstractEventLoop) -> str:
-    """Return the place in the code at which a loop's thread is, outside the standard library."""
+def busy_at(loop: asyncio.AbstractEventLoop) -> str:
+    """Describe the function, outside the standard library, in which a loop's thread is."""
     frames = sys._current_frames()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
     frame = frames.get(getattr(loop, "_thread_id", None) or 0)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         if module.partition(".")[0] not in sys.stdlib_module_names:
             code = frame.f_code
-            return f" by {module}.{code.co_qualname}() ({code.co_filename}:{frame.f_lineno})"
+            return (
+                f", blocked by {module}.{code.co_qualname}() ({code.co_filename}:{frame.f_lineno})"
+            )
         frame = frame.f_back
     return ""
 
@@ -163,7 +165,7 @@ def _wait_for_clean_up(loop: asyncio.AbstractEventLoop, seconds: float = 5.0) ->
     try:
         asyncio.run_coroutine_threadsafe(others(), loop).result(seconds + 1)
     except TimeoutError:
-        _log.warning("the agent's event loop is blocked%s", _where(loop))
+        _log.warning("the agent's event loop does not answer%s", busy_at(loop))
 
 
 class RuntimeHome:

@@ -21,7 +21,7 @@ from delf_engine.closing import all_ended, close_all
 from delf_engine.redact import Redactor
 
 _log = logging.getLogger(__name__)
-_CLOSE_SECONDS = 5.0
+CLOSE_SECONDS = 5.0
 """The seconds for an observer's last events, so that a hanging one cannot delay a stop."""
 
 
@@ -119,7 +119,7 @@ class ObserverFeed:
     async def aclose(self) -> None:
         """Flush queued events, then close the observer."""
         self._queue.put_nowait(None)
-        _, unfinished = await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
+        _, unfinished = await asyncio.wait({self._task}, timeout=CLOSE_SECONDS)
         if unfinished:
             self._task.cancel()
             _log.warning("the observer %r did not take its last events in time", self._name)
