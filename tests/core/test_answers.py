@@ -1,6 +1,6 @@
 import pytest
 
-from delf.answers import joined, spoken, taken_apart
+from delf.answers import join_continuation, split_reasoning, without_reasoning
 from delf.messages import ModelReply, ToolCall
 
 ANSWER = "The answer is 42."
@@ -47,7 +47,7 @@ FAMILIES = {
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_reasoning_is_separated_from_the_answer(name):
-    thoughts, words, ended = taken_apart(FAMILIES[name])
+    thoughts, words, ended = split_reasoning(FAMILIES[name])
     assert (words.strip(), ended) == (ANSWER, True)
     assert "41" not in words
     assert ("41" in FAMILIES[name]) == ("41" in thoughts)
@@ -67,7 +67,7 @@ def test_reasoning_is_separated_from_the_answer(name):
     ],
 )
 def test_think_tags_inside_prose_are_kept(text):
-    assert taken_apart(text) == ("", text, True)
+    assert split_reasoning(text) == ("", text, True)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_think_tags_inside_prose_are_kept(text):
     ],
 )
 def test_unclosed_reasoning_is_a_broken_answer(text):
-    reply = spoken(ModelReply(text=text, model="m"))
+    reply = without_reasoning(ModelReply(text=text, model="m"))
     assert (reply.text, reply.broken_by) == ("", "break")
     assert "hm" in reply.reasoning or "draft" in reply.reasoning
 
@@ -92,7 +92,7 @@ def test_harmony_call_without_final_channel_is_the_text():
         "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary "
         'to=functions.run <|constrain|>json<|message|>{"code": "print(1)"}<|call|>'
     )
-    assert taken_apart(text) == ("hm", '{"code": "print(1)"}', True)
+    assert split_reasoning(text) == ("hm", '{"code": "print(1)"}', True)
 
 
 @pytest.mark.parametrize(
@@ -138,10 +138,10 @@ HALF = "Here:\n```python\nrows = find(1)\nfor row in rows:\n    ref"
     ],
 )
 def test_continued_answers_are_joined_at_their_overlap(first, second, whole):
-    assert joined(first, second) == whole
+    assert join_continuation(first, second) == whole
 
 
 def test_reply_with_calls_keeps_its_calls():
     call = ToolCall(id="1", name="run", arguments="{}")
-    reply = spoken(ModelReply(text="<think>hm", model="m", calls=(call,)))
+    reply = without_reasoning(ModelReply(text="<think>hm", model="m", calls=(call,)))
     assert (reply.calls, reply.broken_by) == ((call,), None)

@@ -70,7 +70,7 @@ OTHER = {
 
 def test_every_request_field_is_a_fact_or_declared_internal():
     fields = {item.name for item in dataclasses.fields(ApprovalRequest)}
-    assert fields == {*OTHER, *IDENTITY}, "declare it with labelled(…), or word it in facts"
+    assert fields == {*OTHER, *IDENTITY}, "declare it with request_field(…), or word it in facts"
 
 
 @pytest.mark.parametrize("field", OTHER)

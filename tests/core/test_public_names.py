@@ -82,7 +82,7 @@ def test_first_party_exports_resolve() -> None:
 def test_export_of_a_missing_package_names_the_package(name: str, package: str) -> None:
     host = PluginHost.discover(no_plugins=True)
     with pytest.raises(OptionalDependencyError, match=name) as caught:
-        host.exported(name)
+        host.load_export(name)
     assert package in caught.value.message
     assert isinstance(caught.value, ImportError)
 

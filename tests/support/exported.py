@@ -44,7 +44,7 @@ def stub() -> str:
             continue
         for name, target in record.plugin.exports:
             module = target.partition(":")[0]
-            made = host.exported(name)
+            made = host.load_export(name)
             names.append(name)
             if inspect.ismodule(made):
                 parent, _, last = target.rpartition(".")

@@ -159,7 +159,7 @@ _warn_of_namesake()
 def _first_use(name: str) -> Any:
     """Import a public name, and keep it for later uses."""
     home = _HOMES.get(name, "delf.errors" if name in __all__ else None)
-    value = _exported(name) if home is None else getattr(importlib.import_module(home), name)
+    value = _import_export(name) if home is None else getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
 
@@ -168,7 +168,7 @@ if not TYPE_CHECKING:  # a checker that saw __getattr__ would accept any name
     __getattr__ = _first_use
 
 
-def _exported(name: str) -> Any:
+def _import_export(name: str) -> Any:
     """Import a public name that an installed plugin exports."""
     known = list(__all__)
     if not name.startswith("_"):  # such names are asked for by tools that look at every module
@@ -176,7 +176,7 @@ def _exported(name: str) -> Any:
         from delf.plugins.host import PluginHost
 
         with contextlib.suppress(AttributeError):
-            return PluginHost.discover().exported(name)
+            return PluginHost.discover().load_export(name)
         known += packages("exports")
     from delf.errors import did_you_mean
 

@@ -69,7 +69,7 @@ _LEAST_SAME: Final = 4
 _SHOWN: Final = 600
 
 
-def taken_apart(text: str) -> tuple[str, str, bool]:
+def split_reasoning(text: str) -> tuple[str, str, bool]:
     """Split an answer into its reasoning and its text; report whether the reasoning ends.
 
     Reasoning stands at the beginning or, where a server has swallowed its opening mark, before the
@@ -79,10 +79,10 @@ def taken_apart(text: str) -> tuple[str, str, bool]:
         text: The whole answer.
     """
     if _HARMONY_MARK.search(text):
-        return _channels(text)
+        return _split_channels(text)
     for way in _BARE:
         if (bare := way.match(text)) is not None:
-            return bare[1].strip(), _plain(text[bare.end() :]), True
+            return bare[1].strip(), _strip_control_marks(text[bare.end() :]), True
     thoughts: list[str] = []
     rest = text
     while (opening := reasoning_in(rest)) is not None:
@@ -91,12 +91,12 @@ def taken_apart(text: str) -> tuple[str, str, bool]:
             return "\n\n".join([*thoughts, rest[opening.length :].strip()]), "", False
         thoughts.append(rest[opening.length : ended.start()].strip())
         rest = rest[ended.end() :].lstrip()
-    unopened = _unopened(rest)
+    unopened = _find_unopened_end(rest)
     if unopened is not None:
         begin, end = unopened
         thoughts.append(rest[:begin].strip())
         rest = rest[end:].lstrip()
-    return "\n\n".join(thoughts), _plain(rest), True
+    return "\n\n".join(thoughts), _strip_control_marks(rest), True
 
 
 class Opening(NamedTuple):
@@ -135,7 +135,7 @@ def may_be_reasoning(text: str) -> bool:
     return len(begun) < _LONGEST_MARK and "\n" not in begun and is_open
 
 
-def _unopened(text: str) -> tuple[int, int] | None:
+def _find_unopened_end(text: str) -> tuple[int, int] | None:
     """Return the last closing mark of reasoning that has no opening mark."""
     last: tuple[int, int] | None = None
     for found in _CLOSING.finditer(text):
@@ -156,7 +156,7 @@ def _in_block(text: str, place: int) -> bool:
     return before % 2 == 1 and after % 2 == 1
 
 
-def _channels(text: str) -> tuple[str, str, bool]:
+def _split_channels(text: str) -> tuple[str, str, bool]:
     """Split an answer in the harmony format, whose parts are labelled by channel."""
     thoughts, messages, called = [text[: _first(text)].strip()], list[str](), list[str]()
     for part in _HARMONY.finditer(text):
@@ -175,7 +175,7 @@ def _first(text: str) -> int:
     return len(text) if found is None else found.start()
 
 
-def _plain(text: str) -> str:
+def _strip_control_marks(text: str) -> str:
     """Strip control marks that a server should have removed from both ends of a text."""
     while (tail := _TAIL.search(text.rstrip()[-_LONGEST_MARK:])) is not None:
         text = text.rstrip()[: -len(tail.group())]
@@ -183,12 +183,12 @@ def _plain(text: str) -> str:
     return text if head is None else text[head.end() :]
 
 
-def spoken(reply: ModelReply) -> ModelReply:
+def without_reasoning(reply: ModelReply) -> ModelReply:
     """Return a reply with its reasoning split off from its text.
 
     Reasoning that never ends makes the reply truncated.
     """
-    thoughts, messages, ended = taken_apart(reply.text)
+    thoughts, messages, ended = split_reasoning(reply.text)
     if messages == reply.text and not thoughts:
         return reply
     reasoning = "\n\n".join(filter(None, (reply.reasoning, thoughts)))
@@ -201,16 +201,16 @@ def spoken(reply: ModelReply) -> ModelReply:
 # -- answers that are not whole ------------------------------------------------------------
 
 
-def asked_on(*, anew: bool) -> str:
+def continuation_request(*, whole: bool) -> str:
     """Build the request that asks a model to continue a truncated answer.
 
     Args:
-        anew: Ask for the whole answer again, which an answer with tool calls needs.
+        whole: Ask for the whole answer again, which an answer with tool calls needs.
     """
-    return _AGAIN if anew else _GO_ON
+    return _AGAIN if whole else _GO_ON
 
 
-def joined(first: str, second: str) -> str | None:
+def join_continuation(first: str, second: str) -> str | None:
     """Join a truncated answer and its continuation.
 
     A model may continue within the line or begin the line again. A continuation that has a fence of
@@ -218,7 +218,7 @@ def joined(first: str, second: str) -> str | None:
 
     Args:
         first: The truncated answer.
-        second: The answer to the request of :func:`asked_on`.
+        second: The answer to the request of :func:`continuation_request`.
 
     Returns:
         The whole answer; None if it is unclear how the two fit together.
@@ -275,16 +275,16 @@ _WHY: Final[dict[BrokenBy, tuple[str, str]]] = {
 }
 
 
-def broken_off(reply: ModelReply) -> LLMExecutionError:
+def truncation_error(reply: ModelReply) -> LLMExecutionError:
     """Make the error for a truncated answer, with an excerpt of its text."""
     why, hint = _WHY[reply.broken_by or "break"]
     limit = f" ({reply.max_tokens:,} tokens)" if reply.max_tokens else ""
     limit = limit if reply.broken_by == "length" else ""
-    excerpt = quoted(reply.text or reply.reasoning)
+    excerpt = quote_answer(reply.text or reply.reasoning)
     return LLMExecutionError(f"{why}{limit}; {excerpt}", hint=hint)
 
 
-def quoted(text: str) -> str:
+def quote_answer(text: str) -> str:
     """Quote a model's answer in full for an error message."""
     text = " ".join(text.split())
     if len(text) > _SHOWN:

@@ -116,7 +116,7 @@ class EnvFile:
     """
 
     path: Path
-    written: tuple[tuple[str, str], ...] = ()
+    entries: tuple[tuple[str, str], ...] = ()
     warnings: tuple[str, ...] = ()
 
     @classmethod
@@ -152,10 +152,10 @@ class EnvFile:
         return cls(path, tuple(written), tuple(warnings))
 
     @property
-    def says(self) -> dict[str, str]:
+    def assignments(self) -> dict[str, str]:
         """Return the file's variables for a reader that trusts the file."""
         found: dict[str, str] = {}
-        for name, value in self.written:
+        for name, value in self.entries:
             found[name] = f"{found[name]}\0{value}" if name in found else value
         return found
 
@@ -166,12 +166,12 @@ class EnvFile:
             environ: Variables that ``${NAME}`` may refer to, in addition to earlier lines of the
                 file.
         """
-        if not self.written:
+        if not self.entries:
             return {}
         from dotenv.variables import parse_variables
 
         values: dict[str, str] = {}
-        for name, value in self.written:
+        for name, value in self.entries:
             known: dict[str, str | None] = {**values, **environ}
             parts = (atom.resolve(known) for atom in parse_variables(value))
             values[name] = SourcedText("".join(parts), "project")
@@ -187,7 +187,7 @@ def current_environ() -> Mapping[str, str]:
     place = _current.get()
     if place is not None:
         return place.environ
-    return {**own_variables(), **_of_env_file(), **os.environ}
+    return {**own_variables(), **_env_file_variables(), **os.environ}
 
 
 def current_folder() -> Path:
@@ -206,14 +206,14 @@ def current_trust() -> Trust:
     return Trust.here()
 
 
-def _of_env_file() -> dict[str, str]:
+def _env_file_variables() -> dict[str, str]:
     path = Path(ENV_FILE)
     if not path.exists():
         return {}
     path, root = path.absolute(), project_folder(working_folder())
     try:
         file = EnvFile.read(path, root)
-        items = {path.relative_to(root).as_posix(): file.says} if file.written else {}
+        items = {path.relative_to(root).as_posix(): file.assignments} if file.entries else {}
         Trust.here().check(root, items)
     except ConfigurationError as error:  # an untrusted file has no effect; warn and go on
         _warn(f"{path} is not read: {error.describe()}")
@@ -221,7 +221,7 @@ def _of_env_file() -> dict[str, str]:
     return file.variables(os.environ)
 
 
-def apart(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+def call_in_empty_context(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function in an empty context, in which only the settings environment is set.
 
     The objects that the function creates may be shared with other tasks, which must not see the

@@ -20,7 +20,7 @@ from delf.messages import Purpose, ToolCall, Usage
 from delf.records import dataclass
 from delf.types import Effect, Isolation, TaskState, Trust
 from delf.values.encoding import PLAIN, from_jsonable, to_jsonable_or_repr, weight
-from delf.values.frozen import frozen
+from delf.values.frozen import freeze
 
 EVENT_VERSION: Final = 1
 
@@ -441,7 +441,7 @@ class Label:
     required: bool = True
 
 
-def labelled(text: str, *, required: bool = True) -> Any:
+def request_field(text: str, *, required: bool = True) -> Any:
     """Declare an optional field of a request (default None) that is shown as a fact when set.
 
     Args:
@@ -456,9 +456,9 @@ class ApprovalRequest:
     """A question for a person: may this call be made, or may this script run?
 
     Channels, programs, other processes and the page get this one object; its fields are declared
-    here and nowhere else. A field declared with :func:`labelled` is shown as a fact of its own;
-    :mod:`delf.protocols.facts` words the others. The ``digest`` binds the request to its action and
-    arguments.
+    here and nowhere else. A field declared with :func:`request_field` is shown as a fact of its
+    own; :mod:`delf.protocols.facts` words the others. The ``digest`` binds the request to its
+    action and arguments.
 
     With ``confirm_mode="plan"`` a request may be about a whole script. Then ``code`` is set,
     ``action`` is ``script``, and ``digest`` is over the code. A script cannot be edited.
@@ -526,7 +526,7 @@ class ApprovalRequest:
     effect: Effect
     arguments: Mapping[str, Any]
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    description: str | None = labelled("the script says", required=False)
+    description: str | None = request_field("the script says", required=False)
     digest: str
     action_digest: str = ""
     shown_digest: str | None = None
@@ -545,7 +545,7 @@ class ApprovalRequest:
     changes_before: int = 0
     made_before: int | None = None
     line: int | None = None
-    worker: str | None = labelled("worker")
+    worker: str | None = request_field("worker")
     origins: Mapping[str, Any] = field(default_factory=dict[str, Any])
     asked_by: str = "local"
     shaped_by: tuple[str, ...] = ()
@@ -940,7 +940,7 @@ def frozen_fields(kind: Any, fields: dict[str, Any]) -> dict[str, Any]:
         fields: The event's own fields by name.
     """
     names = [name for name in _OPEN.get(kind, ()) if type(fields.get(name)) not in PLAIN]
-    return {**fields, **{name: frozen(fields[name]) for name in names}} if names else fields
+    return {**fields, **{name: freeze(fields[name]) for name in names}} if names else fields
 
 
 def content_of(event: Event | ApprovalRequest) -> dict[str, Any]:

@@ -257,7 +257,7 @@ def _server_side_tools(given: Any) -> list[dict[str, Any]]:
     """
     where = f"model setting {SERVER_SIDE_TOOLS!r}"
     tools: dict[str, dict[str, Any]] = {}
-    for item in _listed(given):
+    for item in _as_sequence(given):
         table = {"tool_type": item} if isinstance(item, str) else item
         if not isinstance(table, Mapping):
             raise ModelConfigurationError(f'{where}: a list of names or tables, as ["web_search"]')
@@ -273,7 +273,7 @@ def _server_side_tools(given: Any) -> list[dict[str, Any]]:
                 close = did_you_mean(str(name), _TOOL_FIELDS)
                 raise ModelConfigurationError(f"{where}: unknown field {name!r}{close}")
             if name.endswith("_domains") and value is not None:
-                domains = _listed(value)
+                domains = _as_sequence(value)
                 if not all(isinstance(domain, str) and domain for domain in domains):
                     raise ModelConfigurationError(f"{where}: {name}: a list of names of hosts")
                 fields[name] = list(domains)
@@ -286,7 +286,7 @@ def _server_side_tools(given: Any) -> list[dict[str, Any]]:
     return list(tools.values())
 
 
-def _listed(given: Any) -> Sequence[Any]:
+def _as_sequence(given: Any) -> Sequence[Any]:
     if isinstance(given, (list, tuple)):
         return cast("Sequence[Any]", given)
     return () if given is None else (given,)

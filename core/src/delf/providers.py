@@ -36,11 +36,11 @@ class Providers:
             for word in provider.words:
                 self._words.setdefault(word, provider)
 
-    def named(self, word: str) -> Provider | None:
+    def by_name(self, word: str) -> Provider | None:
         """Return the provider with this name or alias, ignoring case."""
         return self._words.get(word.lower())
 
-    def of(self, model: str) -> Provider | None:
+    def for_model(self, model: str) -> Provider | None:
         """Return the provider of a model name.
 
         Args:
@@ -49,17 +49,17 @@ class Providers:
         name = model.lower()
         word, slash, _ = name.partition("/")
         if slash:
-            return self.named(word)
+            return self.by_name(word)
         return next((p for p in self.all if any(fnmatchcase(name, m) for m in p.models)), None)
 
-    def understood(self, config: LLMConfig) -> LLMConfig:
+    def resolve_provider(self, config: LLMConfig) -> LLMConfig:
         """Return a configuration with ``provider:model`` resolved, if its name has that form.
 
         The name becomes ``provider/model``; if the configuration has an address, it becomes
         ``model`` and the configuration's ``provider`` is set.
         """
         word, _, rest = config.model.partition(":")
-        provider = self.named(word)
+        provider = self.by_name(word)
         if provider is None or not rest.strip() or _TAG.fullmatch(rest):
             return config
         if config.base_url is None or provider.own_protocol:
@@ -76,8 +76,8 @@ class Providers:
         name = model.lower()
         word, _, rest = re.sub("[:/]", "/", name, count=1).partition("/")
         found = {name, f"{word}/{rest}", f"{word}:{rest}", rest} if rest else {name}
-        bare = rest if rest and self.named(word) else name
-        owner = (self.named(word) if rest else None) or self.of(name)
+        bare = rest if rest and self.by_name(word) else name
+        owner = (self.by_name(word) if rest else None) or self.for_model(name)
         if owner is not None:
             found.add(bare)
             found |= {f"{spelled}{mark}{bare}" for spelled in owner.words for mark in "/:"}
@@ -88,7 +88,7 @@ class Providers:
         """The environment variables with API keys of all providers, without repeats."""
         return tuple(dict.fromkeys(key for provider in self.all for key in provider.keys))
 
-    def suggested(self, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    def usable_suggestions(self, environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         """Yield each suggested model whose provider has a key in the environment, with that key."""
         for provider in self.all:
             key = next((name for name in provider.keys if environ.get(name)), None)

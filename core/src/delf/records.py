@@ -36,7 +36,7 @@ else:
 
         def make(cls: type) -> type:
             cls.__doc__ = cls.__doc__ or cls.__name__  # else it becomes the signature
-            with _thawed_bases(cls, frozen=frozen):
+            with _unfrozen_bases(cls, frozen=frozen):
                 options = {"init": False, "repr": False, "eq": False}
                 cls = dataclasses.dataclass(cls, slots=slots, kw_only=kw_only, **options)
             cls.__dataclass_params__.frozen = frozen
@@ -53,7 +53,7 @@ _THAWING: Final = threading.RLock()
 
 
 @contextlib.contextmanager
-def _thawed_bases(cls: type, *, frozen: bool) -> Generator[None]:
+def _unfrozen_bases(cls: type, *, frozen: bool) -> Generator[None]:
     """Temporarily mark base classes as not frozen: dataclasses forbid mixed inheritance."""
     bases = [vars(base).get("__dataclass_params__") for base in cls.__mro__[1:]]
     params: list[Any] = [item for item in bases if item is not None]

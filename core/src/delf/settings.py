@@ -50,7 +50,7 @@ __all__ = [
     "current_folder",
     "current_trust",
     "folder_of",
-    "revealed",
+    "reveal_secrets",
     "source_of",
 ]
 
@@ -118,7 +118,7 @@ class SentTo:
         self.fields = fields
 
 
-def revealed(values: Mapping[str, str | SecretStr]) -> dict[str, str]:
+def reveal_secrets(values: Mapping[str, str | SecretStr]) -> dict[str, str]:
     """Return named values in plain text.
 
     Args:
@@ -198,7 +198,7 @@ class PluginSettings(BaseModel):
         prefix = f"DELF_{name.upper()}_"
         found = _from_environ(cls, name, prefix)
         sources: dict[str, Source] = {key: _source_of_any(value) for key, value in given.items()}
-        sources |= {key: _of_variable(f"{prefix}{key}") for key in found.keys() - given.keys()}
+        sources |= {key: _variable_source(f"{prefix}{key}") for key in found.keys() - given.keys()}
         _check_addresses(cls, name, prefix, {**found, **given}, sources)
         try:
             made = cls(**found | given)
@@ -247,7 +247,7 @@ def _source_of_any(value: Any) -> Source:
     return sources[0] if sources else "program"
 
 
-def _of_variable(name: str) -> Source:
+def _variable_source(name: str) -> Source:
     known = {variable.upper(): value for variable, value in current_environ().items()}
     return source_of(known.get(name.upper()), "environment")
 

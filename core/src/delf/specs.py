@@ -188,7 +188,7 @@ class ApprovalSpec(Spec):
     protocol: ClassVar[str | None] = "delf.protocols.approval:ApprovalChannel"
     optional: ClassVar[Mapping[str, str]] = {
         "SupportsPresence": "it is asked although nobody is there: `can_ask` would tell",
-        "SupportsTalk": "it shows no comments and assignments that come later: `talked` gets them",
+        "SupportsDiscussion": "it shows no later comments and assignments (`show_discussion`)",
     }
 
     needs_presence: bool = True

@@ -74,7 +74,7 @@ def visible(text: str) -> str:
     """
     if text.isascii():
         return text if text.isprintable() else _without_hidden(text)
-    return re.sub(_NAME, _shown_name, re.sub(_STACKED, _shown_marks, _without_hidden(text)))
+    return re.sub(_NAME, _display_name, re.sub(_STACKED, _escape_marks, _without_hidden(text)))
 
 
 def hidden_characters(text: str) -> Iterator[str]:
@@ -87,13 +87,13 @@ def hidden_characters(text: str) -> Iterator[str]:
     text = text.replace("\r\n", "\n")
     if not _is_plain(text):
         for at, character in enumerate(text):
-            if character not in _SPACES and _shown(text, at) != character:
+            if character not in _SPACES and _escape_at(text, at) != character:
                 yield character
     if not text.isascii():
         for stacked in re.finditer(_STACKED, text):
             yield stacked[2][0]
         for name in re.finditer(_NAME, text):
-            if _shown_name(name) != name[0]:
+            if _display_name(name) != name[0]:
                 yield name[0]
 
 
@@ -103,7 +103,7 @@ def _is_plain(text: str) -> bool:
     return seen.isprintable() and (seen.isascii() or not re.search(_HIDDEN, seen))
 
 
-def _shown_marks(found: re.Match[str]) -> str:
+def _escape_marks(found: re.Match[str]) -> str:
     return found[1] + "".join(map(_escape, found[2]))
 
 
@@ -111,10 +111,10 @@ def _without_hidden(text: str) -> str:
     text = text.replace("\r\n", "\n")
     if _is_plain(text):
         return text
-    return "".join(_shown(text, at) for at in range(len(text)))
+    return "".join(_escape_at(text, at) for at in range(len(text)))
 
 
-def _shown(text: str, at: int) -> str:
+def _escape_at(text: str, at: int) -> str:
     character = text[at]
     if character in _SPACES:
         return " "
@@ -141,16 +141,16 @@ def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
-def _shown_name(found: re.Match[str]) -> str:
+def _display_name(found: re.Match[str]) -> str:
     """Return the display form of an address or host name; look-alikes are in machine form."""
     before, who, host = found["before"], found["who"], found["host"]
     if not before and not re.search(_BARE, host) and not _mixes_letters(host):
         return found[0]
     if who and _passes_for_another(f"{who}.{host}"):
-        before = "".join(map(_shown_letter, before))
+        before = "".join(map(_escape_letter, before))
     if _passes_for_another(host):
         labels = re.split(f"([{_DOTS}])", host)
-        host = "".join(label if label.isascii() else _coded(label) for label in labels)
+        host = "".join(label if label.isascii() else _encode_label(label) for label in labels)
     return before + host
 
 
@@ -161,11 +161,11 @@ def _mixes_letters(host: str) -> bool:
     )
 
 
-def _shown_letter(letter: str) -> str:
+def _escape_letter(letter: str) -> str:
     return letter if letter.isascii() or re.match(_PLAIN, letter) else _escape(letter)
 
 
-def _coded(label: str) -> str:
+def _encode_label(label: str) -> str:
     return "." if label in _DOTS else f"xn--{label.encode('punycode').decode('ascii')}"
 
 
@@ -180,7 +180,7 @@ def _passes_for_another(name: str) -> bool:
     return any(not label.isascii() and re.search("[A-Za-z]", label) for label in labels)
 
 
-def wrapped(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | None = None) -> str:
+def wrap_text(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | None = None) -> str:
     """Wrap a text between words if a terminal would break a word.
 
     Args:

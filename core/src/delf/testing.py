@@ -15,7 +15,7 @@ def __getattr__(name: str) -> Any:
     from delf.plugins.host import PluginHost
 
     try:
-        kit = PluginHost.discover(environ={}).exported("testing")
+        kit = PluginHost.discover(environ={}).load_export("testing")
     except OptionalDependencyError:
         raise OptionalDependencyError(
             "delf.testing is not installed", package="delf-core[testing]"

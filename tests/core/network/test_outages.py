@@ -16,7 +16,7 @@ def test_outage_warns_once_and_counts_failures(
     outage = Outage(logging.getLogger("delf.test"), "nothing is seen", None)
 
     def attempt(works: bool) -> None:
-        with outage.noted(OSError):
+        with outage.track(OSError):
             if not works:
                 raise OSError("gone")
 
@@ -34,7 +34,7 @@ def test_outage_warns_once_and_counts_failures(
 
 def test_outage_does_not_suppress_other_errors() -> None:
     outage = Outage(logging.getLogger("delf.test"), "nothing is seen")
-    with pytest.raises(KeyError), outage.noted(OSError):
+    with pytest.raises(KeyError), outage.track(OSError):
         raise KeyError("x")
     assert outage.failures == 0
 
@@ -46,13 +46,13 @@ def test_outage_shared_by_two_parts_is_logged_once(caplog: pytest.LogCaptureFixt
     )
     other = Outage(log, "no mail", "the mail server")
     for _ in range(3):
-        notes.failed(OSError("refused"))
-        search.failed(OSError("it starts"))
-    other.failed(OSError("refused"))
-    search.over()
-    notes.over()
-    other.over()
-    search.failed(OSError("gone again"))
+        notes.record_failure(OSError("refused"))
+        search.record_failure(OSError("it starts"))
+    other.record_failure(OSError("refused"))
+    search.record_success()
+    notes.record_success()
+    other.record_success()
+    search.record_failure(OSError("gone again"))
     assert [record.getMessage() for record in caplog.records] == [
         "no notes (failure 1): refused",
         "no mail (failure 1): refused",
@@ -66,9 +66,9 @@ def test_outage_is_logged_again_after_its_reporter_is_deleted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log = logging.getLogger("delf.test")
-    Outage(log, "no notes", "a database").failed(OSError("refused"))
+    Outage(log, "no notes", "a database").record_failure(OSError("refused"))
     search = Outage(log, "no search", "a database")
-    search.failed(OSError("refused"))
+    search.record_failure(OSError("refused"))
     assert [record.getMessage() for record in caplog.records] == [
         "no notes (failure 1): refused",
         "no search (failure 1): refused",

@@ -31,7 +31,7 @@ USED = {"http": "http://plain:1", "https": "http://secure:2"}
     ],
 )
 def test_proxy_is_chosen_by_scheme_and_skips_loopback(environ, url, variable):
-    found = Proxies(environ).of(url)
+    found = Proxies(environ).for_url(url)
     assert (found and found.variable) == variable
 
 
@@ -64,7 +64,7 @@ def test_proxy_is_chosen_by_scheme_and_skips_loopback(environ, url, variable):
     ],
 )
 def test_no_proxy_accepts_names_addresses_and_networks(entry, url, goes_direct):
-    assert (Proxies({**USED, "no": entry}).of(url) is None) is goes_direct
+    assert (Proxies({**USED, "no": entry}).for_url(url) is None) is goes_direct
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_no_proxy_accepts_names_addresses_and_networks(entry, url, goes_direct):
 def test_unusable_proxy_error_names_it_without_its_password(url, error, shown, monkeypatch):
     monkeypatch.setattr(proxies, "find_spec", lambda name: None)
     with pytest.raises(error) as caught:
-        Proxy("ALL_PROXY", url).checked()
+        Proxy("ALL_PROXY", url).checked_address()
     assert shown in caught.value.message
     assert "ALL_PROXY" in caught.value.message
     assert ":pw" not in str(caught.value)
@@ -89,12 +89,12 @@ def test_unusable_proxy_error_names_it_without_its_password(url, error, shown, m
 
 
 def test_proxy_without_scheme_is_read_as_http():
-    assert Proxy("HTTP_PROXY", "proxy:3128").checked() == "http://proxy:3128"
+    assert Proxy("HTTP_PROXY", "proxy:3128").checked_address() == "http://proxy:3128"
 
 
 def test_missing_socks_support_is_reported():
     with pytest.raises(ConfigurationError, match="not supported here"):
-        Proxy("ALL_PROXY", "socks5://proxy:1").checked(socks=None)
+        Proxy("ALL_PROXY", "socks5://proxy:1").checked_address(socks=None)
 
 
 @pytest.mark.parametrize("library", [httpx, httpx2])

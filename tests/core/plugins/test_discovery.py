@@ -88,7 +88,7 @@ def test_binary_metadata_affects_only_its_plugin(site):
 
 def test_discovery_notices_installed_and_removed_plugins(site):
     _of_an_hour_ago(site)
-    assert discovery.installed() == discovery.installed()
+    assert discovery.installation_stamp() == discovery.installation_stamp()
     assert discovery.discover() == ()
     site.add("delf-plugin-tickets")
     _of_an_hour_ago(site, minutes=1)

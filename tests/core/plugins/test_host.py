@@ -416,7 +416,7 @@ def test_protocol_plugin_serves_unclaimed_model_names(site):
 def test_provider_before_colon_is_resolved_by_plugin_declaration(site, name, at, expected):
     site.add("mine", model(providers=(DEEP, OWN)))
     config = LLMConfig(name, base_url=at, api_key="k")
-    found = site.host().providers.understood(config)
+    found = site.host().providers.resolve_provider(config)
     assert (found.model, found.provider, found.api_key) == (*expected, "k")
 
 
@@ -426,7 +426,7 @@ def test_provider_of_a_plugin_is_listed(site):
     providers = site.host().providers
     assert site.host().model_spec("deep/x").name == "mine", "a fallback comes last"
     assert providers.keys == ("DEEP_LOGIN",)
-    assert list(providers.suggested({"DEEP_LOGIN": "k"})) == [("deep-1", "DEEP_LOGIN")]
+    assert list(providers.usable_suggestions({"DEEP_LOGIN": "k"})) == [("deep-1", "DEEP_LOGIN")]
     assert providers.spellings("deeper:X") == {"x", "deep/x", "deep:x", "deeper/x", "deeper:x"}
     assert "wire/gpt-4" in providers.spellings("gpt-4")
 

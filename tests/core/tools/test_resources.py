@@ -5,13 +5,13 @@ import pytest
 from delf.protocols.prefilter import Catalog, CatalogEntry
 from delf.tools.catalogs import best_first, fit
 from delf.tools.resources import (
+    add_readers,
+    has_read_verb,
     kinds_of_change,
-    looks_only,
-    named_readers,
     plain_change,
+    readers_mentioned,
     resource_of,
     shared_words,
-    with_readers,
 )
 from delf.tools.stubs import names_of
 
@@ -29,7 +29,7 @@ from delf.tools.stubs import names_of
     ],
 )
 def test_looks_only_recognises_read_names(name, only):
-    assert looks_only(name) is only
+    assert has_read_verb(name) is only
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def catalog(*names, reads=()):
     ],
 )
 def test_action_is_followed_by_readers_of_its_resource(chosen, names, after):
-    found = list(with_readers([chosen], catalog(chosen, *names)))
+    found = list(add_readers([chosen], catalog(chosen, *names)))
     assert found[0] == chosen
     assert set(found[1:]) == {names[place] for place in after}
 
 
 def test_declared_read_effect_makes_an_action_a_reader():
     names = catalog("desk.close_ticket", "desk.ticket_history", reads=["desk.ticket"])
-    assert list(with_readers(["desk.close_ticket"], names)) == ["desk.close_ticket", "desk.ticket"]
+    assert list(add_readers(["desk.close_ticket"], names)) == ["desk.close_ticket", "desk.ticket"]
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ def test_simplest_read_action_of_a_named_resource_is_found():
     names = ("get_customers", "get_customers_search", "delete_subscriptions", "get_subscriptions")
     catalog = Catalog(CatalogEntry(name=f"api.{name}", summary="") for name in names)
     task = "Cancel the subscriptions of the customer ann@example.com"
-    assert named_readers(task, catalog) == ["api.get_subscriptions", "api.get_customers"]
-    assert named_readers("Say hello", catalog) == []
+    assert readers_mentioned(task, catalog) == ["api.get_subscriptions", "api.get_customers"]
+    assert readers_mentioned("Say hello", catalog) == []
 
 
 def test_tool_matching_one_sentence_of_a_task_ranks_first():

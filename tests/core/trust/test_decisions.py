@@ -14,11 +14,11 @@ from delf.trust.decisions import (
     Trust,
     all_trusted,
     digest_items,
+    load_trusted,
     part_of,
     remember,
     revoke,
     store,
-    trusted,
 )
 
 ITEMS = {
@@ -54,7 +54,7 @@ def trusts(folder: Path, items) -> bool:
 
 
 def changes(folder: Path, items) -> set[tuple[str, str, str]]:
-    known = trusted(folder)
+    known = load_trusted(folder)
     assert known is not None
     return {(change.file, change.key, change.kind) for change in known.changes(items)}
 
@@ -70,7 +70,7 @@ class TestRemembering:
 
     def test_folder_without_settings_needs_no_trust(self, folder):
         assert Trust.here().check(folder, {}) is None
-        assert trusted(folder) is None
+        assert load_trusted(folder) is None
 
     def test_each_change_since_the_decision_is_reported(self, folder):
         remember(folder, ITEMS)
@@ -232,7 +232,7 @@ class TestVouching:
 
     def test_vouched_trust_is_not_remembered(self, folder):
         Trust.here(folder).keep(folder, ITEMS)
-        assert trusted(folder) is None
+        assert load_trusted(folder) is None
         Trust.here().keep(folder, ITEMS)
         assert trusts(folder, ITEMS)
 
@@ -271,7 +271,7 @@ class TestTheEnvFile:
         assert "delf trust" in caplog.text
 
     def test_trusted_dotenv_is_ignored_after_a_change(self, folder):
-        remember(folder, {".env": EnvFile.read(folder / ".env").says})
+        remember(folder, {".env": EnvFile.read(folder / ".env").assignments})
         assert current_environ()["OTHER"] == "evil-2"
         assert source_of(current_environ()["OTHER"]) == "project"
         (folder / ".env").write_text("# a comment\nPLANTED = evil\nOTHER=${PLANTED}-2\n")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from delf.values.encoding import MAX_VALUES, dumps
-from delf.values.sizes import apart, has_too_many_values, is_large
+from delf.values.sizes import has_too_many_values, is_large, run_in_thread
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def test_punctuation_inside_text_is_not_counted_as_values(text: str) -> None:
 
 
 async def test_apart_runs_the_function_in_a_thread() -> None:
-    assert await apart(threading.get_ident) != threading.get_ident()
+    assert await run_in_thread(threading.get_ident) != threading.get_ident()
     with pytest.raises(ValueError, match="invalid literal"):
-        await apart(int, "x")
+        await run_in_thread(int, "x")
 
 
 async def test_cancelling_apart_waits_and_keeps_the_result() -> None:
@@ -58,7 +58,7 @@ async def test_cancelling_apart_waits_and_keeps_the_result() -> None:
         return "done"
 
     async def whole() -> None:
-        reached.append(await apart(work))
+        reached.append(await run_in_thread(work))
         await asyncio.sleep(0)
         reached.append("further")
 

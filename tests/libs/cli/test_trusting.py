@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from delf.trust.decisions import trusted
+from delf.trust.decisions import load_trusted
 from support.program import DELF, environment
 from support.terminal import TerminalProcess
 
@@ -48,7 +48,7 @@ def test_trust_command_shows_adds_lists_and_revokes(here, run):
     assert "http://evil.test  (delf.toml: agent.llm.base_url)" in shown.stdout
     asked = run("trust")
     assert (asked.exit_code, "delf trust --yes" in asked.stderr) == (1, True)
-    assert trusted(here) is None
+    assert load_trusted(here) is None
     assert run("trust", "--yes").exit_code == 0
     assert run("config", "show").exit_code == 0
     assert "is trusted" in run("trust").stdout
@@ -70,8 +70,8 @@ def test_trust_command_accepts_another_folder(here, run, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     (other / "delf.toml").write_text("")
     assert run("trust", "--yes", other).exit_code == 0
-    assert trusted(other) is not None
-    assert trusted(here) is None
+    assert load_trusted(other) is not None
+    assert load_trusted(here) is None
     assert run("trust", "nowhere").exit_code == 2
     assert run("trust", "--yes", "--show").exit_code == 2
 
@@ -82,7 +82,7 @@ def test_trust_flag_applies_to_one_command(here, run, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     assert run("config", "show", "--trust", other).exit_code == 2
     assert run("config", "show", "--trust", other, "--trust", ".").exit_code == 0
-    assert trusted(here) is None
+    assert load_trusted(here) is None
 
 
 def test_folder_stays_trusted_after_config_set(here, run):
@@ -158,7 +158,7 @@ def test_trust_question_treats_anything_but_yes_as_no(here, answer):
         terminal.expect("[y/N]:")
         terminal.send(answer)
         assert terminal.wait() in (2, 130)
-    assert trusted(here) is None
+    assert load_trusted(here) is None
 
 
 def test_trust_question_is_repeated_if_a_file_changes_meanwhile(here):

@@ -60,7 +60,7 @@ async def test_unconfined_sandbox_is_detected() -> None:
         "a process of the host",
     } <= set(found.reached)
     for claimed in ("vm", "container", "interpreter"):
-        assert found.believed(claimed) == "process"
+        assert found.trusted_isolation(claimed) == "process"
 
 
 @linux
@@ -72,8 +72,8 @@ async def test_local_sandbox_confines_every_attempt() -> None:
 async def test_monty_sandbox_confines_every_attempt() -> None:
     found = await measured(MontyBackend(), thorough=True)
     assert found == replace(CONFINED, calls=False, memory=True, cpu=True, forks=True)
-    assert found.believed("interpreter") == "interpreter"
-    assert found.believed("container") == "interpreter"
+    assert found.trusted_isolation("interpreter") == "interpreter"
+    assert found.trusted_isolation("container") == "interpreter"
 
 
 async def test_isolation_measurement_leaves_no_file(

@@ -187,7 +187,7 @@ async def test_unproved_isolation_claim_is_not_enough(host, measured):
     ],
 )
 def test_measured_isolation_caps_declared_isolation(claimed, measured, believed):
-    assert measured.believed(claimed) == believed
+    assert measured.trusted_isolation(claimed) == believed
 
 
 async def test_missing_sandbox_raises(host):

@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from delf import LLMConfig
-from delf.settings import NamedValues, PluginSettings, SentValues, revealed
+from delf.settings import NamedValues, PluginSettings, SentValues, reveal_secrets
 from delf_engine.redact import REDACTED, Redactor
 from delf_engine.secrets import (
     long_enough,
@@ -147,7 +147,7 @@ def test_values_in_a_mapping_are_secret_by_name() -> None:
     }
     shown = repr(settings)
     assert not any(str(value) in shown for value in (*env.values(), *headers.values()))
-    assert revealed(settings.env)["PLACE"] == "an attic"
+    assert reveal_secrets(settings.env)["PLACE"] == "an attic"
     apart = json.dumps(without_secrets(settings))
     assert not any(text in apart for text in found)
     assert "lamp-room-42" in apart

@@ -39,8 +39,8 @@ async def test_container_isolation_is_not_reported_as_vm(make_backend):
     measured = await measure(make_backend(), thorough=True)
     assert (measured.calls, measured.files, measured.network) == (True, True, True)
     assert (measured.processes, measured.forks) == (True, True)
-    assert measured.believed("container") == "container"
-    assert measured.believed("vm") == "container"
+    assert measured.trusted_isolation("container") == "container"
+    assert measured.trusted_isolation("vm") == "container"
 
 
 class TestPlugin(PluginContract):

@@ -41,7 +41,7 @@ def _zone(given: str) -> Zone:
             return Zone(rule, _name_of(path))
     if given and path is None:
         return Zone(given)  # TZ holds a rule instead of a name
-    return Zone(_fixed(time.localtime().tm_gmtoff))
+    return Zone(_format_fixed_offset(time.localtime().tm_gmtoff))
 
 
 def _file_of(given: str) -> Path | None:
@@ -67,7 +67,7 @@ def _name_of(path: Path) -> str:
     return name if found else ""
 
 
-def _fixed(seconds: int) -> str:
+def _format_fixed_offset(seconds: int) -> str:
     """Format a POSIX rule for a fixed offset in seconds."""
     sign = "-" if seconds >= 0 else "+"
     hours, minutes = divmod(abs(seconds) // 60, 60)

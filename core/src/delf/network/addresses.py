@@ -18,13 +18,13 @@ def is_public(address: Address) -> bool:
     """Return True if an IP address, and any IPv4 address embedded in it, is public."""
     if isinstance(address, ipaddress.IPv4Address):
         return address.is_global and not address.is_multicast and address not in _INNER_V4
-    embedded = _embedded(address)
+    embedded = _embedded_ipv4(address)
     if embedded is not None:
         return is_public(embedded)
     return address in _GLOBAL_V6 and address.is_global
 
 
-def _embedded(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+def _embedded_ipv4(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     """Return the IPv4 address embedded in an IPv6 address, such as of 6to4 or NAT64; else None."""
     if address in _NAT64:
         return ipaddress.IPv4Address(int(address) & _LAST_32)

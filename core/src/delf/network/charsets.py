@@ -66,7 +66,7 @@ def label_in_page(page: bytes) -> str | None:
     return None
 
 
-def decoded(data: bytes, label: str | None) -> str | None:
+def decode_charset(data: bytes, label: str | None) -> str | None:
     """Decode a text by its declared charset; valid UTF-8 is decoded as UTF-8.
 
     Hardly any text of another charset is UTF-8 by chance, while many programs declare a wrong one.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from delf.network.bodies import ACCEPTED, read_body
 from delf.network.proxies import async_transport
 from delf.network.retries import pause
-from delf.network.tls import trusted
+from delf.network.tls import default_context
 from delf.records import dataclass
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class HttpClient:
         # Connections belong to the event loop that opened them.
         if self._client is None or self._client.is_closed or self._loop is not loop:
             self._client = httpx.AsyncClient(
-                transport=async_transport(httpx, verify=trusted()),
+                transport=async_transport(httpx, verify=default_context()),
                 timeout=self._timeout,
                 headers={"User-Agent": self._agent, "Accept-Encoding": ACCEPTED},
             )

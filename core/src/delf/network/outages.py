@@ -35,16 +35,16 @@ class Outage:
         """Failures of all parts, if this outage reports for them."""
 
     @contextmanager
-    def noted(self, *kinds: type[BaseException]) -> Generator[None]:
+    def track(self, *kinds: type[BaseException]) -> Generator[None]:
         """Run a block; record its success, or suppress and record an error of the given types."""
         try:
             yield
         except kinds as error:
-            self.failed(error)
+            self.record_failure(error)
         else:
-            self.over()
+            self.record_success()
 
-    def failed(self, error: BaseException) -> None:
+    def record_failure(self, error: BaseException) -> None:
         """Record a failure, and log a warning if it is the first."""
         self.failures += 1
         begins, teller = self.failures == 1, self
@@ -56,7 +56,7 @@ class Outage:
         level = logging.WARNING if begins and teller is self else logging.DEBUG
         self._log.log(level, "%s (failure %d): %s", self._what, self.failures, error)
 
-    def over(self) -> None:
+    def record_success(self) -> None:
         """Record a success, and log the end of an outage if there was one."""
         if not self.failures:
             return

@@ -43,7 +43,7 @@ class Proxy:
         shown = _LOGIN.sub(lambda found: found[1] or "", self.url).partition("/?")[0].rstrip("/")
         return f"the proxy of {self.variable} ({shown})"
 
-    def checked(self, socks: str | None = "socksio", package: str = "httpx[socks]") -> str:
+    def checked_address(self, socks: str | None = "socksio", package: str = "httpx[socks]") -> str:
         """Return the proxy's address after checking that the client supports it.
 
         Args:
@@ -100,7 +100,7 @@ class Proxies:
         """Return True if any proxy is configured."""
         return bool(self._named)
 
-    def of(self, url: str) -> Proxy | None:
+    def for_url(self, url: str) -> Proxy | None:
         """Return the proxy for a URL; None for a direct connection."""
         if not self._named:
             return None
@@ -122,7 +122,7 @@ class Proxies:
 
 def proxy_for(url: str) -> Proxy | None:
     """Return the environment's proxy for a URL; None for a direct connection."""
-    return Proxies().of(url)
+    return Proxies().for_url(url)
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -171,29 +171,29 @@ class _Choice:
         self._proxies = Proxies()
         self._made: dict[Proxy | None, Any] = {}
 
-    def _of(self, request: Any) -> tuple[Any, Proxy | None]:
-        proxy = self._proxies.of(str(request.url))
+    def _route(self, request: Any) -> tuple[Any, Proxy | None]:
+        proxy = self._proxies.for_url(str(request.url))
         if proxy not in self._made:
-            given = {} if proxy is None else {"proxy": proxy.checked()}
+            given = {} if proxy is None else {"proxy": proxy.checked_address()}
             self._made[proxy] = self._make(**self._options, **given)
         return self._made[proxy], proxy
 
 
-def _named(error: Any, proxy: Proxy, request: Any) -> Exception:
+def _with_proxy_name(error: Any, proxy: Proxy, request: Any) -> Exception:
     """Copy a transport error with the name of the proxy added to its message."""
     return cast("Exception", type(error)(f"{error} (by {proxy})", request=request))
 
 
 class _AsyncTransport(_Choice):
     async def handle_async_request(self, request: Any) -> Any:
-        transport, proxy = self._of(request)
+        transport, proxy = self._route(request)
         library = self._library
         try:
             return await transport.handle_async_request(request)
         except (library.ConnectError, library.ConnectTimeout, library.ProxyError) as error:
             if proxy is None:
                 raise
-            raise _named(error, proxy, request) from error
+            raise _with_proxy_name(error, proxy, request) from error
 
     async def __aenter__(self) -> Self:
         return self
@@ -208,14 +208,14 @@ class _AsyncTransport(_Choice):
 
 class _Transport(_Choice):
     def handle_request(self, request: Any) -> Any:
-        transport, proxy = self._of(request)
+        transport, proxy = self._route(request)
         library = self._library
         try:
             return transport.handle_request(request)
         except (library.ConnectError, library.ConnectTimeout, library.ProxyError) as error:
             if proxy is None:
                 raise
-            raise _named(error, proxy, request) from error
+            raise _with_proxy_name(error, proxy, request) from error
 
     def __enter__(self) -> Self:
         return self

@@ -14,18 +14,18 @@ class CertificatesError(OSError):
     """``SSL_CERT_FILE`` or ``SSL_CERT_DIR`` names a path without certificates."""
 
 
-def trusted() -> ssl.SSLContext:
+def default_context() -> ssl.SSLContext:
     """Return httpx's default TLS context, shared by all clients; never change it.
 
     Raises:
         CertificatesError: If a variable names a path without certificates.
     """
-    return _trusted(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")))
+    return _context_for(*map(os.environ.get, ("SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE")))
 
 
 # Loading the certificates takes 20 ms; a process may change these variables, as tests do.
 @lru_cache(4)
-def _trusted(*_variables: str | None) -> ssl.SSLContext:
+def _context_for(*_variables: str | None) -> ssl.SSLContext:
     import httpx
 
     try:

@@ -90,7 +90,7 @@ class Catalog:
         plugin = record.plugin
         disputes: list[str] = []
         if others := [each for each in names[plugin.name] if each is not plugin]:
-            disputes.append(f"plugin {plugin.name!r} is also in {_listed(others)}")
+            disputes.append(f"plugin {plugin.name!r} is also in {_names_of_plugins(others)}")
         for spec in record.specs:
             offers = self._offers[spec.kind, spec.name]
             winner = self._winner(offers)
@@ -98,7 +98,9 @@ class Catalog:
                 continue
             others = [offer.plugin for offer in offers if offer.plugin != plugin]
             chosen = "" if winner is None else f", and {winner.plugin.origin} is preferred"
-            disputes.append(f"{spec.kind} {spec.name!r} is also in {_listed(others)}{chosen}")
+            disputes.append(
+                f"{spec.kind} {spec.name!r} is also in {_names_of_plugins(others)}{chosen}"
+            )
         if not disputes:
             return record
         return replace(record, state="conflict", reason="; ".join(disputes))
@@ -118,7 +120,7 @@ class Catalog:
         rest = [f"{more} more failed: see delf plugins"] if more > 0 else []
         return "; ".join([*named[:_MOST_NAMED], *rest])
 
-    def explained(self, error: ErrorT) -> ErrorT:
+    def with_load_failures(self, error: ErrorT) -> ErrorT:
         """Return an error for an unknown name, whose hint names the plugins that failed to load."""
         reasons = (record.reason for record in self.records if record.trouble)
         is_named = any(reason and reason in error.message for reason in reasons)
@@ -136,18 +138,18 @@ class Catalog:
                 return offer.plugin
         return None
 
-    def offered_by(self, plugin: str) -> tuple[Spec, ...]:
+    def offers_of(self, plugin: str) -> tuple[Spec, ...]:
         """Return a plugin's offers, including names that another plugin offers, too."""
         everything = (offer for offers in self._offers.values() for offer in offers)
         return tuple(offer.spec for offer in everything if offer.plugin.name == plugin)
 
-    def preferred(self, specs: Sequence[SpecT], what: str) -> SpecT:
+    def preferred_spec(self, specs: Sequence[SpecT], what: str) -> SpecT:
         """Return the spec that the user prefers, or the only spec; raise for a dispute."""
         offers = [Offer(spec, owner) for spec in specs if (owner := self.owner(spec))]
-        chosen = self._chosen(offers, what).spec
+        chosen = self._winning_offer(offers, what).spec
         return next(spec for spec in specs if spec == chosen)
 
-    def _chosen(self, offers: Sequence[Offer], what: str) -> Offer:
+    def _winning_offer(self, offers: Sequence[Offer], what: str) -> Offer:
         """Return the winning offer, or an error with the candidates and how to choose."""
         plugin = choose([offer.plugin for offer in offers], self._prefer, what)
         return next(offer for offer in offers if offer.plugin is plugin)
@@ -160,8 +162,8 @@ class Catalog:
         """Return the spec of this kind and name; raise an error with the reason if none exists."""
         offers = self._offers.get((kind, name))
         if not offers:
-            raise self.explained(self._unknown(kind, name))
-        return self._chosen(offers, f"{kind} {name!r}").spec
+            raise self.with_load_failures(self._unknown(kind, name))
+        return self._winning_offer(offers, f"{kind} {name!r}").spec
 
     @cached_property
     def providers(self) -> Providers:
@@ -176,12 +178,12 @@ class Catalog:
         named = kind_named_by(model.model)
         if named is not None and most < len(named[0]) and model.base_url is None:
             # A plugin for any name would misread the prefix.
-            raise self.explained(self._unknown("model", named[1]))
+            raise self.with_load_failures(self._unknown("model", named[1]))
         if most < 0 and model.provider != AUTO:
-            raise self.explained(self._unknown_provider(model.provider))
+            raise self.with_load_failures(self._unknown_provider(model.provider))
         if most < 0:
-            raise self.explained(_not_served(model.model, self.records))
-        return self.preferred([s for fit, s in fits if fit == most], f"model {model.model!r}")
+            raise self.with_load_failures(_no_plugin_for_model(model.model, self.records))
+        return self.preferred_spec([s for fit, s in fits if fit == most], f"model {model.model!r}")
 
     def all_specs(self) -> Iterator[Spec]:
         """Yield the specs of all plugins, whether or not their names are in dispute."""
@@ -192,7 +194,7 @@ class Catalog:
 
     def _unknown_provider(self, name: str) -> PluginError:
         if f"{name}/*" in packages("models"):
-            return _not_served(f"{name}/model", self.records)
+            return _no_plugin_for_model(f"{name}/model", self.records)
         known = sorted(provider.name for provider in self.providers.all)
         return PluginError(
             f"no installed plugin has the provider {name!r}{did_you_mean(name, known)}",
@@ -227,7 +229,9 @@ def choose(plugins: Sequence[Candidate], prefer: Sequence[str], what: str) -> Ca
     if winner is not None:
         return winner
     one = next((p.distribution for p in reversed(plugins) if p.distribution), plugins[-1].name)
-    raise PluginError(f"{what} is given by {_listed(plugins)}", hint=_CHOOSE.format(one=one))
+    raise PluginError(
+        f"{what} is given by {_names_of_plugins(plugins)}", hint=_CHOOSE.format(one=one)
+    )
 
 
 def _winner(plugins: Sequence[Candidate], prefer: Sequence[str]) -> Candidate | None:
@@ -249,7 +253,7 @@ def _names_of(plugin: Candidate) -> tuple[str, ...]:
     return normalise(plugin.name), normalise(plugin.distribution or plugin.name)
 
 
-def _listed(plugins: Iterable[Candidate]) -> str:
+def _names_of_plugins(plugins: Iterable[Candidate]) -> str:
     return " and ".join(plugin.origin for plugin in plugins)
 
 
@@ -263,7 +267,7 @@ def _fit_rate(spec: ModelSpec, model: LLMConfig, environ: Mapping[str, str]) -> 
     name = model.model
     fitting: list[float] = [len(p) for p in spec.serves if fnmatch.fnmatchcase(name, p)]
     if model.provider != AUTO:
-        has_it = Providers(spec.providers).named(model.provider) is not None
+        has_it = Providers(spec.providers).by_name(model.provider) is not None
         if has_it or fitting:
             return _LAST if spec.fallback else math.inf if has_it else max(fitting)
         return -1
@@ -296,7 +300,7 @@ def _unusable_plugin_for(
     return None
 
 
-def _not_served(model: str, records: Sequence[PluginRecord]) -> PluginError:
+def _no_plugin_for_model(model: str, records: Sequence[PluginRecord]) -> PluginError:
     name = usual_model(model)
     for likely in dict.fromkeys((name, usual_model("another/model"))):
         broken = _unusable_plugin_for("model", likely, package_of("model", likely), records)

@@ -66,15 +66,15 @@ class Candidate:
         return f"{self.distribution} {self.version}" if self.version else self.distribution
 
 
-def installed() -> Hashable:
+def installation_stamp() -> Hashable:
     """Return a value that changes when a package is installed or removed.
 
     Installers change folders on Python's path, and so the folders' modification times.
     """
-    return tuple(sys.path), tuple(map(_changed, sys.path)), tuple(sys.meta_path)
+    return tuple(sys.path), tuple(map(_modification_time, sys.path)), tuple(sys.meta_path)
 
 
-def _changed(folder: str) -> int:
+def _modification_time(folder: str) -> int:
     try:
         return os.stat(folder or ".").st_mtime_ns  # noqa: PTH116 - at each start, for each folder
     except (OSError, ValueError):
@@ -83,7 +83,7 @@ def _changed(folder: str) -> int:
 
 def discover() -> tuple[Candidate, ...]:
     """Return all installed plugins, ordered by name, then distribution."""
-    return _discover(installed())
+    return _discover(installation_stamp())
 
 
 @lru_cache(4)

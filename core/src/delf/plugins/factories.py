@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 
-from delf.environment import apart
+from delf.environment import call_in_empty_context
 from delf.errors import ConfigurationError, did_you_mean
 from delf.plugins.host import PluginHost
 from delf.plugins.shapes import faults, protocol_of
@@ -56,7 +56,7 @@ def make(
             hint=f"its factory {spec.factory} is called with "
             f"{', '.join(sorted(known | more))} and its options, as keywords",
         ) from None
-    made = apart(factory, **arguments)
+    made = call_in_empty_context(factory, **arguments)
     check_made(spec.kind, made, f"the {spec.kind} {spec.name!r}")
     return made
 

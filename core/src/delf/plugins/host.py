@@ -93,7 +93,7 @@ class PluginHost:
             asked.append(("all", "disabled by --no-plugins"))
         missing = [Candidate(name=name, problem=problem) for name, problem in absent]
         found = (*discovery.in_code(extra), *missing, *discovery.discover())
-        candidates = [_blocked(candidate, asked) for candidate in found]
+        candidates = [_block_plugin(candidate, asked) for candidate in found]
         prefer = variables.get(PREFER_VARIABLE, "").replace(",", " ").split()
         return cls(candidates, prefer=prefer, environ=variables)
 
@@ -108,7 +108,7 @@ class PluginHost:
         Args:
             spec_class: The kind, such as ``ConnectionSpec``.
         """
-        offers = self._loaded().usable(spec_class.kind)
+        offers = self._loaded_catalog().usable(spec_class.kind)
         return tuple(cast("SpecT", offer.spec) for offer in offers)
 
     def spec(self, spec_class: type[SpecT], name: str) -> SpecT:
@@ -122,13 +122,13 @@ class PluginHost:
             PluginError: If the name is unknown (with a suggestion or the package to install), in
                 dispute, or its plugin could not be used (with the reason).
         """
-        found = self._loaded().find(spec_class.kind, name)
+        found = self._loaded_catalog().find(spec_class.kind, name)
         return cast("SpecT", found)
 
     @property
     def providers(self) -> Providers:
         """The providers of models that plugins declare."""
-        return self._loaded().providers
+        return self._loaded_catalog().providers
 
     def model_spec(self, model: str | LLMConfig) -> ModelSpec:
         """Return the spec that serves a model: the best match of name, address and provider.
@@ -139,10 +139,10 @@ class PluginHost:
         Raises:
             PluginError: If no plugin serves the model, or two plugins serve it equally well.
         """
-        config = self.providers.understood(as_llm_config(model))
-        return self._loaded().serving(config, self._environ)
+        config = self.providers.resolve_provider(as_llm_config(model))
+        return self._loaded_catalog().serving(config, self._environ)
 
-    def preferred(self, specs: Sequence[SpecT], what: str) -> SpecT:
+    def preferred_spec(self, specs: Sequence[SpecT], what: str) -> SpecT:
         """Return the preferred spec of several, or the only spec.
 
         Args:
@@ -152,9 +152,9 @@ class PluginHost:
         Raises:
             PluginError: If several fit and none is preferred.
         """
-        return self._loaded().preferred(specs, what)
+        return self._loaded_catalog().preferred_spec(specs, what)
 
-    def exported(self, name: str, needed_by: str | None = None) -> Any:
+    def load_export(self, name: str, needed_by: str | None = None) -> Any:
         """Return the object that a plugin gives for ``from delf import NAME``.
 
         Args:
@@ -171,7 +171,7 @@ class PluginHost:
         giving = [plugin for plugin in self._candidates if name in dict(plugin.exports)]
         usable = [plugin for plugin in giving if loader.unfit(plugin) is None]
         if not usable:
-            raise _not_exported(name, needed_by or name, giving)
+            raise _export_error(name, needed_by or name, giving)
         plugin = choose(usable, self._prefer, f"the name {name!r}")
         target = dict(plugin.exports)[name]
         try:
@@ -181,7 +181,7 @@ class PluginHost:
             raise
         except BaseException as error:  # SystemExit is not an Exception
             where = f"plugin {plugin.name!r} ({plugin.origin})"
-            raise _not_loaded(f"{where}: cannot load {name} from {target}", error) from error
+            raise _load_error(f"{where}: cannot load {name} from {target}", error) from error
 
     def service(self, wanted: Service[P]) -> P:
         """Return a service that a plugin gives.
@@ -192,7 +192,7 @@ class PluginHost:
             PluginError: If several plugins export the service, or the export does not fit the
                 protocol.
         """
-        made = self.exported(wanted.name, wanted.purpose)
+        made = self.load_export(wanted.name, wanted.purpose)
         protocol = wanted.protocol
         needed = ["__call__"] if protocol is None else members(protocol)
         missing = [name for name in needed if not has(made, name)]
@@ -218,12 +218,12 @@ class PluginHost:
             if spec in self._resolved:
                 return self._resolved[spec]
             try:
-                with watched_import(self._loaded().owner(spec)):
+                with watched_import(self._loaded_catalog().owner(spec)):
                     value = loader.import_target(spec.factory)
             except (KeyboardInterrupt, DelfError):
                 raise
             except BaseException as error:  # SystemExit is not an Exception
-                raise self._unresolved(spec, error) from error
+                raise self._resolution_error(spec, error) from error
             self._resolved[spec] = value
             return value
 
@@ -233,7 +233,7 @@ class PluginHost:
         Raises:
             PluginError: If one cannot be imported, naming the plugin.
         """
-        specs = self._loaded().all_specs()
+        specs = self._loaded_catalog().all_specs()
         return [self._import(spec, spec.project_files) for spec in specs if spec.project_files]
 
     def settings_of(self, plugin: str) -> Sequence[type[PluginSettings]]:
@@ -250,12 +250,12 @@ class PluginHost:
 
     def _import(self, spec: Spec, target: str) -> Any:
         try:
-            with watched_import(self._loaded().owner(spec)):
+            with watched_import(self._loaded_catalog().owner(spec)):
                 return loader.import_target(target)
         except (KeyboardInterrupt, DelfError):
             raise
         except BaseException as error:  # SystemExit is not an Exception
-            raise _not_loaded(f"{self.origin(spec)}: cannot load {target}", error) from error
+            raise _load_error(f"{self.origin(spec)}: cannot load {target}", error) from error
 
     def specs_of(self, plugin: str) -> tuple[Spec, ...]:
         """Return the specs of a plugin.
@@ -263,21 +263,21 @@ class PluginHost:
         Args:
             plugin: The name.
         """
-        return self._loaded().offered_by(plugin)
+        return self._loaded_catalog().offers_of(plugin)
 
     def plugin_of(self, spec: Spec) -> str | None:
         """Return the name of the plugin that offers a spec: the key of its ``[plugins.NAME]``."""
-        owner = self._loaded().owner(spec)
+        owner = self._loaded_catalog().owner(spec)
         return None if owner is None else owner.name
 
     def version_of(self, spec: Spec) -> str | None:
         """Return the distribution and version of a spec; None for a spec given in code."""
-        owner = self._loaded().owner(spec)
+        owner = self._loaded_catalog().owner(spec)
         return None if owner is None or owner.distribution is None else owner.origin
 
     def origin(self, spec: Spec) -> str:
         """Name the origin of a spec for messages: plugin, distribution and version."""
-        owner = self._loaded().owner(spec)
+        owner = self._loaded_catalog().owner(spec)
         if owner is None:
             return "a plugin"
         if owner.distribution is None:
@@ -287,9 +287,9 @@ class PluginHost:
     @property
     def trouble(self) -> str:
         """The plugins that failed to load or have a faulty hook, with reasons; else no text."""
-        return self._loaded().trouble
+        return self._loaded_catalog().trouble
 
-    def explained(self, error: ErrorT) -> ErrorT:
+    def with_load_failures(self, error: ErrorT) -> ErrorT:
         """Return an error for an unknown name, whose hint names the plugins that failed to load.
 
         The errors of :meth:`spec` and :meth:`model_spec` are explained already.
@@ -297,17 +297,17 @@ class PluginHost:
         Args:
             error: The error, which is changed in place.
         """
-        return self._loaded().explained(error)
+        return self._loaded_catalog().with_load_failures(error)
 
     def records(self) -> tuple[PluginRecord, ...]:
         """Return the records of all plugins, the core's own first."""
-        return self._loaded().records
+        return self._loaded_catalog().records
 
     def report(self) -> list[dict[str, Any]]:
         """Return the records as JSON-ready rows, for ``delf plugins``."""
         return [record.to_dict() for record in self.records()]
 
-    def _loaded(self) -> Catalog:
+    def _loaded_catalog(self) -> Catalog:
         with self._lock:
             if self._catalog is None:
                 manager = loader.new_manager()
@@ -320,19 +320,19 @@ class PluginHost:
                 self._catalog = Catalog(loaded, self._prefer)
             return self._catalog
 
-    def _unresolved(self, spec: Spec, error: BaseException) -> PluginError:
+    def _resolution_error(self, spec: Spec, error: BaseException) -> PluginError:
         what = f"{self.origin(spec)}: cannot load its {spec.kind} {spec.name!r} from {spec.factory}"
-        return _not_loaded(what, error)
+        return _load_error(what, error)
 
 
-def _not_loaded(what: str, error: BaseException) -> PluginError:
+def _load_error(what: str, error: BaseException) -> PluginError:
     return PluginError(
         f"{what}: {loader.explain(error)}",
         hint="its installation is incomplete or broken; install it again or tell its author",
     )
 
 
-def _not_exported(name: str, needed_by: str, giving: Sequence[Candidate]) -> Exception:
+def _export_error(name: str, needed_by: str, giving: Sequence[Candidate]) -> Exception:
     """Return the error for a public name that no usable plugin gives."""
     package = giving[0].distribution if giving else package_of("exports", name)
     if package is None:
@@ -345,7 +345,7 @@ def _not_exported(name: str, needed_by: str, giving: Sequence[Candidate]) -> Exc
     )
 
 
-def _blocked(candidate: Candidate, asked: Iterable[tuple[str, str]]) -> Candidate:
+def _block_plugin(candidate: Candidate, asked: Iterable[tuple[str, str]]) -> Candidate:
     """Return a plugin with the first reason that blocks it, if any."""
     why = next((why for name, why in asked if _names(name, candidate)), None)
     return candidate if why is None else replace(candidate, blocked=why)

@@ -68,7 +68,7 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
     try:
         plugin = candidate.plugin
         if candidate.connection is not None:
-            specs = (_checked("delf_connections", ConnectionSpec, _named_class(candidate)),)
+            specs = (_check_spec("delf_connections", ConnectionSpec, _spec_of_class(candidate)),)
         else:
             if plugin is None:
                 plugin = import_target(candidate.target)
@@ -90,7 +90,7 @@ def load(candidate: Candidate, manager: pluggy.PluginManager) -> PluginRecord:
     )
 
 
-def _named_class(candidate: Candidate) -> ConnectionSpec:
+def _spec_of_class(candidate: Candidate) -> ConnectionSpec:
     """Return the spec of a class that an entry point names; nothing is imported."""
     target = candidate.connection or ""
     return ConnectionSpec(name=candidate.name, summary=candidate.summary, factory=target)
@@ -181,10 +181,10 @@ def _ask(hook: str, function: Any) -> list[Spec]:
         raise
     except BaseException as error:
         raise _BadPluginError(f"{hook} raised {explain(error)}") from error
-    return [_checked(hook, HOOKS[hook], item) for item in items]
+    return [_check_spec(hook, HOOKS[hook], item) for item in items]
 
 
-def _checked(hook: str, expected: type[Spec], item: object) -> Spec:
+def _check_spec(hook: str, expected: type[Spec], item: object) -> Spec:
     """Return the item if it is a spec with fields of the declared types; raise otherwise."""
     if not isinstance(item, expected):
         given = item.__name__ if isinstance(item, type) else type(item).__name__

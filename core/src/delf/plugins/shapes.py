@@ -38,7 +38,7 @@ def optional_protocols(kind: str) -> Mapping[type, str]:
     }
 
 
-def need(given: object, wanted: type, who: str) -> None:
+def require_type(given: object, wanted: type, who: str) -> None:
     """Raise for an object of the wrong type, with a clear message.
 
     Args:
@@ -67,7 +67,7 @@ def members(protocol: type) -> Iterator[str]:
     seen: set[str] = set()
     for base in reversed(protocol.__mro__):
         if getattr(base, "_is_protocol", False):
-            names = (*(n for n in vars(base) if not n.startswith("_")), *_annotated(base))
+            names = (*(n for n in vars(base) if not n.startswith("_")), *_annotations_of(base))
             yield from (name for name in names if not (name in seen or seen.add(name)))
 
 
@@ -82,7 +82,7 @@ def has(made: object, name: str) -> bool:
         return True
     if not isinstance(made, type):
         return False
-    if any(name in _annotated(base) for base in made.__mro__):
+    if any(name in _annotations_of(base) for base in made.__mro__):
         return True
     try:
         source = inspect.getsource(made)
@@ -104,11 +104,13 @@ def faults(kind: str, made: object) -> Iterator[str]:
     missing = [name for name in members(protocol) if not has(made, name)]
     if missing and kind != "connection":  # its name is set when it is made
         yield f"has no {', '.join(missing)}"
-    problems = (not_as_declared(each, made) for each in (protocol, *optional_protocols(kind)))
+    problems = (
+        mismatched_async_methods(each, made) for each in (protocol, *optional_protocols(kind))
+    )
     yield from dict.fromkeys(fault for found in problems for fault in found)
 
 
-def not_as_declared(protocol: type, made: object) -> Iterator[str]:
+def mismatched_async_methods(protocol: type, made: object) -> Iterator[str]:
     """Yield the methods that are async although the protocol declares plain ones, or vice versa.
 
     Args:
@@ -137,5 +139,5 @@ def not_as_declared(protocol: type, made: object) -> Iterator[str]:
             yield f"has an async method {name}, which is not awaited: write `def {name}`"
 
 
-def _annotated(made: type) -> Mapping[str, Any]:
+def _annotations_of(made: type) -> Mapping[str, Any]:
     return vars(made).get("__annotations__", {})

@@ -198,7 +198,7 @@ class RememberedDecision:
     files_digest: str | None = None
 
     @classmethod
-    def of(
+    def from_request(
         cls,
         asked: ApprovalRequest,
         approved: Approved,
@@ -227,13 +227,13 @@ class RememberedDecision:
         )
 
     @classmethod
-    def of_events(cls, asked: ApprovalRequested, decided: ApprovalDecided) -> Self | None:
+    def from_events(cls, asked: ApprovalRequested, decided: ApprovalDecided) -> Self | None:
         """Return the remembered decision of events in a journal; None if nothing is remembered."""
         if decided.decision != "approved" or decided.remember == "no" or asked.outcome_unknown:
             return None
         approved = Approved(remember=decided.remember, covers=decided.covers)
         where = {"key": decided.key, "project": decided.project}
-        return cls.of(asked, approved, by=decided.by, at=decided.at, **where)
+        return cls.from_request(asked, approved, by=decided.by, at=decided.at, **where)
 
     def covers(self, request: ApprovalRequest) -> bool:
         """Return True if the decision covers a call; the caller checks the task.
@@ -298,10 +298,10 @@ class SupportsQuestions(Protocol):
 
 
 @runtime_checkable
-class SupportsTalk(Protocol):
+class SupportsDiscussion(Protocol):
     """A channel that reports comments and assignments of its pending requests to people."""
 
-    async def talked(
+    async def show_discussion(
         self,
         request: ApprovalRequest,
         event: ApprovalCommented | ApprovalAssigned,

@@ -215,7 +215,7 @@ def _dangers(request: ApprovalRequest) -> Iterator[Fact]:
         "danger" if strict else "caution" if request.effect != "read" else "information"
     )
     yield Fact(kind=FactKind.QUESTION, weight=weight, label="", text=_question(request))
-    question = Question.of(request)
+    question = Question.from_request(request)
     text, mark = (effect.text, effect.mark) if question is None else (question.kind_text, "?")
     yield Fact(kind=FactKind.EFFECT, weight=weight, label="", text=visible(text), note=mark)
     if request.outcome_unknown:
@@ -262,14 +262,14 @@ def _dangers(request: ApprovalRequest) -> Iterator[Fact]:
         **{name: value_text(getattr(request, name) or "") for name in labels()},
     }
     for name, text in shown.items():
-        yield from _hidden(name, [text or ""])
+        yield from _hidden_character_facts(name, [text or ""])
 
 
 def _question(request: ApprovalRequest) -> str:
     action = visible(request.action)
     if request.code is not None:
         return "May this script run?"
-    if (question := Question.of(request)) is not None:
+    if (question := Question.from_request(request)) is not None:
         return visible(question.text)
     if request.outcome_unknown:
         return f"{action} was interrupted. Make it again?"
@@ -287,7 +287,7 @@ def _flow(request: ApprovalRequest, flow: str) -> tuple[str, str]:
     return label, f"it is {source}, not from the task"
 
 
-def _hidden(name: str, texts: Iterable[str], about: str = "") -> Iterator[Fact]:
+def _hidden_character_facts(name: str, texts: Iterable[str], about: str = "") -> Iterator[Fact]:
     """Yield facts about characters that are invisible or look like others."""
     found: dict[str, None] = {}
     for text in texts:
@@ -373,8 +373,8 @@ def _subject(request: ApprovalRequest) -> Iterator[Fact]:
     if request.code is not None:
         code = _LINE_ENDS.sub("\n", request.code)
         yield Fact(kind=FactKind.CODE, label="script", text=visible(code), note=_size(code))
-    if (question := Question.of(request)) is not None:
-        yield from _asked(request, question)
+    if (question := Question.from_request(request)) is not None:
+        yield from _question_facts(request, question)
         return
     for name, value in request.arguments.items():
         yield from _argument(name, value)
@@ -393,11 +393,11 @@ def _subject(request: ApprovalRequest) -> Iterator[Fact]:
         )
 
 
-def _asked(request: ApprovalRequest, question: Question) -> Iterator[Fact]:
+def _question_facts(request: ApprovalRequest, question: Question) -> Iterator[Fact]:
     """Yield the options of a question, and the sources of its words."""
-    yield from _hidden("the question", [question.text], about="question")
+    yield from _hidden_character_facts("the question", [question.text], about="question")
     yield from _origins(request, "question")
-    yield from _hidden("the options", question.options, about="options")
+    yield from _hidden_character_facts("the options", question.options, about="options")
     for number, option in enumerate(question.options, 1):
         yield Fact(
             kind=FactKind.OPTION,
@@ -412,7 +412,7 @@ def _asked(request: ApprovalRequest, question: Question) -> Iterator[Fact]:
 def _argument(
     name: str, value: Any, *, kind: FactKind = FactKind.ARGUMENT, note: str = ""
 ) -> Iterator[Fact]:
-    yield from _hidden(name, _texts(name, value), about=name)
+    yield from _hidden_character_facts(name, _texts(name, value), about=name)
     text = visible(value_text(value))
     yield Fact(
         kind=kind,
@@ -479,7 +479,7 @@ def root_of(path: str) -> str:
 
 
 def _team(request: ApprovalRequest, so_far: Iterable[Event]) -> Iterator[Fact]:
-    rule = ApprovalRule.of(request.rule)
+    rule = ApprovalRule.from_data(request.rule)
     if rule is not None:
         yield Fact(kind=FactKind.RULE, label="rule", text=visible("; ".join(_rule(request, rule))))
     assigned: ApprovalAssigned | None = None
@@ -539,7 +539,7 @@ def _expiry(request: ApprovalRequest) -> Iterator[Fact]:
         seconds = request.expires_after
         long = seconds >= 120
         after = f"{seconds / 60:g} minutes" if long else f"{seconds:g} seconds"
-        question, counts = Question.of(request), "it counts as rejected"
+        question, counts = Question.from_request(request), "it counts as rejected"
         if question is not None:
             default = question.default
             counts = (

@@ -250,7 +250,7 @@ class SupportsRemembered(Protocol):
     """A journal that stores decisions which hold until they are revoked.
 
     The decisions are the ``ApprovalDecided`` events with ``remember="until_revoked"``, as
-    :meth:`delf.protocols.approval.RememberedDecision.of_events` reads them.
+    :meth:`delf.protocols.approval.RememberedDecision.from_events` reads them.
     """
 
     async def remembered(self) -> Sequence[RememberedDecision]:

@@ -219,7 +219,7 @@ def check_mail(mail: str) -> str:
     return mail
 
 
-def check_apart(person: Person, people: Iterable[Person]) -> None:
+def check_unique_names(person: Person, people: Iterable[Person]) -> None:
     """Raise for a person whose names collide with another person or a team.
 
     Rules name people and teams alike, and a login identifies a person by name or mail.
@@ -228,11 +228,11 @@ def check_apart(person: Person, people: Iterable[Person]) -> None:
         ConfigurationError: If names collide.
     """
     others = [other for other in people if other.name != person.name]
-    theirs = {folded(word) for other in others for word in (other.name, other.mail) if word}
-    teams = {folded(team) for one in (person, *others) for team in one.teams}
-    names = {folded(other.name) for other in others} | {folded(person.name)}
+    theirs = {normalise_name(word) for other in others for word in (other.name, other.mail) if word}
+    teams = {normalise_name(team) for one in (person, *others) for team in one.teams}
+    names = {normalise_name(other.name) for other in others} | {normalise_name(person.name)}
     for word in (person.name, person.mail):
-        if folded(word) in theirs - {""}:
+        if normalise_name(word) in theirs - {""}:
             raise ConfigurationError(f"{word!r} is another person's name or mail")
     double = teams & names
     if double:
@@ -241,7 +241,7 @@ def check_apart(person: Person, people: Iterable[Person]) -> None:
         )
 
 
-def folded(name: str) -> str:
+def normalise_name(name: str) -> str:
     """Normalise a name for comparison: case and Unicode forms are ignored."""
     return unicodedata.normalize("NFKC", name).casefold()
 
@@ -271,11 +271,13 @@ def person_text(person: Person) -> str:
 
 def person_of(text: str) -> Person:
     """Decode a person stored by :func:`person_text`, ignoring unknown fields of newer versions."""
-    data = _known(Person, json.loads(text))
-    keys = tuple(_key_of(_known(PersonKey, item)) for item in data.pop("keys", ()))
+    data = _known_fields(Person, json.loads(text))
+    keys = tuple(_key_of(_known_fields(PersonKey, item)) for item in data.pop("keys", ()))
     for name in {"rights", "teams", "notices", "notice_ways"} & set(data):
         data[name] = tuple(data[name])
-    history = tuple(PersonEntry(**_known(PersonEntry, item)) for item in data.pop("history", ()))
+    history = tuple(
+        PersonEntry(**_known_fields(PersonEntry, item)) for item in data.pop("history", ())
+    )
     return Person(**data, keys=keys, history=history)
 
 
@@ -284,6 +286,6 @@ def _key_of(data: dict[str, Any]) -> PersonKey:
     return PersonKey(**data, rights=None if rights is None else tuple(rights))
 
 
-def _known(kind: Any, data: dict[str, Any]) -> dict[str, Any]:
+def _known_fields(kind: Any, data: dict[str, Any]) -> dict[str, Any]:
     names = {item.name for item in fields(kind)}
     return {name: value for name, value in data.items() if name in names}

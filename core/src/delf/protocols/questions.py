@@ -41,12 +41,12 @@ class Question:
     default: Any = None
 
     @classmethod
-    def of(cls, request: ApprovalRequest) -> Self | None:
+    def from_request(cls, request: ApprovalRequest) -> Self | None:
         """Return the question of a request; None if the request asks for approval."""
-        return cls.of_arguments(request.arguments) if request.is_question else None
+        return cls.from_arguments(request.arguments) if request.is_question else None
 
     @classmethod
-    def of_arguments(cls, arguments: Mapping[str, Any]) -> Self:
+    def from_arguments(cls, arguments: Mapping[str, Any]) -> Self:
         """Return the question of a call of ``ask``."""
         return cls(
             text=str(arguments.get("question", "")),
@@ -92,7 +92,7 @@ class Question:
                 f"{len(self.options):,} options are more than a person reads; at most "
                 f"{_MOST_OPTIONS}"
             )
-        if len({_same(option) for option in self.options}) < len(self.options):
+        if len({_comparable(option) for option in self.options}) < len(self.options):
             raise ToolRefusedError("two options are the same: add what tells them apart")
         if not all(map(str.strip, self.options)):
             raise ToolRefusedError("an option is empty")
@@ -112,7 +112,7 @@ class Question:
             return self._option(given)
         match self.answer:
             case "yes/no":
-                found = given if isinstance(given, bool) else _YES_NO.get(_same(given))
+                found = given if isinstance(given, bool) else _YES_NO.get(_comparable(given))
                 if found is None:
                     raise _unfit(given, "answer yes or no")
                 return found
@@ -128,7 +128,7 @@ class Question:
     def _option(self, given: object) -> str:
         if given in self.options:
             return cast("str", given)
-        found = [option for option in self.options if _same(option) == _same(given)]
+        found = [option for option in self.options if _comparable(option) == _comparable(given)]
         if len(found) == 1:
             return found[0]
         more = len(self.options) - _MOST_NAMED
@@ -136,7 +136,7 @@ class Question:
         raise _unfit(given, f"one of {named}" + (f" and {more} more" if more > 0 else ""))
 
 
-def _same(text: object) -> str:
+def _comparable(text: object) -> str:
     """Return a text in the form in which answers are compared."""
     return " ".join(text.split()).casefold() if isinstance(text, str) else ""
 

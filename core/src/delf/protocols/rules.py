@@ -47,6 +47,6 @@ class ApprovalRule(BaseModel):
         return self.model_dump(mode="json", exclude_defaults=True)
 
     @classmethod
-    def of(cls, data: Mapping[str, Any]) -> ApprovalRule | None:
+    def from_data(cls, data: Mapping[str, Any]) -> ApprovalRule | None:
         """Return the rule from a request's data; None if no rule applies."""
         return cls.model_validate(dict(data)) if data else None

@@ -33,7 +33,7 @@ def state_of(
         waiting: The ids of tasks with pending requests.
     """
     if isinstance(task, TaskRecord):
-        return _of_record(task, waiting)
+        return _state_of_record(task, waiting)
     if (end := end_event(task)) is not None:
         return end.state
     if interrupted:
@@ -46,7 +46,7 @@ def state_of(
     return TaskState.WAITING if asked else TaskState.RUNNING
 
 
-def _of_record(record: TaskRecord, waiting: Collection[str]) -> TaskState:
+def _state_of_record(record: TaskRecord, waiting: Collection[str]) -> TaskState:
     if record.state is not TaskState.RUNNING:
         return record.state
     if record.task_id in waiting:

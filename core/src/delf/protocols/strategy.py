@@ -163,7 +163,7 @@ class CallGuard(Protocol):
         """Reset all counts as a script begins, perhaps again after its sandbox died."""
         ...
 
-    def begun(self, call: ScriptCall) -> Returned | None:
+    def before_call(self, call: ScriptCall) -> Returned | None:
         """Observe a call before it is made, and optionally answer the call.
 
         Returns:
@@ -172,11 +172,11 @@ class CallGuard(Protocol):
         """
         ...
 
-    def judge(self, call: ScriptCall) -> Verdict:
+    def check(self, call: ScriptCall) -> Verdict:
         """Check a call before its connection does; may be called several times for one call."""
         ...
 
-    def ended(self, call: ScriptCall, answer: CallAnswer) -> CallAnswer:
+    def after_call(self, call: ScriptCall, answer: CallAnswer) -> CallAnswer:
         """Observe the answer of a call, and optionally replace the answer.
 
         Returns:

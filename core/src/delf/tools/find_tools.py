@@ -30,7 +30,7 @@ def own_tools(choice: ToolChoice) -> Sequence[ConnectionLike]:
         return ()
 
     async def find_tools(words: str) -> str:
-        if exact := _named(choice, words):
+        if exact := _tools_by_name(choice, words):
             return render_stubs(exact)
         found = [choice.describe(entry.name) for entry in search(choice.catalog, words, _MOST)]
         return render_stubs(found, _FOUND, named_by(words)) or f"no tool fits {words!r}"
@@ -44,7 +44,7 @@ def own_tools(choice: ToolChoice) -> Sequence[ConnectionLike]:
     return (made(find_tools),)
 
 
-def _named(choice: ToolChoice, words: str) -> list[ToolDescription]:
+def _tools_by_name(choice: ToolChoice, words: str) -> list[ToolDescription]:
     """Return the tools if a text consists only of tool names."""
     wanted = {word.partition("(")[0].strip("`'\"") for word in words.replace(",", " ").split()}
     found = [

@@ -81,7 +81,7 @@ def _langchain(item: Any) -> Callable[..., Any] | None:
         return None
     # LangChain's oldest kind of tool takes one text, and has no schema.
     if item.args_schema is None and [*getattr(item, "args", ())] == [*_ONE_TEXT["properties"]]:
-        return _function(item.name, item.description, _ONE_TEXT, _of_one_text(item))
+        return _function(item.name, item.description, _ONE_TEXT, _wrap_text_tool(item))
     schema = getattr(item, "tool_call_schema", None) or item.args_schema
 
     async def call(**arguments: Any) -> Any:
@@ -91,7 +91,7 @@ def _langchain(item: Any) -> Callable[..., Any] | None:
     return _function(item.name, item.description, _schema_of(schema), call, holds=holds)
 
 
-def _of_one_text(item: Any) -> Callable[..., Any]:
+def _wrap_text_tool(item: Any) -> Callable[..., Any]:
     async def call(tool_input: str) -> Any:
         return await item.ainvoke(tool_input)
 
@@ -105,7 +105,7 @@ def _smolagents(item: Any) -> Callable[..., Any] | None:
     listed = cast("Mapping[str, Mapping[str, Any]]", inputs)
     optional = [name for name, part in listed.items() if part.get("nullable")]
     schema = {
-        "properties": {n: _known_type(part) for n, part in listed.items()},
+        "properties": {n: _as_json_schema_type(part) for n, part in listed.items()},
         "required": [name for name in listed if name not in optional],
     }
     return _function(item.name, item.description, schema, item)
@@ -146,10 +146,10 @@ def _abstract_toolset(item: Any) -> list[Callable[..., Any]] | None:
             f"the toolset {type(item).__name__} does not say what its tools are: {error}",
             hint="tools of a server come by a connection to it",
         ) from error
-    return [_of_toolset(item, name, tool, run) for name, tool in tools.items()]
+    return [_wrap_toolset_tool(item, name, tool, run) for name, tool in tools.items()]
 
 
-def _of_toolset(toolset: Any, name: str, tool: Any, run: Any) -> Callable[..., Any]:
+def _wrap_toolset_tool(toolset: Any, name: str, tool: Any, run: Any) -> Callable[..., Any]:
     inner = tool
     while (next_one := getattr(inner, "source_tool", None)) is not None:
         inner = next_one
@@ -257,7 +257,7 @@ def _schema_of(given: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", found) if isinstance(found, Mapping) else {}
 
 
-def _known_type(part: Mapping[str, Any]) -> dict[str, Any]:
+def _as_json_schema_type(part: Mapping[str, Any]) -> dict[str, Any]:
     """Replace smolagents' types ``any``, ``image`` and ``audio``, unknown to JSON Schema."""
     kind = part.get("type")
     known = {key: value for key, value in part.items() if key not in ("type", "nullable")}
@@ -292,7 +292,7 @@ def _function(
     for given, own in names.items():
         hint = _type(parts[own], schema)
         if not holds and not _is_covered(parts[own], schema):
-            hint = _checked(hint, own, schema, name)
+            hint = _with_validation(hint, own, schema, name)
         if own not in needed:
             hint = Union[hint, None]  # noqa: UP007 - of a value
         hints[given] = hint
@@ -320,7 +320,7 @@ def _function(
     return whole
 
 
-def _checked(hint: Any, own: str, schema: Mapping[str, Any], tool: str) -> Any:
+def _with_validation(hint: Any, own: str, schema: Mapping[str, Any], tool: str) -> Any:
     """Return a parameter's type, with schema validation added if the type alone is too weak."""
     from pydantic import AfterValidator
 

@@ -126,7 +126,7 @@ def tool(
 
     def make(target: Callable[..., Any]) -> Tool[Any, Any]:
         if isinstance(target, functools.partial):
-            target = _named(cast("functools.partial[Any]", target))
+            target = _with_function_metadata(cast("functools.partial[Any]", target))
         _check(target, handle_error, confirm, effect)
         flow = check_flow("@tool", trust, sinks, contents, egress=egress, author=author)
         made = action_from_function(
@@ -152,7 +152,7 @@ def _handler(given: HandleError) -> str | Callable[[Exception], str] | None:
     return str if given == "text" else given
 
 
-def _named(partial: functools.partial[Any]) -> functools.partial[Any]:
+def _with_function_metadata(partial: functools.partial[Any]) -> functools.partial[Any]:
     """Copy name, docstring and hints of a function to its partial, without bound arguments."""
     made: Any = functools.partial(partial.func, *partial.args, **partial.keywords)
     function = inspect.unwrap(partial.func)

@@ -190,7 +190,7 @@ def _dataclass_fields(hint: Any, given: bool) -> list[RecordField]:
             field.name,
             (found := hints.get(field.name, Any)),
             not given or _is_needed(field),
-            _joined(_described(field.metadata), doc_of(found)),
+            _join_texts(_metadata_description(field.metadata), doc_of(found)),
         )
         for field in dataclasses.fields(hint)
         if field.init or not given
@@ -216,7 +216,7 @@ def _typed_dict_fields(hint: Any, _given: bool) -> list[RecordField]:
         required = name in hint.__required_keys__
         if qualified:
             required = "NotRequired" not in qualified and (required or "Required" in qualified)
-        fields.append(RecordField(name, found, required, doc_of(_unqualified(found))))
+        fields.append(RecordField(name, found, required, doc_of(_strip_qualifiers(found))))
     return fields
 
 
@@ -242,7 +242,7 @@ def _model_fields(hint: Any, given: bool) -> list[RecordField]:
             shown = name if by_name else _alias(field) or name
         elif config.get("serialize_by_alias"):
             shown = field.serialization_alias or field.alias or name
-        doc = _joined(field.description or "", *map(_limits_of, field.metadata))
+        doc = _join_texts(field.description or "", *map(_limits_of, field.metadata))
         is_needed = not given or field.is_required()
         fields.append(RecordField(shown, field.annotation, is_needed, doc, name))
     if not given:
@@ -401,7 +401,7 @@ def _notes(hint: Any, place: _Place, path: str) -> Iterator[tuple[str, str]]:
     docs = field_docs(record)
     for field in fields:
         deeper = f"{path}.{field.name}" if path else field.name
-        yield deeper, _joined(docs.get(field.attribute or field.name, ""), field.doc)
+        yield deeper, _join_texts(docs.get(field.attribute or field.name, ""), field.doc)
         yield from _notes(field.hint, inner, deeper)
 
 
@@ -430,7 +430,7 @@ def _qualifiers(hint: Any) -> Iterator[str]:
         origin = typing.get_origin(hint)
 
 
-def _unqualified(hint: Any) -> Any:
+def _strip_qualifiers(hint: Any) -> Any:
     """Strip ``Required``, ``ReadOnly`` and similar qualifiers, keeping ``Annotated``."""
     while _is_qualifier(typing.get_origin(hint)):
         hint = typing.get_args(hint)[0]
@@ -465,11 +465,11 @@ def _limits_of(item: Any) -> str:
     )
 
 
-def _described(metadata: Mapping[Any, Any]) -> str:
+def _metadata_description(metadata: Mapping[Any, Any]) -> str:
     """Return the description in a dataclass field's metadata, under the usual keys."""
     texts = (metadata.get(name) for name in ("description", "doc", "help"))
     return next((text for text in texts if isinstance(text, str)), "")
 
 
-def _joined(*texts: str) -> str:
+def _join_texts(*texts: str) -> str:
     return "; ".join(dict.fromkeys(filter(None, texts)))

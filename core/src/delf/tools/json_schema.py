@@ -113,7 +113,7 @@ class Checker:
         self._targets: dict[str, Any] = {}
         try:
             self._is_cheap = self._inspect()
-            self._validator = _compiled(self._root)
+            self._validator = _compile_schema(self._root)
         except (ValueError, TypeError, RecursionError) as error:
             text = clean(str(error).partition("\n")[0], _MESSAGE) or "it is nested too deeply"
             raise ToolDefinitionError(f"{where}: its schema cannot be used: {text}") from None
@@ -179,9 +179,9 @@ class Checker:
             if len(seen) > MAX_PARTS:
                 raise ValueError(f"it has more than {MAX_PARTS:,} parts")
             cheap = cheap and not any(name in found for name in _DEAR)
-            cheap = cheap and len(_listed(found.get("enum"))) <= _VALUES_A_STEP
+            cheap = cheap and len(_as_list(found.get("enum"))) <= _VALUES_A_STEP
             self._check_addresses(found)
-            for pattern in (found.get("pattern"), *_mapped(found.get("patternProperties"))):
+            for pattern in (found.get("pattern"), *_as_dict(found.get("patternProperties"))):
                 _check_pattern(pattern)
             if here.weight(found) > _HEAVY and any(name in found for name in _UNEVALUATED):
                 raise ValueError("it takes too long to check")
@@ -200,9 +200,9 @@ class Checker:
         yield from _parts_here(found, self._target)
         yield from (found.get(name) for name in _BELOW)
         for name in _BELOW_LISTS:
-            yield from _listed(found.get(name))
+            yield from _as_list(found.get(name))
         for name in _BELOW_MAPS:
-            yield from _mapped(found.get(name)).values()
+            yield from _as_dict(found.get(name)).values()
 
     def _target(self, ref: str) -> Any:
         """Return the target of a reference.
@@ -211,14 +211,14 @@ class Checker:
             ValueError: If the reference does not resolve within the schema.
         """
         if ref not in self._targets:
-            self._targets[ref] = at(self._root, ref)
+            self._targets[ref] = resolve_reference(self._root, ref)
         return self._targets[ref]
 
     # -- the steps ----------------------------------------------------------------------
 
     def _takes_few_steps(self, value: Any, size: int) -> bool:
         most = _STEPS + _STEPS_EACH * size
-        return _Steps(self._target, most).of(self._root, value) <= most
+        return _Steps(self._target, most).estimate(self._root, value) <= most
 
 
 def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
@@ -226,7 +226,7 @@ def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
     branches: list[list[Any]] = getattr(error.kind, "context", None) or []
     inner = [error for branch in branches for error in branch]
     if not inner:
-        problem = _allowed(error, root)
+        problem = _allowed_values(error, root)
         message = clean(error.message, _MESSAGE) if problem is None else clean(problem, _LISTED)
         return Fault(tuple(error.instance_path), message)
     # The alternative ``null`` is not what the author of a value intended.
@@ -240,12 +240,12 @@ def _fault(error: Any, root: Mapping[str, Any]) -> Fault:
     return Fault(tuple(place), clean("; or ".join(problem), _MESSAGE))
 
 
-def _allowed(error: Any, root: Mapping[str, Any]) -> str | None:
+def _allowed_values(error: Any, root: Mapping[str, Any]) -> str | None:
     """Describe a wrong value or key together with the allowed ones; None for other faults."""
     kind = error.kind.name
     if kind == "enum":
         given = error.instance
-        values = [value for value in _listed(error.kind.options) if value is not None]
+        values = [value for value in _as_list(error.kind.options) if value is not None]
         close = did_you_mean(given, map(str, values)) if isinstance(given, str) else ""
         listed = ", ".join(map(repr, values))
         return f"{clean(repr(given), 80)} is not one of {listed}{close}"
@@ -266,8 +266,8 @@ def _keys_at(root: Mapping[str, Any], path: Iterable[str | int]) -> list[str]:
         if isinstance(node, list) and isinstance(part, int):
             node = cast("list[Any]", node)[part]
         else:
-            node = _mapped(node).get(str(part))
-    return list(_mapped(_mapped(node).get("properties")))
+            node = _as_dict(node).get(str(part))
+    return list(_as_dict(_as_dict(node).get("properties")))
 
 
 def _likeness(error: Any) -> tuple[int, bool]:
@@ -299,7 +299,7 @@ class _AppliedSchemas:
             return known
         self._known[id(schema)] = None
         parts = _parts_here(schema, self._target)
-        count = 1 + sum(self.weight(_mapped(p)) for p in parts if isinstance(p, dict))
+        count = 1 + sum(self.weight(_as_dict(p)) for p in parts if isinstance(p, dict))
         if any(name in schema for name in _UNEVALUATED):
             count *= 2  # the library applies them again
         self._known[id(schema)] = count
@@ -319,7 +319,7 @@ class _Steps:
         self._most = most
         self._known: dict[tuple[int, int], int] = {}
 
-    def of(self, schema: Any, value: Any) -> int:
+    def estimate(self, schema: Any, value: Any) -> int:
         """Estimate the steps to validate a value against a schema."""
         if not isinstance(schema, dict):
             return 1
@@ -329,44 +329,44 @@ class _Steps:
             return self._known[key]
         if len(self._known) > self._most:
             return self._most + 1
-        count = 1 + len(_listed(found.get("enum"))) // _VALUES_A_STEP
+        count = 1 + len(_as_list(found.get("enum"))) // _VALUES_A_STEP
         if "pattern" in found and isinstance(value, str):
             count += _PATTERN_STEPS
-        count += sum(self.of(part, value) for part in _parts_here(found, self._target))
+        count += sum(self.estimate(part, value) for part in _parts_here(found, self._target))
         if any(name in found for name in _UNEVALUATED):
             count *= 2
         if isinstance(value, dict):
             for name, item in cast("dict[str, Any]", value).items():
-                count += self._of_property(found, name, item)
+                count += self._property_steps(found, name, item)
         elif isinstance(value, list):
             for index, item in enumerate(cast("list[Any]", value)):
-                count += self._of_item(found, index, item)
+                count += self._item_steps(found, index, item)
         self._known[key] = count
         return count
 
-    def _of_property(self, found: dict[str, Any], name: str, item: Any) -> int:
+    def _property_steps(self, found: dict[str, Any], name: str, item: Any) -> int:
         count = 0
-        properties = _mapped(found.get("properties"))
+        properties = _as_dict(found.get("properties"))
         if name in properties:
-            count += self.of(properties[name], item)
-        for part in _mapped(found.get("patternProperties")).values():
-            count += _PATTERN_STEPS + self.of(part, item)
+            count += self.estimate(properties[name], item)
+        for part in _as_dict(found.get("patternProperties")).values():
+            count += _PATTERN_STEPS + self.estimate(part, item)
         for word in ("additionalProperties", "unevaluatedProperties"):
             if word in found and name not in properties:
-                count += self.of(found[word], item)
+                count += self.estimate(found[word], item)
         if "propertyNames" in found:
-            count += self.of(found["propertyNames"], name)
+            count += self.estimate(found["propertyNames"], name)
         return count
 
-    def _of_item(self, found: dict[str, Any], index: int, item: Any) -> int:
+    def _item_steps(self, found: dict[str, Any], index: int, item: Any) -> int:
         count = 0
         for word in _BELOW_LISTS:
-            parts = _listed(found.get(word))
+            parts = _as_list(found.get(word))
             if index < len(parts):
-                count += self.of(parts[index], item)
+                count += self.estimate(parts[index], item)
         for word in ("items", "additionalItems", "contains", "unevaluatedItems"):
             if isinstance(found.get(word), dict):
-                count += self.of(found[word], item)
+                count += self.estimate(found[word], item)
         return count
 
 
@@ -376,12 +376,12 @@ def _parts_here(found: dict[str, Any], target: Target) -> Iterator[Any]:
         yield target(found["$ref"])
     yield from (found[name] for name in _HERE if name in found)
     for name in _HERE_LISTS:
-        yield from _listed(found.get(name))
+        yield from _as_list(found.get(name))
     for name in _HERE_MAPS:
-        yield from _mapped(found.get(name)).values()
+        yield from _as_dict(found.get(name)).values()
 
 
-def at(root: Any, ref: str) -> Any:
+def resolve_reference(root: Any, ref: str) -> Any:
     """Resolve a reference within a document.
 
     Args:
@@ -420,7 +420,7 @@ def _check_pattern(pattern: object) -> None:
             raise ValueError("a pattern of it repeats too often")
 
 
-def _compiled(schema: dict[str, Any]) -> Validator:
+def _compile_schema(schema: dict[str, Any]) -> Validator:
     try:
         import jsonschema_rs
     except ModuleNotFoundError:
@@ -445,11 +445,11 @@ def _size(value: Any) -> int:
     return count
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def _mapped(value: Any) -> dict[str, Any]:
+def _as_dict(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 

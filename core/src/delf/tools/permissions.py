@@ -92,7 +92,7 @@ def is_allowed(allow: Permission, action: Action) -> bool:
     """Return True if ``allow`` permits an action; None and True permit all, False none."""
     if allow is None or isinstance(allow, bool):
         return allow is not False
-    return _named(allow, action)
+    return _matches_name(allow, action)
 
 
 def needs_confirmation(confirm: Permission, action: Action) -> bool:
@@ -105,9 +105,9 @@ def needs_confirmation(confirm: Permission, action: Action) -> bool:
         return action.effect != "read"
     if isinstance(confirm, bool):
         return confirm
-    return _named(confirm, action)
+    return _matches_name(confirm, action)
 
 
-def _named(names: str | Sequence[str], action: Action) -> bool:
+def _matches_name(names: str | Sequence[str], action: Action) -> bool:
     listed = (names,) if isinstance(names, str) else names
     return action.permission in listed or action.name in listed

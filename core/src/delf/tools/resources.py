@@ -47,7 +47,7 @@ _MOST_NAMED: Final = 4
 """The maximum number of reading actions of resources that a task names."""
 
 
-def looks_only(name: str) -> bool:
+def has_read_verb(name: str) -> bool:
     """Return True if an action's name has a read verb and no other verb.
 
     Args:
@@ -145,7 +145,7 @@ def kinds_of_change(step: str) -> frozenset[str]:
     return found if found and not is_part else found | {"update"}
 
 
-def with_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterator[str]:
+def add_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Iterator[str]:
     """Yield names of actions, each followed by its resource's read actions, without repeats.
 
     A script that closes a ticket has to find the ticket first: ``close_ticket`` is followed by
@@ -170,7 +170,7 @@ def with_readers(names: Iterable[str], catalog: Sequence[CatalogEntry]) -> Itera
                 yield item
 
 
-def named_readers(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
+def readers_mentioned(task: str, catalog: Sequence[CatalogEntry]) -> list[str]:
     """Return the plainest reading action of each resource that a task names, in the task's order.
 
     A customer whom the task names by a mail address has to be found first.
@@ -200,7 +200,7 @@ def _read_actions(catalog: Sequence[CatalogEntry]) -> Mapping[str, Sequence[_Rea
     """Group read actions by resource; the key is the rarest noun of the resource."""
     groups: dict[frozenset[str], list[str]] = {}
     for entry in sorted(catalog, key=lambda entry: len(entry.name)):
-        if (entry.reads or looks_only(entry.name)) and not is_count(entry.name):
+        if (entry.reads or has_read_verb(entry.name)) and not is_count(entry.name):
             groups.setdefault(_nouns(entry.name), []).append(entry.name)
     counts = Counter(noun for nouns in groups for noun in nouns)
     found: dict[str, list[_ReadActions]] = {}

@@ -125,14 +125,14 @@ def read_signature(function: Callable[..., Any], *, skip_first: bool = False) ->
                 name=item.name,
                 type_text=type_text(hint, given=True),
                 default_text=default,
-                doc=_joined(*texts),
+                doc=_join_texts(*texts),
             )
         )
     result = hints.get("return", Any)
     return Signature(
         parameters=tuple(parameters),
         returns=type_text(result),
-        returns_doc=_joined(parsed.returns, doc_of(result), notes_of(result)),
+        returns_doc=_join_texts(parsed.returns, doc_of(result), notes_of(result)),
         summary=parsed.summary,
         notes=parsed.notes,
         doc=doc,
@@ -179,7 +179,7 @@ def _check_parameter(item: inspect.Parameter, where: str) -> None:
         )
 
 
-def _joined(*texts: str) -> str:
+def _join_texts(*texts: str) -> str:
     """Join texts from several sources in one line, without repeats."""
     kept = list(dict.fromkeys(filter(None, texts)))
     return "; ".join([*(text.rstrip(".") for text in kept[:-1]), *kept[-1:]])
@@ -307,11 +307,11 @@ class ArgumentValidator:
             else:
                 problem = item["msg"].removeprefix("Value error, ")
                 problems.append(f"argument {place!r}: {problem}")
-        shown = ", ".join(map(_expected, self._signature.parameters))
+        shown = ", ".join(map(_expected_value, self._signature.parameters))
         return f"{self._where}: {'; '.join(problems)}. Expected {self._where}({shown})"
 
 
-def _expected(parameter: Parameter) -> str:
+def _expected_value(parameter: Parameter) -> str:
     kind = shorten(parameter.type_text, _EXPECTED, lambda _: False)
     return str(replace(parameter, type_text=kind))
 

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from delf.protocols.strategy import ToolChoice, ToolDescription
 from delf.tools.catalogs import best_first
 from delf.tools.ranking import named_by
-from delf.tools.resources import is_own, named_readers, resource_of, shared_words, with_readers
+from delf.tools.resources import add_readers, is_own, readers_mentioned, resource_of, shared_words
 from delf.tools.results import Result, Results, named_results
 from delf.tools.signature import Parameter
 from delf.tools.type_texts import Named, shorten
@@ -132,7 +132,7 @@ def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]
     by_name = {tool.name: tool for tool in choice.shown if not tool.built_in}
     if whole_size(by_name.values(), choice.budget) <= choice.budget:
         wanted = (name for name in ranked if name in by_name)
-        return frozenset(with_readers(wanted, choice.catalog))
+        return frozenset(add_readers(wanted, choice.catalog))
     budget = _without_notes(choice.budget)
     named = named_by(task)
     firsts = _firsts(choice, named, task)
@@ -140,15 +140,15 @@ def fill(choice: ToolChoice, ranked: Iterable[str], task: str) -> frozenset[str]
     order = [name for name in ranked if name in by_name]
     ranks = frozenset(order)
     by_words = [name for name in best_first(choice.catalog, task)[:_FIRSTS] if name in ranks]
-    readers = [name for name in named_readers(task, choice.catalog) if name in ranks]
+    readers = [name for name in readers_mentioned(task, choice.catalog) if name in ranks]
     first = [*by_words, *order[:_FIRSTS], *readers]  # prefilters may miss plain changes
-    wanted = dict.fromkeys([*first, *with_readers(order, choice.catalog)])
+    wanted = dict.fromkeys([*first, *add_readers(order, choice.catalog)])
     left = [by_name[name] for name in wanted]
     for _ in range(_ROUNDS):  # stubs share headers and types, so the exact size shows together
         names = names_of((name for name in by_name if name not in kept), budget)
         size = _size([*kept.values()], LEAST, named, budget, firsts) + len(names)
         room = budget - size
-        left, more = _taken(left, room, named, firsts, kept, is_listed=_ABOUT not in names)
+        left, more = _select_fitting(left, room, named, firsts, kept, is_listed=_ABOUT not in names)
         if not more:
             break
         kept |= more
@@ -160,7 +160,7 @@ def _without_notes(budget: int) -> int:
     return int(budget * (1 - _NOTES_SHARE))
 
 
-def _taken(
+def _select_fitting(
     tools: Sequence[ToolDescription],
     room: int,
     named: Named,
@@ -202,7 +202,7 @@ def render_stubs(
         detail: The limits on the length of each stub.
         named: Returns the keys and values that the task names; such keys and values are never cut.
     """
-    return "\n".join(_lines(list(tools), detail, named or _nothing))
+    return "\n".join(_lines(list(tools), detail, named or _never))
 
 
 def _firsts(choice: ToolChoice, named: Named, task: str) -> Mapping[str, Detail]:
@@ -225,7 +225,7 @@ def whole_size(tools: Iterable[ToolDescription], enough: int) -> int:
         tools: The tools.
         enough: The count at which to stop.
     """
-    return _size(list(tools), _TYPES, _nothing, enough)
+    return _size(list(tools), _TYPES, _never, enough)
 
 
 def _size(
@@ -321,7 +321,7 @@ def names_of(names: Iterable[str], budget: int) -> str:
     return "\n".join(text)
 
 
-def _nothing(_name: str) -> bool:
+def _never(_name: str) -> bool:
     return False
 
 
@@ -356,12 +356,12 @@ def _text(tool: ToolDescription, detail: Detail, named: Named, results: Results)
         summary = f"{summary}{end} {more}" if more else summary
     summary = f"{summary} [asks]" if tool.asks else summary
     docs = [
-        (p.name, _about(p.doc, p.notes, detail))
+        (p.name, _describe(p.doc, p.notes, detail))
         for p in parameters
         if detail.docs or p.required or named(p.name)
     ]
     if detail.docs:
-        docs.append(("returns", _about(tool.returns_doc, "" if found else result_notes, detail)))
+        docs.append(("returns", _describe(tool.returns_doc, "" if found else result_notes, detail)))
     lines = [f"{indent}    {name}: {doc}" for name, doc in docs if doc]
     if not lines:
         return f'{head}  """{summary}"""'
@@ -369,7 +369,7 @@ def _text(tool: ToolDescription, detail: Detail, named: Named, results: Results)
     return f'{head}\n{indent}    """{summary}\n{body}"""'
 
 
-def _about(doc: str, notes: str, detail: Detail) -> str:
+def _describe(doc: str, notes: str, detail: Detail) -> str:
     """Return the description of a value, and as much as fits of its notes."""
     texts = filter(None, [_one_line(doc, _DOC), _cut(notes, detail.notes)])
     return "; ".join(texts).replace(".; ", ". ")

@@ -91,7 +91,7 @@ def shorten(text: str, limit: int, named: Named, names: int = 60, values: int = 
     short = text
     for depth, most in (*_FORMS, (1, names)):
         form = _Form(depth, min(most, names) if depth == 1 else most, values)
-        short = _written(parts, form, named)
+        short = _format_type(parts, form, named)
         if len(short) <= limit:
             break
     return short
@@ -110,14 +110,14 @@ def with_types(text: str, found: Iterable[tuple[Sequence[str], str]]) -> str:
             parts = _Reader(text).parts("")
         except ValueError:
             break
-        text = _written(_with_type(parts, place, kind), _WHOLE, _nothing)
+        text = _format_type(_with_type(parts, place, kind), _WHOLE, _never)
     return text
 
 
 def _with_type(parts: _Parts, place: Sequence[str], kind: str) -> _Parts:
     """Add a type within a type, at a path of keys, ``*`` for list items."""
     if not place:
-        text = _written(parts, _WHOLE, _nothing)
+        text = _format_type(parts, _WHOLE, _never)
         if kind.startswith(f"{text} ("):  # a text with its content
             return (kind,)
         return parts if _admits(text, kind) else (*parts, f" | {kind}")
@@ -169,7 +169,7 @@ def _with_type_inside(parts: _Parts, place: Sequence[str], kind: str) -> _Parts:
     return parts
 
 
-def _nothing(_name: str) -> bool:
+def _never(_name: str) -> bool:
     return False
 
 
@@ -242,7 +242,7 @@ class _Reader:
                 return _Group(not is_literal, tuple(items), is_cut)
 
 
-def _written(parts: _Parts, form: _Form, named: Named) -> str:
+def _format_type(parts: _Parts, form: _Form, named: Named) -> str:
     return "".join(
         part if isinstance(part, str) else _group_text(part, form, named) for part in parts
     )
@@ -263,7 +263,7 @@ def _group_text(group: _Group, form: _Form, named: Named) -> str:
     for item in kept:
         is_named = group.is_record and named(item.key)
         inner = form._replace(depth=max(depth, int(is_named)), is_outer=is_envelope)
-        shown.append(item.head + _written(item.parts, inner, named))
+        shown.append(item.head + _format_type(item.parts, inner, named))
     if group.is_cut or len(kept) < len(group.items):
         shown.append(_MORE)
     text = ", ".join(shown)

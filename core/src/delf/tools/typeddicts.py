@@ -33,7 +33,7 @@ _TAKES_ALL: Final = sys.version_info >= (3, 12)
 """True if pydantic accepts the TypedDict of ``typing``."""
 
 
-def _by_value(hint: Any, members: tuple[Any, ...]) -> Any:
+def _literal_of_values(hint: Any, members: tuple[Any, ...]) -> Any:
     """Return a ``Literal`` in which enum members are replaced by their values."""
     found = {each.value: each for each in members if isinstance(each, enum.Enum)}
     if not found:
@@ -53,7 +53,7 @@ def _translate(hint: Any, done: dict[Any, Any]) -> Any:
         return _translate_record(hint, done)
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Literal:
-        return _by_value(hint, args)
+        return _literal_of_values(hint, args)
     if not args:
         return hint
     if origin is typing.Annotated:

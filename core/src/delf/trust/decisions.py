@@ -123,7 +123,7 @@ class Trust:
         real = root.resolve()
         if not items or any(real.is_relative_to(folder) for folder in self.vouched):
             return
-        known = trusted(real)
+        known = load_trusted(real)
         changed = [] if known is None else list(known.changes(items))
         if known is not None and not changed:
             return
@@ -187,7 +187,7 @@ def store() -> Path:
     return user_state_path("delf", appauthor=False) / "trust"
 
 
-def trusted(root: Path) -> Trusted | None:
+def load_trusted(root: Path) -> Trusted | None:
     """Return the record of a folder; None if there is no record.
 
     Args:
@@ -223,7 +223,7 @@ def remember(root: Path, items: Items) -> None:
             f"trust in {root} cannot be kept, as {folder} lies in it",
             hint=f"{VARIABLE}={root} trusts it for a process; XDG_STATE_HOME names another place",
         )
-    before = trusted(root)
+    before = load_trusted(root)
     salt = secrets.token_hex(16) if before is None else before.salt
     digests = {} if before is None else dict(before.digests)
     for file, parts in items.items():
@@ -253,7 +253,7 @@ def remember(root: Path, items: Items) -> None:
 def revoke(root: Path) -> bool:
     """Remove a folder's trust record; return False if there was none."""
     folder, real = store(), root.resolve()
-    was = trusted(real) is not None
+    was = load_trusted(real) is not None
     if was:
         _file(folder, real).unlink(missing_ok=True)
     return was

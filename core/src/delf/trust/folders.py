@@ -205,7 +205,7 @@ class UntrustedFolder:
     root: Path
     document: Mapping[str, Any] = field(repr=False)
 
-    def named(self, text: str) -> Path | None:
+    def resolve_path(self, text: str) -> Path | None:
         """Resolve a path within the folder; None for a path that leads out of it."""
         if not text or len(text) > _LONGEST_PATH or not text.isprintable() or "://" in text:
             return None
@@ -215,12 +215,12 @@ class UntrustedFolder:
 
     def files_of(self, path: Path) -> list[Path]:
         """Return the regular files of a folder by name; none for a folder outside the project."""
-        return [item for item in self._in(path) if is_file(item)]
+        return [item for item in self._files_within(path) if is_file(item)]
 
     def folders_of(self, path: Path) -> list[Path]:
         """Return the subfolders of a folder by name; none for a folder outside the project."""
-        return [item for item in self._in(path) if item.is_dir()]
+        return [item for item in self._files_within(path) if item.is_dir()]
 
-    def _in(self, path: Path) -> list[Path]:
+    def _files_within(self, path: Path) -> list[Path]:
         inside = path.is_relative_to(self.root) and path.resolve().is_relative_to(self.root)
         return sorted(path.iterdir()) if inside and path.is_dir() else []

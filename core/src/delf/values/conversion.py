@@ -97,7 +97,7 @@ def _plain(value: Any, text: Text) -> Any:
     if kind in PLAIN:
         return value if kind is not int or abs(value) < _TOO_LONG else text(value)
     if kind is not list and kind is not dict:
-        made = _of_library(value, text)
+        made = _convert_library_value(value, text)
         if made is not _NOT_ONE:
             return made
     if isinstance(value, enum.Enum):
@@ -204,7 +204,7 @@ def _library(value: Any) -> str | None:
     return None
 
 
-def _of_library(value: Any, text: Text) -> Any:
+def _convert_library_value(value: Any, text: Text) -> Any:
     """Return a value of a data library as plain data."""
     library = _library(value)
     if library is None:

@@ -107,7 +107,7 @@ def loads(data: bytes | bytearray | memoryview) -> Any:
     raw = bytes(data)
     # Searching for a single byte first is forty times faster.
     read = _read_tagged if b"$" in raw and _TAG_BYTES in raw else _read_plain
-    return _decoded(read, raw)
+    return _decode(read, raw)
 
 
 def make_loads(record: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], Any]:
@@ -117,14 +117,14 @@ def make_loads(record: Callable[[dict[str, Any]], Any]) -> Callable[[bytes], Any
         record: Converts a decoded dict.
     """
 
-    def made(value: dict[str, Any]) -> Any:
+    def decode_object(value: dict[str, Any]) -> Any:
         return _decode_tag(value) if TAG in value else record(value)
 
-    read = json.JSONDecoder(object_hook=made).decode
-    return lambda data: _decoded(read, data)
+    read = json.JSONDecoder(object_hook=decode_object).decode
+    return lambda data: _decode(read, data)
 
 
-def _decoded(read: Callable[[str], Any], raw: bytes) -> Any:
+def _decode(read: Callable[[str], Any], raw: bytes) -> Any:
     try:
         return read(raw.decode("utf-8", "surrogatepass"))
     except RecursionError:
@@ -176,7 +176,7 @@ def check_size(value: Any, most: int, most_values: int | None = None) -> None:
         UnsupportedValueError: If nesting exceeds :data:`MAX_DEPTH`.
     """
     try:
-        _Sizes(most, most_values or MAX_VALUES).of(value, 1)
+        _Sizes(most, most_values or MAX_VALUES).measure(value, 1)
     except RecursionError:
         raise UnsupportedValueError(_TOO_DEEP) from None
 
@@ -188,7 +188,7 @@ class _Sizes:
         self._most, self._most_values = most, most_values
         self._known: dict[int, tuple[int, int, int]] = {}
 
-    def of(self, value: Any, level: int) -> tuple[int, int, int]:
+    def measure(self, value: Any, level: int) -> tuple[int, int, int]:
         if level > MAX_DEPTH:
             raise UnsupportedValueError(_TOO_DEEP)
         kind = _type_of(value)
@@ -210,7 +210,7 @@ class _Sizes:
             elif kind in PLAIN:
                 values += 1
             else:
-                inner = self._known.get(id(part)) or self.of(part, level + 1)
+                inner = self._known.get(id(part)) or self.measure(part, level + 1)
                 values += inner[0]
                 letters += inner[1]
                 if inner[2] >= levels:

@@ -22,8 +22,8 @@ def _refuse(value: Any, *_args: Any, **_named: Any) -> NoReturn:
 _REFUSED: Final[Any] = _refuse
 
 
-def _thawed(value: Any, _memo: Any = None) -> Any:
-    return thawed(value)
+def _thaw_copy(value: Any, _memo: Any = None) -> Any:
+    return thaw(value)
 
 
 class FrozenDict(dict[Any, Any]):
@@ -32,11 +32,11 @@ class FrozenDict(dict[Any, Any]):
     __slots__ = ()
     __setitem__ = __delitem__ = __ior__ = _REFUSED
     clear = pop = popitem = setdefault = update = _REFUSED
-    __deepcopy__ = _thawed
+    __deepcopy__ = _thaw_copy
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as a plain dict."""
-        return dict, (thawed(self),)
+        return dict, (thaw(self),)
 
 
 class FrozenList(list[Any]):
@@ -45,11 +45,11 @@ class FrozenList(list[Any]):
     __slots__ = ()
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _REFUSED
     append = clear = extend = insert = pop = remove = reverse = sort = _REFUSED
-    __deepcopy__ = _thawed
+    __deepcopy__ = _thaw_copy
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as a plain list."""
-        return list, (thawed(self),)
+        return list, (thaw(self),)
 
 
 class FrozenSet(set[Any]):
@@ -59,7 +59,7 @@ class FrozenSet(set[Any]):
     __iand__ = __ior__ = __isub__ = __ixor__ = _REFUSED
     add = clear = discard = pop = remove = update = _REFUSED
     difference_update = intersection_update = symmetric_difference_update = _REFUSED
-    __deepcopy__ = _thawed
+    __deepcopy__ = _thaw_copy
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as a plain set."""
@@ -69,59 +69,59 @@ class FrozenSet(set[Any]):
 _FROZEN: Final = frozenset({FrozenDict, FrozenList, FrozenSet})
 
 
-def frozen(value: Any) -> Any:
+def freeze(value: Any) -> Any:
     """Return an immutable copy of a value, equal to the copy in the journal.
 
     Objects become plain data. A frozen value is returned unchanged; a value that cannot be encoded
     becomes its ``repr``.
     """
     try:
-        return _frozen(value)
+        return _freeze(value)
     except RecursionError:
-        return _decoded(from_jsonable(to_jsonable_or_repr(value)))
+        return _freeze_decoded(from_jsonable(to_jsonable_or_repr(value)))
 
 
-def thawed(value: Any) -> Any:
+def thaw(value: Any) -> Any:
     """Return a mutable copy of a frozen value."""
     kind = cast("type[Any]", type(value))
     if kind is FrozenDict:
-        return {name: item if type(item) in PLAIN else thawed(item) for name, item in value.items()}
+        return {name: item if type(item) in PLAIN else thaw(item) for name, item in value.items()}
     if kind is FrozenList:
-        return [item if type(item) in PLAIN else thawed(item) for item in value]
+        return [item if type(item) in PLAIN else thaw(item) for item in value]
     if kind is FrozenSet:
         return set(value)
     if kind is tuple:
-        return tuple(map(thawed, value))
+        return tuple(map(thaw, value))
     return value
 
 
-def _frozen(value: Any) -> Any:
+def _freeze(value: Any) -> Any:
     kind = cast("type[Any]", type(value))
     if kind in PLAIN or kind in _FROZEN:
         return value
     if kind is list:
-        return FrozenList(_all(value))
+        return FrozenList(_freeze_items(value))
     if kind is dict and TAG not in value and _TEXT.issuperset(map(type, value)):
-        return FrozenDict(zip(value, _all(value.values()), strict=True))
-    return _decoded(from_jsonable(to_jsonable_or_repr(value)))
+        return FrozenDict(zip(value, _freeze_items(value.values()), strict=True))
+    return _freeze_decoded(from_jsonable(to_jsonable_or_repr(value)))
 
 
 _TEXT: Final = frozenset({str})
 
 
-def _all(items: Iterable[Any]) -> list[Any]:
-    return [item if type(item) in PLAIN else _frozen(item) for item in items]
+def _freeze_items(items: Iterable[Any]) -> list[Any]:
+    return [item if type(item) in PLAIN else _freeze(item) for item in items]
 
 
-def _decoded(value: Any) -> Any:
+def _freeze_decoded(value: Any) -> Any:
     """Freeze decoded data in place; the caller must hold the only reference."""
     kind = cast("type[Any]", type(value))
     if kind is dict:
-        return FrozenDict({name: _decoded(item) for name, item in value.items()})
+        return FrozenDict({name: _freeze_decoded(item) for name, item in value.items()})
     if kind is list:
-        return FrozenList([_decoded(item) for item in value])
+        return FrozenList([_freeze_decoded(item) for item in value])
     if kind is set:
         return FrozenSet(value)
     if kind is tuple:
-        return tuple(map(_decoded, value))
+        return tuple(map(_freeze_decoded, value))
     return value

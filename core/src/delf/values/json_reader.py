@@ -63,7 +63,7 @@ class JSONReader:
             (self._constants, "has constants that are not JSON, and they were read as floats"),
         ):
             if found:
-                note(f"{self._about} {what}: {listed(list(found))}")
+                note(f"{self._about} {what}: {format_names(list(found))}")
 
     def _object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
@@ -93,7 +93,7 @@ class JSONReader:
         return float(name)
 
 
-def listed(names: list[str], count: int | None = None) -> str:
+def format_names(names: list[str], count: int | None = None) -> str:
     """Format the first of some names, and the number of further ones.
 
     Args:

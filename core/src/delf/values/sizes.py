@@ -24,7 +24,7 @@ def is_large(value: Any) -> bool:
     return weight(value, LARGE) > LARGE
 
 
-async def apart(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+async def run_in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function in a thread, and wait for its end even if the caller is cancelled.
 
     The cancellation is raised at the caller's next await, so that the result is not lost.

@@ -76,7 +76,7 @@ def request_data(record: RequestRecord) -> dict[str, Any]:
 
 def decided_data(record: RequestRecord, decided: ApprovalDecided | ApprovalVoted) -> dict[str, Any]:
     """Return a decision as JSON-ready data."""
-    rule, found = ApprovalRule.of(record.requested.rule), _decision(decided)
+    rule, found = ApprovalRule.from_data(record.requested.rule), _decision(decided)
     if rule is not None and rule.needs_others and found["decision"] == "edited":
         found["is_final"] = False  # another person must approve the edit
     return {"request_id": record.requested.request_id, **found}

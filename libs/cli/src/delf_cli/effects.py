@@ -171,7 +171,7 @@ def _plain(node: Any, seen: set[int]) -> Any:
 
 
 def _of_variables(name: str, folder: Folder) -> Iterator[Effect]:
-    for variable, value in folder.env.written:
+    for variable, value in folder.env.entries:
         where = f"{name}: {variable}"
         yield from _of_text(value, where, folder.root)
         if variable.startswith("DELF_"):

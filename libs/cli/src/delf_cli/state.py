@@ -133,7 +133,13 @@ class State:
         from delf.plugins.host import PluginHost
 
         variables = dict(own_variables() if environ is None else environ)
-        asked = (self.no_plugins, self.plugin, self.absent, variables, discovery.installed())
+        asked = (
+            self.no_plugins,
+            self.plugin,
+            self.absent,
+            variables,
+            discovery.installation_stamp(),
+        )
         if self.found is None or self.found[0] != asked:
             extra = [discovery.from_file(path) for path in self.plugin]
             absent = [(Path(path).stem, _ABSENT.format(path=path)) for path in self.absent]

@@ -143,5 +143,5 @@ def _to_nowhere(stream: Any) -> None:
 
 
 def wrapped(text: str, *, indent: int = 0, head: int = 0, stream: TextIO | None = None) -> str:
-    """Wrap a text to the terminal's width, as :func:`delf.terminal.wrapped` does."""
-    return terminal.wrapped(text, indent=indent, head=head, stream=stream or answers())
+    """Wrap a text to the terminal's width, as :func:`delf.terminal.wrap_text` does."""
+    return terminal.wrap_text(text, indent=indent, head=head, stream=stream or answers())

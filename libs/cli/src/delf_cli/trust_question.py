@@ -64,9 +64,9 @@ def read(start: Path, config: str | None, host: PluginHost) -> Folder:
 
 def changes_since(folder: Folder) -> list[Change] | None:
     """Return the changes since the folder was trusted; None if it never was."""
-    from delf.trust.decisions import trusted
+    from delf.trust.decisions import load_trusted
 
-    known = trusted(folder.root)
+    known = load_trusted(folder.root)
     return None if known is None else list(known.changes(folder.items))
 
 

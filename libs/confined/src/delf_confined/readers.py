@@ -11,7 +11,7 @@ from typing import Any, Final
 from delf.errors import DelfError, OptionalDependencyError, ToolExecutionError, ToolRefusedError
 from delf.notes import note
 from delf.values.encoding import dumps, loads
-from delf.values.sizes import LARGE, apart, has_too_many_values, is_large
+from delf.values.sizes import LARGE, has_too_many_values, is_large, run_in_thread
 from delf_confined.children import Child, Template
 from delf_confined.limits import Limits
 from delf_confined.turns import Turn, Turns
@@ -69,7 +69,7 @@ class Readers:
             ToolRefusedError: If the function raises it.
             OptionalDependencyError: If the function raises it.
         """
-        payload = await apart(dumps, arguments) if is_large(arguments) else dumps(arguments)
+        payload = await run_in_thread(dumps, arguments) if is_large(arguments) else dumps(arguments)
         turn, turns = Turn(key), Turns.of_loop(self._at_once)
         while True:
             async with turns.taken(turn):
@@ -78,9 +78,11 @@ class Readers:
             if answer is not None:
                 break
         many = len(answer) > LARGE
-        if many and await apart(has_too_many_values, answer):
+        if many and await run_in_thread(has_too_many_values, answer):
             raise over_limit("answer", about, limits)
-        return result_of(await apart(loads, answer) if many else loads(answer), about, limits)
+        return result_of(
+            await run_in_thread(loads, answer) if many else loads(answer), about, limits
+        )
 
     async def _once(
         self,

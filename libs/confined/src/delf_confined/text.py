@@ -78,7 +78,7 @@ def decode_declared(data: bytes, label: str | None, about: str, *, is_markup: bo
     in_page = charsets.label_in_page(data) if is_markup else None
     label = label if charsets.codec_of(label) else in_page
     codec = charsets.codec_of(label)
-    text = None if codec is None else charsets.decoded(data, label)
+    text = None if codec is None else charsets.decode_charset(data, label)
     if text is not None:
         return text
     if codec is None or codec == "utf-8":

@@ -18,7 +18,7 @@ from delf.errors import (
     KeyAddressError,
 )
 from delf.network.proxies import transport
-from delf.network.tls import trusted
+from delf.network.tls import default_context
 from delf_google.errors import GET_CREDENTIALS, LOGIN, LoginError
 from delf_google.settings import GoogleSettings
 from delf_google.store import TokenStore
@@ -288,7 +288,7 @@ class _Exchange:
         from google.auth.exceptions import TransportError
 
         try:
-            way = transport(httpx, verify=trusted())
+            way = transport(httpx, verify=default_context())
             with httpx.Client(transport=way, timeout=timeout or _TIMEOUT) as client:
                 answer = client.request(method, url, content=body, headers=headers)
         except httpx.HTTPError as error:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from delf.network.proxies import transport
-from delf.network.tls import trusted
+from delf.network.tls import default_context
 from delf_google.errors import LoginError
 
 _TIMEOUT: Final = 300
@@ -100,7 +100,9 @@ def revoke(login: Mapping[str, Any]) -> bool:
     token = str(login.get("refresh_token") or login.get("token") or "")
     try:
         with (
-            httpx.Client(transport=transport(httpx, verify=trusted()), timeout=30) as client,
+            httpx.Client(
+                transport=transport(httpx, verify=default_context()), timeout=30
+            ) as client,
             client.stream("POST", address, data={"token": token}) as response,
         ):
             return response.status_code == 200

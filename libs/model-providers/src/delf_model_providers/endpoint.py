@@ -120,33 +120,33 @@ def resolve(
         KeyAddressError: If a project's file gives the address and no key may be sent there.
     """
     given = config
-    config = Providers((*spoken.all, *others.all)).understood(config)
+    config = Providers((*spoken.all, *others.all)).resolve_provider(config)
     word, slash, rest = config.model.partition("/")
     base_url = config.base_url
     place = _Place(given.model, config, context)
     if config.provider != AUTO:
-        named, inner = spoken.named(config.provider), rest if slash else ""
+        named, inner = spoken.by_name(config.provider), rest if slash else ""
         if named is not None:
-            is_in_name = base_url is None and spoken.named(word) is named
+            is_in_name = base_url is None and spoken.by_name(word) is named
             return place.family(named, inner if is_in_name else config.model, base_url)
-        other = others.named(config.provider)
+        other = others.by_name(config.provider)
         if other is None:
             known = ", ".join(provider.name for provider in (*spoken.all, *others.all))
             raise ModelConfigurationError(
                 f"the model {given.model!r}: provider {config.provider!r} is not one of: {known}"
             )
-        is_in_name = others.named(word) is other
+        is_in_name = others.by_name(word) is other
         return place.other(other, inner if is_in_name else config.model)
-    other = others.named(word) if slash else None
+    other = others.by_name(word) if slash else None
     compatible = next(provider for provider in spoken.all if provider.compatible)
     if base_url is not None and not (other and other.own_protocol):
         return place.family(compatible, config.model, base_url)
     if slash:
-        named = spoken.named(word)
+        named = spoken.by_name(word)
         if named is not None:
             return place.family(named, rest, base_url)
         return place.other(other or _undeclared(word), rest)
-    if owner := spoken.of(config.model):
+    if owner := spoken.for_model(config.model):
         return place.family(owner, config.model, None)
     if base_url := _first_of(context, compatible.addresses):
         return place.family(compatible, config.model, base_url)

@@ -305,7 +305,7 @@ def _wrong(proxy: Proxy | None) -> tuple[str, str | None]:
     """Return the fault of a proxy's address with its hint, if it has any."""
     try:
         if proxy is not None:
-            proxy.checked()
+            proxy.checked_address()
     except ConfigurationError as error:
         return error.message, error.hint
     return "", None

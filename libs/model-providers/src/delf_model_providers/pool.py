@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from delf.machine.contexts import shared_task
 from delf.network.bodies import ACCEPTED
 from delf.network.proxies import async_transport
-from delf.network.tls import trusted
+from delf.network.tls import default_context
 from delf_model_providers.http import RefusedError, read
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ class Pool:
         _import_httpx()
         import httpx
 
-        verify = trusted() if self._is_encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        verify = (
+            default_context() if self._is_encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        )
         limits = httpx.Limits(
             max_connections=None,
             max_keepalive_connections=_KEPT,

@@ -17,7 +17,7 @@ from delf.errors import (
 )
 from delf.tools.action import EFFECTS, Action
 from delf.tools.docstrings import read_docstring
-from delf.tools.json_schema import Checker, Fault, at, clean
+from delf.tools.json_schema import Checker, Fault, clean, resolve_reference
 from delf.tools.signature import FullTypes, Parameter
 from delf.tools.type_texts import with_types
 from delf.types import Effect
@@ -305,7 +305,7 @@ class _Schema:
             if not isinstance(ref, str):
                 return dict(mapping)
             try:
-                target = at(self._root, ref)
+                target = resolve_reference(self._root, ref)
             except ValueError as error:
                 raise ToolDefinitionError(str(error)) from None
             rest = {key: value for key, value in mapping.items() if key != "$ref"}

@@ -196,7 +196,7 @@ def happened_view(request: ApprovalRequest) -> dict[str, Any]:
 
 def answer_view(request: ApprovalRequest) -> dict[str, Any]:
     """Return the form for the answer to a question: a choice, or a field for text."""
-    question = Question.of(request)
+    question = Question.from_request(request)
     choices = () if question is None else question.choices
     if not choices:
         more = {"multiline": True, "max_length": _MOST_OF_AN_INPUT}

@@ -205,7 +205,9 @@ class SlackChannel:
                     base_url=self._settings.api_url,
                     retry_handlers=[retry],
                 )
-                client.proxy = proxy and proxy.checked(socks=None)  # slack_sdk ignores NO_PROXY
+                client.proxy = proxy and proxy.checked_address(
+                    socks=None
+                )  # slack_sdk ignores NO_PROXY
                 way = way_of(self._settings, client, self.take)
                 try:
                     with convert_failures("listen to Slack"):
@@ -527,7 +529,7 @@ class SlackChannel:
             await self._show_again(client, found.request, so_far, what)
         return None
 
-    async def talked(
+    async def show_discussion(
         self,
         request: ApprovalRequest,
         event: ApprovalCommented | ApprovalAssigned,
@@ -574,7 +576,7 @@ async def _record(journal: SharedJournal, request_id: str) -> RequestRecord | No
 
 def _needs_others(request: ApprovalRequest) -> bool:
     """Return True if another person must approve the call after an edit."""
-    rule = ApprovalRule.of(request.rule)
+    rule = ApprovalRule.from_data(request.rule)
     return rule is not None and rule.needs_others
 
 
@@ -618,7 +620,7 @@ def _answer_to(request: ApprovalRequest, given: str) -> Answered:
     Raises:
         DelfError: If the form belongs to another kind of request, or the answer does not fit.
     """
-    question = Question.of(request)
+    question = Question.from_request(request)
     if question is None:
         raise DelfError(_GONE)
     if question.choices:  # the form names a choice by its number

@@ -126,7 +126,7 @@ class _Question(_Request):
 
     async def _take(self, answer: str, *, ended: bool) -> Decision | None:
         """Return the answer; None to ask again."""
-        question = Question.of(self._request)
+        question = Question.from_request(self._request)
         assert question is not None  # noqa: S101 - only questions come here
         is_free = not question.choices and question.answer == "text"
         if ended or (not is_free and answer.lower() in ("r", "reject")):

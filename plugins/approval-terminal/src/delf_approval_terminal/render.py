@@ -204,7 +204,7 @@ def request_text(
     title = f"{_line(question.text)} · {effect.note} {_line(effect.text)}{more}"
     lines = [f"{style('┌', mark)} {style(piece, mark)}" for piece in fold(title, width - 2)]
     bar, room = style("│", mark), width - 3
-    asked = Question.of(request)
+    asked = Question.from_request(request)
     whole = whole or (asked is not None and _is_free(asked))
     body, unseen = fact_lines(request, found, room, whole=whole)
     lines += [f"{bar} {line}" for line in (*body, *(["(edited by you)"] if edited else []))]
@@ -308,7 +308,7 @@ def _closed(lines: Iterator[str], mark: str) -> list[str]:
 def _menu(request: ApprovalRequest, *, edited: bool, unseen: int) -> str:
     """Return the keys with their labels; an approval of a truncated card is labelled so."""
     note = f", {unseen:,} character{'s' * (unseen != 1)} unseen" if unseen else ""
-    if (question := Question.of(request)) is not None:
+    if (question := Question.from_request(request)) is not None:
         return f"{_answers(question)}{note}{'' if _is_free(question) else _MORE}"
     no = "r reject · c ask for changes" if request.takes_changes else "r reject"
     if request.code is not None:
@@ -355,7 +355,7 @@ def _keys(menu: str, width: int) -> Iterator[str]:
 
 def help_text(request: ApprovalRequest) -> str:
     """Return the meaning of each answer to a request."""
-    if (question := Question.of(request)) is not None:
+    if (question := Question.from_request(request)) is not None:
         return TEXT_HELP if _is_free(question) else CHOICE_HELP
     if request.outcome_unknown:
         return UNKNOWN_HELP

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from delf.terminal import wrapped
+from delf.terminal import wrap_text
 from delf_audit.observer import trail_at
 from delf_audit.trail import AuditTrail, Checked
 
@@ -94,7 +94,7 @@ def show(trail: AuditTrail, task: str, last: int, *, as_json: bool) -> None:
     """Show the last records, or those of one TASK, whose id may be shortened."""
     wanted = (record for record in trail.records() if str(record.get("task", "")).startswith(task))
     for record in deque(wanted, maxlen=max(last, 0)):
-        click.echo(json.dumps(_parts(record)) if as_json else wrapped(_line(record), indent=4))
+        click.echo(json.dumps(_parts(record)) if as_json else wrap_text(_line(record), indent=4))
 
 
 def _parts(record: Mapping[str, Any]) -> dict[str, Any]:

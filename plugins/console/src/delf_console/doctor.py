@@ -365,7 +365,7 @@ async def _sandbox(
         "tried out: processor time is limited": bool(measured.cpu),
         "tried out: the number of processes is limited": bool(measured.forks),
     }
-    isolation, text = probed.believed(measured), state.detail or "works"
+    isolation, text = probed.trusted_isolation(measured), state.detail or "works"
     if isolation != probed.claimed:
         text += f"; {probed.explain(measured)}"
     if isolation_rank(isolation) < isolation_rank(config.min_isolation):

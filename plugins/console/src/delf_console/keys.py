@@ -121,7 +121,7 @@ def _variables(ctx: click.Context, name: str) -> tuple[str, str]:
         name: A provider, such as ``openai``, or the variable of its key.
     """
     providers = state_of(ctx).discover().providers
-    provider = providers.named(name.replace("-", "_")) or providers.named(name)
+    provider = providers.by_name(name.replace("-", "_")) or providers.by_name(name)
     provider = provider or next((each for each in providers.all if name in each.keys), None)
     stem = name.upper().replace("-", "_").removesuffix("_API_KEY")
     key = name if name.isupper() else f"{stem}_API_KEY"

@@ -217,7 +217,7 @@ def _offered(base_url: str | None, providers: Providers) -> Iterator[_Offer]:
         for model in _models_at(base_url):
             yield _Offer(model=model, base_url=base_url, why=f"of {base_url}")
         return
-    for model, key in providers.suggested(own_variables()):
+    for model, key in providers.usable_suggestions(own_variables()):
         yield _Offer(model=model, why=f"as {key} is set")
     urls = {server: f"http://127.0.0.1:{port}/v1" for server, port in SERVERS.items()}
     with ThreadPoolExecutor(max(1, len(urls))) as pool:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from delf.hookspecs import CONNECTIONS_GROUP, DISTRIBUTION, ENTRY_POINT_GROUP, PLUGIN_API
 from delf.machine.interpreter import own_python
 from delf.packages.official import PLUGIN_PREFIX, all_packages, package_of
-from delf.plugins.discovery import installed, normalise
+from delf.plugins.discovery import installation_stamp, normalise
 from delf.plugins.shapes import faults, has, members, optional_protocols
 from delf.protocols import formats, shared_journal
 from delf.specs import FormatSpec, JournalSpec, Spec
@@ -298,7 +298,7 @@ def _requirements(distribution: metadata.Distribution) -> set[str]:
 def _owners(modules: Collection[str]) -> dict[str, list[str]]:
     """Return the names of the distributions that bring each of some top-level modules."""
     found: dict[str, list[str]] = {}
-    for distribution, tops in _tops(installed()):
+    for distribution, tops in _tops(installation_stamp()):
         for module in tops.intersection(modules):
             found.setdefault(module, []).append(distribution.metadata["Name"])
     return found

@@ -66,7 +66,7 @@ def _validated(named: Mapping[str, Any]) -> dict[str, Any]:
     found = {**found, "options": texts} if texts else {**found}
     if not texts:
         found.pop("options", None)
-    Question.of_arguments(found).check()
+    Question.from_arguments(found).check()
     return found
 
 

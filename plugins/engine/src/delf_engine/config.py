@@ -351,9 +351,9 @@ class AgentConfig(FixedAttributes, BaseModel):
             if not names.isdisjoint(providers.spellings(known.model)):
                 return known.with_settings(**given.settings)
         main = self.main_llm
-        provider = providers.of(providers.understood(given).model)
+        provider = providers.for_model(providers.resolve_provider(given).model)
         is_same = provider is not None and main.provider in (AUTO, provider.name)
-        is_same &= provider == providers.of(providers.understood(main).model)
+        is_same &= provider == providers.for_model(providers.resolve_provider(main).model)
         if main.base_url is None and not is_same:
             return given
         return replace(main, model=given.model, fallbacks=()).with_settings(**given.settings)

@@ -83,14 +83,14 @@ class Embedders:
             fits.setdefault(max(lengths, default=-1), []).append(spec)
         fits.pop(-1, None)
         if fits:
-            return self._host.preferred(fits[max(fits)], f"embedder {name!r}")
+            return self._host.preferred_spec(fits[max(fits)], f"embedder {name!r}")
         first = name.split(":", 1)[0]
         if package_of("embedder", first) is not None:
             return self._host.spec(EmbedderSpec, first)  # raises: it says what happened to it
         for record in self._host.records():
             if record.distribution == _USUAL and not record.usable:
                 why = f"plugin {record.name!r} is {record.state}: {record.reason}"
-                raise self._host.explained(
+                raise self._host.with_load_failures(
                     PluginError(f"no plugin serves the embedder {name!r}: {why}")
                 )
         names = sorted(spec.name for spec in self._host.specs(EmbedderSpec))
@@ -100,7 +100,7 @@ class Embedders:
             if names
             else f"{how_to_install(_USUAL)}; its name is {usual!r}"
         )
-        raise self._host.explained(
+        raise self._host.with_load_failures(
             PluginError(f"no installed plugin serves the embedder {name!r}", hint=hint)
         )
 
@@ -110,7 +110,7 @@ class Embedders:
             return names[0]
         if not names:
             error = PluginError("no embedder is installed", hint=how_to_install(_USUAL))
-            raise self._host.explained(error)
+            raise self._host.with_load_failures(error)
         raise PluginError(
             f"several embedders are installed: {', '.join(names)}",
             hint='name one: [agent] embedder = "…" in delf.toml, or DELF_EMBEDDER',

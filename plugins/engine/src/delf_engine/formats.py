@@ -43,7 +43,7 @@ class Formats:
         found = [spec for spec in self._host.specs(FormatSpec) if ending in spec.endings]
         if not found:
             return None
-        factory = self._host.resolve(self._host.preferred(found, f"the ending {ending}"))
+        factory = self._host.resolve(self._host.preferred_spec(found, f"the ending {ending}"))
         module: str = factory.__module__
         return FormatFactory(module, factory.__qualname__, sys.modules[module].__file__)
 
@@ -68,11 +68,11 @@ class Formats:
         found = [spec for spec in self._host.specs(FormatSpec) if ending in spec.writes]
         made = self._make(found, ending) if found else None
         if not isinstance(made, SupportsWrite):
-            raise self._host.explained(PluginError(f"no plugin makes {ending} files"))
+            raise self._host.with_load_failures(PluginError(f"no plugin makes {ending} files"))
         return made
 
     def _make(self, found: list[FormatSpec], ending: str) -> FileFormat:
-        spec = self._host.preferred(found, f"the ending {ending}")
+        spec = self._host.preferred_spec(found, f"the ending {ending}")
         if spec.name not in self._made:
             self._made[spec.name] = self._host.resolve(spec)()
         return self._made[spec.name]

@@ -47,7 +47,7 @@ from delf.protocols.strategy import (
     ToolChoice,
     ToolDescription,
 )
-from delf.values.frozen import thawed
+from delf.values.frozen import thaw
 from delf_engine.approvals.plan import named_actions
 from delf_engine.bound_action import BoundAction
 from delf_engine.calls.children import ChildTasks
@@ -462,7 +462,7 @@ class TaskHost:
     def value(self) -> Any:
         """The answer as plain data."""
         given = self._gate.answer
-        return self._printed_value if given is None else thawed(given.value)
+        return self._printed_value if given is None else thaw(given.value)
 
     def step(self, name: str) -> AbstractAsyncContextManager[None]:
         """Report a step and its duration in the trace while the block runs."""

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar, cast
 from delf.errors import DelfError, MemoryRetrievalError
 from delf.machine.contexts import shared_task, without_context
 from delf.machine.threads import in_own_thread
-from delf.plugins.shapes import need
+from delf.plugins.shapes import require_type
 from delf.protocols.memory import DoneTask, Fact, MemoryStore
 from delf.protocols.readiness import SupportsEarlyStart
 from delf_engine.closing import all_ended, close_all
@@ -131,7 +131,7 @@ class AgentMemory:
         async def search() -> list[str]:
             facts = list(await store.search(query, self._top_k, self._threshold))
             for fact in facts:
-                need(fact, Fact, "the memory")
+                require_type(fact, Fact, "the memory")
             found = [str(fact.content) for fact in facts[: self._top_k]]
             texts = await self.guidelines()
             return [f"{texts} {_OWN}", *found] if texts and found else found

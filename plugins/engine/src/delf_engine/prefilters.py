@@ -70,7 +70,7 @@ class Prefilters:
         specs = self._host.specs(PrefilterSpec)
         found = [spec for spec in specs if mode in spec.modes]
         if found:
-            return self._host.preferred(found, f"prefilter_mode {mode!r}")
+            return self._host.preferred_spec(found, f"prefilter_mode {mode!r}")
         ours = packages("prefilter_mode")
         usable = {"auto", "off", *(mode for spec in specs for mode in spec.modes)}
         known = {*usable, *ours}
@@ -80,7 +80,7 @@ class Prefilters:
             f"no plugin serves prefilter_mode {mode!r}{did_you_mean(mode, known - {mode})}",
             hint=how_to_install(package) if package else hint,
         )
-        raise self._host.explained(error)
+        raise self._host.with_load_failures(error)
 
     async def aclose(self) -> None:
         """Close all prefilters."""

@@ -19,7 +19,7 @@ from urllib.parse import unquote, unquote_plus, urlsplit
 from pydantic import BaseModel, Secret, SecretBytes, SecretStr
 
 from delf.llm import LLMConfig
-from delf.settings import Named, SentAlong, revealed
+from delf.settings import Named, SentAlong, reveal_secrets
 from delf_engine.config import LLM_FIELDS, PREFIX, AgentConfig
 
 SHORTEST: Final = 6
@@ -143,7 +143,7 @@ def without_secrets(settings: Any) -> Any:
         secret = {text for text in _of_named_values(settings) if text}
         return {
             name: _place_in(text) if any(each in text for each in secret) else text
-            for name, text in revealed(settings).items()
+            for name, text in reveal_secrets(settings).items()
         }
     if isinstance(settings, Mapping):
         items = cast("Mapping[Any, Any]", settings).items()

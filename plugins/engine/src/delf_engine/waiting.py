@@ -264,7 +264,7 @@ class Stops:
 
     async def _look(self, journal: SharedJournal) -> None:
         asked: Mapping[str, StoppedBy] = {}
-        with self._outage.noted(DelfError):
+        with self._outage.track(DelfError):
             asked = await journal.asked_to_stop(self._tasks.keys())
         for name, by in asked.items():
             self.ask(name, by)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ValidationError
 
 from delf.errors import ConfigurationError
-from delf.terminal import visible, wrapped
+from delf.terminal import visible, wrap_text
 from delf.trust.folders import read_file
 from delf_cli.tables import table
 from delf_evals.places import MOST_BYTES, folder_of_runs, write
@@ -295,9 +295,9 @@ def lines_of(report: Report) -> list[str]:
         letter = f"{_letter(number)}  " if len(report.variants) > 1 else ""
         for case in failed:
             lines += ["", f"{letter}{visible(case.name)}"]
-            lines += [wrapped(f"  {visible(problem)}", indent=2) for problem in case.problems]
+            lines += [wrap_text(f"  {visible(problem)}", indent=2) for problem in case.problems]
     if any(case.unrecorded for variant in report.variants for case in variant.cases):
-        lines += ["", wrapped(_HINT)]
+        lines += ["", wrap_text(_HINT)]
     return lines
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, cast
 
 from delf.notes import note
-from delf.values.json_reader import MOST_NAMED, JSONReader, listed
+from delf.values.json_reader import MOST_NAMED, JSONReader, format_names
 
 
 def read_json(text: str, about: str) -> Any:
@@ -104,7 +104,7 @@ class Lines:
     def tell(self) -> None:
         """Note skipped lines and lossy values."""
         if self.broken:
-            places = listed(self._places, self.broken)
+            places = format_names(self._places, self.broken)
             note(
                 f"{self._about} has {self.broken} of {self.broken + self._read} lines that are not "
                 f"JSON, and they were left out: {places}. Line {self._first}"

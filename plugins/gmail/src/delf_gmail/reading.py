@@ -376,5 +376,5 @@ def _charset(payload: Resource) -> str | None:
 
 def _text(data: bytes, charset: str | None) -> str:
     """Decode bytes as Gmail's UTF-8, by the declared charset, or as Western European."""
-    text = charsets.decoded(data, charset if charsets.codec_of(charset) else "windows-1252")
+    text = charsets.decode_charset(data, charset if charsets.codec_of(charset) else "windows-1252")
     return data.decode("utf-8", "replace") if text is None else text

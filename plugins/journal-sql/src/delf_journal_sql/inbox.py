@@ -202,7 +202,7 @@ def _remembered_in(connection: Connection, key: int) -> Iterator[RememberedDecis
             asked[event.request_id] = event
         elif isinstance(event, ApprovalDecided) and event.remember == "until_revoked":
             request = asked.get(event.request_id)
-            decision = request and RememberedDecision.of_events(request, event)
+            decision = request and RememberedDecision.from_events(request, event)
             if decision is not None:
                 yield decision
 

@@ -29,7 +29,7 @@ from delf.protocols.shared_journal import Conditions
 from delf.settings import check_variables
 from delf.types import TaskState
 from delf.values.encoding import to_jsonable
-from delf.values.sizes import LARGE, apart
+from delf.values.sizes import LARGE, run_in_thread
 from delf_journal_sql import inbox, index, people, search, sessions, store
 from delf_journal_sql.codec import Packed, pack
 from delf_journal_sql.conversations import SqlConversations, namespaces
@@ -103,7 +103,7 @@ class SqlJournal:
         if size_of(event) <= LARGE:
             packed = pack(event, limit)
         else:  # even if cancelled, the event is stored, and in order
-            packed = await apart(pack, event, limit)
+            packed = await run_in_thread(pack, event, limit)
         await self._append(packed)
 
     def _append(self, packed: Packed) -> asyncio.Future[None]:

@@ -159,7 +159,7 @@ class Watcher:
             try:
                 self._watch()
             except (JournalError, ConnectionLostError) as error:
-                self._outage.failed(error)
+                self._outage.record_failure(error)
                 time.sleep(AGAIN_SECONDS)
 
     def _watch(self) -> None:
@@ -172,7 +172,7 @@ class Watcher:
         try:
             with self._database.reader() as connection:
                 seen = newest_position(connection)
-            self._outage.over()
+            self._outage.record_success()
             self._wake(None)  # for writes before the watch began
             while changes.wait():
                 with self._database.reader() as connection:

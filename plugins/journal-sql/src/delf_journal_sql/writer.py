@@ -291,9 +291,9 @@ class Writer:
             self._confirm_heartbeat()
         except (JournalError, ConnectionLostError) as error:
             self._disconnect()
-            self._outage.failed(error)
+            self._outage.record_failure(error)
         else:
-            self._outage.over()
+            self._outage.record_success()
 
     def _leave(self) -> None:
         if self._signed_at is not None:

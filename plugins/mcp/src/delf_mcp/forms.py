@@ -51,7 +51,7 @@ def question_of(request: ApprovalRequest) -> types.ElicitRequestFormParams:
             message=_elsewhere(request, message),
             requested_schema={"type": "object", "properties": {_REASON: reason}, "required": []},
         )
-    if (question := Question.of(request)) is not None:
+    if (question := Question.from_request(request)) is not None:
         return types.ElicitRequestFormParams(message=message, requested_schema=_form(question))
     unknown = request.outcome_unknown
     title, text = ("Make it again", "Make the call once more.") if unknown else ("Approve", "")
@@ -80,7 +80,7 @@ def decision_of(request: ApprovalRequest, result: Any) -> Decision:
     reason = str(content.get(_REASON) or "")
     if not _has_room(request):
         return Rejected(reason=reason or NO_REASON)
-    if (question := Question.of(request)) is not None:
+    if (question := Question.from_request(request)) is not None:
         return _answer(question, content.get(_ANSWER))
     if request.outcome_unknown and content.get(_HAPPENED) is True:
         if content.get(_APPROVE) is True:

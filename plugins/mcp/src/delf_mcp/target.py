@@ -17,7 +17,7 @@ from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from delf import __version__
 from delf.errors import ConnectionUnavailableError
 from delf.network.proxies import async_transport
-from delf.settings import revealed
+from delf.settings import reveal_secrets
 from delf.terminal import visible
 from delf_mcp.limits import MAX_MESSAGE, bounded
 from delf_mcp.link import Ending, first_of, watched
@@ -76,7 +76,7 @@ class Target:
     async def _by_address(self, ending: Ending) -> AsyncGenerator[Client]:
         settings = self._settings
         # Ask for uncompressed answers, because compressed ones could expand without limit.
-        headers = {"accept-encoding": "identity", **revealed(settings.headers)}
+        headers = {"accept-encoding": "identity", **reveal_secrets(settings.headers)}
         made = login(self._name, settings, self._learned, self._open_url)
         auth, check = (None, None) if made is None else made
         timeout = httpx2.Timeout(_CONNECT_SECONDS, read=_READ_SECONDS)
@@ -100,7 +100,9 @@ class Target:
     async def _by_program(self, ending: Ending) -> AsyncGenerator[Client]:
         settings = self._settings
         command = settings.command or ""
-        transport = running(command, settings.args, revealed(settings.env), settings.cwd, ending)
+        transport = running(
+            command, settings.args, reveal_secrets(settings.env), settings.cwd, ending
+        )
         started = False
         try:
             async with self._client(transport, ending) as client:

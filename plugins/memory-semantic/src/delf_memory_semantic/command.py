@@ -14,7 +14,7 @@ import click
 from delf import plugin_context
 from delf.errors import ConfigurationError
 from delf.specs import MemorySpec
-from delf.terminal import wrapped
+from delf.terminal import wrap_text
 from delf_memory_semantic.database import StoredFact
 from delf_memory_semantic.delfhos import facts_of
 from delf_memory_semantic.store import SemanticStore
@@ -208,7 +208,7 @@ def _show(facts: Sequence[StoredFact], as_json: bool) -> None:
         click.echo(json.dumps([_data(fact) for fact in facts], ensure_ascii=False, indent=2))
         return
     for fact in facts:
-        click.echo(f"{fact.id:>6}  {wrapped(_visible(fact.content), indent=8)}")
+        click.echo(f"{fact.id:>6}  {wrap_text(_visible(fact.content), indent=8)}")
 
 
 def _data(fact: StoredFact) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class LiveSession:
                 self._address,
                 additional_headers=headers,
                 user_agent_header="delf",
-                proxy=proxy and proxy.checked("python_socks", "python-socks[asyncio]"),
+                proxy=proxy and proxy.checked_address("python_socks", "python-socks[asyncio]"),
                 max_size=MAX_BYTES,
                 open_timeout=CONNECT_SECONDS,
                 ping_interval=_PING_SECONDS,

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from delf.network.bodies import ACCEPTED
 from delf.network.proxies import Proxies, async_transport
-from delf.network.tls import trusted
+from delf.network.tls import default_context
 from delf_model_providers.endpoint import Endpoint
 
 _PREPARATION: Final = 1.0
@@ -80,12 +80,12 @@ class Clients:
         loop = asyncio.get_running_loop()
         if loop not in self._pools:
             if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
-                trusted()  # raises for unreadable files, unlike litellm
+                default_context()  # raises for unreadable files, unlike litellm
             handler: Any = importlib.import_module("litellm.llms.custom_httpx.http_handler")
             tail: Any = importlib.import_module("delf_model_litellm.tail")
             hooks = {"request": [_note_request], "response": [tail.watch]}
             httpx: Any = importlib.import_module("httpx")
-            through = async_transport(httpx, verify=trusted()) if Proxies() else None
+            through = async_transport(httpx, verify=default_context()) if Proxies() else None
             pool = handler.AsyncHTTPHandler(
                 follow_redirects=False, event_hooks=hooks, transport=through
             )

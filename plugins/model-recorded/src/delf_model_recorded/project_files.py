@@ -15,6 +15,6 @@ def project_files(folder: UntrustedFolder) -> Iterator[Path]:
     """Yield the recordings in a folder that the folder's agent would replay."""
     for text in texts_in(folder.document.get("agent")):
         if text.startswith(PREFIX):
-            path = folder.named(text.removeprefix(PREFIX))
+            path = folder.resolve_path(text.removeprefix(PREFIX))
             if path is not None and is_file(path):
                 yield path

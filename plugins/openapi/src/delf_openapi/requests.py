@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 from urllib.parse import quote, urlsplit
 
 from delf.errors import ConnectionConfigurationError, ToolRefusedError, did_you_mean
-from delf.settings import revealed
+from delf.settings import reveal_secrets
 from delf.tools.json_schema import Fault
 from delf_openapi.bodies import Body, kind_of
 from delf_openapi.compiler import responses_of
@@ -261,7 +261,7 @@ class RequestBuilder:
 
     def _build(self, given: Mapping[str, Any]) -> Request:
         operation, settings = self.operation, self._settings
-        constants = revealed(settings.path_params)
+        constants = reveal_secrets(settings.path_params)
         base = server_of(self._document, operation, settings.base_url, constants)
         credentials = credentials_for(self._document, operation, settings)
         path = self._path(given, {k.lower(): v for k, v in constants.items()})
@@ -337,7 +337,7 @@ class RequestBuilder:
     def _secret_headers(
         self, credentials: Credentials, cookies: list[tuple[str, str]]
     ) -> dict[str, str]:
-        constant = revealed(self._settings.headers)
+        constant = reveal_secrets(self._settings.headers)
         given = {name.lower() for name in constant}
         secret = {k: v for k, v in credentials.headers.items() if k.lower() not in given}
         secret |= constant
@@ -349,7 +349,7 @@ class RequestBuilder:
         return {k: safe_header(k, v) for k, v in secret.items()}
 
     def _secret_query(self, credentials: Credentials) -> str:
-        constant = revealed(self._settings.params)
+        constant = reveal_secrets(self._settings.params)
         pairs = {**credentials.query, **constant}.items()
         return "&".join(f"{quote(k, safe='-._~')}={quote(v, safe='-._~')}" for k, v in pairs)
 

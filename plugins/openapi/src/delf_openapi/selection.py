@@ -9,7 +9,7 @@ from typing import Final
 
 from delf.errors import AgentConfirmationError, ConnectionConfigurationError, did_you_mean
 from delf.tools.action import strictest
-from delf.tools.resources import changes, looks_only
+from delf.tools.resources import changes, has_read_verb
 from delf.types import Effect, Permission
 from delf_openapi.operations import Spot
 
@@ -123,7 +123,7 @@ def only_reads(name: str, path: str) -> bool:
     """
     last = path.rstrip("/").rpartition("/")[2]
     is_plain = "{" not in last
-    return looks_only(name) or (is_plain and looks_only(last) and not changes(name))
+    return has_read_verb(name) or (is_plain and has_read_verb(last) and not changes(name))
 
 
 def effects_by_name(

@@ -18,7 +18,7 @@ from delf.errors import ConnectionFileNotFoundError, ConnectionUnavailableError
 from delf.network.addresses import is_public
 from delf.network.bodies import ACCEPTED, BodyTooLargeError, Inflater
 from delf.network.proxies import transport
-from delf.network.tls import trusted
+from delf.network.tls import default_context
 from delf_openapi.failures import SpecError
 from delf_openapi.yaml_reader import parse_yaml
 
@@ -125,7 +125,7 @@ def _fetch(uri: str, limit: int) -> bytes:
     import httpx
 
     try:
-        headers, way = {"Accept-Encoding": ACCEPTED}, transport(httpx, verify=trusted())
+        headers, way = {"Accept-Encoding": ACCEPTED}, transport(httpx, verify=default_context())
         with httpx.Client(transport=way, timeout=_FETCH_TIMEOUT, headers=headers) as client:
             place = uri
             for _ in range(_MAX_REDIRECTS + 1):

@@ -55,7 +55,7 @@ Attribute = str | int | float | bool | tuple[str, ...]
 
 def provider_of(model: str) -> str:
     """Return the conventions' name of a model's provider, else the prefix of the model's name."""
-    known = SPOKEN.of(model)
+    known = SPOKEN.for_model(model)
     name = re.split("[/:]", model, maxsplit=1)[0] if known is None else known.name
     return _CONVENTIONS.get(name, name) or _OTHER
 

@@ -58,7 +58,7 @@ class RoutineGuard:
         """The calls of this and earlier scripts, for the next script of a repair."""
         return [*self.left, *self.made]
 
-    def begun(self, call: ScriptCall) -> Returned | None:
+    def before_call(self, call: ScriptCall) -> Returned | None:
         """Return the result of an identical change by an earlier script, if any."""
         self._calls += not call.built_in
         self._changes += call.effect != "read" and not call.built_in
@@ -70,7 +70,7 @@ class RoutineGuard:
                 return cast("Returned", done.answer)
         return None
 
-    def judge(self, call: ScriptCall) -> Verdict:
+    def check(self, call: ScriptCall) -> Verdict:
         """Check a call against the header."""
         if call.built_in:
             return _ALLOWED
@@ -82,15 +82,15 @@ class RoutineGuard:
             return Refused(message=f"the routine {name} makes at most {limits.calls} calls")
         # A read is harmless, even after an unexpectedly empty result.
         if call.effect == "read":
-            return self._asked(call, [])
+            return self._approval_verdict(call, [])
         if limits.changes is not None and self._changes > limits.changes:
             return Refused(message=f"the routine {name} changes at most {limits.changes} things")
         reasons = [f"{empty} gave nothing, where it gave something before" for empty in self.empty]
         if any(done.call.name == call.name for done in self.left):
             reasons.append(f"{call.name} was called with other values before the routine failed")
-        return self._asked(call, reasons)
+        return self._approval_verdict(call, reasons)
 
-    def _asked(self, call: ScriptCall, reasons: list[str]) -> Verdict:
+    def _approval_verdict(self, call: ScriptCall, reasons: list[str]) -> Verdict:
         if call.name in self._routine.confirm:
             reasons = [*reasons, f"the routine {self._routine.name} asks before it"]
         return NeedsApproval(reason="; ".join(reasons)) if reasons else _ALLOWED
@@ -104,7 +104,7 @@ class RoutineGuard:
             return f"its effect was {used.effect} when the routine was saved, and is {call.effect}"
         return None
 
-    def ended(self, call: ScriptCall, answer: CallAnswer) -> CallAnswer:
+    def after_call(self, call: ScriptCall, answer: CallAnswer) -> CallAnswer:
         """Record the result of a call."""
         if call.built_in:
             return answer

@@ -157,10 +157,10 @@ class Runner:
                     await self._queue.register(name, settings, self._options.concurrency)
                 await workflows.start(self._options.queues)
             except Exception as error:  # the drivers of databases differ
-                outage.failed(DelfError(str(error).partition("\n")[0]))
+                outage.record_failure(DelfError(str(error).partition("\n")[0]))
                 await self._pause(AWAY_SECONDS)
             else:
-                outage.over()
+                outage.record_success()
                 return True
         return False
 
@@ -177,7 +177,7 @@ class Runner:
         outage = Outage(_log, "a runner looks again later", self._journal.place)
         while not self._end.is_set():
             wait = seconds
-            with outage.noted(Exception):  # a database may be away; the drivers differ
+            with outage.track(Exception):  # a database may be away; the drivers differ
                 await work()
             if outage.failures:
                 wait = min(seconds, AWAY_SECONDS)
@@ -310,7 +310,7 @@ class Runner:
     async def _until_done(self, work: Callable[[], Awaitable[None]]) -> str:
         """Repeat an operation of the queue until its database responds."""
         while not self._leaving:
-            with self._away.noted(DelfError):
+            with self._away.track(DelfError):
                 await work()
                 return "rests"
             await asyncio.sleep(AWAY_SECONDS)
@@ -426,10 +426,10 @@ class Runner:
             try:
                 await self._submit(queued)
             except Exception as error:  # a database may be away; the drivers differ
-                outage.failed(error)
+                outage.record_failure(error)
                 await asyncio.sleep(AWAY_SECONDS)
             else:
-                outage.over()
+                outage.record_success()
                 return name
 
     async def _submit(self, queued: TaskQueued) -> None:

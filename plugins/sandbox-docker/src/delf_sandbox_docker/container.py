@@ -233,7 +233,7 @@ class ContainerProcess:
     async def _remove(self) -> None:
         removing = asyncio.ensure_future(self._engine.run(self._engine.remove, self.container))
         try:
-            with self._engine.left.noted(DelfError):
+            with self._engine.left.track(DelfError):
                 if not await self._engine.finish({removing}):
                     removing.cancel()
                     raise self._engine.silence()

@@ -224,7 +224,7 @@ class Approvals:
 
 def _check_answer(record: RequestRecord, given: Answered) -> None:
     """Raise a problem with the field if an answer does not fit its question."""
-    question = Question.of(record.requested)
+    question = Question.from_request(record.requested)
     try:
         if question is not None:
             question.read(given.answer)

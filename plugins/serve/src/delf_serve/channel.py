@@ -362,7 +362,7 @@ class WebChannel:
         owner = (await journal.task(request.task_id)).key
         return [one for one in deciders(request, owner, people) if choice in one.notices]
 
-    async def talked(
+    async def show_discussion(
         self,
         request: ApprovalRequest,
         event: ApprovalCommented | ApprovalAssigned,
@@ -461,7 +461,7 @@ def _post(url: str, secret: str, notice: Notice) -> None:
 def _opener(url: str) -> urllib.request.OpenerDirector:
     """Return an opener that follows no redirects, which could lead into this network."""
     proxy = proxy_for(url)
-    through = {} if proxy is None else {urlsplit(url).scheme: proxy.checked(socks=None)}
+    through = {} if proxy is None else {urlsplit(url).scheme: proxy.checked_address(socks=None)}
     return urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(through))
 
 

@@ -32,7 +32,7 @@ async def keep_indexing(journal: SharedJournal) -> None:
     outage = Outage(_log, "new events are not found by search", journal.place)
     while True:
         left = 0
-        with outage.noted(DelfError):
+        with outage.track(DelfError):
             try:
                 left = await journal.index(_INDEX_SECONDS)
             except ConfigurationError:

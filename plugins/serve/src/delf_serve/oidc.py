@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 
 from delf.errors import OptionalDependencyError
 from delf.network.proxies import async_transport
-from delf.network.tls import trusted
+from delf.network.tls import default_context
 from delf_serve.problems import ProblemError
 from delf_serve.settings import ServeSettings
 
@@ -164,7 +164,7 @@ class OpenIdConnect:
         if self._known is not None and time.monotonic() - self._known[0] < _KNOWN_SECONDS:
             return self._known[1], self._known[2]
         issuer = self._settings.oidc_issuer.rstrip("/")
-        way = async_transport(httpx, verify=trusted())
+        way = async_transport(httpx, verify=default_context())
         try:
             async with httpx.AsyncClient(transport=way, timeout=_SECONDS) as client:
                 message = await client.get(f"{issuer}/.well-known/openid-configuration")
@@ -203,7 +203,7 @@ class OpenIdConnect:
             redirect_uri=f"{settings.public_url}{CALLBACK}",
             code_challenge_method="S256",  # a leaked code is useless without the verifier
             timeout=_SECONDS,
-            transport=async_transport(_library_of(AsyncOAuth2Client), verify=trusted()),
+            transport=async_transport(_library_of(AsyncOAuth2Client), verify=default_context()),
         )
         return self._client
 

@@ -16,9 +16,9 @@ from delf.protocols.people import (
     PersonKey,
     Right,
     Scope,
-    check_apart,
     check_mail,
     check_name,
+    check_unique_names,
     digest_of,
 )
 from delf.protocols.shared_journal import SharedJournal
@@ -69,7 +69,7 @@ class Changer:
             after = make(before)
             if before is None or (before.teams, before.mail) != (after.teams, after.mail):
                 check_mail(after.mail)
-                check_apart(after, people)
+                check_unique_names(after, people)
             if await self.keep(keeper, after, before):
                 return after
         raise DelfError("others keep changing the same person", hint="try it again")

@@ -154,9 +154,9 @@ class Sessions:
             try:
                 known = {record.digest for record in await self._tasks.journal.logins(shown)}
             except DelfError as error:
-                outage.failed(error)
+                outage.record_failure(error)
                 continue
-            outage.over()
+            outage.record_success()
             self._end(
                 lambda seat, over=shown - known: (
                     seat.session in over or not self._keys.holds(seat.key)

@@ -684,7 +684,7 @@ class Tasks:
     async def _keep_looking(self) -> None:
         outage = Outage(_log, "what other processes left is not seen", self.journal.place)
         while True:
-            with outage.noted(DelfError):
+            with outage.track(DelfError):
                 place: ListPlace | None = None
                 while found := await self.journal.find(
                     PAGE, state=TaskState.INTERRUPTED, after=place

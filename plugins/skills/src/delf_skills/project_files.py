@@ -34,7 +34,7 @@ def project_files(folder: UntrustedFolder) -> Iterator[Path]:
             yield folder.root / AGENTS
         if keys[0] == "connections" and keys[2:3] == ("folders",):
             for text in texts_in(value):
-                if path := folder.named(text):
+                if path := folder.resolve_path(text):
                     places[path] = None
     left = _MOST
     for place in places:

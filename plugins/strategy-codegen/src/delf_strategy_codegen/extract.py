@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from delf.answers import reasoning_in, taken_apart
+from delf.answers import reasoning_in, split_reasoning
 from delf.messages import ModelReply, ToolCall
 from delf.protocols.sandbox import MAX_SCRIPT
 from delf_strategy_codegen.blocks import JSON, Block, blocks_of
@@ -69,7 +69,7 @@ def read(text: str) -> Reading:
         text: The whole answer.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
-    _, text, ended = taken_apart(text)
+    _, text, ended = split_reasoning(text)
     if not ended:
         return Reading()
     if len(text) > _LONGEST:

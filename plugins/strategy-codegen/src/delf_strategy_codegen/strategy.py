@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple, cast
 
-from delf.answers import quoted
+from delf.answers import quote_answer
 from delf.errors import (
     ApprovalRejectedError,
     CodeGenerationError,
@@ -217,7 +217,7 @@ async def _write(host: StrategyHost, messages: tuple[Message, ...], code_in: Cod
             if tries > host.retry_count:
                 raise CodeGenerationError(
                     f"the model {reply.model!r} answered without a script {tries} times; "
-                    f"{quoted(reply.text)}"
+                    f"{quote_answer(reply.text)}"
                 )
             tries += 1
             await host.retrying(reading.why or "the answer held no script")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from delf.answers import joined, quoted
+from delf.answers import join_continuation, quote_answer
 from delf.errors import (
     CodeGenerationError,
     LLMExecutionError,
@@ -129,7 +129,7 @@ class _Task:
                 return turn.text.strip()
             is_answer = not (turn.calls or turn.problems) and bool(turn.text.strip())
             if is_answer and turn.is_cut:
-                self._begun = joined(self._begun, turn.text) or turn.text
+                self._begun = join_continuation(self._begun, turn.text) or turn.text
             elif is_answer and (answer := self._to_its_end(turn.text)) is not None:
                 wrong = host.refuse(answer)
                 if wrong is None:
@@ -151,7 +151,7 @@ class _Task:
 
     def _to_its_end(self, text: str) -> str | None:
         """Join an answer with its truncated beginning; return None if the parts do not fit."""
-        whole = joined(self._begun, text)
+        whole = join_continuation(self._begun, text)
         self._begun = ""
         return None if whole is None else whole.strip()
 
@@ -239,7 +239,7 @@ class _Task:
             why = f"a call could not be read: {first.why}" if is_call else "it invented results"
         if self._failures > self._host.retry_count + 1:
             kind = LLMExecutionError if turn.is_cut else CodeGenerationError
-            excerpt = quoted(turn.text or turn.thoughts)
+            excerpt = quote_answer(turn.text or turn.thoughts)
             raise kind(
                 f"{self._failures} answers of the model were of no use; the last: {why}; {excerpt}"
             )

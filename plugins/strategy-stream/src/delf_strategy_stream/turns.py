@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-from delf.answers import broken_off
+from delf.answers import truncation_error
 from delf.messages import ModelDelta, ModelReply
 from delf.protocols.sandbox import CallAnswer, Raised, Returned
 from delf.protocols.strategy import OnDelta, StrategyHost, ToolDescription
@@ -63,7 +63,7 @@ class TurnRunner:
         try:
             reply = await ask(self._take)
             if reply.broken_by in ("filter", "refusal"):
-                raise broken_off(reply)
+                raise truncation_error(reply)
             turn = self._reader.parse(reply)
             turn = replace(turn, calls=tuple(map(self._resolved, turn.calls)))
             made = self._all_calls(turn)

@@ -13,7 +13,7 @@ import httpx
 from delf.errors import ToolExecutionError, ToolRefusedError
 from delf.network.bodies import ACCEPTED, BodyEncodingError, BodyTooLargeError, read_body
 from delf.network.proxies import proxy_for
-from delf.network.tls import trusted
+from delf.network.tls import default_context
 from delf_web.addresses import Guard, Resolve, system_resolve
 from delf_web.document import Document
 from delf_web.manners import Pace
@@ -40,7 +40,7 @@ class Fetcher:
     def __init__(self, settings: WebSettings, resolve: Resolve = system_resolve) -> None:
         self._settings = settings
         self._transport = PinnedTransport(
-            Guard(settings.private, resolve), settings.timeout, trusted()
+            Guard(settings.private, resolve), settings.timeout, default_context()
         )
         self._headers = {
             "User-Agent": settings.user_agent,

@@ -58,7 +58,7 @@ def init(ctx: click.Context, folder: str, llm: str | None, as_json: bool) -> Non
     from delf.trust.decisions import Trust, items_of
 
     host = state_of(ctx).discover()
-    known = dict(host.providers.suggested(own_variables()))
+    known = dict(host.providers.usable_suggestions(own_variables()))
     unset = next((each for each in host.providers.all if each.suggested), None)
     model = llm or next(iter(known), None) or (unset and unset.suggested) or "MODEL"
     installed = {spec.name for spec in host.specs(ConnectionSpec)}

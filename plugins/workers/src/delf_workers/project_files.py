@@ -45,7 +45,7 @@ def _in_folders(folder: UntrustedFolder) -> Iterator[Path]:
     for keys, value in leaves(folder.document):
         if keys[0] == "connections" and keys[2:3] == ("folders",):
             for text in texts_in(value):
-                if path := folder.named(text):
+                if path := folder.resolve_path(text):
                     places[path] = None
     for place in places:
         for root in (place, place / GENERATED):

@@ -86,7 +86,7 @@ async def test_question_and_answer_are_journalled(bench):
     (decided,) = bench.events(ev.ApprovalDecided)
     (ended,) = bench.events(ev.CallFinished)
     assert (asked.is_question, asked.action, asked.message) == (True, "ask", "Which of these?")
-    assert Question.of(asked).options == ("Ann A", "Ann B")
+    assert Question.from_request(asked).options == ("Ann A", "Ann B")
     assert (decided.decision, decided.answer, decided.source) == ("answered", "Ann B", "person")
     assert (ended.status, ended.result) == ("ok", "Ann B")
 

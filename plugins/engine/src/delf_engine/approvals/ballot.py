@@ -18,7 +18,7 @@ from delf.protocols.approval import (
     Edited,
     Rejected,
 )
-from delf.protocols.people import LOCAL, Person, folded, name_of_holder, sees
+from delf.protocols.people import LOCAL, Person, name_of_holder, normalise_name, sees
 from delf.protocols.rules import ApprovalRule
 from delf.protocols.shared_journal import SharedJournal
 from delf_engine.approvals.decision import Answer, decision_data
@@ -39,12 +39,12 @@ def why_refused(
         who: The person who decides.
         decision: The decision.
     """
-    rule = ApprovalRule.of(request.rule)
+    rule = ApprovalRule.from_data(request.rule)
     if rule is None:
         return None
-    name, is_no = folded(_name_of(who)), isinstance(decision, (Rejected, ChangesRequested))
-    is_asker = who.key == asker or name == folded(name_of_holder(asker))
-    is_shaper = rule.needs_others and name in map(folded, request.shaped_by)
+    name, is_no = normalise_name(_name_of(who)), isinstance(decision, (Rejected, ChangesRequested))
+    is_asker = who.key == asker or name == normalise_name(name_of_holder(asker))
+    is_shaper = rule.needs_others and name in map(normalise_name, request.shaped_by)
     if is_no and (is_asker or is_shaper):
         return None  # everybody may withdraw their own request
     if is_asker and rule.four_eyes:
@@ -100,7 +100,7 @@ def votes_in(events: Iterable[Event], request_id: str) -> Votes:
     votes: Votes = {}
     for event in events:
         if isinstance(event, ApprovalVoted) and event.request_id == request_id:
-            votes[folded(_voter(event))] = event
+            votes[normalise_name(_voter(event))] = event
     return votes
 
 
@@ -115,7 +115,7 @@ def is_valid(vote: ApprovalVoted, rule: ApprovalRule, people: Iterable[Person]) 
     known, name = list(people), _voter(vote)
     own = next((person for person in known if person.holder == vote.key), None)
     if own is None:  # not in the journal: a key of the settings, a channel's user, the local user
-        return not any(folded(person.name) == folded(name) for person in known)
+        return not any(normalise_name(person.name) == normalise_name(name) for person in known)
     if own.revoked_at is not None or "decide" not in own.rights:
         return False
     journal_teams = {team for person in known for team in person.teams}
@@ -134,7 +134,7 @@ def check_vote(who: Decider, votes: Container[str]) -> None:
     Raises:
         DelfError: If the person has voted.
     """
-    if folded(_name_of(who)) in votes:
+    if normalise_name(_name_of(who)) in votes:
         raise DelfError(f"{who.name} has approved it, and another person must approve it, too")
 
 
@@ -168,7 +168,7 @@ class Ballot:
         Raises:
             DelfError: If the person may not give this answer.
         """
-        rule = ApprovalRule.of(self._request.rule)
+        rule = ApprovalRule.from_data(self._request.rule)
         if rule is None:
             return answer
         why = why_refused(self._request, self._asker, answer.who, answer.decision)
@@ -180,7 +180,7 @@ class Ballot:
             kind = decision_data(answer.decision)["decision"]
             raise DelfError(f"two people approve it, or one rejects it: {kind} is neither")
         check_vote(answer.who, self._voters)
-        self._voters.add(folded(_name_of(answer.who)))
+        self._voters.add(normalise_name(_name_of(answer.who)))
         self._loop.call_soon_threadsafe(self._begin_to_count, rule, answer)
         return None
 
@@ -210,7 +210,9 @@ class Ballot:
             try:
                 people = await self._people()
             except DelfError as error:
-                self._voters.discard(folded(_name_of(vote.who)))  # the person may vote again
+                self._voters.discard(
+                    normalise_name(_name_of(vote.who))
+                )  # the person may vote again
                 _log.error("a vote about %s was not counted: %s", request_id, error.message)
                 return
             before = [each for each in self._votes().values() if is_valid(each, rule, people)]

@@ -215,7 +215,7 @@ def with_secrets(
 
 def asks_again(request: ApprovalRequest, decision: Decision) -> bool:
     """Return whether another person has to approve a call after a person edited it."""
-    rule = ApprovalRule.of(request.rule)
+    rule = ApprovalRule.from_data(request.rule)
     return isinstance(decision, Edited) and rule is not None and rule.needs_others
 
 
@@ -227,7 +227,7 @@ def check_fits(request: ApprovalRequest, decision: Decision) -> None:
             requested where no model plans again, a script is to be remembered for any arguments,
             or the decision does not answer a question.
     """
-    question = Question.of(request)
+    question = Question.from_request(request)
     if question is not None:
         if isinstance(decision, Answered):
             question.read(decision.answer)

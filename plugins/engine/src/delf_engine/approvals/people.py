@@ -148,7 +148,7 @@ class PeopleJudge:
 
         The answer to a question is converted to the question's type.
         """
-        decision, question = answered.decision, Question.of(request)
+        decision, question = answered.decision, Question.from_request(request)
         if question is not None:
             is_unanswered = answered.source in ("nobody", "timeout")
             if is_unanswered and question.default is not None:

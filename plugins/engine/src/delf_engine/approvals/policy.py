@@ -17,7 +17,7 @@ from delf.protocols.approval import (
 )
 from delf.protocols.connection import Allowed, NeedsApproval
 from delf.protocols.facts import root_of
-from delf.protocols.people import folded, name_of_holder
+from delf.protocols.people import name_of_holder, normalise_name
 from delf.protocols.rules import ApprovalRule
 from delf.tools.action import strictest
 from delf_engine.approvals.case import Case, Judge, Ruling
@@ -255,7 +255,7 @@ class TaskApprovals:
             return "what is to be done has changed since it was shown"
         if case.is_question:
             return None
-        if ApprovalRule.of(asked.rule) != self._shared.rule_of(call.bound.name):
+        if ApprovalRule.from_data(asked.rule) != self._shared.rule_of(call.bound.name):
             return "the team's rule has changed since it was shown"
         if asked.effect != call.bound.action.effect:
             return "the effect of the action has changed since it was shown"
@@ -343,7 +343,7 @@ class TaskApprovals:
         """Return the people other than the owner who influenced the task's work."""
         earlier = self._task.setup.get(SHAPED, ())
         found = dict.fromkeys((*earlier, *shapers_of(self._log.events)))
-        return tuple(name for name in found if folded(name) != folded(asker))
+        return tuple(name for name in found if normalise_name(name) != normalise_name(asker))
 
     def _request(self, call_id: int, **fields: Any) -> ApprovalRequest:
         stands = situation(self._log.events, fields["digest"], call_id)

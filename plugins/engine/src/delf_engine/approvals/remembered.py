@@ -52,7 +52,7 @@ class RememberedDecisions:
         """The calls that a person refused in this task, with the reason."""
         self._of_task: list[RememberedDecision] = []
         for asked, decided in _decided(past):
-            decision = RememberedDecision.of_events(asked, decided)
+            decision = RememberedDecision.from_events(asked, decided)
             if decision is not None and decided.remember == "task":
                 self._of_task.append(decision)
 
@@ -63,7 +63,9 @@ class RememberedDecisions:
 
     def add(self, request: ApprovalRequest, decision: Approved, by: str) -> None:
         """Record a decision for the rest of this task."""
-        self._of_task.append(RememberedDecision.of(request, decision, by=by, at=time.time()))
+        self._of_task.append(
+            RememberedDecision.from_request(request, decision, by=by, at=time.time())
+        )
 
     async def covering(self, request: ApprovalRequest) -> RememberedDecision | None:
         """Return the decision that covers a call; None if the call needs approval."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from delf.errors import DelfError
 from delf.events import ApprovalAssigned, ApprovalCommented, ApprovalVoted, Event
-from delf.protocols.approval import ApprovalRequest, Decider, SupportsTalk
+from delf.protocols.approval import ApprovalRequest, Decider, SupportsDiscussion
 from delf.records import dataclass
 from delf_engine.approvals.channels import NamedChannel
 from delf_engine.journal.log import TaskLog
@@ -162,10 +162,10 @@ class RequestTalk:
         if isinstance(newest, ApprovalVoted):
             return
         for named in self._channels:
-            if not isinstance(named.channel, SupportsTalk):
+            if not isinstance(named.channel, SupportsDiscussion):
                 continue
             try:
-                await named.channel.talked(self._request, newest, reactions[:-1])
+                await named.channel.show_discussion(self._request, newest, reactions[:-1])
             except (
                 Exception
             ) as error:  # a plugin may raise anything; other channels still get the event

@@ -217,8 +217,8 @@ class Gate:
         if guard is None:
             return await self._do(call, request)
         seen = _seen(call)
-        known = guard.begun(seen)
-        return known if known is not None else guard.ended(seen, await self._do(call, request))
+        known = guard.before_call(seen)
+        return known if known is not None else guard.after_call(seen, await self._do(call, request))
 
     async def _do(self, call: Call, request: CallRequest) -> CallAnswer:
         """Make a call if allowed, or return its recorded end."""
@@ -318,7 +318,7 @@ class Gate:
 
     async def _verdict(self, call: Call) -> Verdict:
         """Return the combined verdict of the script's guard and the connection."""
-        guarded = Allowed() if self._guard is None else self._guard.judge(_seen(call))
+        guarded = Allowed() if self._guard is None else self._guard.check(_seen(call))
         if isinstance(guarded, Refused):
             return guarded
         verdict = await self._checked(call)

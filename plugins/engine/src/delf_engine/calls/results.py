@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from delf.values.conversion import plain
 from delf.values.encoding import PLAIN, UnsupportedValueError, dumps, loads
-from delf.values.frozen import frozen
-from delf.values.sizes import apart, is_large
+from delf.values.frozen import freeze
+from delf.values.sizes import is_large, run_in_thread
 from delf_engine.redact import Redactor
 
 _SMALL: Final = frozenset({type(None), bool, int, float})
@@ -53,7 +53,7 @@ class Results:
 
     async def _take(self, result: Any) -> tuple[Any, bytes]:
         if type(result) not in _SMALL and is_large(result):
-            return await apart(self._cleaned, result)
+            return await run_in_thread(self._cleaned, result)
         return self._cleaned(result)
 
     def _cleaned(self, result: Any) -> tuple[Any, bytes]:
@@ -62,9 +62,9 @@ class Results:
             read = _read(encoded)
             clean = self._redactor.value(read)
             if clean is not read:
-                return frozen(clean), self.encode(clean)
+                return freeze(clean), self.encode(clean)
         # Frozen from the encoding, so that it equals the result of the script.
-        return result if type(result) in PLAIN else frozen(_read(encoded)), encoded
+        return result if type(result) in PLAIN else freeze(_read(encoded)), encoded
 
     def encode(self, result: Any) -> bytes:
         """Encode a result without conversion.

@@ -75,7 +75,7 @@ def need_durable_journal(host: PluginHost, purpose: str) -> str:
     for known, package in packages("journal").items():
         if any(record.distribution == package for record in host.records()):
             host.spec(JournalSpec, known)  # raises with the reason why it cannot be used
-    raise host.explained(
+    raise host.with_load_failures(
         OptionalDependencyError(
             f"{purpose} needs a journal that outlives the process", package=durable_package()
         )

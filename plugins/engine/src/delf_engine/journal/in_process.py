@@ -117,7 +117,7 @@ class InProcessJournal:
     def _remember(self, entry: _Entry, decided: ApprovalDecided) -> None:
         for event in entry.events:
             if isinstance(event, ApprovalRequested) and event.request_id == decided.request_id:
-                decision = RememberedDecision.of_events(event, decided)
+                decision = RememberedDecision.from_events(event, decided)
                 if decision is not None:
                     self._remembered[event.request_id] = decision
 

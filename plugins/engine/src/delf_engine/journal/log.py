@@ -27,7 +27,7 @@ from delf.machine.contexts import in_context
 from delf.messages import Message
 from delf.protocols.journal import Journal
 from delf.values.encoding import PLAIN
-from delf.values.sizes import apart, is_large
+from delf.values.sizes import is_large, run_in_thread
 from delf_engine.journal.replay import Replay
 from delf_engine.redact import RedactedStream, Redactor
 
@@ -123,7 +123,11 @@ class TaskLog:
             fields = self._without_secrets(fields, safe)
         # Before the first await, because the caller may change its objects afterwards.
         large = any(type(value) not in PLAIN and is_large(value) for value in fields.values())
-        fields = await apart(frozen_fields, kind, fields) if large else frozen_fields(kind, fields)
+        fields = (
+            await run_in_thread(frozen_fields, kind, fields)
+            if large
+            else frozen_fields(kind, fields)
+        )
         if self._until is None:
             await self._record(kind, fields)
             return

@@ -10,7 +10,7 @@ from typing import Final
 
 from delf.errors import DelfError, PrefilterError
 from delf.events import Step, ToolsSelected
-from delf.plugins.shapes import need
+from delf.plugins.shapes import require_type
 from delf.protocols.prefilter import Choice, Selection
 from delf.tools.catalogs import best_first
 from delf.tools.stubs import fill
@@ -70,7 +70,7 @@ async def _chosen(run: TaskRun, choice: Choice, task: str, seconds: float) -> Se
             prefilter = choice.made()
             ask = functools.partial(run.ask, "prefilter")
             selection = await prefilter.select(task, run.tools.catalog(), ask)
-            need(selection, Selection, f"the prefilter {choice.name!r}")
+            require_type(selection, Selection, f"the prefilter {choice.name!r}")
             return selection.names
     except TimeoutError:
         why = f"it did not end within {seconds:g} s"

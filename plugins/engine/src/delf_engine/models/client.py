@@ -10,7 +10,12 @@ from contextlib import aclosing
 from dataclasses import field, replace
 from typing import Final
 
-from delf.answers import asked_on, broken_off, joined, spoken
+from delf.answers import (
+    continuation_request,
+    join_continuation,
+    truncation_error,
+    without_reasoning,
+)
 from delf.errors import BudgetExceededError, DelfError, LLMExecutionError
 from delf.events import SAFE, ModelCalled, ModelFailed, ModelReplied, Warned
 from delf.llm import LLMConfig
@@ -24,7 +29,7 @@ from delf.messages import (
     system,
     user,
 )
-from delf.plugins.shapes import need
+from delf.plugins.shapes import require_type
 from delf.protocols.model import (
     ModelSession,
     SupportsPrice,
@@ -120,7 +125,9 @@ class ModelClient:
             DelfError: If the call failed after retries.
         """
         # A session has its history at one model, so a fallback could not continue the session.
-        models = [self.pool.understood(config)] if session is not None else self._available(config)
+        models = (
+            [self.pool.resolve_provider(config)] if session is not None else self._available(config)
+        )
         reply, _ = await self._ask_in_order(
             models,
             request,
@@ -148,7 +155,7 @@ class ModelClient:
         if past is not None:
             if on_delta is not None:
                 _replay_to(past, on_delta)
-            return spoken(past), None
+            return without_reasoning(past), None
         request = self._made_ready(request, instruct=not continues)
         left = deque(models)
         while True:
@@ -159,7 +166,7 @@ class ModelClient:
                     lambda c=chosen, p=price: self.ledger.estimate(c, request, p)
                 ):
                     reply = await self._ask(chosen, request, attempt, on_delta, session, draft)
-                    return spoken(reply), chosen
+                    return without_reasoning(reply), chosen
             except LLMExecutionError as error:
                 if not left or not _is_unavailable(error):
                     raise
@@ -169,7 +176,7 @@ class ModelClient:
         """Return a model with its fallbacks; the ones that failed a moment ago come last."""
         now = time.monotonic()
         models = [replace(config, fallbacks=()), *config.fallbacks]
-        models = [self.pool.understood(model) for model in models]
+        models = [self.pool.resolve_provider(model) for model in models]
         return sorted(models, key=lambda model: self._away.get(_account(model), now) > now)
 
     async def _fall_back(self, failed: LLMConfig, other: LLMConfig, error: DelfError) -> None:
@@ -210,7 +217,7 @@ class ModelClient:
                 await self._fall_back(model, others[0], error)
                 asked, received, left = request, "", left - 1
                 continue
-            whole = joined(received, reply.text)
+            whole = join_continuation(received, reply.text)
             if reply.broken_by is None and (reply.calls or whole is not None):
                 return replace(reply, text=whole) if received and whole is not None else reply
             if reply.broken_by == "length" and is_limited:
@@ -218,7 +225,7 @@ class ModelClient:
             # Repeated breaks mean an outage; a long answer only needs more continuations.
             left = min(left, _MOST_BREAKS) if reply.broken_by == "break" else left
             if reply.broken_by in ("filter", "refusal") or not left:
-                raise broken_off(replace(reply, text=received + reply.text))
+                raise truncation_error(replace(reply, text=received + reply.text))
             left -= 1
             if reply.broken_by != "break":
                 anew = bool(reply.calls) or not (whole or "").strip()
@@ -356,7 +363,7 @@ class ModelClient:
             model = self.pool.get(config)
             if on_delta is None and not watched:
                 reply = await model.complete(request)
-                need(reply, ModelReply, f"the model {config.model!r}")
+                require_type(reply, ModelReply, f"the model {config.model!r}")
                 calls = sum(len(call.arguments) for call in reply.calls)
                 check_length(len(reply.text) + calls, config)
                 return reply
@@ -382,7 +389,7 @@ class ModelClient:
         async with aclosing(bounded(pieces, config)) as coming:
             async for piece in coming:
                 if not isinstance(piece, ModelDelta):
-                    need(piece, ModelReply, f"the stream of the model {config.model!r}")
+                    require_type(piece, ModelReply, f"the stream of the model {config.model!r}")
                     final = piece
                 else:
                     show(self.redactor.value(piece))
@@ -410,7 +417,7 @@ def _continuation_of(
     shown = (assistant(text),) if text.strip() else ()
     return replace(
         request,
-        messages=(*request.messages, *shown, user(asked_on(anew=anew))),
+        messages=(*request.messages, *shown, user(continuation_request(whole=anew))),
         settings={**request.settings, **dict(more)},
     )
 

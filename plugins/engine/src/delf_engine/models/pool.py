@@ -57,9 +57,9 @@ class ModelPool:
         self._names: dict[str, str] = {}
         self._priced: dict[str, SupportsPrice] = {}
 
-    def understood(self, config: LLMConfig) -> LLMConfig:
+    def resolve_provider(self, config: LLMConfig) -> LLMConfig:
         """Return a configuration whose model name is resolved for its provider."""
-        return self._host.providers.understood(config)
+        return self._host.providers.resolve_provider(config)
 
     def get(self, config: LLMConfig) -> Model:
         """Return the client for a configuration.
@@ -68,7 +68,7 @@ class ModelPool:
             PluginError: If no plugin serves the model.
             ModelConfigurationError: If the plugin refuses the configuration.
         """
-        config = self.understood(config)
+        config = self.resolve_provider(config)
         key = _key(config)
         model = self._open.get(key)
         if model is None:
@@ -92,7 +92,7 @@ class ModelPool:
         plugin that does not know the name.
         """
         if isinstance(error, ModelConfigurationError):
-            self._host.explained(error)
+            self._host.with_load_failures(error)
 
     def _made(self, spec: ModelSpec, config: LLMConfig) -> Model:
         """Create a client; every failure of its factory names the plugin."""
@@ -110,7 +110,7 @@ class ModelPool:
     def priced(self, config: LLMConfig) -> SupportsPrice | None:
         """Return the client if it knows the model's price in advance, else None."""
         self.get(config)
-        return self._priced.get(_key(self.understood(config)))
+        return self._priced.get(_key(self.resolve_provider(config)))
 
     def _recorded(self, model: Model) -> Model:
         """Return the client, wrapped in a recorder if recording is enabled."""

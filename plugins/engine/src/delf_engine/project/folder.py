@@ -110,8 +110,8 @@ def read_folder(
     items: dict[str, Mapping[str, str]] = {}
     if file is not None:
         items[file.name] = values_by_path(document)
-    if env.written:
-        items[env.path.relative_to(root).as_posix()] = env.says
+    if env.entries:
+        items[env.path.relative_to(root).as_posix()] = env.assignments
     prices = read_file(root / PRICES_FILE, root)
     if prices is not None:
         items[PRICES_FILE] = digest_items(prices)
@@ -127,7 +127,7 @@ def read_folder(
         items[name], size = _digest(path, root, left)
         left -= size
     named = list(_named(root, document, env, known))
-    if starts_program(document, named, [name for name, _ in env.written]):
+    if starts_program(document, named, [name for name, _ in env.entries]):
         items |= files_of_programs(root, items, _data(root, document))
     return Folder(root=root, file=file, document=document, env=env, items=items)
 
@@ -172,7 +172,7 @@ def _named(
     root: Path, document: Mapping[str, Any], env: EnvFile, environ: Mapping[str, str]
 ) -> Iterator[Path]:
     """Yield files with instructions that the settings name."""
-    texts = [value for _, value in env.written]
+    texts = [value for _, value in env.entries]
     for path, value in leaves(document):
         if path[0] in ("connections", "plugins") and _WRITTEN.isdisjoint(path):
             texts += texts_in(value)

@@ -81,13 +81,13 @@ class Probed:
         """
         return await measure(self._backend, thorough=thorough)
 
-    def believed(self, measured: Measured | None) -> Isolation:
+    def trusted_isolation(self, measured: Measured | None) -> Isolation:
         """Return the isolation to rely on: ``process`` without a measurement."""
-        return "process" if measured is None else measured.believed(self.claimed)
+        return "process" if measured is None else measured.trusted_isolation(self.claimed)
 
     def explain(self, measured: Measured | None) -> str:
         """Explain the isolation, and why it is not stronger."""
-        believed = self.believed(measured)
+        believed = self.trusted_isolation(measured)
         if believed == self.claimed:
             return f"{self._name} isolates by {believed} only"
         says = f"{self._name} says {self.claimed}, and is taken for {believed}"

@@ -70,7 +70,7 @@ class Measured:
     forks: bool | None = None
     reached: tuple[str, ...] = ()
 
-    def believed(self, claimed: Isolation) -> Isolation:
+    def trusted_isolation(self, claimed: Isolation) -> Isolation:
         """Return the measured isolation, at most the declared one.
 
         Args:

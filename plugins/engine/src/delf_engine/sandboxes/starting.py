@@ -129,7 +129,7 @@ class _Search:
                 _log.debug("the sandbox %s cannot be tried out", spec.name, exc_info=True)
                 why = f"{spec.name} says {probed.claimed}, and cannot be tried out: {error}"
                 return "process", why
-        return probed.believed(measured), probed.explain(measured)
+        return probed.trusted_isolation(measured), probed.explain(measured)
 
 
 async def _close(spec: SandboxSpec, backend: SandboxBackend) -> None:
@@ -196,13 +196,13 @@ async def _choose_strongest(search: _Search) -> ChosenSandbox:
     if not specs:
         package = packages("sandbox")[usual("sandbox")]
         error = SandboxUnavailableError("no sandbox is installed", hint=how_to_install(package))
-        raise search.host.explained(error)
+        raise search.host.with_load_failures(error)
     least = search.config.min_isolation
     error = SandboxUnavailableError(
         f"no sandbox with isolation {least!r} or stronger works here: {'; '.join(passed)}",
         hint=hint or None,
     )
-    raise search.host.explained(error)
+    raise search.host.with_load_failures(error)
 
 
 def _warning(spec: SandboxSpec, passed: list[str]) -> str | None:

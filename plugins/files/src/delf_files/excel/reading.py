@@ -17,7 +17,7 @@ from xml.etree import ElementTree as ET
 from delf.errors import ToolExecutionError
 from delf.notes import note
 from delf.protocols.formats import Peek
-from delf.values.json_reader import listed
+from delf.values.json_reader import format_names
 from delf_confined.office import is_locked, usual_form
 from delf_confined.text import decode_if_text
 from delf_confined.words import shortened
@@ -136,7 +136,7 @@ def _opened(path: str, *, values: bool = True) -> Generator[Any]:
             finally:
                 book.close()
         if lost and values:
-            names = listed(lost)
+            names = format_names(lost)
             note(f"cells that are dates no calendar has came as '#VALUE!': {names}")
     except ToolExecutionError:
         raise

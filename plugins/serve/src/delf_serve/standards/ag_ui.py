@@ -204,7 +204,7 @@ def _end(call: Call, found: Outcome, where: Mapping[str, str]) -> Iterator[bytes
 
 def _interrupt(found: Outcome, asked: ApprovalRequested) -> dict[str, Any]:
     assert found.question is not None  # noqa: S101 - the caller has one
-    schema, question = _DECISION, Question.of(asked)
+    schema, question = _DECISION, Question.from_request(asked)
     if question is not None:
         wanted: dict[str, Any] = {"type": _ANSWER_TYPES.get(question.answer, "string")}
         if question.options:

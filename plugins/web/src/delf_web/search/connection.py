@@ -16,7 +16,7 @@ from delf.errors import (
 from delf.llm import LLMConfig
 from delf.network.bodies import ACCEPTED, BodyError, read_body
 from delf.network.proxies import async_transport
-from delf.network.tls import trusted
+from delf.network.tls import default_context
 from delf.protocols.context import PluginContext
 from delf.settings import SourcedText, current_environ
 from delf_model_providers.endpoint import Endpoint, resolve
@@ -203,7 +203,7 @@ class WebSearch(Connection[WebSearchSettings]):
         import httpx
 
         headers = {"User-Agent": "delf", "Accept-Encoding": ACCEPTED, **headers}
-        seconds, way = self.settings.timeout, async_transport(httpx, verify=trusted())
+        seconds, way = self.settings.timeout, async_transport(httpx, verify=default_context())
         try:
             async with (
                 asyncio.timeout(seconds),

@@ -80,7 +80,7 @@ class SandboxContract(SandboxCalls):
 
     async def _check_claimed_isolation(self, backend: SandboxBackend) -> None:
         measured = await self._measured(backend)
-        proven = measured.believed(backend.isolation)
+        proven = measured.trusted_isolation(backend.isolation)
         reached = ", ".join(measured.reached) or "nothing that tells it from the host's kernel"
         assert proven == backend.isolation, (
             f"its isolation is {backend.isolation!r}, and a script reached {reached}: at most "
