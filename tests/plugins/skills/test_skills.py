@@ -91,6 +91,33 @@ async def test_skill_link_out_of_its_folder_is_not_followed(skills, folder):
         await skills.read("report", "link.md")
 
 
+async def test_skill_that_is_a_link_out_of_the_project_keeps_no_other(folder, tmp_path_factory):
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "SKILL.md"
+    elsewhere.write_text(REPORT)
+    (folder / "skills" / "linked").symlink_to(elsewhere.parent)
+    (folder / "skills" / "half").mkdir()
+    (folder / "skills" / "half" / "SKILL.md").symlink_to(elsewhere)
+    root = UntrustedFolder(root=folder, document=tomllib.loads((folder / "delf.toml").read_text()))
+    assert all(path.resolve().is_relative_to(folder.resolve()) for path in project_files(root))
+    text = await Skills(name="skills", folders=[str(folder / "skills")], agents_md=False).context(
+        ""
+    )
+    assert "- report: Write the report of a month." in text
+    assert text.count("is a link out of its folder") == 2
+
+
+async def test_descriptions_are_whole_unless_many_skills_share_the_prompt(skills, folder):
+    long = "x" * 900
+    for number in range(2):
+        (folder / f"skills/s{number}").mkdir()
+        (folder / f"skills/s{number}/SKILL.md").write_text(f"---\ndescription: {long}\n---\nx")
+    assert f"- s1: {long}\n" in f"{await skills.context('x')}\n"
+    for number in range(2, 40):
+        (folder / f"skills/s{number}").mkdir()
+        (folder / f"skills/s{number}/SKILL.md").write_text(f"---\ndescription: {long}\n---\nx")
+    assert f"- s1: {'x' * 300}…\n" in await skills.context("x")
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

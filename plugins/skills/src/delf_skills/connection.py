@@ -15,7 +15,10 @@ from delf_skills.settings import SkillsSettings
 
 _MOST_SHOWN: Final = 60
 """Skills that a prompt lists."""
-_LONGEST_SHOWN: Final = 300
+_LONGEST: Final = 1024
+"""Characters of a description; the format allows no more."""
+_SHARED: Final = 12_000
+"""Characters that the descriptions of a prompt share."""
 _LONGEST_AGENTS: Final = 20_000
 """Characters of AGENTS.md in a prompt."""
 
@@ -65,14 +68,15 @@ class Skills(Connection[SkillsSettings]):
     def _lines(self) -> list[str]:
         names = self._library.names()
         lines: list[str] = []
+        longest = max(300, min(_LONGEST, _SHARED // max(1, len(names))))
         for name in names[:_MOST_SHOWN]:
             try:
                 description = self._library.find(name).description
             except DelfError as error:
                 lines.append(f"- {name}: cannot be read: {error.message}")
                 continue
-            cut = "" if len(description) <= _LONGEST_SHOWN else "…"
-            lines.append(f"- {name}: {description[:_LONGEST_SHOWN]}{cut}")
+            cut = "" if len(description) <= longest else "…"
+            lines.append(f"- {name}: {description[:longest]}{cut}")
         if len(names) > _MOST_SHOWN:
             lines.append(f"- and {', '.join(names[_MOST_SHOWN:])}")
         return lines

@@ -25,8 +25,10 @@ def is_instruction(path: Path) -> bool:
 def project_files(folder: UntrustedFolder) -> Iterator[Path]:
     """Yield the instructions of a project: AGENTS.md where a connection reads skills.
 
-    Many folders have an AGENTS.md that concerns other programs alone.
+    Many folders have an AGENTS.md that concerns other programs alone. A link out of the project is
+    left out: the skill is then listed with this fault, and the others can be read.
     """
+    root = folder.root.resolve()
     places = {folder.root / name: None for name in FOLDERS}
     for keys, value in leaves(folder.document):
         reads = keys[0] == "connections" and keys[2:] == ("type",) and value == "skills"
@@ -41,7 +43,7 @@ def project_files(folder: UntrustedFolder) -> Iterator[Path]:
         for skill in folder.folders_of(place):
             if is_file(skill / SKILL):
                 for path in _markdown(folder, skill, 0):
-                    if left:
+                    if left and path.resolve().is_relative_to(root):
                         left -= 1
                         yield path
 
